@@ -52,12 +52,15 @@ type Node[C, R any] struct {
 func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Option) (node *Node[C, R], err error) {
 	var o options
 	for i, option := range opts {
-		if option == nil {
-			return nil, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		if option != nil {
+			option(&o)
+		} else if err == nil {
+			err = fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
 		}
-		option(&o)
 	}
-	err = m.validate()
+	if err == nil {
+		err = m.validate()
+	}
 	if err == nil {
 		err = c.validate(o.transport == nil)
 	}

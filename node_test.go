@@ -3,7 +3,6 @@ package millrace_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -25,28 +24,12 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/counting"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// counter adds up its commands; the result of each is the sum after it.
-type counter struct{ n int64 }
-
-func (c *counter) Apply(batch []millrace.Command[int64], results []int64) error {
-	for i := range batch {
-		c.n += batch[i].Value
-		results[i] = c.n
-	}
-	return nil
-}
-
-func (c *counter) Snapshot() (millrace.Snapshot, error) {
-	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, uint64(c.n))), nil
-}
-
-func (c *counter) Restore(_ context.Context, r io.Reader) error {
-	return binary.Read(r, binary.BigEndian, &c.n)
-}
+type counter = counting.Counter
 
 func quiet() millrace.Option { return millrace.WithLogger(slog.New(slog.DiscardHandler)) }
 
@@ -196,8 +179,8 @@ func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 					t.Error(err)
 				}
 				if err := n.Do(t.Context(), c, func() error {
-					if sum.n < want {
-						t.Errorf("write %d: Do with %s on member %d: sum %d, want %d", i, name, j+1, sum.n, want)
+					if sum.N < want {
+						t.Errorf("write %d: Do with %s on member %d: sum %d, want %d", i, name, j+1, sum.N, want)
 					}
 					return io.ErrNoProgress
 				}); err != io.ErrNoProgress {
@@ -227,7 +210,7 @@ type watched struct {
 }
 
 func (w *watched) Apply(batch []millrace.Command[int64], results []int64) error {
-	defer func() { w.seen.Store(w.n) }()
+	defer func() { w.seen.Store(w.N) }()
 	return w.counter.Apply(batch, results)
 }
 
@@ -331,7 +314,7 @@ func firstLeader(t *testing.T, apart time.Duration) {
 		members := map[uint64]string{1: "one", 2: "two", 3: "three"}
 		var nodes []*millrace.Node[int64, int64]
 		for id := range uint64(3) {
-			time.Sleep(apart) // of virtual time: members come one by one
+			<-time.After(apart) // of virtual time: members come one by one
 			tr := net.Host(id + 1)
 			for peer := range members {
 				if peer != id+1 {
@@ -446,7 +429,11 @@ func TestMachinesThatCannotBe(t *testing.T) {
 			return err
 		},
 		"option 0 of Open is nil": func(c millrace.Config) error {
-			_, err := millrace.Open(t.Context(), c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), nil)
+			given := &closing{Transport: loopback.NewNetwork().Host(1)}
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), nil, millrace.WithTransport(given))
+			if !given.closed {
+				t.Error("a transport that was given to Open is not closed")
+			}
 			return err
 		},
 		"the disk is on fire": func(c millrace.Config) error {
@@ -458,6 +445,17 @@ func TestMachinesThatCannotBe(t *testing.T) {
 			t.Errorf("have %v, want %q", err, want)
 		}
 	}
+}
+
+// closing is a transport that notes that it was closed.
+type closing struct {
+	host.Transport
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return c.Transport.Close()
 }
 
 type nilMachine[C any] struct{ counter }
@@ -706,8 +704,13 @@ func TestAroundANode(t *testing.T) {
 		t.Errorf("%+v leads, %v, want %d", l, err, to)
 	}
 	for i, n := range c.nodes {
-		if d := n.Explain(); !d.Healthy {
-			t.Errorf("node %d: %v", i+1, d)
+		if err := n.WaitApplied(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		for _, cause := range n.Explain().Causes {
+			if cause.Code != host.CodePaused { // the machine of the test is busy
+				t.Errorf("node %d: %v", i+1, cause)
+			}
 		}
 		if m := n.Metrics(); m.Applied < last {
 			t.Errorf("node %d has applied %d by its metrics, want at least %d", i+1, m.Applied, last)

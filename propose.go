@@ -435,10 +435,10 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 func (c *caller[R]) applied(e *host.Command, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.receipt.Index == 0 {
-		c.receipt.Index, c.receipt.Term = e.Index, e.Term // Committed comes later
-	}
 	if !c.finished.happened {
+		if c.receipt.Index == 0 {
+			c.receipt.Index, c.receipt.Term = e.Index, e.Term // Committed comes later
+		}
 		c.receipt.Applied = e.Handed
 		c.result = result
 		c.finish()

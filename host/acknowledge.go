@@ -94,11 +94,14 @@ func (t *pendingByTerm) offerAgain(proposals []proposal) {
 	}
 }
 
-// stampCommit notes when what is answered next was committed, and who completed the quorum.
-func (t *pendingByTerm) stampCommit(at time.Duration, by uint64) {
+// stampCommit notes when what is answered next was committed, and who completed the quorum. It reads the
+// clock only if a client waits.
+func (t *pendingByTerm) stampCommit(clock func() time.Duration, by uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at, t.by = at, by
+	if t.count > 0 {
+		t.at, t.by = clock(), by
+	}
 }
 
 // space returns how many bytes more this group may hold.

@@ -24,6 +24,9 @@ type appendQueue struct {
 	rounds atomic.Uint64 // that were completed
 	forget atomic.Bool   // what it refuses must be forgotten (forget.go)
 
+	compact   atomic.Uint64 // the log must be compacted through here (snapshotlog.go); 0: it need not
+	compacted atomic.Uint64 // how often it was
+
 	fullSince   atomic.Int64          // in ticks that were not missed
 	fullBecause atomic.Pointer[error] // what the log said
 
@@ -34,6 +37,7 @@ type appendQueue struct {
 	refused error // why it was not
 
 	// Owned by the lane's RunOnce.
+	installing *install         // of the snapshot that the next message carries; nil: not begun
 	joint      round            // what was taken, as writes
 	round      []raftpb.Message // written, to be synced and answered
 	roundBytes int64
@@ -78,6 +82,9 @@ func (q *appendQueue) wrote() {
 		q.stated.wrote(&q.joint.writes[i])
 	}
 	q.joint.reset()
+	if q.group.logReaders.Load() > 0 {
+		q.group.logGrown.notify()
+	}
 	q.roundBytes += q.takenBytes
 	if len(q.round) == 0 {
 		q.round, q.taken = q.taken, q.round

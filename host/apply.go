@@ -17,8 +17,11 @@ type applyQueue struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
-	applied atomic.Uint64 // the last entry
-	calling sync.Mutex    // held while the machine is called in a turn, or a function between (readbetween.go)
+	applied atomic.Uint64          // the last entry
+	through atomic.Uint64          // the last entry that the machine has, which may be in the middle of a message,
+	term    atomic.Uint64          // and its term
+	drained atomic.Pointer[func()] // to be called when everything is applied (install.go)
+	calling sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -45,8 +48,8 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 			q.group.fail(fmt.Errorf("millrace: state machine ended its goroutine (runtime.Goexit, as t.Fatal does) while applying entries %d to %d",
 				entries[0].Index, entries[len(entries)-1].Index))
 		case p != nil:
-			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
-				entries[0].Index, entries[len(entries)-1].Index, p, debug.Stack())
+			err = &panicked{fmt.Sprintf("millrace: state machine panicked while applying entries %d to %d: %v",
+				entries[0].Index, entries[len(entries)-1].Index, p), debug.Stack()}
 		}
 	}()
 	for rest := entries; len(rest) > 0; {
@@ -68,7 +71,29 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		rest = rest[n:]
 	}
 	returned = true
+	q.setPosition(entries[len(entries)-1].ID())
+	q.group.snapshots.noteApplied(entries)
 	return nil
+}
+
+// panicked is a panic of the state machine. Its stack is once in the log, with the end of the group (fail):
+// each caller gets the error.
+type panicked struct {
+	text  string
+	stack []byte
+}
+
+func (p *panicked) Error() string { return p.text }
+
+// setPosition notes what the machine has applied. position returns it: exactly, for a caller that
+// may call the machine.
+func (q *applyQueue) setPosition(id raftpb.EntryID) {
+	q.through.Store(id.Index)
+	q.term.Store(id.Term)
+}
+
+func (q *applyQueue) position() raftpb.EntryID {
+	return raftpb.EntryID{Index: q.through.Load(), Term: q.term.Load()}
 }
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
@@ -80,9 +105,13 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		return false
 	}
 	q.runBetween()
+	q.runCapture()
 	if len(q.work) == 0 {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
+	}
+	if len(q.work) == 0 {
+		q.runDrained()
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if len(answers) > 0 {

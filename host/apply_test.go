@@ -44,7 +44,7 @@ func (s *shape) Apply(entries []Entry) error {
 // The state machine gets commands and none of Raft's own entries, in as few calls as possible.
 func TestApplyFiltersRaftsOwn(t *testing.T) {
 	m := &shape{}
-	a := applyQueue{machine: m}
+	a := applyQueue{machine: m, group: &Group{}}
 	if err := a.apply(mixed()); err != nil {
 		t.Fatal(err)
 	}

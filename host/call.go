@@ -21,9 +21,9 @@ type Call struct {
 	Data []byte
 	// Owner learns the outcome of the command.
 	Owner Caller
-	// Here makes the call fail with ErrNotLeader if this host does not lead. It is neither forwarded nor sent
-	// twice. Otherwise a host that does not lead forwards the command, and sends it again until its outcome is
-	// known or the owner withdraws it.
+	// Here makes the call fail with ErrNotLeader if this host does not lead. It is neither forwarded nor
+	// sent twice. Otherwise a host that does not lead forwards the command, and sends it again until its
+	// outcome is known or the owner withdraws it.
 	Here bool
 	// Session is the place of the command in a session of the user, who may send it again from another
 	// process. With nil the group uses a session of its own where a command may be sent twice.
@@ -33,6 +33,8 @@ type Call struct {
 	group    *Group
 	queued   time.Duration // by the host's clock
 	appended time.Duration
+
+	replicated time.Duration
 
 	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
 	place   place[*Call] // in a list of routedCalls
@@ -49,14 +51,16 @@ type Call struct {
 // Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
 // not call the group.
 type Caller interface {
-	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this host
-	// may have applied it before.
+	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this
+	// host may have applied it before.
 	Committed(Receipt)
-	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose. It
-	// is the last call. ErrNoResult comes after Committed, all others instead of it.
+	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose.
+	// It is the last call. ErrNoResult comes after Committed, all others instead of it.
 	Failed(error)
 	// Duplicate reports that the command was applied before, under the same number of its session, and its
-	// first result if that was kept. It is the only call.
+	// first result if that was kept. It is the only call. A call without a session gets a number of the
+	// group's own session when it is sent to another host. It learns here that its command is in a snapshot
+	// which its member has installed.
 	Duplicate(r Receipt, result []byte, kept bool)
 }
 
@@ -69,7 +73,7 @@ func (g *Group) Call(c *Call) error {
 	}
 	c.w.phase.Store(waiterQueued)
 	c.w.call, c.group, c.place.owner = c, g, c
-	c.queued, c.appended = 0, 0
+	c.queued, c.appended, c.replicated = 0, 0, 0
 	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
 		if errors.Is(err, ErrOverloaded) {
@@ -89,7 +93,7 @@ func (g *Group) rejectCall(c *Call) error {
 	case n < 0:
 		return fmt.Errorf("millrace: the Data of a Call has %d bytes, want %d bytes of room and the command", len(c.Data), CallRoom)
 	case n > g.config.MaxCommandBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d (GroupConfig.MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+		return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
 	case g.host.closing.Load():
 		return ErrStopped
 	}
@@ -137,14 +141,14 @@ func (c *Call) answer(o outcome) (kept bool) {
 		return false // it may be a duplicate: what the state machine gets decides
 	case o.err == nil:
 		if c.w.finish() {
-			o.receipt.Queued, o.receipt.Appended = c.queued, c.appended
+			o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = c.queued, c.appended, c.replicated
 			c.Owner.Committed(o.receipt)
 		}
 		return false
 	}
 	if c.index > 0 {
 		c.group.called.forget(c.index, c)
-		c.index = 0
+		c.index, c.appended, c.replicated = 0, 0, 0 // the receipt is that of another try
 	}
 	if !c.Here && endsTry(o.err) && c.group.calls.putAgain(c) {
 		return true

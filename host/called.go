@@ -21,6 +21,7 @@ type called struct {
 	first  uint64       // index of calls[0]
 	calls  []calledAt   // starting at head
 	head   int
+	sent   uint64 // the calls through this index have left for another member
 	closed bool
 
 	applying []Caller // of the commands that are with the state machine
@@ -39,7 +40,8 @@ func (s *called) add(term, index uint64, batch []proposal, now time.Duration) {
 	if s.closed {
 		return
 	}
-	if s.len() == 0 || index < s.first {
+	s.sent = min(s.sent, index-1)
+	if s.n.Load() == 0 || index < s.first { // of places without a call, nothing removes the last
 		clear(s.calls)
 		s.first, s.calls, s.head = index, s.calls[:0], 0
 		s.n.Store(0)
@@ -64,6 +66,24 @@ func (s *called) add(term, index uint64, batch []proposal, now time.Duration) {
 		p.waiter.call.index, p.waiter.call.appended = index+uint64(i), now
 	}
 	s.n.Add(int64(len(batch)))
+}
+
+// noteSent stamps the calls of entries through last that leave for the first time. It reads the clock once if
+// there is one.
+func (s *called) noteSent(last uint64, clock func() time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := max(s.sent+1, s.first)
+	s.sent = max(s.sent, last)
+	end := min(last+1, s.first+uint64(s.len()))
+	if i >= end {
+		return
+	}
+	for now := clock(); i < end; i++ {
+		if c := s.at(i).call; c != nil {
+			c.replicated = now
+		}
+	}
 }
 
 func (s *called) len() int { return len(s.calls) - s.head }

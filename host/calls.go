@@ -23,8 +23,9 @@ import (
 // (session.Table), and the call has its outcome when this host applies it.
 //
 // Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first
-// turn on in the one for proposed commands, until its outcome is known. While calls cannot go on, the inbox
-// keeps them (canGo), so a client gets ErrOverloaded before the group takes more than it may.
+// turn on in the one for proposed commands, until it is committed or its outcome is known; the core bounds
+// what a leader has not applied yet. While calls cannot go on, the inbox keeps them (canGo), so a client gets
+// ErrOverloaded before the group takes more than it may.
 //
 // The turn and the apply lanes share the lists, under mu. mu comes after the lock of pendingByTerm.
 type routedCalls struct {
@@ -49,7 +50,7 @@ type routedCalls struct {
 	lead, term  uint64 // as of the latest look
 	nextRetry   int64  // the tick of the next try of one of sent, or earlier
 	pausedUntil int64  // the leader has refused: no try before this tick,
-	pausedAt    uint64 // or before more than this is committed
+	pausedAt    uint64 // or before commit index and applied index together are more than this
 }
 
 type markKey struct {
@@ -277,7 +278,7 @@ func (s *routedCalls) abandon(g *Group, cause error) {
 func (g *Group) canGo() bool {
 	st, s := g.node.BasicStatus(), &g.calls
 	switch {
-	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st.Commit):
+	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
 		return false
 	case st.RaftState == raft.StateLeader:
 		return true
@@ -285,13 +286,15 @@ func (g *Group) canGo() bool {
 	return st.Lead != g.self && s.n.Load() < int64(s.most)
 }
 
-func (s *routedCalls) paused(now int64, commit uint64) bool {
-	return now < s.pausedUntil && commit <= s.pausedAt
+func (s *routedCalls) paused(now int64, st raft.BasicStatus) bool {
+	return now < s.pausedUntil && st.Commit+st.Applied <= s.pausedAt
 }
 
-// pause makes the group send nothing for some ticks, unless more is committed or the leader changes.
+// pause makes the group send nothing for some ticks, unless more is committed or applied, or the leader
+// changes. The core refuses while too much is not applied yet.
 func (g *Group) pauseCalls(ticks int64) {
-	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, g.node.BasicStatus().Commit
+	st := g.node.BasicStatus()
+	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
 }
 
 // callBytes returns how many bytes of commands a turn may take out of the inbox, less than 0 for none at all.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/host/session"
@@ -43,7 +44,7 @@ func (g *Group) routeCalls() {
 		s.pausedUntil = 0
 	}
 	switch {
-	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st.Commit):
+	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
 	case st.RaftState != raft.StateLeader && st.Lead != g.self:
 		g.forwardCalls(st.Lead, st.Term, changed)
 	case st.RaftState == raft.StateLeader && g.takesCommands():
@@ -93,13 +94,15 @@ func (g *Group) noteTry(c *Call, frame uint64) {
 	s.sent.push(&c.place)
 }
 
-// eachDue calls f for each call with a live try that must be sent again, until f returns false.
-func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) {
+// eachDue calls f for each call with a live try that must be sent again, until f returns false. It reports
+// whether f never did.
+func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) (going bool) {
+	going = true
 	if !changed && now < s.nextRetry {
-		return
+		return going
 	}
 	s.nextRetry = never
-	p, going := s.sent.first, true
+	p := s.sent.first
 	for n := s.sent.n; n > 0; n-- { // f moves a call to the end
 		c := p.owner
 		p = p.next
@@ -108,6 +111,7 @@ func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) {
 		}
 		s.nextRetry = min(s.nextRetry, max(c.retryAt, now+1))
 	}
+	return going
 }
 
 // forwardCalls sends the calls that are due to the leader.
@@ -134,7 +138,9 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		r.batch, r.bytes = append(r.batch, c), r.bytes+c.bytes()
 		return true
 	}
-	s.eachDue(g.at.ticks, changed, sends)
+	if !s.eachDue(g.at.ticks, changed, sends) {
+		return
+	}
 	for p := s.again.first; p != nil; {
 		c := p.owner
 		p = p.next
@@ -178,8 +184,7 @@ func (g *Group) sendFrame(to, term uint64) (sent bool) {
 			c.w.putBack()
 		}
 	}
-	clear(r.batch)
-	r.batch = r.batch[:0]
+	g.beginFrame(term) // no command of this body may leave in the next one: its try is not counted
 	g.pauseCalls(1)
 	return false
 }
@@ -313,6 +318,6 @@ func (g *Group) takeRefusals() {
 	s.mu.Unlock()
 	g.pending.releaseCalls(bytes)
 	for _, c := range failed {
-		c.fail(ErrTooLarge)
+		c.fail(fmt.Errorf("%w: %d bytes, which this host allows and the leader does not; set the same MaxCommandBytes and MemoryBytes for all members", ErrTooLarge, len(c.Data)-CallRoom))
 	}
 }

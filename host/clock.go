@@ -59,6 +59,8 @@ func (c *hostClock) beat() (ticks int) {
 	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
+	h.snapshotLanes.look()
+	h.transfers.beat(c.ticks - c.missed)
 	h.watch.stalledDisk(h.lane, c.ticks-c.missed)
 	return c.pause()
 }
@@ -76,7 +78,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 {
+	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 {
 		return false
 	}
 	for _, s := range h.shards {

@@ -101,7 +101,8 @@ type commandGroup struct {
 	// Owned by the apply lane; scratch.
 	batch []Command
 	found int    // the callers of this many of batch are known
-	held  uint64 // the machine holds the commands through this one
+	held  uint64 // the machine holds the commands through this one, from before this life
+	last  uint64 // the last command that it was given, or that came with a snapshot
 }
 
 // open prepares the machine for a group, whose log is there and not yet applied.
@@ -228,6 +229,7 @@ func (s *commandGroup) flush() error {
 	if err := s.machine.Apply(s.batch); err != nil {
 		return err
 	}
+	s.last = s.batch[len(s.batch)-1].Index
 	s.group.appliedBatch()
 	if s.options.KeepResults {
 		for i := range s.batch {

@@ -67,6 +67,10 @@ type Config struct {
 	// LogCacheBytes is the share of recent entries, if it is not 0. Less than 0 means that none are kept.
 	// Default an eighth of MemoryBytes.
 	LogCacheBytes int64
+	// SnapshotBytesPerSecond bounds what this host sends of snapshots, over all groups and members; default
+	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile, so
+	// it must be more than what the host's groups write.
+	SnapshotBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
 }
@@ -78,6 +82,7 @@ func (c Config) withDefaults() Config {
 	c.StallTimeout = cmp.Or(c.StallTimeout, min(2*c.ElectionTimeout, maxElection))
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
+	c.SnapshotBytesPerSecond = cmp.Or(c.SnapshotBytesPerSecond, 64<<20)
 	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)
 	return c
 }
@@ -111,6 +116,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
 	case c.LogCacheBytes > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
+	case c.SnapshotBytesPerSecond < snapshotBlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
 	case c.MaxGroups < 1:
 		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}

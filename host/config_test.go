@@ -142,3 +142,17 @@ func TestStallTimeout(t *testing.T) {
 		}
 	}
 }
+
+// Open closes a transport that it was given even if another option is nil, wherever that stands.
+func TestNilOptionClosesTheTransport(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		out := &recordingTransport{}
+		options := []Option{WithTransport(out), nil}
+		if first {
+			options[0], options[1] = options[1], options[0]
+		}
+		if _, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a"}}, options...); err == nil || !out.closed {
+			t.Errorf("nil comes first: %v: %v, closed %v", first, err, out.closed)
+		}
+	}
+}

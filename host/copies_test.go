@@ -9,7 +9,7 @@ import (
 )
 
 // TestCopies compares with a list of all commands that were ever proposed: one is known as long as it is not
-// committed, in the term in which it was proposed.
+// in the log of its host and committed, in the term in which it was proposed.
 func TestCopies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type proposed struct {
@@ -29,19 +29,18 @@ func TestCopies(t *testing.T) {
 				com = rapid.Uint64Range(com, log).Draw(t, "commit")
 			default:
 				s.prune(term, com)
-				host := rapid.Uint64Range(1, 2).Draw(t, "host")
 				m := session.Mark{Number: rapid.Uint64Range(1, 6).Draw(t, "number"), Low: 1}
 				want := false
 				for _, p := range all {
-					want = want || p.copied == (copied{host, m.ID, m.Number}) && p.term == term && p.index > com
+					want = want || p.copied == (copied{m.ID, m.Number}) && p.term == term && p.index > com
 				}
-				if got := s.has(host, m); got != want {
-					t.Fatalf("command %d of host %d: %v, want %v; commit %d, %+v", m.Number, host, got, want, com, all)
+				if got := s.has(m); got != want {
+					t.Fatalf("command %d: %v, want %v; commit %d, %+v", m.Number, got, want, com, all)
 				}
 				if !want {
 					log++
-					s.add(host, m, log)
-					all = append(all, proposed{copied{host, m.ID, m.Number}, term, log})
+					s.add(m, log)
+					all = append(all, proposed{copied{m.ID, m.Number}, term, log})
 				}
 			}
 			if uint64(len(s.at)) > log || len(s.order) > 2*len(s.at)+2*60 {

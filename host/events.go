@@ -16,8 +16,9 @@ import (
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
 // RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused,
-// MemberRefused, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
-// (WithLogger).
+// MemberRefused, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled, SnapshotTransferAborted,
+// SnapshotFailed, SnapshotStalled, LogEvent or EventsDropped. A host reports an event just before it logs
+// the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -85,6 +86,60 @@ type MessagesDropped struct {
 	Cause string // of the latest
 }
 
+// SnapshotTaken reports that a snapshot was published and read back. Took is from its capture to the end.
+type SnapshotTaken struct {
+	Group uint64
+	SnapshotInfo
+	Took time.Duration
+}
+
+// SnapshotFailed reports that a snapshot of what is applied through Index could not be taken. It is tried
+// again; until then the log grows.
+type SnapshotFailed struct {
+	Group, Index uint64
+	Err          error
+}
+
+// SnapshotStalled reports that one piece of work with a snapshot has taken long already, and has not
+// returned. It is reported once for each piece. Doing says what it is, for people.
+type SnapshotStalled struct {
+	Group uint64
+	For   time.Duration
+	Doing string
+}
+
+// SnapshotSent reports that a member has what it needs of a snapshot. Bytes are those of the blocks that this
+// host has sent for it; it may have had others.
+type SnapshotSent struct {
+	Group, Member, Index uint64
+	Bytes                int64
+}
+
+// SnapshotReceived reports that a snapshot from another member is on this host's disk, whole and checked.
+// It is installed next. From is the member that sent the last block, and Bytes what was received since the
+// offer.
+type SnapshotReceived struct {
+	Group, From, Index uint64
+	Bytes              int64
+}
+
+// SnapshotInstalled reports that the state of a received snapshot has taken the place of this member's
+// state and log, durably. Bytes are those of the whole snapshot.
+type SnapshotInstalled struct {
+	Group, Index uint64
+	Bytes        int64
+}
+
+// SnapshotTransferAborted reports that a snapshot was not sent to a member or, if Receives is set, not
+// received from one, and why. It is tried again when the member asks again. Bytes were sent or received;
+// what is on the receiver's disk stays there.
+type SnapshotTransferAborted struct {
+	Group, Member, Index uint64
+	Receives             bool
+	Bytes                int64
+	Cause                string
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
@@ -112,20 +167,27 @@ type MemberRefused struct {
 	LeftOut       bool // the group was founded without it; Bound is zero
 }
 
-func (GroupFounded) isEvent()      {}
-func (HostRefused) isEvent()       {}
-func (MemberRefused) isEvent()     {}
-func (RoleChanged) isEvent()       {}
-func (LeadershipGivenUp) isEvent() {}
-func (GroupStopped) isEvent()      {}
-func (DiskFull) isEvent()          {}
-func (RefusedForgotten) isEvent()  {}
-func (ApplyStalled) isEvent()      {}
-func (TurnStalled) isEvent()       {}
-func (MemberSlow) isEvent()        {}
-func (MessagesDropped) isEvent()   {}
-func (LogEvent) isEvent()          {}
-func (EventsDropped) isEvent()     {}
+func (GroupFounded) isEvent()            {}
+func (HostRefused) isEvent()             {}
+func (MemberRefused) isEvent()           {}
+func (RoleChanged) isEvent()             {}
+func (LeadershipGivenUp) isEvent()       {}
+func (GroupStopped) isEvent()            {}
+func (DiskFull) isEvent()                {}
+func (RefusedForgotten) isEvent()        {}
+func (ApplyStalled) isEvent()            {}
+func (TurnStalled) isEvent()             {}
+func (MemberSlow) isEvent()              {}
+func (MessagesDropped) isEvent()         {}
+func (SnapshotSent) isEvent()            {}
+func (SnapshotReceived) isEvent()        {}
+func (SnapshotInstalled) isEvent()       {}
+func (SnapshotTransferAborted) isEvent() {}
+func (SnapshotTaken) isEvent()           {}
+func (SnapshotFailed) isEvent()          {}
+func (SnapshotStalled) isEvent()         {}
+func (LogEvent) isEvent()                {}
+func (EventsDropped) isEvent()           {}
 
 // events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
 // delays neither the host nor another listener.

@@ -50,6 +50,10 @@ const (
 	CodeSlowMember CauseCode = "slow member"
 	// CodeDiverged: this host leads, and members have applied the same commands and differ.
 	CodeDiverged CauseCode = "members differ"
+	// CodeSnapshotFails: a snapshot of this host's state machine could not be taken, so the log grows.
+	CodeSnapshotFails CauseCode = "snapshot fails"
+	// CodeSnapshotHangs: a piece of work with a snapshot does not return.
+	CodeSnapshotHangs CauseCode = "snapshot hangs"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
 	// CodeOverloaded: commands, or entries of the leader, are refused because the memory for them is used up.
@@ -177,6 +181,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForStuckApply,
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
+	(*examination).lookForSnapshots,
 	(*examination).lookForPauses,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }

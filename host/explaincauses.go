@@ -118,7 +118,7 @@ func (e *examination) lookForStalledDisk() {
 // lookForStuckApply finds a state machine that holds its lane, or the turn, and a group that waits for a
 // lane.
 func (e *examination) lookForStuckApply() {
-	const fix = "take the stacks of this process (SIGQUIT) and look for Apply: it waits for a lock, a disk or a network; the other groups and members go on"
+	const fix = "take the stacks of this process (SIGQUIT) and look for Apply, or for the function of a read (StartBetween, Do): it waits for a lock, a disk or a network; the other groups and members go on"
 	bound, next := e.host.config.stallTicks(), e.d.Status.Applied+1
 	if ran, hangs := e.shard.runs(e.Group); hangs && e.host.env.pipeline.AsyncStorageWrites() {
 		if ticks := int64(ran / e.host.config.tickPeriod()); ticks > bound {

@@ -81,7 +81,7 @@ func (g *Group) goOn() {
 // ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
 func (g *Group) ask() {
-	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
+	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() || g.installs.pending.Load() {
 		return
 	}
 	st := g.node.BasicStatus()
@@ -90,7 +90,7 @@ func (g *Group) ask() {
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
 	// A volatile machine may have applied what is not on the disk; a core that begins there could not read its
-	// log.
+	// log. For the same reason nothing is forgotten while a snapshot is installed.
 	if st.Applied >= g.handed && st.Applied <= st.Durable {
 		g.asked = true
 		g.append.forget.Store(true)
@@ -139,7 +139,7 @@ func (q *queue) dropAll(written raftpb.HardState) (done bool) {
 	clear(q.queued)
 	clear(q.taken)
 	q.queued, q.taken = q.queued[:0], q.taken[:0]
-	q.bytes, q.takenBytes = 0, 0
+	q.bytes, q.takenBytes, q.marks = 0, 0, 0
 	q.overtaking = overtaking{newest: written}
 	return true
 }

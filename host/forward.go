@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -116,12 +117,11 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 	case !g.takesCommands():
 		return refusesFounding
 	}
-	st := g.node.BasicStatus()
-	g.copies.prune(st.Term, st.Commit)
+	copies := g.copiesOf(f.from)
 	g.entries = g.entries[:0]
 	fresh := f.commands[:0]
 	for _, c := range f.commands {
-		if g.copies.has(f.from, c.mark) {
+		if copies.has(c.mark) {
 			continue // it is on its way
 		}
 		fresh = append(fresh, c)
@@ -142,37 +142,62 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 		return refusesLeader // the core has stopped
 	}
 	for i := range fresh {
-		g.copies.add(f.from, fresh[i].mark, first+uint64(i))
+		copies.add(fresh[i].mark, first+uint64(i))
 	}
 	g.counts.taken.Add(n)
 	g.forwarders.note(f.from, first, first+n-1)
 	return 0
 }
 
-// copies are the forwarded commands that this leader has proposed in its term and that are not committed. A
-// host sends a command again when it does not hear of it for a while. As long as this leader leads, and
-// has the command in its log, another copy could only make the log longer: a slow cluster would fill with
-// copies, and become slower (sim.RunMachine, seed 327). The bound on uncommitted entries bounds them, too.
+// copies are the forwarded commands of one host that this leader has proposed in its term, until they are
+// committed and that host has them in its log, where it will find them. A host sends a command again when it
+// does not hear of it for a while. Another copy could only make the log longer: a slow cluster would fill
+// with copies, and become slower (sim.RunMachine, seed 327), and so would a slow member (sim.TestSeeds, seed
+// 178).
 type copies struct {
 	term  uint64
 	at    map[copied]uint64 // the last index
-	order []copied          // by index, from first; those before first are committed
+	order []copied          // by index, from first; those before first are forgotten
 	first int
 }
 
-// copied is one command of a host.
+// copied is one command.
 type copied struct {
-	host   uint64
 	id     session.ID
 	number uint64
 }
 
-// prune forgets what is committed, or was proposed in another term.
-func (s *copies) prune(term, commit uint64) {
+// maxCopies bounds the copies of one host: what its session may have under way, and as much of other
+// sessions. The oldest are forgotten, and can be proposed again.
+const maxCopies = 2 * maxNumbers
+
+// copiesOf returns the copies of a host, as of now.
+func (g *Group) copiesOf(host uint64) *copies {
+	st := g.node.BasicStatus()
+	has := st.Commit // of a host that is no member
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == host {
+			has = min(has, pr.Match)
+		}
+	})
+	s := g.copies[host]
+	if s == nil {
+		if g.copies == nil {
+			g.copies = map[uint64]*copies{}
+		}
+		s = &copies{}
+		g.copies[host] = s
+	}
+	s.prune(st.Term, has)
+	return s
+}
+
+// prune forgets what is in the log of the host through an index, or was proposed in another term.
+func (s *copies) prune(term, through uint64) {
 	if s.term != term || s.at == nil {
 		*s = copies{term: term, at: map[copied]uint64{}}
 	}
-	for ; s.first < len(s.order) && s.at[s.order[s.first]] <= commit; s.first++ {
+	for ; s.first < len(s.order) && (s.at[s.order[s.first]] <= through || len(s.order)-s.first > maxCopies); s.first++ {
 		delete(s.at, s.order[s.first])
 	}
 	if s.first > len(s.order)/2 {
@@ -180,14 +205,14 @@ func (s *copies) prune(term, commit uint64) {
 	}
 }
 
-func (s *copies) has(host uint64, m session.Mark) bool {
-	_, ok := s.at[copied{host, m.ID, m.Number}]
+func (s *copies) has(m session.Mark) bool {
+	_, ok := s.at[copied{m.ID, m.Number}]
 	return ok
 }
 
 // add notes a command that is not there.
-func (s *copies) add(host uint64, m session.Mark, index uint64) {
-	c := copied{host, m.ID, m.Number}
+func (s *copies) add(m session.Mark, index uint64) {
+	c := copied{m.ID, m.Number}
 	s.at[c], s.order = index, append(s.order, c)
 }
 

@@ -178,6 +178,7 @@ func (g *Group) noteCommitted(through uint64) {
 		return
 	}
 	g.founded = true
+	g.keepFound()
 	g.publishFounding()
 	g.seen = nil
 	g.dropLeaves()

@@ -127,8 +127,13 @@ func (g *Group) withPromises(found []byte) []byte {
 	if !g.config.Leases {
 		return found
 	}
+	return withPromise(found, g.host.config.promiseTime())
+}
+
+// withPromise makes an entry found say how long the promises of members last.
+func withPromise(found []byte, promise time.Duration) []byte {
 	found[0] |= foundPromises
-	return binary.LittleEndian.AppendUint64(found, uint64(g.host.config.promiseTime()))
+	return binary.LittleEndian.AppendUint64(found, uint64(promise))
 }
 
 // rejectPromises says why this member cannot be one under an entry found: its setting of leases differs, or

@@ -41,6 +41,10 @@ type Group struct {
 	append      *appendQueue
 	apply       *applyQueue
 	storage     *storage
+	snapshots   groupSnapshots
+	installs    installs
+
+	onSnapshotLanes int // pieces of work that run; guarded by the lock of the snapshot lanes
 
 	// Owned by the turn.
 	node     *raft.RawNode
@@ -67,7 +71,7 @@ type Group struct {
 	idle       bool       // only its leader's pulses concern it
 	router     router
 	forwarders forwarders
-	copies     copies
+	copies     map[uint64]*copies // by host
 	frames     seenFrames
 	openTerm   uint64 // when the group was opened
 	heardN     int64  // and its number there
@@ -78,6 +82,8 @@ type Group struct {
 	cover        atomic.Pointer[cover] // nil: no pulse speaks for its leader
 	status       published             // as of the last turn that changed it
 	roleChanged  signal
+	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
+	logGrown     signal
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
@@ -151,6 +157,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.dropDeposed()
 	g.publish()
+	g.advanceSnapshots()
 	g.leadQuietly()
 	callsDue := g.callsDue()
 	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
@@ -238,11 +245,15 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
+		g.noteInstalled(&g.taken.answers[i])
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]
 		g.storage.put(f)
 		g.node.EntriesArrived(f.reader)
+	}
+	for _, s := range g.taken.snapshots {
+		g.node.ReportSnapshot(s.member, s.status)
 	}
 	for _, id := range g.taken.unreachable {
 		g.node.ReportUnreachable(id)
@@ -258,6 +269,7 @@ func (g *Group) stepInputs(passed, missed int) {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
+	g.stepReceived()
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
@@ -345,7 +357,12 @@ func (g *Group) propose(batch []proposal) {
 		if g.node.BasicStatus().LeadTransferee == raft.None {
 			g.noteOverload(len(batch))
 		}
-		g.pending.refuse(batch, ErrOverloaded)
+		refusal := error(ErrOverloaded)
+		if g.hasCommands {
+			g.pauseCalls(1) // those that are tried again would be refused again at once
+			refusal = g.overloaded()
+		}
+		g.pending.refuse(batch, refusal)
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
@@ -381,17 +398,22 @@ func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
 		g.cause = err
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
 		g.hasEnded.Store(true)
 		close(g.ended)
 		close(g.failed)
 		first = true
 	})
 	if first {
-		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 		g.leavePulses()
+		g.snapshots.stop()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
-		g.host.env.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
+		about := []any{"group", g.id, "host", g.self, "cause", err}
+		if p := (*panicked)(nil); errors.As(err, &p) {
+			about = append(about, "stack", string(p.stack))
+		}
+		g.host.env.logger.Error("group stopped", about...)
 	}
 }
 
@@ -399,10 +421,11 @@ func (g *Group) fail(err error) {
 func (g *Group) end(cause error) {
 	g.endOnce.Do(func() {
 		g.cause = cause
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 		g.hasEnded.Store(true)
 		close(g.ended)
-		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 	})
+	g.snapshots.stop()
 	g.leavePulses()
 }
 
@@ -448,8 +471,11 @@ func (g *Group) abandon() {
 		told[l.call] = true
 	}
 	for _, c := range results {
-		if !told[c] && c.w.waits() {
-			c.w.finish()
+		switch {
+		case told[c] || !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may refuse it
+			c.Owner.Failed(wrap(ErrIndeterminate, cause))
+		default:
 			c.Owner.Failed(wrap(ErrNoResult, cause))
 		}
 	}
@@ -483,7 +509,21 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 	return s.host.log.Sync()
 }
 
-func (s *steps) Send(messages []raftpb.Message) { s.outgoing.send(s.id, messages) }
+func (s *steps) Send(messages []raftpb.Message) {
+	if s.hasCommands && s.called.n.Load() > 0 {
+		last := uint64(0)
+		for i := range messages {
+			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
+				last = max(last, lastIndex(m))
+			}
+		}
+		if last > 0 {
+			s.called.noteSent(last, (*Group)(s).now)
+		}
+	}
+	s.outgoing.send(s.id, (*Group)(s).keepSnapshots(messages))
+}
+
 func (s *steps) Acknowledge(committed []raftpb.Entry) {
 	(*Group)(s).stampCommit()
 	s.pending.answerCommitted(committed)
@@ -491,8 +531,8 @@ func (s *steps) Acknowledge(committed []raftpb.Entry) {
 
 // stampCommit notes when and by whom what is answered next was committed.
 func (g *Group) stampCommit() {
-	if g.hasCommands && g.called.n.Load() > 0 {
-		g.pending.stampCommit(g.now(), g.node.BasicStatus().CommittedBy)
+	if g.hasCommands {
+		g.pending.stampCommit(g.now, g.node.BasicStatus().CommittedBy)
 	}
 }
 
@@ -512,6 +552,9 @@ func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }
 
 func (s *steps) QueueAppend(m raftpb.Message) {
 	(*Group)(s).noteEntries(m.Entries)
+	if m.Snapshot != nil {
+		s.installs.pending.Store(true)
+	}
 	s.append.put(m)
 	s.host.lane.enqueue(s.append)
 }

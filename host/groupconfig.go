@@ -38,6 +38,10 @@ type GroupConfig struct {
 	// Config.ElectionTimeout is shorter, stops. A longer one does no harm, and makes no lease longer.
 	Leases bool
 
+	// Snapshots says when snapshots are taken, if the state machine is a Snapshotter. The default is a good one.
+	// It may differ between members.
+	Snapshots SnapshotPolicy
+
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
 	// allows if that is less. That is large enough for efficient disk writes, and small enough not to delay a
 	// heartbeat behind it (thesis §10.2.2).
@@ -89,6 +93,9 @@ func (g GroupConfig) validate(c Config) error {
 		return fmt.Errorf("millrace: GroupConfig.MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
 	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
 		return fmt.Errorf("millrace: GroupConfig.MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
+	}
+	if err := g.Snapshots.validate(g.ID, c); err != nil {
+		return err
 	}
 	for _, id := range g.Members {
 		if !has(c.Peers, id) {

@@ -128,7 +128,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	if err := h.groups.reserve(c.ID, h.config.MaxGroups); err != nil {
 		return nil, err
 	}
-	g, err := h.newGroup(c, machine)
+	g, err := h.newGroup(ctx, c, machine)
 	if err != nil {
 		h.groups.drop(c.ID)
 		return nil, err
@@ -159,14 +159,9 @@ func (h *Host) rejectSecondGroup() error {
 	return fmt.Errorf("millrace: pipeline %s serves one group only, because its turns wait for the disk and the state machine; use pipeline.Async for more", p.Name())
 }
 
-func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
+func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
 	stored := h.log.Group(c.ID)
 	store := &storage{log: stored, conf: c.voters()}
-	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
-	node, err := raft.NewRawNode(&core)
-	if err != nil {
-		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
-	}
 	g := &Group{
 		id:        c.ID,
 		self:      h.config.ID,
@@ -175,7 +170,6 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		inbox:     inbox{memory: &h.memory, now: h.env.env.Clock.Now},
 		pending:   pendingByTerm{budget: &h.memory.proposed},
 		storage:   store,
-		node:      node,
 		nextDue:   never,
 		outgoing:  outgoing{holdEmpty: true}, // to its shard
 		hard:      stored.HardState(),
@@ -195,6 +189,16 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		}
 		g.hasCommands, g.calls.most = true, m.maxNumbers()
 	}
+	g.reads.init(&h.memory.waiting)
+	g.snapshots.init(g, machine)
+	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
+	if core.Applied, err = g.openSnapshot(ctx); err != nil {
+		return nil, err
+	}
+	if g.node, err = raft.NewRawNode(&core); err != nil {
+		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
+	}
+	g.handed = core.Applied
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()
 	g.forgetAfterTicks = 2 * core.ElectionTick
@@ -204,17 +208,21 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
-	g.reads.init(&h.memory.waiting)
 	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
-	if err := g.readFounding(); err != nil {
-		return nil, err
+	if !g.founded {
+		if err := g.readFounding(); err != nil {
+			return nil, err
+		}
 	}
-	if g.setBound(); g.bound.Load() == nil {
-		g.countUnfounded(true)
+	if !g.founded {
+		if g.setBound(); g.bound.Load() == nil {
+			g.countUnfounded(true)
+		}
 	}
 	g.resuming.voted = g.hard.Vote == g.self && g.bound.Load() != nil
 	g.setVoters()
+	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()
 	g.publish()
 	return g, nil
@@ -249,7 +257,8 @@ const (
 	theTurn leavingPart = 1 << iota
 	theAppendLane
 	theApplyLanes
-	allParts = theTurn | theAppendLane | theApplyLanes
+	theSnapshotLanes
+	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
 )
 
 func (g *Group) isLeaving() bool { return g.leaving.began.Load() }
@@ -261,6 +270,8 @@ func (g *Group) waitsFor() string {
 		return "its state machine, which is in Apply"
 	case left&theTurn != 0:
 		return "its turn"
+	case left&theSnapshotLanes != 0:
+		return "a snapshot, which is being written or read"
 	default:
 		return "the disk"
 	}
@@ -277,8 +288,10 @@ func (g *Group) partDone(part leavingPart) {
 		if was != now && leavingPart(now) == allParts {
 			g.held.stop()
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			g.snapshots.close()
 			if g.append.deleted {
 				g.host.groups.bury(g.id)
+				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)
 			g.dropLeaves()
@@ -304,6 +317,8 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.removes.Store(deletes)
 		h.lane.leave(g.append, deletes)
 		h.appliers.leave(g.apply)
+		h.snapshotLanes.leave(g)
+		h.transfers.leave(g)
 		if g.shard.remove(g) {
 			g.partDone(theTurn)
 		}

@@ -32,7 +32,11 @@ type Host struct {
 	lane     *appendLane
 	appliers *applyLanes
 	readers  *readers
-	groups   groupTable
+
+	snapshotLanes snapshotLanes
+	transfers     transfers
+
+	groups groupTable
 
 	events    *events
 	logWriter *logWriter
@@ -146,6 +150,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.meetings.init(h.others())
+	if err := h.finishInstalls(ctx); err != nil {
+		return nil, err
+	}
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
@@ -187,6 +194,12 @@ func (h *Host) startLanes() {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	})
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
+	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
+	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
+		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
+	}
+	h.snapshotLanes.grow()
+	h.transfers.init(h)
 }
 
 // incarnation returns the incarnation of this host's directory.

@@ -43,6 +43,7 @@ type inputs struct {
 	since       time.Duration    // when the first of the proposals came
 	forwards    []forwarded      // commands of hosts that do not lead,
 	refusals    []forwardRefusal // and refusals of what this one has forwarded
+	snapshots   []snapshotStatus // of transfers that have ended
 
 	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
@@ -61,6 +62,7 @@ func (in *inputs) reset() {
 		proposals:   in.proposals[:0],
 		forwards:    in.forwards[:0],
 		refusals:    in.refusals[:0],
+		snapshots:   in.snapshots[:0],
 
 		readQuestions: in.readQuestions[:0],
 		readAnswers:   in.readAnswers[:0],
@@ -111,6 +113,14 @@ func (b *inbox) putUnreachable(peer uint64) {
 		}
 	}
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
+}
+
+func (b *inbox) putSnapshotStatus(s snapshotStatus) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.snapshots = append(b.waiting.snapshots, s)
+	}
 }
 
 func (b *inbox) putCampaign() {

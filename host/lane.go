@@ -107,9 +107,14 @@ func (l *appendLane) write() (wrote bool) {
 			n = 0
 		case leaving:
 			wrote = l.release(q) || wrote
+		case l.compact(q):
+			wrote = true
+			l.enqueue(q) // for the rest, if there is any
 		case q.forget.Load():
 			wrote = l.forgetRefused(q) || wrote
 		case q.full.Load():
+			wrote = l.overtake(q, false) || wrote
+		case l.installs(q):
 			wrote = l.overtake(q, false) || wrote
 		default:
 			share := int64(maxShareBytes)
@@ -361,7 +366,7 @@ func (l *appendLane) tryAgain() (wrote bool) {
 			continue
 		}
 		wrote = l.tryAlone(q) || wrote
-		if q.full.Load() {
+		if wrote = l.compact(q) || wrote; q.full.Load() {
 			refusals++
 		}
 	}

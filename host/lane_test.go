@@ -278,6 +278,7 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 			s.leave(leaves, deletes)
 			leaves.group.partDone(theTurn)
 			leaves.group.partDone(theApplyLanes)
+			leaves.group.partDone(theSnapshotLanes)
 			for more := true; more; {
 				more = s.RunOnce()
 				select {

@@ -24,7 +24,7 @@ const logPageBytes = 1 << 20
 // the next entry; a sentence if to is beyond what is committed here, which may change (Group.Status); one
 // that wraps ErrStopped if the group has ended; that of ctx when it ends. The sequence may be iterated any
 // number of times. It may block on a disk, so it is for tools, copies and audits, and not for a state
-// machine.
+// machine. A leader may have committed what its own disk does not hold yet: then the iteration waits for it.
 func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		committed := g.Status().Committed
@@ -60,7 +60,11 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) 
 	if g.isLeaving() || g.Err() != nil {
 		return nil, wrap(ErrStopped, g.Err())
 	}
-	page, err := g.Log(next, end, logPageBytes)
+	last, err := g.awaitLog(ctx, next)
+	if err != nil {
+		return nil, err
+	}
+	page, err := g.Log(next, min(end, last+1), logPageBytes)
 	switch {
 	case errors.Is(err, wal.ErrCompacted):
 		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", ErrCompacted, next, g.id, g.self, g.storage.log.FirstIndex(), err)
@@ -70,4 +74,28 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) 
 		return nil, fmt.Errorf("millrace: group %d: the log of host %d returns no entry %d, which is committed", g.id, g.self, next)
 	}
 	return page, nil
+}
+
+// awaitLog waits until the log of this host has an entry, and returns its last. It may lack one that is
+// committed: a quorum holds it without this host's disk.
+func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err error) {
+	if last = g.storage.log.LastIndex(); last >= index {
+		return last, nil
+	}
+	g.logReaders.Add(1)
+	defer g.logReaders.Add(-1)
+	for {
+		grown := g.logGrown.wait()
+		if last = g.storage.log.LastIndex(); last >= index {
+			return last, nil
+		}
+		select {
+		case <-grown:
+		case <-g.ended:
+			return 0, wrap(ErrStopped, g.Err())
+		case <-ctx.Done():
+			return 0, fmt.Errorf("millrace: group %d: entry %d is committed, and the disk of host %d, which holds entries through %d, was waited for: %w",
+				g.id, index, g.self, last, context.Cause(ctx))
+		}
+	}
 }

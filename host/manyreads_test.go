@@ -34,6 +34,9 @@ func TestThousandsOfReadsWaitAndEnd(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	if have := l.group.Metrics().Reads.Refused; have != uint64(refused) {
+		t.Errorf("%d refusals are counted, want %d", have, refused)
+	}
 	for i := range reads {
 		if _, done, err := reads[i].Poll(); !done || !errors.Is(err, ErrStopped) && !errors.Is(err, ErrOverloaded) {
 			t.Fatalf("read %d: %t, %v after the end", i, done, err)
@@ -41,5 +44,26 @@ func TestThousandsOfReadsWaitAndEnd(t *testing.T) {
 	}
 	if used := l.Memory().Waiting.Used; used != 0 {
 		t.Errorf("%d bytes are held after the end", used)
+	}
+}
+
+// A function that was given up before a lane has called it does not run, and holds nothing.
+func TestAFunctionThatWasGivenUpDoesNotRun(t *testing.T) {
+	l := openTestHost(t, 1)
+	var given, kept Read
+	ran := ""
+	l.group.StartBetween(&given, func() { ran += "given up " })
+	l.group.StartBetween(&kept, func() { ran += "kept" })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := given.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a read that was given up ends with %v", err)
+	}
+	l.manual.runIdle()
+	if _, done, err := kept.Poll(); !done || err != nil || ran != "kept" {
+		t.Errorf("%t, %v; these functions ran: %q, want the second", done, err, ran)
+	}
+	if used, left := l.Memory().Waiting.Used, l.group.reads.betweens.Load(); used != 0 || left != 0 {
+		t.Errorf("%d bytes and %d functions are left", used, left)
 	}
 }

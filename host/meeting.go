@@ -193,6 +193,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.receivedForward(from, transport.Control, body)
 	case len(body) > 0 && body[0] == forwardRefusalKind:
 		return h.receivedRefusal(from, body)
+	case isSnapshotRecord(body):
+		return h.takeSnapshotRecord(from, transport.Control, body)
 	case len(body) > 0 && body[0] == reportKind:
 		return h.takeCheckpoints(from, body)
 	case len(body) > 0 && body[0] == stopKind:

@@ -54,7 +54,7 @@ type ReadMetrics struct {
 	Linearizable, Bounded, AtLeast uint64 // that were answered
 	LeaseServed, LeaseMissed       uint64 // lease reads, and those for which the lease did not hold
 	Rounds                         uint64 // with which this leader has asked its quorum
-	Refused                        uint64
+	Refused                        uint64 // of any kind, with ErrOverloaded
 }
 
 // QueueMetrics are bytes that a group holds now, with overhead.
@@ -82,6 +82,23 @@ type GroupMetrics struct {
 	Calls     CallMetrics
 	Reads     ReadMetrics
 	Queues    QueueMetrics
+	Snapshots SnapshotMetrics
+}
+
+// SnapshotMetrics are about the snapshots of a group on this host.
+type SnapshotMetrics struct {
+	Index uint64        // of the latest on the disk; 0: there is none
+	Bytes int64         // of the latest
+	Age   time.Duration // now, since it was taken in this life of the host; 0: it was there before
+	Taken uint64        // that were published and read back
+	// Failed are those that failed, and FailedInARow those since the last that did not.
+	Failed       uint64
+	FailedInARow int
+	Taking       time.Duration // the time that all of Taken took, from the capture to the end
+	// LogBytes is how much the log has grown since the latest, in bytes with the overhead of each entry, as far
+	// as it is applied. LogEntries is how many entries the log has now.
+	LogBytes   int64
+	LogEntries uint64
 }
 
 // HostMetrics are counts and levels of a host, since it was opened.
@@ -94,12 +111,23 @@ type HostMetrics struct {
 	Log       wal.Stats
 	Transport transport.Stats
 	Lanes     LaneMetrics
+	Transfers TransferMetrics
 	Peers     []PeerMetrics // all other hosts of the founding list, ascending
 
 	EventsDropped, LogLinesDropped uint64 // for readers that did not keep up
 	Strays                         uint64 // messages that were not for a group that is open here
 	Pauses                         uint64 // times in which the process did not run for more than a heartbeat interval
 	Paused                         time.Duration
+}
+
+// TransferMetrics are about the snapshots that a host sends and receives, in all groups. Bytes are those of
+// blocks, so what is lost on the way counts where it was sent, and what comes twice counts twice.
+type TransferMetrics struct {
+	Sending, Receiving       int    // now
+	Sent, Received           uint64 // that have ended well
+	Aborted                  uint64 // of both kinds
+	BytesSent, BytesReceived uint64
+	Unwanted                 uint64 // blocks that came and were not asked for, or were here already
 }
 
 // LaneMetrics are about the workers that the groups of a host share.
@@ -215,6 +243,7 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
+	m.Snapshots = g.snapshots.metrics()
 	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
 	return m
 }
@@ -253,6 +282,7 @@ func (h *Host) Metrics() HostMetrics {
 			m.FullGroups++
 		}
 	}
+	m.Transfers = h.transfers.metrics()
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
 		turns, hung := s.counts()

@@ -46,12 +46,15 @@ type environment struct {
 func newEnvironment(options []Option) (e environment, err error) {
 	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
 	for i, o := range options {
-		if o == nil {
-			return e, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		if o != nil {
+			o(&e) // also after one that is nil: a transport that was given is closed
+		} else if err == nil {
+			err = fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
 		}
-		o(&e)
 	}
 	switch {
+	case err != nil:
+		return e, err
 	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
 		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
 	case e.fs == nil:
@@ -87,7 +90,7 @@ func WithLog(open func(LogConfig) (Log, error)) Option {
 
 // WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
 // for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
-// to vote. Open warns about them.
+// to vote; and their members install no snapshots of other members. Open warns about them.
 func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
 
 // WithLogger replaces slog.Default.

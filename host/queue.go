@@ -24,6 +24,7 @@ type queue struct {
 	queued []raftpb.Message
 	bytes  int64 // of queued
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
+	marks  int   // queued messages that carry a snapshot
 	overtaking
 
 	taken      []raftpb.Message // the lane's, until it takes again
@@ -59,6 +60,9 @@ func (q *queue) put(m raftpb.Message) {
 	if !q.merge(&m) {
 		q.queued = append(q.queued, m)
 		q.bytes += bytes
+		if m.Snapshot != nil {
+			q.marks++
+		}
 		q.hold(bytes)
 		q.owns = false
 	}
@@ -139,19 +143,22 @@ func replaces(next, prev *raftpb.Message) bool {
 	return supersedes(next, prev)
 }
 
-// take returns what is queued, in order, at most maxBytes of it but at least one message. The next take
-// reuses the slice.
+// take returns what is queued, in order, at most maxBytes of it but at least one message. A message that
+// carries a snapshot comes first or not yet (install.go). The next take reuses the slice.
 func (q *queue) take(maxBytes int64) []raftpb.Message {
 	clear(q.taken)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.bytes <= maxBytes {
+	if q.bytes <= maxBytes && q.marks == 0 {
 		q.taken, q.queued = q.queued, q.taken[:0]
 		q.takenBytes, q.bytes = q.bytes, 0
 		return q.taken
 	}
 	n, bytes := 1, messageBytes(&q.queued[0])
-	for n < len(q.queued) {
+	if q.queued[0].Snapshot != nil {
+		q.marks--
+	}
+	for n < len(q.queued) && q.queued[n].Snapshot == nil {
 		more := messageBytes(&q.queued[n])
 		if bytes+more > maxBytes {
 			break
@@ -162,4 +169,14 @@ func (q *queue) take(maxBytes int64) []raftpb.Message {
 	q.queued = slices.Delete(q.queued, 0, n)
 	q.takenBytes, q.bytes = bytes, q.bytes-bytes
 	return q.taken
+}
+
+// headSnapshot returns the snapshot that the next message carries, or nil.
+func (q *queue) headSnapshot() *raftpb.Snapshot {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.marks == 0 {
+		return nil
+	}
+	return q.queued[0].Snapshot
 }

@@ -225,7 +225,6 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 	}
 	if err := rd.reserve(r); err != nil {
 		rd.mu.Unlock()
-		g.counts.readRefused.Add(1)
 		r.finish(err)
 		return
 	}
@@ -267,6 +266,7 @@ func (rd *reading) reserve(r *Read) error {
 	case r.reserved:
 		return nil
 	case !rd.budget.take(rd.bytes, readBytes):
+		r.group.counts.readRefused.Add(1)
 		return ErrOverloaded
 	}
 	rd.bytes += readBytes

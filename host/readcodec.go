@@ -2,7 +2,6 @@ package host
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/millrace/millrace/transport"
@@ -33,11 +32,9 @@ type readRecord struct {
 func (r readRecord) encode(kind byte) []byte {
 	b := make([]byte, 1, 1+4*binary.MaxVarintLen64)
 	b[0] = kind
-	for _, v := range []uint64{r.group, r.life, r.number} {
-		b = binary.AppendUvarint(b, v)
-	}
+	b = appendNumbers(b, r.group, r.life, r.number)
 	if kind == readAnswerKind {
-		b = binary.AppendUvarint(b, r.index)
+		b = appendNumbers(b, r.index)
 	}
 	return b
 }
@@ -48,18 +45,8 @@ func decodeRead(body []byte) (r readRecord, err error) {
 	if body[0] == readQuestionKind {
 		fields = fields[:3]
 	}
-	rest := body[1:]
-	for _, field := range fields {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 {
-			return r, fmt.Errorf("%w: %d bytes about a read, and a number is cut off or too large", errBadControl, len(body))
-		}
-		*field, rest = v, rest[n:]
-	}
-	if len(rest) > 0 {
-		return r, fmt.Errorf("%w: %d bytes about a read, of which %d are too many", errBadControl, len(body), len(rest))
-	}
-	return r, nil
+	err = decodeNumbers(body, "a read", fields...)
+	return r, err
 }
 
 // life returns the random number of this process.

@@ -10,10 +10,13 @@ type Receipt struct {
 
 	// Times on the monotonic clock of this host (Group.Now), which begins anywhere: only differences count. 0
 	// means not known. Group.Propose and Submit know none.
-	Queued    time.Duration // Group.Call took the first command of its batch
-	Appended  time.Duration // a turn put it into the log of this host, which led
-	Committed time.Duration // this host learned that a quorum holds it durably
-	Applied   time.Duration // the state machine of this host gets it; known with the result, not before
+	Queued   time.Duration // Group.Call took the first command of its batch
+	Appended time.Duration // a turn put it into the log of this host, which led
+	// Replicated is when this host, which led, first passed an append with the command to the transport for
+	// another member. Whether it arrived is not known. A group of one member has none.
+	Replicated time.Duration
+	Committed  time.Duration // this host learned that a quorum holds it durably
+	Applied    time.Duration // the state machine of this host gets it; known with the result, not before
 	// By is the member whose acknowledgement completed the quorum, as this host saw it as the leader: its own
 	// id if its own disk came last. 0 if this host did not lead then.
 	By uint64
@@ -24,5 +27,5 @@ func (g *Group) Now() time.Duration { return g.now() }
 
 // appliedReceipt is the receipt of a call whose outcome is known when it is applied.
 func (c *Call) appliedReceipt(e *Command, now time.Duration) Receipt {
-	return Receipt{Index: e.Index, Term: e.Term, Queued: c.queued, Appended: c.appended, Committed: now, Applied: now}
+	return Receipt{Index: e.Index, Term: e.Term, Queued: c.queued, Appended: c.appended, Replicated: c.replicated, Committed: now, Applied: now}
 }

@@ -24,7 +24,7 @@ func TestReceiptHasTimes(t *testing.T) {
 		r, after := <-e.committed, g.Now()
 		steps := []time.Duration{before, r.Queued, r.Committed, after}
 		if r.Appended > 0 && id == l.ID && g.Status().Term == r.Term {
-			steps = []time.Duration{before, r.Queued, r.Appended, r.Committed, after}
+			steps = []time.Duration{before, r.Queued, r.Appended, r.Replicated, r.Committed, after}
 			if r.By < 1 || r.By > 3 {
 				t.Errorf("host %d completed the quorum, want one of 3", r.By)
 			}

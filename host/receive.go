@@ -180,6 +180,12 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		}
 		return
 	}
+	if kind == transport.Bulk && isSnapshotRecord(body) {
+		if err := (*Host)(h).takeSnapshotRecord(from, kind, body); err != nil {
+			h.noteUnread(from, err)
+		}
+		return
+	}
 	if kind != transport.Pulse {
 		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
 		return

@@ -52,6 +52,9 @@ func (h *Host) parts() []part {
 	for _, l := range h.appliers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
+	for _, l := range h.snapshotLanes.all() {
+		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	}
 	return parts
 }
 
@@ -72,8 +75,10 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 		stops = append(stops, func() { s.stop(&parts[i]) })
 	}
 	all(stops)
+	h.transfers.closeAll()
 	for _, g := range h.groups.all() {
 		g.held.stop()
+		g.snapshots.close()
 	}
 	h.lane.later.Stop()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.log.Close}}

@@ -15,6 +15,9 @@ type Status struct {
 	// on this host's disk. Committed and LastIndex go back when a member with a full disk forgets entries
 	// that it could not write; Applied and Durable never do.
 	Applied, Committed, Durable, LastIndex uint64
+	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if the
+	// log is empty.
+	FirstIndex uint64
 	// Refused counts invalid inputs. Dropped counts messages that did not fit in the inbox or were not for
 	// this group.
 	Refused, Dropped uint64
@@ -33,6 +36,9 @@ func (g *Group) Status() Status {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
 	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
+	if g.storage != nil {
+		s.FirstIndex = g.storage.log.FirstIndex()
+	}
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
 	if m, ok := g.apply.machine.(*commandGroup); ok {

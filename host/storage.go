@@ -114,11 +114,24 @@ func (s *storage) LastIndex() (uint64, error) { return s.log.LastIndex(), nil }
 // FirstIndex implements raft.Storage.
 func (s *storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
 
-// Snapshot implements raft.Storage with an error: the host makes no snapshots yet, and its log begins at
-// entry 1.
+// Snapshot implements raft.Storage: what the core must know of the latest snapshot. Data is the hash of its
+// manifest. If there is none, or the log begins after it, one is wanted.
 func (s *storage) Snapshot() (raftpb.Snapshot, error) {
-	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
-		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
+	var p *publishedSnapshot
+	if s.group != nil {
+		p = s.group.snapshots.latest()
+	}
+	if p == nil {
+		if s.group != nil {
+			s.group.snapshots.want()
+		}
+		return raftpb.Snapshot{}, fmt.Errorf("millrace: there is no snapshot yet; the log begins at entry %d: %w",
+			s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
+	}
+	return raftpb.Snapshot{
+		Data:     p.hash[:],
+		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: p.manifest.Conf},
+	}, nil
 }
 
 func toRaft(err error) error {

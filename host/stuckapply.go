@@ -1,7 +1,6 @@
 package host
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -218,33 +217,21 @@ const (
 )
 
 func (r appliedRecord) encode(kind byte) []byte {
-	b := []byte{kind}
-	for _, v := range []uint64{r.group, r.term, r.number} {
-		b = binary.AppendUvarint(b, v)
-	}
+	b := appendNumbers([]byte{kind}, r.group, r.term, r.number)
 	if kind == appliedAnswerKind {
-		b = binary.AppendUvarint(b, r.applied)
+		b = appendNumbers(b, r.applied)
 	}
 	return b
 }
 
+// decodeApplied decodes a body that begins with one of the two kinds.
 func decodeApplied(body []byte) (r appliedRecord, err error) {
 	fields := []*uint64{&r.group, &r.term, &r.number, &r.applied}
 	if body[0] == appliedQuestionKind {
 		fields = fields[:3]
 	}
-	rest := body[1:]
-	for _, field := range fields {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 {
-			return r, fmt.Errorf("%w: %d bytes about what is applied, and a number is cut off", errBadControl, len(body))
-		}
-		*field, rest = v, rest[n:]
-	}
-	if len(rest) > 0 {
-		return r, fmt.Errorf("%w: %d bytes about what is applied, of which %d are too many", errBadControl, len(body), len(rest))
-	}
-	return r, nil
+	err = decodeNumbers(body, "what is applied", fields...)
+	return r, err
 }
 
 // takeApplied takes a question or an answer of another host.

@@ -55,7 +55,7 @@ func (t *Transfer) finish(err error) {
 
 // StartTransfer makes the group hand its leadership over, without waiting for it: to member to, or with 0 to
 // the member that is best: one that was heard lately, with most of the log. A transfer that is under way ends
-// with an error, unless it has the same target. The error of Poll is that of TransferLeadership.
+// with an error. The error of Poll is that of TransferLeadership.
 func (g *Group) StartTransfer(to uint64) *Transfer {
 	t := &Transfer{to: to, group: g, done: make(chan struct{})}
 	switch voters := g.founders(); {

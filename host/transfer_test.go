@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -158,6 +160,61 @@ func TestEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := read(1, 0); !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+}
+
+// A leader's disk is behind what a quorum holds: Entries waits for it, and no longer than its context.
+func TestEntriesBeyondTheOwnDisk(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	var lane *manualTask
+	for _, task := range l.manual.tasks {
+		if task.worker == any(l.Host.lane) {
+			lane = task
+		}
+	}
+	lane.dead = true // its disk hangs
+	l.submit("x")
+	l.manual.runIdle()
+	for _, id := range l.others() {
+		(*inbound)(l.Host).Receive(id, envelopes(theGroup, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1, From: id, To: 1}))
+	}
+	l.manual.runIdle()
+	if s := l.group.Status(); s.Committed != begun+1 || l.group.storage.log.LastIndex() > begun {
+		t.Fatalf("setup: %+v", s)
+	}
+	read := func(ctx context.Context) (n int, last error) {
+		for _, last = range l.group.Entries(ctx, begun, 0) {
+			n++
+		}
+		return n, last
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n, last := 0, error(nil)
+	for _, last = range l.group.Entries(ctx, begun, 0) {
+		n++
+		cancel() // after the entry that the disk has
+	}
+	if n != 2 || !errors.Is(last, context.Canceled) {
+		t.Errorf("%d pairs, %v", n, last)
+	}
+	done := make(chan error)
+	go func() {
+		n, err := read(t.Context())
+		if n != 2 {
+			err = fmt.Errorf("%d pairs, %w", n, err)
+		}
+		done <- err
+	}()
+	for l.group.logReaders.Load() == 0 {
+		runtime.Gosched() // it is on its way to wait
+	}
+	lane.dead = false
+	lane.Wake()
+	l.manual.runIdle()
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

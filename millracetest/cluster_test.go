@@ -2,9 +2,7 @@ package millracetest_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,39 +13,28 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/counting"
 	"github.com/millrace/millrace/millracetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counter adds up its commands; the result of each is the sum after it.
+// counter is a counter that tests may read at any time.
 type counter struct {
 	mu sync.Mutex
-	n  int64
+	counting.Counter
 }
 
 func (c *counter) Apply(batch []millrace.Command[int64], results []int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range batch {
-		c.n += batch[i].Value
-		results[i] = c.n
-	}
-	return nil
-}
-
-func (c *counter) Snapshot() (millrace.Snapshot, error) {
-	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, uint64(c.n))), nil
-}
-
-func (c *counter) Restore(_ context.Context, r io.Reader) error {
-	return binary.Read(r, binary.BigEndian, &c.n)
+	return c.Counter.Apply(batch, results)
 }
 
 func (c *counter) value() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.n
+	return c.N
 }
 
 // deadline is a context for what must not take long.
@@ -256,7 +243,7 @@ func TestBubbleTime(t *testing.T) {
 		}
 		c.Isolate(old)
 		c.propose(c.Leader(deadline(t)), 1)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute) // of the bubble
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := c.Node(old).View(ctx, millrace.Lease(time.Second, 0.01), func(millrace.ReadAt) error { return nil })

@@ -25,6 +25,8 @@ type testCluster struct {
 	disk  diskRules  // full_test.go
 	// slow decides which reads take time; nil: none (reading_test.go).
 	slow func(reader uint64) bool
+	// overtaken says that a node has lost its leadership while it was reading for a follower.
+	overtaken bool
 }
 
 type host struct {

@@ -9,7 +9,8 @@ package raft
 // quorum: a leader that is cut off may pass one more check, and would rely on its lease for up to two
 // timeouts.
 //
-// All members must read by lease. Followers that do not read by lease make no promises.
+// All members must have the same ReadOnlyOption: those that read by lease, or whose application does
+// (ReadOnlyPromises), make promises, and the others make none.
 //
 // A member that hears a leader makes a promise, which binds it in every role and across a crash: it neither
 // votes nor campaigns until the promise has expired. A leader that hands over by transfer releases the

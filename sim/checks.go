@@ -23,6 +23,7 @@ import (
 //	what is promised is durable   §3.8     checkPromise, checkDurableCursor, checkDurable
 //	cursors do not go back                 checkCursors
 //	memory stays in its bounds             checkMemory
+//	what the log lacks is in a snapshot    checkCompaction (snapshots.go)
 //	one outcome for a proposal             clients.poll (client.go), ghost.apply, checkAtEnd
 //	every client is answered               everyoneIsAnswered (client.go), machine.close (host.go)
 //	a read sees what was acknowledged §6.4 reads.poll, reads.readByLease (reads.go)
@@ -71,7 +72,8 @@ func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 type watch struct {
 	status   host.Status
 	leaderIn map[uint64]bool
-	terms    []uint64 // terms[i]: of entry i+1 in its log, as checked
+	base     uint64   // the entries through it are not in its log any more
+	terms    []uint64 // terms[i]: of entry base+i+1 in its log, as checked
 	applied  uint64
 	time     time.Duration // log time of the last
 }
@@ -122,6 +124,7 @@ func (w *world) checkReplica(r *replica) {
 	w.checkDurableCursor(r, s)
 	w.checkElectionSafety(r, s)
 	w.checkLog(r, s)
+	w.checkCompaction(r, s)
 	w.clients.poll(r)
 	r.countSuppressed(s)
 	w.reads.poll(r)
@@ -203,7 +206,11 @@ func (w *world) checkElectionSafety(r *replica, s host.Status) {
 // checkLeaderCompleteness: every committed entry is in the log of every later leader (§3.6.3). The append
 // lane may still hold new entries of a log, but not entries from before the leader's election.
 func (w *world) checkLeaderCompleteness(r *replica) {
+	first := r.group.Status().FirstIndex // what was compacted is in a snapshot
 	for k, c := range r.ghost.applied {
+		if uint64(k+1) < first {
+			continue
+		}
 		if term := r.logTerm(uint64(k + 1)); c.command != "" && term != c.term {
 			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", r.name, term, k+1, c.term)
 		}
@@ -225,33 +232,45 @@ func (w *world) checkLog(r *replica, s host.Status) {
 	if s.LastIndex == was.LastIndex && s.Durable == was.Durable && s.Term == was.Term {
 		return
 	}
-	terms := r.watch.terms
-	first := min(uint64(len(terms)), s.Durable) // then back to where the log is unchanged
-	for first > 0 && r.logTerm(first) != terms[first-1] {
-		first--
+	r.forgetCompacted(s.FirstIndex - 1)
+	base, terms := r.watch.base, r.watch.terms
+	through := min(base+uint64(len(terms)), s.Durable) // then back to where the log is unchanged
+	through = max(through, base)                       // an install has moved the log, and the core does not know yet
+	for through > base && r.logTerm(through) != terms[through-base-1] {
+		through--
 	}
-	terms = terms[:first]
-	for first < s.Durable {
-		entries, err := r.group.Log(first+1, s.Durable+1, 1<<20)
+	terms = terms[:through-base]
+	for through < s.Durable {
+		entries, err := r.group.Log(through+1, s.Durable+1, 1<<20)
 		if err != nil {
-			w.violate("%s cannot read entry %d of its log, durable through %d: %v", r.name, first+1, s.Durable, err)
+			w.violate("%s cannot read entry %d of its log, durable through %d: %v", r.name, through+1, s.Durable, err)
 		}
 		for _, e := range entries {
 			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
-			if first > 0 {
-				c.previous = terms[first-1]
-			}
 			at := position{e.Index, e.Term}
-			if seen, ok := r.ghost.entries[at]; ok && seen != c {
+			seen, ok := r.ghost.entries[at]
+			if through > base {
+				c.previous = terms[through-base-1]
+			} else if base > 0 {
+				c.previous = seen.previous // the entry before is compacted
+			}
+			if ok && seen != c {
 				w.violate("logs do not match at index %d, term %d: %s has %q after term %d, another had %q after term %d",
 					e.Index, e.Term, r.name, c.command, c.previous, seen.command, seen.previous)
 			}
 			r.ghost.entries[at] = c
 			terms = append(terms, e.Term)
-			first++
+			through++
 		}
 	}
 	r.watch.terms = terms
+}
+
+// forgetCompacted forgets the terms of entries that are not in the log any more.
+func (r *replica) forgetCompacted(through uint64) {
+	if gone := through - r.watch.base; through > r.watch.base {
+		r.watch.base, r.watch.terms = through, r.watch.terms[min(gone, uint64(len(r.watch.terms))):]
+	}
 }
 
 // stateMachine is a replica's state machine. It has no state of its own: the entries it gets must be those of
@@ -269,7 +288,7 @@ func (m stateMachine) Apply(entries []host.Entry) error {
 			w.violate("%s applies entry %d after entry %d", r.name, e.Index, r.watch.applied)
 		}
 		r.watch.applied = e.Index
-		r.state[string(e.Data)] = true
+		r.noteState(string(e.Data))
 		r.ghost.apply(w, r.name, e)
 	}
 	return nil
@@ -331,6 +350,10 @@ func (w *world) checkDurable(group uint64, voters int, command string, r host.Re
 			continue
 		}
 		h.afterCrash(loss, group, func(log *wal.Group) {
+			if log.FirstIndex() > r.Index && snapshotOn(h.disk.Image(loss, nil), group) >= r.Index {
+				holders++
+				return
+			}
 			entries, err := log.Entries(r.Index, r.Index+1, 1)
 			if err == nil && entries[0].Term == r.Term && w.commandOf(entries[0].Data) == command {
 				holders++

@@ -413,7 +413,6 @@ func (d *doctor) hangDisk(h *machine) {
 // fillDisk fills a disk, for all entries.
 func (d *doctor) fillDisk(h *machine) {
 	d.want(h, host.CodeDiskFull, 0)
-	d.about(h, host.CodeDiskStalled, host.CodeSlowMember)
 	d.allows = func(v verdict) bool {
 		return v.member == h.id && v.by != h.id && (v.code == host.CodeDiskStalled || v.code == host.CodeSlowMember)
 	}
@@ -426,7 +425,6 @@ func (d *doctor) fillDisk(h *machine) {
 
 // wipe brings a follower back with an empty directory, and then with its own.
 func (d *doctor) wipe(leader, h *machine) {
-	w := d.w
 	disk := h.disk
 	h.crash(crashfs.LoseNothing)
 	h.wipe()
@@ -448,7 +446,6 @@ func (d *doctor) wipe(leader, h *machine) {
 		h.disk, h.wiped = disk, false
 		h.start()
 	}
-	_ = w
 }
 
 // closeGroup closes the group on a follower, and opens it again.

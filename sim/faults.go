@@ -34,6 +34,14 @@ const (
 	LostHosts  // hosts lost for good in a crash, as the mode of durability allows
 	Pulses     // heard, that stand for the heartbeats of idle groups
 	Exceptions // groups that a follower excepted from a pulse
+
+	SnapshotsTaken
+	SnapshotsFailed
+	Restores    // state machines that were restored from a snapshot
+	Compactions // of the log of a group
+	Installs    // of snapshots that came from another host
+	Aborts      // of snapshots on their way
+
 	faultKinds
 )
 
@@ -43,6 +51,7 @@ var faultNames = [faultKinds]string{
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 	"pulses for idle groups", "answers with exceptions",
+	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -33,8 +34,9 @@ type Operation[C, R any] struct {
 // Forever is the Return of an operation whose outcome is not known.
 const Forever = time.Duration(1<<63 - 1)
 
-// checkOrder: if a command was called when another one had returned, it comes behind it in the log. Together
-// with equal results on all hosts this makes a history linearizable: the log is the order. The check is
+// checkOrder reports a command that was called when another one had returned, and comes before it in the log.
+// Without such a pair, and with equal results on all hosts, a history is linearizable: the log is the order.
+// Unknown commands are left out, because they never return. It takes time for sorting, and one pass.
 func checkOrder[C, R any](history []Operation[C, R]) error {
 	var calls, returns []*Operation[C, R]
 	for i := range history {
@@ -42,8 +44,8 @@ func checkOrder[C, R any](history []Operation[C, R]) error {
 			calls, returns = append(calls, op), append(returns, op)
 		}
 	}
-	slices.SortStableFunc(calls, func(a, b *Operation[C, R]) int { return int(a.Call - b.Call) })
-	slices.SortStableFunc(returns, func(a, b *Operation[C, R]) int { return int(a.Return - b.Return) })
+	slices.SortStableFunc(calls, func(a, b *Operation[C, R]) int { return cmp.Compare(a.Call, b.Call) })
+	slices.SortStableFunc(returns, func(a, b *Operation[C, R]) int { return cmp.Compare(a.Return, b.Return) })
 	var last *Operation[C, R] // of those that have returned, the one farthest in the log
 	for _, op := range calls {
 		for len(returns) > 0 && returns[0].Return < op.Call {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -221,6 +222,18 @@ func (l *life) event(e host.Event) {
 			l.w.violate("%s reports what is not true: %v", l.name, e)
 		}
 		l.w.diverging.noteDiverged(e)
+	case host.SnapshotTaken:
+		l.w.count(SnapshotsTaken)
+	case host.SnapshotInstalled:
+		l.w.count(Installs)
+	case host.SnapshotTransferAborted:
+		l.w.count(Aborts)
+	case host.SnapshotFailed:
+		l.w.count(SnapshotsFailed)
+		// It may take one of the very index that it receives, if it gets the entries meanwhile.
+		if !l.sawError && !l.sawFull && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) {
+			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
+		}
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
 	case host.RefusedForgotten:

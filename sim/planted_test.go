@@ -32,6 +32,11 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"pulse_reads", "../raft", "TestPulsesConfirmNoRead", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		{"mix_versions", ".", "TestDivergence", []string{"-divergences", "3"}},
+		{"install_without_conf", "../host", "TestHostsCrashWhileAMemberCatchesUp", nil},
+		{"supersede_snapshot", "../host", "TestSupersedes", nil},
+		{"restore_no_sessions", ".", "TestSnapshots", []string{"-takes", "20"}},
+		{"publish_early", "../host", "TestASnapshotWaitsForTheLog", nil},
+		{"compact_early", "../host", "TestASnapshotIsReadBack", nil},
 		{"trust_births", "../host/session", "TestAnEvictedSessionIsExpired", nil},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

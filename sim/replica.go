@@ -24,8 +24,11 @@ type replica struct {
 	node    any // *millrace.Node of a user (user.go); nil: there is no user
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
-	seen    int             // how many of the first acknowledged commands are among them
-	closing bool
+	sum     uint64          // of their hashes
+	// restored is the index of the snapshot from which it was restored last.
+	restored uint64
+	seen     int // how many of the first acknowledged commands are among them
+	closing  bool
 }
 
 // openGroups opens the groups of a process.

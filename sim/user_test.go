@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/counting"
 	"github.com/millrace/millrace/sim"
 )
+
+type sum = counting.Counter
 
 // sums is a workload of positive numbers, on a machine that may be a faulty one.
 func sums(newMachine func(host uint64) millrace.StateMachine[int64, int64]) sim.Workload[int64, int64] {
@@ -118,8 +121,8 @@ func (f *faulty) Apply(batch []millrace.Command[int64], results []int64) (err er
 // TestFaultyMachinesAreFound: each fault is found within a few seeds, and the sentence names it.
 func TestFaultyMachinesAreFound(t *testing.T) {
 	add := func(s *sum, c millrace.Command[int64]) (int64, error) {
-		s.n += c.Value
-		return s.n, nil
+		s.N += c.Value
+		return s.N, nil
 	}
 	for _, c := range []struct {
 		fault string
@@ -131,10 +134,10 @@ func TestFaultyMachinesAreFound(t *testing.T) {
 			return func(s *sum, c millrace.Command[int64]) (int64, error) {
 				last[c.Value] = true
 				for v := range last {
-					s.n += v
+					s.N += v
 					break
 				}
-				return s.n, nil
+				return s.N, nil
 			}
 		}, "the machine is not deterministic: entry"},
 		{"what host it is", func(host uint64) func(*sum, millrace.Command[int64]) (int64, error) {
@@ -156,7 +159,7 @@ func TestFaultyMachinesAreFound(t *testing.T) {
 		{"what the check of the user forbids", func(uint64) func(*sum, millrace.Command[int64]) (int64, error) {
 			return func(s *sum, c millrace.Command[int64]) (int64, error) {
 				if c.Value == 9 {
-					s.n = 0
+					s.N = 0
 				}
 				return add(s, c)
 			}
@@ -187,7 +190,7 @@ func TestDigestOfAMachine(t *testing.T) {
 	_, _, err := sim.RunMachine(sim.Options{Seed: 1}, sim.Workload[int64, int64]{
 		Machine: func(host uint64) millrace.Machine[int64, int64] {
 			m := &sum{}
-			return millrace.InMemory(m, millrace.Binary[int64]()).Digest(func() uint64 { return uint64(m.n) + host/3 })
+			return millrace.InMemory(m, millrace.Binary[int64]()).Digest(func() uint64 { return uint64(m.N) + host/3 })
 		},
 		Command: func(rng *rand.Rand) int64 { return rng.Int64N(10) },
 	})

@@ -44,6 +44,7 @@ type world struct {
 	faults       Faults
 	scenario     bool // scenario.go
 	suppressed   uint64
+	padding      int          // bytes that each snapshot has besides its content
 	calls        *callOptions // nil: the groups take plain entries
 	user         user         // user.go; nil: the clients are the simulator's
 	violation    *Violation   // the first
@@ -100,6 +101,7 @@ func newWorld(o Options) *world {
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
 	w.calls = drawCalls(w)
 	w.reads = newReads(w)
+	w.drawSnapshots()
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	return w
 }

@@ -2,7 +2,6 @@ package smtest_test
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
 	"testing"
 
@@ -10,27 +9,31 @@ import (
 	"github.com/millrace/millrace/smtest"
 )
 
-// counter adds up its commands; the result of each is the sum after it.
-type counter struct{ n int64 }
+// journal keeps lines. The result of each command is the length of the journal after it.
+type journal struct{ text []byte }
 
-func (c *counter) Apply(batch []millrace.Command[int64], results []int64) error {
-	for i := range batch {
-		c.n += batch[i].Value
-		results[i] = c.n
+func (j *journal) Apply(batch []millrace.Command[string], results []int) error {
+	for i, c := range batch {
+		j.text = append(append(j.text, c.Value...), '\n')
+		results[i] = len(j.text)
 	}
 	return nil
 }
 
-func (c *counter) Snapshot() (millrace.Snapshot, error) {
-	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, uint64(c.n))), nil
+func (j *journal) Snapshot() (millrace.Snapshot, error) {
+	return millrace.BytesSnapshot(j.text[:len(j.text):len(j.text)]), nil // Apply appends, and changes nothing in it
 }
 
-func (c *counter) Restore(_ context.Context, r io.Reader) error {
-	return binary.Read(r, binary.BigEndian, &c.n)
+func (j *journal) Restore(_ context.Context, r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err == nil {
+		j.text = text
+	}
+	return err
 }
 
 func TestMachine(t *testing.T) {
-	smtest.Run(t, func() millrace.Machine[int64, int64] {
-		return millrace.InMemory(&counter{}, millrace.Binary[int64]())
-	}, 1, 2, 3, -7, 0, 1<<40)
+	smtest.Run(t, func() millrace.Machine[string, int] {
+		return millrace.InMemory(&journal{}, millrace.JSON[string]())
+	}, "a", "", "two words", "a")
 }

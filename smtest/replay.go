@@ -47,7 +47,7 @@ func (k *kit[C, R]) replay(s setup) (tr *trace[C, R], err error) {
 	}
 	run := func() {
 		if s.ahead > 0 {
-			time.Sleep(s.ahead) // in a bubble: no time passes
+			<-time.After(s.ahead) // in a bubble: no real time passes
 		}
 		tr, err = k.replayHere(s)
 	}
@@ -100,7 +100,7 @@ func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, e
 		applied = append(applied, b)
 		first += n
 		if s.pauses > 0 {
-			time.Sleep(s.pauses)
+			<-time.After(s.pauses) // in a bubble
 		}
 	}
 	var results []R

@@ -7,17 +7,19 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"syscall"
 )
 
 // Memory returns an empty filesystem in memory, for logs that may be lost with the process. Its space is the
 // memory of the process. Package crashfs has a filesystem in memory whose crashes can be simulated.
 func Memory() FS {
-	return &memoryFS{files: map[string]*memoryFile{}, locks: map[string]bool{}}
+	return &memoryFS{files: map[string]*memoryFile{}, dirs: map[string]bool{}, locks: map[string]bool{}}
 }
 
 type memoryFS struct {
 	mu    sync.Mutex
 	files map[string]*memoryFile
+	dirs  map[string]bool // those that were made. A file needs none
 	locks map[string]bool
 }
 
@@ -48,8 +50,23 @@ func (m *memoryFS) Rename(from, to string) error {
 	if f == nil {
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
 	}
-	delete(m.files, from)
-	m.files[to] = f
+	if m.files[to] != f { // two names of one file: rename does nothing, as in POSIX
+		delete(m.files, from)
+		m.files[to] = f
+	}
+	return nil
+}
+
+func (m *memoryFS) Link(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.files[from] == nil:
+		return &fs.PathError{Op: "link", Path: from, Err: fs.ErrNotExist}
+	case m.files[to] != nil:
+		return &fs.PathError{Op: "link", Path: to, Err: fs.ErrExist}
+	}
+	m.files[to] = m.files[from]
 	return nil
 }
 
@@ -72,12 +89,45 @@ func (m *memoryFS) ReadDir(dir string) ([]string, error) {
 			names = append(names, path.Base(name))
 		}
 	}
+	for made := range m.dirs {
+		if path.Dir(made) == path.Clean(dir) && made != path.Clean(dir) {
+			names = append(names, path.Base(made))
+		}
+	}
 	slices.Sort(names)
 	return names, nil
 }
 
-// MkdirAll does nothing: directories are parts of names.
-func (m *memoryFS) MkdirAll(string) error { return nil }
+// MkdirAll makes directories for ReadDir to list. Nothing else depends on them.
+func (m *memoryFS) MkdirAll(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for dir = path.Clean(dir); !m.dirs[dir] && dir != "/" && dir != "."; dir = path.Dir(dir) {
+		m.dirs[dir] = true
+	}
+	return nil
+}
+
+func (m *memoryFS) RemoveDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir = path.Clean(dir)
+	if !m.dirs[dir] {
+		return &fs.PathError{Op: "rmdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	for name := range m.files {
+		if path.Dir(name) == dir {
+			return &fs.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOTEMPTY}
+		}
+	}
+	for name := range m.dirs {
+		if path.Dir(name) == dir && name != dir {
+			return &fs.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOTEMPTY}
+		}
+	}
+	delete(m.dirs, dir)
+	return nil
+}
 
 func (m *memoryFS) SyncDir(string) error { return nil }
 

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,7 +38,26 @@ func openOS(name string, flag int) (File, error) {
 
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
+// Link reports what a filesystem may refuse for good as ErrUnsupported; EPERM is also what Linux says about
+// the file of another user (protected_hardlinks).
+func (osFS) Link(from, to string) error {
+	err := os.Link(from, to)
+	for _, refused := range []error{syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.EOPNOTSUPP, syscall.ENOSYS} {
+		if errors.Is(err, refused) {
+			return fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
+		}
+	}
+	return err
+}
+
 func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) RemoveDir(dir string) error {
+	if err := syscall.Rmdir(dir); err != nil {
+		return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+	}
+	return nil
+}
 
 func (osFS) ReadDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name

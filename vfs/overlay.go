@@ -24,9 +24,9 @@ type Overlay struct {
 
 // Change is one change of an Overlay.
 type Change struct {
-	Action string // create, write, rename, remove
+	Action string // create, write, link, rename, remove
 	Name   string
-	To     string // of a rename
+	To     string // of a link or a rename
 	Bytes  int64  // written
 }
 
@@ -131,10 +131,38 @@ func (o *Overlay) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
+	if o.files[to] == f {
+		return nil // two names of one file: rename does nothing, as in POSIX
+	}
 	f.name = to
 	o.files[from], o.files[to] = nil, f
 	o.note(Change{Action: "rename", Name: from, To: to})
 	return nil
+}
+
+// Link implements FS.
+func (o *Overlay) Link(from, to string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f, err := o.find("link", from)
+	if err != nil {
+		return err
+	}
+	taken, err := o.exists(to)
+	if err != nil {
+		return err
+	}
+	if taken {
+		return &fs.PathError{Op: "link", Path: to, Err: fs.ErrExist}
+	}
+	o.files[to] = f
+	o.note(Change{Action: "link", Name: from, To: to})
+	return nil
+}
+
+// RemoveDir implements FS: an overlay has the directories of the filesystem below, and keeps them.
+func (o *Overlay) RemoveDir(dir string) error {
+	return &fs.PathError{Op: "rmdir", Path: dir, Err: errors.ErrUnsupported}
 }
 
 // Remove implements FS.

@@ -81,7 +81,7 @@ func TestOverlayIsACopy(t *testing.T) {
 		for range 30 {
 			name := filepath.Join(dir, fmt.Sprint(rng.IntN(5)))
 			other := filepath.Join(dir, fmt.Sprint(rng.IntN(5)))
-			data, off, op := random(rng.IntN(20_000)), rng.Int64N(60_000), rng.IntN(7)
+			data, off, op := random(rng.IntN(20_000)), rng.Int64N(60_000), rng.IntN(8)
 			both(fmt.Sprint(op, " ", name), func(fsys FS) error {
 				switch op {
 				case 0:
@@ -94,6 +94,8 @@ func TestOverlayIsACopy(t *testing.T) {
 					return fsys.Rename(name, other)
 				case 2:
 					return fsys.Remove(name)
+				case 7:
+					return fsys.Link(name, other)
 				}
 				f, err := fsys.Open(name)
 				if err != nil {
@@ -154,6 +156,7 @@ func TestReadOnly(t *testing.T) {
 	_, write := r.WriteAt([]byte("x"), 0)
 	for what, err := range map[string]error{
 		"create": create, "direct": direct, "lock": lock, "write": write, "rename": view.Rename(name, name+"2"), "remove": view.Remove(name),
+		"link": view.Link(name, name+"2"), "rmdir": view.RemoveDir(dir),
 		"mkdir": view.MkdirAll(filepath.Join(dir, "sub")), "syncdir": view.SyncDir(dir), "sync": r.Sync(), "truncate": r.Truncate(0), "preallocate": r.Preallocate(0, 9),
 	} {
 		if !errors.Is(err, syscall.EROFS) {

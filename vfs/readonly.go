@@ -43,7 +43,9 @@ func (r readOnly) Open(name string) (File, error) {
 
 func (r readOnly) Create(name string) (File, error)            { return nil, reject("create", name) }
 func (r readOnly) Rename(from, _ string) error                 { return reject("rename", from) }
+func (r readOnly) Link(from, _ string) error                   { return reject("link", from) }
 func (r readOnly) Remove(name string) error                    { return reject("remove", name) }
+func (r readOnly) RemoveDir(dir string) error                  { return reject("rmdir", dir) }
 func (r readOnly) MkdirAll(dir string) error                   { return reject("mkdir", dir) }
 func (r readOnly) SyncDir(dir string) error                    { return reject("sync", dir) }
 func (r readOnly) OpenDirect(name string) (BlockWriter, error) { return nil, reject("open", name) }

@@ -13,8 +13,11 @@
 //     n is 0 (see BlockWriter).
 //  2. File.Sync returned nil: the contents and size of the file at the time of the call are durable. Its name
 //     is not.
-//  3. SyncDir returned nil: creations, renames and removals in that directory before the call are durable.
-//  4. MkdirAll returned nil: the directories themselves are durable.
+//  3. SyncDir returned nil: creations, links, renames and removals in that directory before the call are
+//     durable.
+//  4. MkdirAll returned nil: the directories themselves are durable. RemoveDir returned nil: the directory is
+//     gone, and durably so after SyncDir of its parent. Until then a crash may bring it back, with the names
+//     in it that were not durably removed.
 //  5. File.Sync returned an error: it is unknown which bytes written since the last success are durable, and
 //     another Sync proves nothing (the kernel may have marked the pages clean). The caller must stop.
 package vfs
@@ -36,8 +39,15 @@ type FS interface {
 	// Rename replaces to by from in one step. Both must be in the same directory, so that one SyncDir makes
 	// the rename durable.
 	Rename(from, to string) error
-	// Remove deletes a file.
+	// Link gives an existing file a second name: both name the same contents, which stay until the last name
+	// is removed. Only the name has to be made durable, with SyncDir; the contents are as durable as they
+	// were. It fails with fs.ErrExist if to is taken, and with errors.ErrUnsupported if the filesystem cannot
+	// link the two names (two filesystems, none with links, a file of another user): the caller copies then.
+	Link(from, to string) error
+	// Remove deletes a name of a file, and the file with its last name.
 	Remove(name string) error
+	// RemoveDir deletes an empty directory. It fails with syscall.ENOTEMPTY if a name is in it.
+	RemoveDir(dir string) error
 	// ReadDir returns the names in a directory, sorted, without the directory's own path.
 	ReadDir(dir string) ([]string, error)
 	// MkdirAll makes a directory and its missing parents, durably.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,6 +82,8 @@ func contract(t *testing.T, disk vfs.FS, root string) {
 	if err := disk.Rename(dir+"/three", dir+"/four"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("rename of a missing file: %v", err)
 	}
+	links(t, disk, dir)
+
 	first, err := disk.BootID()
 	must(err)
 	if again, err := disk.BootID(); again != first || err != nil {
@@ -98,4 +101,62 @@ func contract(t *testing.T, disk vfs.FS, root string) {
 	lock, err = disk.Lock(dir + "/LOCK")
 	must(err)
 	must(lock.Close())
+}
+
+// links gives a file two names, and removes a directory.
+func links(t *testing.T, disk vfs.FS, root string) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := root + "/links"
+	must(disk.MkdirAll(dir + "/in"))
+	f, err := disk.Create(dir + "/one")
+	must(err)
+	_, err = f.WriteAt([]byte("text"), 0)
+	must(err)
+	must(f.Close())
+	must(disk.Link(dir+"/one", dir+"/in/two"))
+	if err := disk.Link(dir+"/one", dir+"/in/two"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("link to a name that is taken: %v", err)
+	}
+	if err := disk.Link(dir+"/none", dir+"/three"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("link of a missing file: %v", err)
+	}
+	must(disk.Link(dir+"/one", dir+"/also"))
+	must(disk.Rename(dir+"/one", dir+"/also")) // names of one file: nothing happens
+	must(disk.Remove(dir + "/also"))
+	must(disk.Remove(dir + "/one"))
+	if names, err := disk.ReadDir(dir); err != nil || !slices.Equal(names, []string{"in"}) {
+		t.Errorf("names %v, %v", names, err)
+	}
+	f, err = disk.Open(dir + "/in/two")
+	must(err)
+	got := make([]byte, 4)
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "text" {
+		t.Errorf("the second name shows %q, %v", got, err)
+	}
+	must(f.Close())
+	if err := disk.RemoveDir(dir + "/in"); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("rmdir of a directory with a file: %v", err)
+	}
+	if err := disk.RemoveDir(dir); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("rmdir of a directory with a directory: %v", err)
+	}
+	must(disk.Remove(dir + "/in/two"))
+	must(disk.RemoveDir(dir + "/in"))
+	must(disk.SyncDir(dir))
+	if err := disk.RemoveDir(dir + "/in"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("rmdir of a missing directory: %v", err)
+	}
+	must(disk.RemoveDir(dir))
+	must(disk.SyncDir(root))
+	if names, err := disk.ReadDir(root); err != nil || slices.Contains(names, "links") {
+		t.Errorf("names %v, %v", names, err)
+	}
+	if free, err := vfs.FreeBytes(disk, root); free <= 0 && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("free space: %d, %v", free, err)
+	}
 }

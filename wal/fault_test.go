@@ -55,6 +55,14 @@ func (f *faulty) Remove(name string) error {
 	return errors.Join(f.fault(), f.unless(func() error { return f.disk.Remove(name) }))
 }
 
+func (f *faulty) Link(from, to string) error {
+	return errors.Join(f.fault(), f.unless(func() error { return f.disk.Link(from, to) }))
+}
+
+func (f *faulty) RemoveDir(dir string) error {
+	return errors.Join(f.fault(), f.unless(func() error { return f.disk.RemoveDir(dir) }))
+}
+
 // unless calls do, unless this operation is the one that fails.
 func (f *faulty) unless(do func() error) error {
 	if f.n == 0 {

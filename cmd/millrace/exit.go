@@ -32,15 +32,18 @@ type exitMeaning struct {
 	wal     string // wal and diff, which are about one log or two
 	log     string // wal verify and repair
 	print   string // wal stat and dump, which judge nothing
+	snap    string // snapshot and its verbs
 }
 
 var exitMeanings = []exitMeaning{
-	{status: exitOK, meaning: "done; the log is whole, or the logs agree", bench: "done", log: "the log is whole", print: "done"},
+	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots are whole", bench: "done", wal: "done; the log is whole, or the logs agree",
+		log: "the log is whole", print: "done", snap: "all snapshots are whole"},
 	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may"},
-	{status: exitDamaged, meaning: "the log is damaged; the logs differ where they must not", log: "the log is damaged"},
+	{status: exitDamaged, meaning: "the log or a snapshot is damaged; the logs differ where they must not", wal: "the log is damaged; the logs differ where they must not",
+		log: "the log is damaged", snap: "a snapshot is damaged"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use",
-		bench: "it cannot be done: no such directory, a full disk"},
+		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host does not start"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
 	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
@@ -73,6 +76,13 @@ func logExitHelp(statuses ...int) string {
 
 func printExitHelp(statuses ...int) string {
 	return exitTable(statuses, func(e exitMeaning) string { return e.print })
+}
+
+func snapshotExitHelp(statuses ...int) string {
+	if len(statuses) == 0 {
+		statuses = []int{exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted}
+	}
+	return exitTable(statuses, func(e exitMeaning) string { return e.snap })
 }
 
 // usageError is a mistake on the command line.

@@ -27,22 +27,25 @@ import (
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
-// log.
+// log, SNAPSHOTS a host's directory with whole snapshots.
 var verbs = map[string]string{
-	"millrace version":      "",
-	"millrace bench":        "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
-	"millrace bench wal":    "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
-	"millrace bench flush":  "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
-	"millrace wal verify":   "LOG",
-	"millrace wal stat":     "LOG",
-	"millrace wal dump":     "LOG",
-	"millrace wal diff":     "LOG LOG",
-	"millrace wal repair":   "LOG",
-	"millrace":              "",
-	"millrace bench groups": "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
-	"millrace bench node":   "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
-	"millrace wal":          "",
-	"millrace log-child":    "", // its input has no request, so it cannot succeed here
+	"millrace version":          "",
+	"millrace bench":            "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
+	"millrace bench wal":        "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
+	"millrace bench flush":      "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
+	"millrace wal verify":       "LOG",
+	"millrace wal stat":         "LOG",
+	"millrace wal dump":         "LOG",
+	"millrace wal diff":         "LOG LOG",
+	"millrace wal repair":       "LOG",
+	"millrace":                  "",
+	"millrace bench groups":     "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace bench node":       "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
+	"millrace wal":              "",
+	"millrace snapshot":         "",
+	"millrace snapshot inspect": "SNAPSHOTS",
+	"millrace snapshot verify":  "SNAPSHOTS",
+	"millrace log-child":        "", // its input has no request, so it cannot succeed here
 }
 
 // commands returns the command paths of cmd and of all commands below it.
@@ -71,6 +74,8 @@ func status(t *testing.T, ctx context.Context, args ...string) int {
 func TestExitStatusesOfEveryVerb(t *testing.T) {
 	log := t.TempDir()
 	writeLog(t, log, 1, 3, 10)
+	taken := t.TempDir()
+	writeSnapshots(t, taken, 7)
 	t.Chdir(t.TempDir())
 	for path := range commands(newRoot(app{})) {
 		args, known := verbs[path]
@@ -80,7 +85,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.ReplaceAll(more, "LOG", log))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			if have := status(t, t.Context(), with(args)...); have != exitOK {
@@ -117,6 +122,8 @@ func TestExitStatusesOfFailures(t *testing.T) {
 		{"no such directory", []string{"bench", "wal", "--mechanisms", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
 		{"no such directory", []string{"bench", "flush", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
 		{"no such log", []string{"wal", "verify", "/does/not/exist"}, exitCannot},
+		{"no such snapshot", []string{"snapshot", "verify", "/does/not/exist"}, exitCannot},
+		{"no snapshot", []string{"snapshot", "inspect", "."}, exitCannot},
 		{"out of bounds", []string{"bench", "--runs", "0"}, exitUsage},
 		{"out of bounds", []string{"bench", "wal", "--runs", "0"}, exitUsage},
 		{"out of bounds", []string{"bench", "flush", "--runs", "0"}, exitUsage},
@@ -181,7 +188,7 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 		}
 	}
 	for path, cmd := range commands(root) {
-		if strings.Contains(path, " bench") || strings.Contains(path, " wal") {
+		if strings.Contains(path, " bench") || strings.Contains(path, " wal") || strings.Contains(path, " snapshot") {
 			if !strings.Contains(cmd.Long, exitHelp(exitUsage)[len("Exit status\n"):]) {
 				t.Errorf("the help of %s lacks its exit statuses", path)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -25,6 +26,9 @@ type answer struct {
 	Token uint64 `json:"token,omitempty"`
 }
 
+// maxBodyBytes bounds what is read of a request: parameters may come as a form.
+const maxBodyBytes = 4 << 10
+
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /locks/{name}", s.propose(acquire))
@@ -32,7 +36,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("DELETE /locks/{name}", s.propose(release))
 	mux.HandleFunc("GET /locks/{name}", s.read)
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, s.node.Explain()) })
-	return mux
+	return http.MaxBytesHandler(mux, maxBodyBytes)
 }
 
 // propose proposes an action. Any host takes it.
@@ -72,6 +76,13 @@ func (s *server) read(w http.ResponseWriter, r *http.Request) {
 
 // parse makes a command of a request.
 func parse(do action, r *http.Request) (c command, err error) {
+	err = r.ParseForm() // its error alone: ParseMultipartForm hides it
+	if multipart := r.ParseMultipartForm(maxBodyBytes); err == nil && !errors.Is(multipart, http.ErrNotMultipart) {
+		err = multipart
+	}
+	if err != nil {
+		return c, fmt.Errorf("the form does not parse: %w; at most %d bytes are read", err, maxBodyBytes)
+	}
 	c = command{Do: do, Name: r.PathValue("name"), Owner: r.FormValue("owner")}
 	if text := r.FormValue("token"); text != "" {
 		if c.Token, err = strconv.ParseUint(text, 10, 64); err != nil {

@@ -121,6 +121,9 @@ func (r *resource) write(token uint64, owner string) error {
 	return nil
 }
 
+// pass waits on the clock of the bubble, which goes on when all goroutines in it wait: no real time passes.
+func pass(d time.Duration) { <-time.After(d) }
+
 // holding is the time in which a client believes that it holds the lock: from the answer until its ttl after
 // the question.
 type holding struct {
@@ -158,13 +161,13 @@ func TestNoTwoHolders(t *testing.T) {
 					res, err := c.Node(1+rng.Uint64N(3)).Propose(try, command{Do: acquire, Name: "a", Owner: owner, TTL: ttl})
 					stop()
 					if err != nil || !res.Held {
-						time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+						pass(time.Duration(rng.IntN(20)) * time.Millisecond)
 						continue
 					}
 					h := holding{owner, res.Token, time.Now(), asked.Add(ttl)}
-					time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
+					pass(time.Duration(rng.IntN(200)) * time.Millisecond)
 					if rng.IntN(4) == 0 {
-						time.Sleep(4 * ttl) // it is paused, and does not know
+						pass(4 * ttl) // it is paused, and does not know
 					}
 					if err := r.write(res.Token, owner); err != nil {
 						t.Error(err)
@@ -183,10 +186,10 @@ func TestNoTwoHolders(t *testing.T) {
 		}
 		kills := 0
 		for ctx.Err() == nil {
-			time.Sleep(700 * time.Millisecond)
+			pass(700 * time.Millisecond)
 			id := c.Leader(t.Context())
 			c.Kill(id)
-			time.Sleep(300 * time.Millisecond)
+			pass(300 * time.Millisecond)
 			c.Restart(id)
 			kills++
 		}

@@ -203,6 +203,10 @@ func (t *Table) Lookup(id ID, number uint64) (Record, bool) {
 	return Record{}, false
 }
 
+// MayHaveForgotten reports whether commands of a session may have been applied that the table does not know:
+// the session is not in it, and may have been before.
+func (t *Table) MayHaveForgotten(id ID) bool { return t.find(id) == nil && t.mayBeForgotten(id.Birth) }
+
 // mayBeForgotten reports whether a session that the table does not know, and that was born then, may have
 // been in it before. A birth in the future is no honest one: it would be believed again after each expiry.
 func (t *Table) mayBeForgotten(birth time.Duration) bool {

@@ -35,7 +35,7 @@ var (
 
 func TestBugsAreDescribed(t *testing.T) {
 	seen := map[string]bool{}
-	for _, b := range walBugs {
+	for _, b := range bugs {
 		if seen[b.name] || b.name == "" || b.what == "" || len(b.edits) == 0 {
 			t.Errorf("bug %q: the name is taken, or something is missing", b.name)
 		}
@@ -75,15 +75,15 @@ func TestEachIsFound(t *testing.T) {
 		draw = uint64(time.Now().UnixNano())
 	}
 	t.Logf("drawn with -planted.seed=%d", draw)
-	var bugs []*bug
-	for i := range walBugs {
-		if walBugs[i].found != "" && !walBugs[i].rare {
-			bugs = append(bugs, &walBugs[i])
+	var drawn []*bug
+	for i := range bugs {
+		if bugs[i].found != "" && !bugs[i].rare {
+			drawn = append(drawn, &bugs[i])
 		}
 	}
 	rng := rand.New(rand.NewPCG(draw, 1))
-	rng.Shuffle(len(bugs), func(i, j int) { bugs[i], bugs[j] = bugs[j], bugs[i] })
-	for _, b := range bugs[:min(*sample, len(bugs))] {
+	rng.Shuffle(len(drawn), func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
+	for _, b := range drawn[:min(*sample, len(drawn))] {
 		t.Run(b.name, func(t *testing.T) {
 			v := judge(t, b, b.found)
 			if v.layer != "laboratory" && v.layer != "suite" {
@@ -107,8 +107,8 @@ func runAll(t *testing.T) {
 	}
 	say("| planted bug | found by | test | seconds |")
 	say("|---|---|---|---|")
-	for i := range walBugs {
-		b := &walBugs[i]
+	for i := range bugs {
+		b := &bugs[i]
 		if !chosen.MatchString(b.name) {
 			continue
 		}
@@ -217,9 +217,9 @@ func runTests(t *testing.T, program, folder, run, skip string, flags ...string) 
 // TestEachApplies: every edit still applies, exactly once, and the result compiles. The test type-checks the
 // packages once for each bug.
 func TestEachApplies(t *testing.T) {
-	checkers := []*checker{newChecker(t, "./wal"), newChecker(t, "./wal/record")}
-	for i := range walBugs {
-		b := &walBugs[i]
+	checkers := []*checker{newChecker(t, "./wal"), newChecker(t, "./wal/record"), newChecker(t, "./snapshot")}
+	for i := range bugs {
+		b := &bugs[i]
 		texts, err := b.texts()
 		if err != nil {
 			t.Errorf("bug %q does not apply: %v", b.name, err)

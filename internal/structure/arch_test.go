@@ -35,18 +35,20 @@ vfs/crashfs            vfs                                                      
 wal/record                                                                                                    |
 wal                    raft/raftpb vfs env wal/record                                                         |
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
+snapshot               raft/raftpb vfs                                                                        |
 transport              raft/raftpb env                                                                        |
 transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host/session           internal/planted                                                                       |
-host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session internal/planted    |
 .                      host host/session                                                                      |
+internal/counting      .                                                                                      |
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
-sim                    . host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
+sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |

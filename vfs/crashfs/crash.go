@@ -2,6 +2,7 @@ package crashfs
 
 import (
 	"maps"
+	"path"
 	"slices"
 )
 
@@ -14,7 +15,7 @@ func (d *FS) Crash(loss Loss, rng func() uint64) {
 	defer d.mu.Unlock()
 	if loss != LoseNothing {
 		after := d.image(loss, rng)
-		d.live, d.durable, d.names = after.live, after.durable, nil
+		d.live, d.durable, d.names, d.dirs = after.live, after.durable, nil, after.dirs
 		d.boots++
 	}
 	for i := range d.names {
@@ -37,7 +38,7 @@ func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 func (d *FS) successor() *FS {
 	after := New()
 	after.nextID, after.capacity, after.stale, after.boots = d.nextID, d.capacity, d.stale, d.boots+1
-	after.mounts = d.mounts
+	after.mounts, after.linked = d.mounts, d.linked
 	maps.Copy(after.dirs, d.dirs)
 	return after
 }
@@ -49,8 +50,11 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 
 	names := maps.Clone(d.durable)
 	for ops := range d.nameOps() {
-		if fate.version(1) == 1 {
+		switch {
+		case fate.version(1) == 1:
 			setNames(names, ops)
+		case ops[0].dir:
+			after.restoreDir(ops[0].name)
 		}
 	}
 	// Files are visited in order of creation, so that each random number always decides the same file.
@@ -73,6 +77,13 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 		after.live[name], after.durable[name] = copies[old], copies[old]
 	}
 	return after
+}
+
+// restoreDir makes a directory, and its parents, whose removal did not survive a crash.
+func (d *FS) restoreDir(dir string) {
+	for ; !d.dirs[dir]; dir = path.Dir(dir) {
+		d.dirs[dir] = true
+	}
 }
 
 // fate draws which version of a change a crash leaves.

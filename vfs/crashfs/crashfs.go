@@ -16,8 +16,8 @@
 //   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable
 //     version or in any version written since. The order of sectors means nothing.
 //   - The file's length is the durable one, or any length that the file has had since.
-//   - A creation, rename or removal that was not followed by SyncDir happened or did not happen, each
-//     independently.
+//   - A creation, link, rename or removal that was not followed by SyncDir happened or did not happen, each
+//     independently. The removal of a directory waits for SyncDir of its parent.
 //   - After a failed Sync the kernel treats the earlier writes as clean: later Syncs report success, and make
 //     durable only the sectors that were written again.
 //   - After a failed SyncDir, later ones make durable only the names that were changed again. This ends with
@@ -53,13 +53,13 @@
 //   - Tears within a sector: sectors are atomic. A disk with sectors of 4096 bytes that tears at 512 is not
 //     modelled.
 //   - Noise: a sector of a failed or torn write holds an old or the new version. Use FlipBit for noise.
-//   - Hard links, symbolic links, and permissions. Directories are durable as soon as they are made, as
-//     vfs.FS promises for MkdirAll, and cannot be removed.
+//   - Symbolic links, and permissions. Directories are durable as soon as they are made, as vfs.FS promises
+//     for MkdirAll.
 //   - Journals: the disk does not know that a filesystem would keep two renames in order. A log that passes
 //     here needs no such order.
 //   - A crash in the middle of a call: a write arrives with all its sectors, each of which may then be lost.
 //     The effect is the same, except that the blocks of a removed file are never found half freed.
-//   - A Lie of Create, Rename or Remove, and misdirected reads.
+//   - A Lie of Create, Link, Rename or Remove, and misdirected reads.
 //   - Time. A hook that waits needs a clock of its own.
 //   - Memory-mapped files, and everything else that vfs.FS does not have.
 package crashfs
@@ -69,6 +69,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"path"
 	"slices"
 	"sync"
@@ -117,6 +119,7 @@ type FS struct {
 	live    map[string]*inode
 	durable map[string]*inode
 	names   []nameOp // un-synced changes from durable to live, in order
+	linked  bool     // a file has had two names
 	locks   map[string]*lock
 	nextID  uint64
 	seq     uint64 // number of changes so far, of contents and of names
@@ -219,14 +222,13 @@ func (d *FS) rename(from, to string, power uint64) error {
 	if n == nil || !d.dirs[path.Dir(to)] {
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
 	}
-	if from == to {
-		return nil
+	if d.live[to] == n {
+		return nil // two names of one file, or one: POSIX says that nothing happens
 	}
-	if replaced := d.live[to]; replaced != nil {
-		d.discard(&replaced.live, 0)
-	}
+	replaced := d.live[to]
 	delete(d.live, from)
 	d.live[to] = n
+	d.discardUnnamed(replaced)
 	d.noteNames(nameOp{name: to, target: n, rename: true}, nameOp{name: from})
 	return nil
 }
@@ -241,12 +243,76 @@ func (d *FS) remove(name string, power uint64) error {
 	if err = d.reject("remove", name, power, err); err != nil {
 		return err
 	}
-	if d.live[name] == nil {
+	n := d.live[name]
+	if n == nil {
 		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 	}
-	d.discard(&d.live[name].live, 0)
 	delete(d.live, name)
+	d.discardUnnamed(n)
 	d.noteNames(nameOp{name: name})
+	return nil
+}
+
+// discardUnnamed keeps the contents of n as stale if n has lost its last name. The caller holds mu.
+func (d *FS) discardUnnamed(n *inode) {
+	if n == nil || d.stale == nil {
+		return
+	}
+	for _, other := range d.live {
+		if other == n {
+			return
+		}
+	}
+	d.discard(&n.live, 0)
+}
+
+// Link implements vfs.FS.
+func (d *FS) Link(from, to string) error { return d.link(from, to, d.powerNow()) }
+
+func (d *FS) link(from, to string, power uint64) error {
+	from, to = path.Clean(from), path.Clean(to)
+	err := d.begin(Op{Kind: OpLink, Name: to})
+	defer d.mu.Unlock()
+	if err = d.reject("link", to, power, err); err != nil {
+		return err
+	}
+	n := d.live[from]
+	switch {
+	case n == nil || !d.dirs[path.Dir(to)]:
+		return &fs.PathError{Op: "link", Path: from, Err: fs.ErrNotExist}
+	case d.live[to] != nil || d.dirs[to]:
+		return &fs.PathError{Op: "link", Path: to, Err: fs.ErrExist}
+	}
+	d.live[to], d.linked = n, true
+	d.noteNames(nameOp{name: to, target: n})
+	return nil
+}
+
+// RemoveDir implements vfs.FS.
+func (d *FS) RemoveDir(dir string) error { return d.removeDir(dir, d.powerNow()) }
+
+func (d *FS) removeDir(dir string, power uint64) error {
+	dir = path.Clean(dir)
+	err := d.begin(Op{Kind: OpRemoveDir, Name: dir})
+	defer d.mu.Unlock()
+	if err = d.reject("rmdir", dir, power, err); err != nil {
+		return err
+	}
+	if !d.dirs[dir] || dir == "/" || dir == "." {
+		return &fs.PathError{Op: "rmdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	for name := range d.live {
+		if path.Dir(name) == dir {
+			return &fs.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOTEMPTY}
+		}
+	}
+	for name := range d.dirs {
+		if path.Dir(name) == dir && name != dir {
+			return &fs.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOTEMPTY}
+		}
+	}
+	delete(d.dirs, dir)
+	d.noteNames(nameOp{name: dir, dir: true})
 	return nil
 }
 
@@ -292,6 +358,7 @@ func (d *FS) mkdirAll(dir string, power uint64) error {
 		if d.live[p] != nil {
 			return &fs.PathError{Op: "mkdir", Path: p, Err: syscall.ENOTDIR}
 		}
+		d.commitRemoval(p)
 		d.dirs[p] = true
 	}
 	return nil
@@ -352,6 +419,18 @@ func (d *FS) Remount() {
 	d.mounts++
 }
 
+// files yields the files that have a name. A file with several names is yielded once. The caller holds mu.
+func (d *FS) files() iter.Seq[*inode] {
+	if !d.linked {
+		return maps.Values(d.live)
+	}
+	files := make(map[*inode]bool, len(d.live))
+	for _, n := range d.live {
+		files[n] = true
+	}
+	return maps.Keys(files)
+}
+
 func (d *FS) powerNow() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -375,7 +454,7 @@ func (d *FS) UnsyncedBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var n int64
-	for _, node := range d.live {
+	for node := range d.files() {
 		for _, w := range node.pending {
 			n += w.n
 		}

@@ -99,7 +99,7 @@ type Odds struct {
 	LyingSync     int // a sync reports success and does nothing
 	LyingSyncDir  int // likewise for a directory
 	NoSpace       int // a create, preallocation or write fails with ENOSPC; a direct write may have written any of its sectors
-	NameError     int // a create, rename, remove or directory sync fails with EIO
+	NameError     int // a create, link, rename, remove, rmdir or directory sync fails with EIO
 	OpenError     int // an open or a lock fails with EIO
 	TruncateError int // a truncation fails with EIO
 }
@@ -168,7 +168,7 @@ func (o Odds) draw(op Op, rng *rand.Rand) error {
 		case op.Kind == OpCreate && one(o.NameError):
 			return syscall.EIO
 		}
-	case OpRename, OpRemove:
+	case OpRename, OpRemove, OpLink, OpRemoveDir:
 		if one(o.NameError) {
 			return syscall.EIO
 		}

@@ -9,9 +9,9 @@ import (
 // after every further un-synced write. Hash tells disks apart by what a reader would find, so that each is
 // looked at only once.
 
-// Hash returns a hash of everything that can be read: names, lengths and contents. It is the same in every
-// process. Zeros that were written and zeros that never were give the same hash. Each page caches its hash,
-// so hashing an image costs only what differs from the disk.
+// Hash returns a hash of everything that can be read: names of files, lengths and contents. It is the same in
+// every process. Zeros that were written and zeros that never were give the same hash. Each page caches its
+// hash, so hashing an image costs only what differs from the disk.
 func (d *FS) Hash() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

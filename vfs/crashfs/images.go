@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 )
 
@@ -85,7 +86,8 @@ type change struct {
 
 type forkName struct {
 	name string
-	file int // -1: is removed
+	file int  // -1: is removed
+	dir  bool // is a directory, and removed with every name in it
 }
 
 // versions is the number of the newest version.
@@ -123,7 +125,7 @@ func (d *FS) fork() *fork {
 			if o.target != nil {
 				file = number[o.target]
 			}
-			t.names = append(t.names, forkName{name: o.name, file: file})
+			t.names = append(t.names, forkName{name: o.name, file: file, dir: o.dir})
 		}
 		f.add(t, ops[0].seq)
 	}
@@ -231,6 +233,11 @@ func (f *fork) addContents(file int, n *inode, stale bool) {
 // build makes the image of a choice.
 func (f *fork) build(c choice) *FS {
 	after := f.base.successor()
+	for i := range f.changes {
+		if names := f.changes[i].names; len(names) == 1 && names[0].dir && c[i] == 0 {
+			after.restoreDir(names[0].name)
+		}
+	}
 	nodes := make([]*inode, len(f.files))
 	for name, i := range f.namesOf(c) {
 		if nodes[i] == nil {
@@ -253,9 +260,12 @@ func (f *fork) namesOf(c choice) map[string]int {
 			continue
 		}
 		for _, o := range f.changes[i].names {
-			if o.file < 0 {
+			switch {
+			case o.dir:
+				maps.DeleteFunc(names, func(name string, _ int) bool { return path.Dir(name) == o.name })
+			case o.file < 0:
 				delete(names, o.name)
-			} else {
+			default:
 				names[o.name] = o.file
 			}
 		}

@@ -59,6 +59,20 @@ func (m mount) Rename(from, to string) error {
 	return m.disk.rename(from, to, m.power)
 }
 
+func (m mount) Link(from, to string) error {
+	if err := m.dead("link", to); err != nil {
+		return err
+	}
+	return m.disk.link(from, to, m.power)
+}
+
+func (m mount) RemoveDir(dir string) error {
+	if err := m.dead("rmdir", dir); err != nil {
+		return err
+	}
+	return m.disk.removeDir(dir, m.power)
+}
+
 func (m mount) Remove(name string) error {
 	if err := m.dead("remove", name); err != nil {
 		return err

@@ -3,6 +3,7 @@ package crashfs
 import (
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 )
@@ -11,11 +12,13 @@ import (
 // durable.
 
 // nameOp is one un-synced change of a directory: name points to target from now on, or is removed if target
-// is nil. A rename is two nameOps with the same seq, which survive together.
+// is nil. A rename is two nameOps with the same seq, which survive together. If the removal of a directory
+// does not survive, the directory is there again; it is in neither dirs nor live until then.
 type nameOp struct {
 	name   string
 	target *inode
 	rename bool // the next op is the other half
+	dir    bool // name is a directory, and removed with every name in it
 	seq    uint64
 	// forgotten means that a SyncDir failed on this change, so later ones do not write it.
 	forgotten bool
@@ -108,10 +111,24 @@ func (d *FS) noteNames(ops ...nameOp) {
 
 func setNames(m map[string]*inode, ops []nameOp) {
 	for _, o := range ops {
-		if o.target == nil {
+		switch {
+		case o.dir:
+			maps.DeleteFunc(m, func(name string, _ *inode) bool { return path.Dir(name) == o.name })
+		case o.target == nil:
 			delete(m, o.name)
-		} else {
+		default:
 			m[o.name] = o.target
 		}
 	}
+}
+
+// commitRemoval makes the pending removal of dir durable, with all names that were in it. The caller holds
+// mu, and is about to make dir again.
+func (d *FS) commitRemoval(dir string) {
+	i := slices.IndexFunc(d.names, func(o nameOp) bool { return o.dir && o.name == dir })
+	if i < 0 {
+		return
+	}
+	setNames(d.durable, d.names[i:i+1])
+	d.names = slices.DeleteFunc(d.names, func(o nameOp) bool { return o.dir && o.name == dir || path.Dir(o.name) == dir })
 }

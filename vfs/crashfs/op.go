@@ -33,9 +33,11 @@ const (
 	OpSync
 	OpTruncate
 	OpPreallocate
+	OpLink // Name is the new name
+	OpRemoveDir
 )
 
-var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate"}
+var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate", "link", "rmdir"}
 
 func (k OpKind) String() string {
 	if k < 0 || int(k) >= len(opNames) {

@@ -1,13 +1,18 @@
 package crashfs
 
+import (
+	"errors"
+	"fmt"
+)
+
 // SetCapacity limits the disk to this many bytes; 0 removes the limit. Raising the limit models space that
 // returns. An operation that does not fit fails with ENOSPC: a write still writes and counts the whole blocks
 // (4 KiB) that fit, as pwrite does; a direct write may write any of the sectors that fit, and counts none; a
 // Preallocate or a Truncate changes nothing.
 //
-// A file counts with its length, holes included, in whole blocks. Names cost nothing. A removed file gives
-// its space back at once, even while it is open. A hook that returns syscall.ENOSPC models other ways to run
-// out of space.
+// A file counts once, with its length, holes included, in whole blocks. Names cost nothing. A file that loses
+// its last name gives its space back at once, even while it is open. A hook that returns syscall.ENOSPC
+// models other ways to run out of space.
 func (d *FS) SetCapacity(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -21,10 +26,23 @@ func (d *FS) UsedBytes() int64 {
 	return d.used(nil)
 }
 
+// FreeBytes implements vfs.FreeBytes. A disk without a capacity does not know.
+func (d *FS) FreeBytes(string) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.capacity <= 0 {
+		return 0, fmt.Errorf("crashfs: the disk has no capacity: %w", errors.ErrUnsupported)
+	}
+	return max(0, d.capacity-d.used(nil)), nil
+}
+
+// FreeBytes implements vfs.FreeBytes.
+func (m mount) FreeBytes(dir string) (int64, error) { return m.disk.FreeBytes(dir) }
+
 // used returns the bytes that all files but one take. The caller holds mu.
 func (d *FS) used(but *inode) int64 {
 	var n int64
-	for _, node := range d.live {
+	for node := range d.files() {
 		if node != but {
 			n += blocks(node.live.size)
 		}

@@ -54,6 +54,17 @@ func MakeWorkDir(parent string, needBytes uint64) (WorkDir, error) {
 	return WorkDir{Path: path, Parent: parent}, nil
 }
 
+// InWorkDir makes a working directory (MakeWorkDir), calls measure with it under its guard (Guard), and
+// removes it, whatever happened.
+func InWorkDir(ctx context.Context, parent string, needBytes uint64, measure func(context.Context, WorkDir) error) (interrupted bool, err error) {
+	work, err := MakeWorkDir(parent, needBytes)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, work.Remove()) }()
+	return work.Guard(ctx, func(ctx context.Context) error { return measure(ctx, work) })
+}
+
 // Remove deletes the directory and everything in it.
 func (w WorkDir) Remove() error { return os.RemoveAll(w.Path) }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -22,7 +21,7 @@ type cluster struct {
 	hosts    []*host.Host
 	groups   []*host.Group // one of each host
 	machines []*load.Machine
-	leader   atomic.Int32 // index into hosts, of the one that took the last proposal
+	leader   Leader
 }
 
 // ClusterUnder returns a function that opens a cluster under the pipeline p.
@@ -147,24 +146,14 @@ func (c *cluster) awaitLeader(ctx context.Context) error {
 		if leader == 0 {
 			return false, nil
 		}
-		c.leader.Store(int32(leader - 1))
+		c.leader.Set(int(leader - 1))
 		return true, nil
 	})
 }
 
-// Propose implements load.Target. A host that does not lead has not taken the command, so another may get it.
+// Propose implements load.Target.
 func (c *cluster) Propose(ctx context.Context, value []byte) error {
-	for {
-		at := c.leader.Load()
-		_, err := c.groups[at].Propose(ctx, value)
-		var elsewhere *host.NotLeaderError
-		if !errors.As(err, &elsewhere) {
-			return err
-		}
-		if err := c.awaitLeader(ctx); err != nil {
-			return err
-		}
-	}
+	return c.leader.Propose(ctx, func(host int) *host.Group { return c.groups[host] }, value)
 }
 
 // Counters implements load.Target.
@@ -192,10 +181,4 @@ func (c *cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 }
 
 // Close implements load.Target.
-func (c *cluster) Close() error {
-	var errs []error
-	for _, h := range c.hosts {
-		errs = append(errs, h.Close(context.Background()))
-	}
-	return errors.Join(errs...)
-}
+func (c *cluster) Close() error { return CloseHosts(c.hosts) }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,15 +20,12 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	work, err := lab.MakeWorkDir(p.Dir, NeedBytes(p.Hosts, bareDiskBytes))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, work.Remove()) }()
 	defer load.AddProcessors(p.Hosts)()
-
-	r := &runner{plan: p, work: work, progress: progress, env: lab.ReadEnvironment(work.Parent), started: time.Now()}
-	interrupted, err := work.Guard(ctx, r.measureAll)
+	r := &runner{plan: p, progress: progress, started: time.Now()}
+	interrupted, err := lab.InWorkDir(ctx, p.Dir, NeedBytes(p.Hosts, bareDiskBytes), func(ctx context.Context, work lab.WorkDir) error {
+		r.work, r.env = work, lab.ReadEnvironment(work.Parent)
+		return r.measureAll(ctx)
+	})
 	if err != nil && !interrupted {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ package flush
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -130,15 +129,13 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 		return nil, err
 	}
 	const valuesOnDisk = 512 // by which the log of a host grows, about
-	work, err := lab.MakeWorkDir(p.Dir, bench.NeedBytes(p.Hosts, valuesOnDisk*uint64(slices.Max(p.ValueBytes))))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, work.Remove()) }()
 	defer load.AddProcessors(p.Hosts)()
-	of := &Report{Plan: p, Env: lab.ReadEnvironment(work.Parent)}
+	of := &Report{Plan: p}
 	finished := map[point][]Result{}
-	of.Partial, err = work.Guard(ctx, func(ctx context.Context) error { return p.measureAll(ctx, work, progress, finished) })
+	of.Partial, err = lab.InWorkDir(ctx, p.Dir, bench.NeedBytes(p.Hosts, valuesOnDisk*uint64(slices.Max(p.ValueBytes))), func(ctx context.Context, work lab.WorkDir) error {
+		of.Env = lab.ReadEnvironment(work.Parent)
+		return p.measureAll(ctx, work, progress, finished)
+	})
 	if err != nil && !of.Partial {
 		return nil, err
 	}

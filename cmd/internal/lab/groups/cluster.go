@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -28,13 +27,13 @@ type cluster struct {
 	hosts    []*host.Host    // those that are open
 	groups   [][]*host.Group // by host and group
 	machines [][]*machine    // by host and group
-	leader   []atomic.Int32  // by group: the host that led when it was last asked
+	leaders  []bench.Leader  // by group
 
 	baseline, baselineLog int64 // memory in use with one group: of the process, and of its logs
 }
 
 func newCluster(p Plan, n int, dir string, stop func(error)) *cluster {
-	c := &cluster{n: n, dir: dir, heartbeat: p.Heartbeat, stop: stop, leader: make([]atomic.Int32, n)}
+	c := &cluster{n: n, dir: dir, heartbeat: p.Heartbeat, stop: stop, leaders: make([]bench.Leader, n)}
 	for range p.Hosts {
 		c.groups = append(c.groups, make([]*host.Group, n))
 		c.machines = append(c.machines, make([]*machine, n))
@@ -113,7 +112,7 @@ func (c *cluster) openGroups(ctx context.Context, lo, hi int) error {
 			if err != nil {
 				return fmt.Errorf("host %d, group %d: %w", i+1, groupID(g), err)
 			}
-			c.leader[g].Store(int32(leader.ID - 1))
+			c.leaders[g].Set(int(leader.ID - 1))
 		}
 		return nil
 	})
@@ -138,21 +137,11 @@ func (c *cluster) onEachHost(ctx context.Context, f func(ctx context.Context, i 
 	return context.Cause(ctx)
 }
 
-// close closes the hosts that are open, all at once: a host that hands over its groups to one that closes too
-// would only wait.
+// close closes the hosts that are open.
 func (c *cluster) close() error {
-	errs := make([]error, len(c.hosts))
-	var wg sync.WaitGroup
-	for i, h := range c.hosts {
-		wg.Go(func() {
-			if err := h.Close(context.Background()); err != nil {
-				errs[i] = fmt.Errorf("host %d: %w", i+1, err)
-			}
-		})
-	}
-	wg.Wait()
+	err := bench.CloseHosts(c.hosts)
 	c.hosts = nil
-	return errors.Join(errs...)
+	return err
 }
 
 const (
@@ -166,7 +155,7 @@ func (c *cluster) awaitRest(ctx context.Context, quiet time.Duration) (bool, err
 	began := time.Now()
 	last, since := c.written(), began
 	for time.Since(began) < restTimeout {
-		if err := sleep(ctx, min(quiet, pollInterval)); err != nil {
+		if err := lab.Sleep(ctx, min(quiet, pollInterval)); err != nil {
 			return false, err
 		}
 		if now := c.written(); now != last {
@@ -216,32 +205,10 @@ type target struct {
 // share returns the clients that write to a group.
 func (t target) share(g int) load.Share { return load.Share{Every: uint32(t.n), First: uint32(g)} }
 
-// Propose implements load.Target. A host that does not lead has not taken the command, so another may get it.
+// Propose implements load.Target.
 func (t target) Propose(ctx context.Context, value []byte) error {
 	g := int(load.IDOf(value).Client) % t.n
-	for {
-		at := t.leader[g].Load()
-		group := t.groups[at][g]
-		_, err := group.Propose(ctx, value)
-		var elsewhere *host.NotLeaderError
-		if !errors.As(err, &elsewhere) {
-			return err
-		}
-		leader := elsewhere.Leader
-		if leader == 0 {
-			known, err := group.WaitLeader(ctx)
-			if err != nil {
-				return err
-			}
-			leader = known.ID
-		}
-		if at == int32(leader-1) { // it does not know yet what happened to it
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-		t.leader[g].Store(int32(leader - 1))
-	}
+	return t.leaders[g].Propose(ctx, func(host int) *host.Group { return t.groups[host][g] }, value)
 }
 
 // Counters implements load.Target.
@@ -319,7 +286,7 @@ func (c *cluster) awaitTotals(ctx context.Context, want []total) error {
 			return fmt.Errorf("%w: host %d, group %d: it had applied %d commands, and %v after a restart only %d of them",
 				lab.ErrMismatch, host+1, groupID(group), want[at].commands, replayTimeout, have.commands)
 		}
-		_ = sleep(ctx, pollInterval) // the next look says more
+		_ = lab.Sleep(ctx, pollInterval) // the next look says more
 	}
 	return nil
 }

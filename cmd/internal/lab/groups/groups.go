@@ -110,14 +110,10 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	work, err := lab.MakeWorkDir(p.Dir, p.needBytes())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, work.Remove()) }()
 	defer load.AddProcessors(p.Hosts)()
-	of := &Report{Plan: p, Env: lab.ReadEnvironment(work.Parent)}
-	of.Partial, err = work.Guard(ctx, func(ctx context.Context) error {
+	of := &Report{Plan: p}
+	of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.needBytes(), func(ctx context.Context, work lab.WorkDir) error {
+		of.Env = lab.ReadEnvironment(work.Parent)
 		progress.Begin(len(p.Groups))
 		defer progress.End()
 		for i, n := range p.Groups {
@@ -214,7 +210,7 @@ func (p Plan) quiet() time.Duration { return min(p.Idle, time.Second) }
 // but the first. Groups release memory while they are idle.
 func (p Plan) idle(ctx context.Context, c *cluster, row *Result) error {
 	cpu := load.ProcessCPU()
-	took, err := timed(func() error { return sleep(ctx, p.Idle) })
+	took, err := timed(func() error { return lab.Sleep(ctx, p.Idle) })
 	row.IdlePercent = 100 * report.Ratio((load.ProcessCPU()-cpu).Seconds(), took.Seconds())
 	if members := float64(c.n-1) * float64(p.Hosts); members > 0 {
 		inLogs := c.logMemory() - c.baselineLog
@@ -261,16 +257,4 @@ func timed(f func() error) (time.Duration, error) {
 	began := time.Now()
 	err := f()
 	return time.Since(began), err
-}
-
-// sleep waits, or returns the cause of ctx if that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

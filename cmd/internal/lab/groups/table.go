@@ -51,12 +51,7 @@ func (r *Report) Outputs() []report.Output {
 }
 
 // WriteJSON writes all rows as one JSON array.
-func (r *Report) WriteJSON(w io.Writer) error {
-	if r.Rows == nil {
-		return report.WriteJSON(w, []Result{})
-	}
-	return report.WriteJSON(w, r.Rows)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Rows) }
 
 // WriteTable writes the report for people: two tables, and how to read them.
 func (r *Report) WriteTable(w io.Writer) error {

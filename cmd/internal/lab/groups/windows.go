@@ -69,19 +69,10 @@ func (p Plan) window(ctx context.Context, t target, progress report.Progress) (r
 		}
 	}
 	runtime.GC() // every window begins with the same heap
-	l := load.New(t, load.NewSource(p.ValueBytes, p.Seed), p.Warmup, p.Duration)
-	progress.Live(l.Completed)
-	outcome, err := l.Run(ctx, progress.Phase, load.Closed{Clients: p.Clients})
+	outcome, err := load.Window{
+		Source: load.NewSource(p.ValueBytes, p.Seed), Warmup: p.Warmup, Length: p.Duration, Generator: load.Closed{Clients: p.Clients}, Observer: progress,
+	}.Run(ctx, t)
 	if err != nil {
-		return report.Result{}, err
-	}
-	progress.Phase("verify")
-	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-	defer cancel()
-	if err := t.Verify(verifying, l.Ledger()); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx) // the user interrupted the check: that says nothing about the hosts
-		}
 		return report.Result{}, err
 	}
 	r := report.Result{Pipeline: report.Plural(t.n, "group"), Hosts: p.Hosts, Clients: p.Clients, ValueBytes: p.ValueBytes, Runs: 1, Seed: p.Seed}

@@ -40,14 +40,27 @@ func (t Trial) Run(ctx context.Context) (_ Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 
-	l := New(target, NewSource(t.Setup.ValueBytes, t.Setup.Seed), t.Warmup, t.Length)
-	t.Observer.Live(l.Completed)
-	outcome, err := l.Run(ctx, t.Observer.Phase, t.Generator)
+	w := Window{NewSource(t.Setup.ValueBytes, t.Setup.Seed), t.Warmup, t.Length, t.Generator, t.Observer}
+	return w.Run(ctx, target)
+}
+
+// Window is one load on a target that is open, and stays so.
+type Window struct {
+	Source         *Source
+	Warmup, Length time.Duration
+	Generator      Generator
+	Observer       Observer
+}
+
+// Run puts the target under load and verifies what it holds.
+func (w Window) Run(ctx context.Context, target Target) (Outcome, error) {
+	l := New(target, w.Source, w.Warmup, w.Length)
+	w.Observer.Live(l.Completed)
+	outcome, err := l.Run(ctx, w.Observer.Phase, w.Generator)
 	if err != nil {
 		return Outcome{}, err
 	}
-
-	t.Observer.Phase("verify")
+	w.Observer.Phase("verify")
 	verifying, cancel := context.WithTimeout(ctx, VerifyTimeout)
 	defer cancel()
 	if err := target.Verify(verifying, l.ledger); err != nil {

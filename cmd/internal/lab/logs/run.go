@@ -17,14 +17,12 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	work, err := lab.MakeWorkDir(p.Dir, p.needBytes())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, work.Remove()) }()
-	r := &runner{plan: p, work: work, progress: progress, finished: map[point][]child.Result{}, broken: map[int]bool{}, missing: p.Missing}
-	env := lab.ReadEnvironment(work.Parent)
-	interrupted, err := work.Guard(ctx, r.measureAll)
+	r := &runner{plan: p, progress: progress, finished: map[point][]child.Result{}, broken: map[int]bool{}, missing: p.Missing}
+	var env lab.Environment
+	interrupted, err := lab.InWorkDir(ctx, p.Dir, p.needBytes(), func(ctx context.Context, work lab.WorkDir) error {
+		r.work, env = work, lab.ReadEnvironment(work.Parent)
+		return r.measureAll(ctx)
+	})
 	if err != nil && !interrupted {
 		return nil, err
 	}

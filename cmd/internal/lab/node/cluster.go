@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
@@ -21,8 +21,9 @@ type cluster struct {
 	hosts  []*host.Host
 	groups []*host.Group
 	nodes  []*millrace.Node[[]byte, uint64]
-	bytes  []*machine // of groups
-	typed  []*machine // of nodes
+	bytes  []*machine   // of groups
+	typed  []*machine   // of nodes
+	leader bench.Leader // of groups
 }
 
 const (
@@ -45,7 +46,7 @@ func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err er
 			for _, idle := range transports {
 				err = errors.Join(err, idle.Close())
 			}
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, bench.CloseHosts(c.hosts))
 		}
 	}()
 	for id := uint64(1); id <= uint64(hosts); id++ {
@@ -74,20 +75,18 @@ func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err er
 	return c, c.awaitLeaders(ctx)
 }
 
-// awaitLeaders waits until the first host leads both groups.
+// awaitLeaders waits until the first host leads both groups. It asks for that, as hosts that are paused for a
+// while may elect another.
 func (c *cluster) awaitLeaders(ctx context.Context) error {
-	for i, h := range c.hosts {
-		for _, id := range []uint64{bytesGroup, typedGroup} {
+	for _, id := range []uint64{bytesGroup, typedGroup} {
+		for i, h := range c.hosts {
 			if _, err := h.Group(id).WaitLeader(ctx); err != nil {
 				return fmt.Errorf("host %d: %w", i+1, err)
 			}
 		}
-	}
-	for _, id := range []uint64{bytesGroup, typedGroup} {
-		g := c.hosts[0].Group(id)
-		for g.Status().Role != raft.StateLeader {
-			g.Campaign()
-			if err := sleep(ctx, pollInterval); err != nil {
+		for !c.leads(id) {
+			c.hosts[0].Group(id).Campaign()
+			if err := lab.Sleep(ctx, pollInterval); err != nil {
 				return err
 			}
 		}
@@ -95,30 +94,12 @@ func (c *cluster) awaitLeaders(ctx context.Context) error {
 	return nil
 }
 
+// leads reports whether the first host leads a group.
+func (c *cluster) leads(group uint64) bool {
+	return c.hosts[0].Group(group).Status().Role == raft.StateLeader
+}
+
 const pollInterval = 20 * time.Millisecond
-
-// sleep waits, or returns the cause of ctx if that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// close closes the hosts, all at once: a host that hands over to one that closes too would only wait.
-func (c *cluster) close() error {
-	errs := make([]error, len(c.hosts))
-	var wg sync.WaitGroup
-	for i, h := range c.hosts {
-		wg.Go(func() { errs[i] = h.Close(context.Background()) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
 
 // machines returns the state machines that a way writes to.
 func (c *cluster) machines(w Way) []*machine {
@@ -147,7 +128,7 @@ func (t writer) Propose(ctx context.Context, value []byte) (err error) {
 	at := t.at(t.way, load.IDOf(value).Client)
 	switch t.way {
 	case Bytes:
-		_, err = t.groups[at].Propose(ctx, value)
+		err = t.leader.Propose(ctx, func(host int) *host.Group { return t.groups[host] }, value)
 	case Committed:
 		_, err = t.nodes[at].Commit(ctx, value)
 	default:
@@ -162,17 +143,13 @@ func (t writer) Copies() bool { return t.way != Bytes }
 // Counters implements load.Target.
 func (t writer) Counters() load.Counters {
 	var sum load.Counters
-	for i, h := range t.hosts {
+	for _, h := range t.hosts {
 		s := h.LogStats()
 		sum.Fsyncs += s.Syncs
 		sum.FsyncBytes += s.SyncedBytes
 		sum.Appends += s.Appends
 		sum.AppendedEntries += s.AppendedEntries
-		g := t.groups[i]
-		if t.way != Bytes {
-			g = t.hosts[i].Group(typedGroup)
-		}
-		status := g.Status()
+		status := h.Group(t.way.group()).Status()
 		sum.Applies += status.AppliedBatches
 		sum.AppliedEntries += status.AppliedCommands
 	}
@@ -189,4 +166,4 @@ func (t writer) Verify(ctx context.Context, ledger *load.Ledger) error {
 }
 
 // Close implements load.Target.
-func (t writer) Close() error { return t.close() }
+func (t writer) Close() error { return bench.CloseHosts(t.hosts) }

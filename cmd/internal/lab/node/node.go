@@ -2,8 +2,9 @@
 // through the API of package host, which knows bytes only; forwarded writes; and reads.
 //
 // One cluster has two groups on the same hosts and logs, one of each API. For each number of clients the ways
-// take turns, window by window: throughput on a shared disk changes by a third within minutes, so only
-// windows that lie side by side give an honest ratio. After each window of writes every state machine is
+// take turns, window by window, in each run in another order: throughput on a shared disk changes by a third
+// within minutes, and depends on what the disk did just before. Only windows that lie side by side, and come
+// after this as often as after that, give an honest ratio. After each window of writes every state machine is
 // compared with what the clients know.
 package node
 
@@ -11,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -79,14 +81,10 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	work, err := lab.MakeWorkDir(p.Dir, p.needBytes())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, work.Remove()) }()
 	defer load.AddProcessors(p.Hosts)()
-	of := &Report{Plan: p, Env: lab.ReadEnvironment(work.Parent)}
-	of.Partial, err = work.Guard(ctx, func(ctx context.Context) error {
+	of := &Report{Plan: p}
+	of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.needBytes(), func(ctx context.Context, work lab.WorkDir) error {
+		of.Env = lab.ReadEnvironment(work.Parent)
 		progress.Begin(len(p.Clients) * len(p.Ways))
 		defer progress.End()
 		for i, n := range p.Clients {
@@ -114,10 +112,12 @@ func (p Plan) measure(ctx context.Context, i, clients int, dir string, progress 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, bench.CloseHosts(c.hosts)) }()
 	runs := make([][]Result, len(p.Ways))
+	random := rand.New(rand.NewPCG(p.Seed, uint64(clients)))
 	for run := range p.Runs {
-		for k, way := range p.Ways {
+		for _, k := range random.Perm(len(p.Ways)) { // no way always comes after the same other
+			way := p.Ways[k]
 			progress.Point(i*len(p.Ways)+k, fmt.Sprintf("%s, %s", way, report.Plural(clients, "client")), p.Warmup+p.Duration)
 			r, err := p.window(ctx, c, way, clients, progress)
 			if err != nil {

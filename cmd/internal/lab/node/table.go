@@ -41,10 +41,10 @@ func compare(runs [][]Result) (rows []Result) {
 	return rows
 }
 
-// median returns the median; of an even number, the lower.
+// median returns the median; of an even number, the mean of the two in the middle.
 func median(of []float64) float64 {
 	slices.Sort(of)
-	return of[(len(of)-1)/2]
+	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
 }
 
 // Report is the outcome of a Plan.
@@ -61,12 +61,7 @@ func (r *Report) Outputs() []report.Output {
 }
 
 // WriteJSON writes all rows as one JSON array.
-func (r *Report) WriteJSON(w io.Writer) error {
-	if r.Rows == nil {
-		return report.WriteJSON(w, []Result{})
-	}
-	return report.WriteJSON(w, r.Rows)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Rows) }
 
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(w io.Writer) error {

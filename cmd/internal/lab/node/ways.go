@@ -40,6 +40,14 @@ func (w Way) follows() bool { return w == Forwarded || w == FollowerRead }
 // asks reports whether a way asks other hosts.
 func (w Way) asks() bool { return w.writes() || w == Read || w == FollowerRead }
 
+// group returns the group of the calls.
+func (w Way) group() uint64 {
+	if w == Bytes {
+		return bytesGroup
+	}
+	return typedGroup
+}
+
 // writes reports whether a way writes.
 func (w Way) writes() bool {
 	switch w {

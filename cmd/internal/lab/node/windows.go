@@ -17,33 +17,33 @@ import (
 // window measures one window of a way, and checks what it did.
 func (p Plan) window(ctx context.Context, c *cluster, way Way, clients int, progress report.Progress) (Result, error) {
 	row := Result{Way: way, Result: report.Result{Pipeline: way.String(), Hosts: p.Hosts, Clients: clients, ValueBytes: p.ValueBytes, Runs: 1, Seed: p.Seed, Warnings: []string{}}}
-	var err error
+	err := c.awaitLeaders(ctx)
+	if err != nil {
+		return row, err
+	}
 	if way.writes() {
 		err = p.write(ctx, writer{c, way}, &row, progress)
 	} else {
 		err = p.read(ctx, c, &row, progress)
 	}
+	if err == nil && !c.leads(way.group()) {
+		row.Warnings = append(row.Warnings, warnMoved)
+	}
 	return row, err
 }
+
+// warnMoved: another host was elected meanwhile, so the calls of the first host were forwarded.
+const warnMoved = "the leader has changed"
 
 func (p Plan) write(ctx context.Context, t writer, row *Result, progress report.Progress) error {
 	for _, m := range t.machines(t.way) {
 		m.begin()
 	}
 	runtime.GC() // every window begins with the same heap
-	l := load.New(t, load.NewSource(p.ValueBytes, p.Seed), p.Warmup, p.Duration)
-	progress.Live(l.Completed)
-	outcome, err := l.Run(ctx, progress.Phase, load.Closed{Clients: row.Clients})
+	outcome, err := load.Window{
+		Source: load.NewSource(p.ValueBytes, p.Seed), Warmup: p.Warmup, Length: p.Duration, Generator: load.Closed{Clients: row.Clients}, Observer: progress,
+	}.Run(ctx, t)
 	if err != nil {
-		return err
-	}
-	progress.Phase("verify")
-	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-	defer cancel()
-	if err := t.Verify(verifying, l.Ledger()); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx) // the user interrupted the check: that says nothing about the hosts
-		}
 		return err
 	}
 	row.SetOutcome(outcome)
@@ -123,12 +123,12 @@ func (p Plan) read(ctx context.Context, c *cluster, row *Result, progress report
 		})
 	}
 	progress.Phase("warm-up")
-	err := sleep(reading, p.Warmup)
+	err := lab.Sleep(reading, p.Warmup)
 	progress.Phase("measure")
 	progress.Live(total)
 	began, before, used := time.Now(), total(), load.ReadUsage()
 	if err == nil {
-		err = sleep(reading, p.Duration)
+		err = lab.Sleep(reading, p.Duration)
 	}
 	took, after, usedThen := time.Since(began), total(), load.ReadUsage()
 	stop.Store(true)

@@ -20,8 +20,11 @@ type Output struct {
 // Files is a report that can be written as files.
 type Files interface{ Outputs() []Output }
 
-// WriteJSON writes rows as one indented JSON array.
-func WriteJSON(w io.Writer, rows any) error {
+// WriteJSON writes rows as one indented JSON array, which is empty without rows.
+func WriteJSON[T any](w io.Writer, rows []T) error {
+	if rows == nil {
+		rows = []T{}
+	}
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(rows)

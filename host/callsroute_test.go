@@ -1,0 +1,85 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// forwardTransport counts the commands of the forward frames that it takes, and refuses the next ones.
+type forwardTransport struct {
+	*recordingTransport
+	refuses  int
+	commands uint64
+}
+
+func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bool {
+	if body[0] != forwardKind {
+		return true
+	}
+	if f.refuses > 0 {
+		f.refuses--
+		return false
+	}
+	_, rest, err := decodeForward(body)
+	for err == nil && len(rest) > 0 {
+		_, _, rest, err = nextForwarded(rest)
+		f.commands++
+	}
+	if err != nil {
+		panic(err)
+	}
+	return true
+}
+
+// followGroup opens a group of commands that host 2 leads.
+func followGroup(t *testing.T, out Transport) (*testHost, *Group) {
+	t.Helper()
+	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, CommandOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 7})
+	l.manual.runIdle()
+	if s := g.Status(); s.Leader != 2 {
+		t.Fatalf("status %+v, want leader 2", s)
+	}
+	return l, g
+}
+
+// What the transport takes is counted as a try of its call. A body that was refused leaves nothing behind for
+// the next one: a try that is not counted could be committed beside another copy of its command, after the
+// counted tries have surely failed.
+func TestRefusedFrameLeavesNothing(t *testing.T) {
+	out := &forwardTransport{recordingTransport: &recordingTransport{}}
+	l, g := followGroup(t, out)
+	call := func(size int) {
+		t.Helper()
+		if err := g.Call(newEchoCaller().call(strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.runIdle()
+	}
+	call(maxForwardBytes * 2 / 3)
+	call(maxForwardBytes * 2 / 3)
+	if out.commands != 2 {
+		t.Fatalf("%d commands were forwarded, want 2", out.commands)
+	}
+	out.refuses = 1
+	call(1) // it waits when the two are sent again
+	out.refuses = 1
+	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 8})
+	for range 100 {
+		l.manual.runIdle()
+		if n := g.counts.forwarded.Load(); n != out.commands {
+			t.Fatalf("%d commands have left, and %d tries are counted", out.commands, n)
+		}
+		l.manual.tick()
+	}
+	if out.commands < 5 || out.refuses > 0 {
+		t.Fatalf("%d commands have left, want at least 5", out.commands)
+	}
+}

@@ -1,0 +1,291 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A snapshot that was received is installed in steps, and each step has its place:
+//
+//	snapshot lane   published: on this host's disk, every byte checked
+//	turn            MsgSnap is stepped, as if the present leader had sent it. The core takes the snapshot
+//	                for its log, and hands it out to be written
+//	append lane     the message that carries it is parked, with everything behind it
+//	apply lane      what was handed out before is applied; then the machine, the sessions and the sums are
+//	                restored
+//	append lane     the mark in the log is written and synced; the answers leave
+//	turn            the core goes on behind the snapshot
+//
+// A crash before the mark leaves the old log and, at the next start, the published snapshot. If it is newer
+// than the log, the start writes the mark (Host.finishInstalls). So a member comes back with the old state
+// or the new one.
+//
+// The machine is restored before the mark is written. Otherwise a crash between the two would leave a log
+// that begins behind the state of a machine that keeps its state on disk.
+//
+// While a member installs, it still votes: term and vote overtake, as they do on a full disk (overtake.go),
+// for the same reason.
+type installs struct {
+	received atomic.Pointer[publishedSnapshot] // by a snapshot lane, until the core has taken it
+	current  atomic.Pointer[publishedSnapshot] // that the core has taken last
+	pending  atomic.Bool                       // it was handed out, and the core has no answer yet
+}
+
+// install is the installation of one message, as the append lane sees it.
+type install struct {
+	snapshot *raftpb.Snapshot
+	restored atomic.Bool // by the apply lane
+}
+
+// takesSnapshots reports whether this member can install a snapshot.
+func (g *Group) takesSnapshots() bool {
+	return g.snapshots.machine != nil && g.host.env.pipeline.AsyncStorageWrites()
+}
+
+// stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
+// waits for one, since the answer goes to a leader.
+func (g *Group) stepReceived() {
+	p := g.installs.received.Load()
+	if p == nil || g.asked || g.installs.pending.Load() {
+		return
+	}
+	st := g.node.BasicStatus()
+	has, known := g.node.EntryTerm(p.id.Index)
+	switch {
+	case st.Commit >= p.id.Index:
+		g.dropReceived(p)
+		return
+	case st.Lead == raft.None || st.Lead == g.self:
+		return
+	}
+	conf := p.manifest.Conf
+	if planted.InstallWithoutConf {
+		conf = raftpb.ConfState{Voters: []uint64{g.self}}
+	}
+	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
+		Data:     slices.Clone(p.hash[:]),
+		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: conf},
+	}}
+	g.installs.current.Store(p)
+	if err := g.node.Step(m); err != nil {
+		g.noteRefusal(err)
+		g.dropReceived(p)
+		return
+	}
+	if g.node.BasicStatus().Commit < p.id.Index {
+		return // it is tried again
+	}
+	if g.installs.received.CompareAndSwap(p, nil); known && has == p.id.Term {
+		g.host.transfers.installed(g, p) // the log has its last entry, and goes on
+	}
+}
+
+// dropReceived forgets a snapshot that this member does not need.
+func (g *Group) dropReceived(p *publishedSnapshot) {
+	g.installs.received.CompareAndSwap(p, nil)
+	g.host.transfers.installed(g, p)
+}
+
+// noteInstalled takes the answer of the append lane, which the core has taken already: the snapshot is
+// installed.
+func (g *Group) noteInstalled(answer *raftpb.Message) {
+	p := g.installs.current.Load()
+	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.id.Index {
+		return
+	}
+	g.installs.pending.Store(false)
+	g.storage.conf = answer.Snapshot.Metadata.ConfState
+	g.handed = max(g.handed, p.id.Index)
+	block, err := decodeHostBlock(p.manifest.Host)
+	if err == nil && !g.founded {
+		if err = g.takeFounding(&block); err == nil {
+			g.countUnfounded(false)
+			g.setVoters()
+			g.publishFounding()
+			g.setRefuses()
+		}
+	}
+	if err != nil {
+		g.fail(fmt.Errorf("millrace: snapshot %v of group %d was installed, and this member cannot go on: %w", p.id, g.id, err))
+		return
+	}
+	g.snapshots.publish(p)
+	g.host.events.emit(SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.id.String(), "bytes", p.bytes)
+	g.host.transfers.installed(g, p)
+}
+
+// installs reports whether the next message of a queue carries a snapshot that must be restored first, and
+// begins that.
+func (l *appendLane) installs(q *appendQueue) bool {
+	s := q.headSnapshot()
+	if s == nil {
+		return false
+	}
+	in := q.installing
+	if in == nil || in.snapshot != s {
+		in = &install{snapshot: s}
+		q.installing = in
+		q.fill()
+		q.group.apply.startDrained(func() { q.restore(in) })
+	}
+	if !in.restored.Load() {
+		return true
+	}
+	q.installing = nil
+	q.drain()
+	return false
+}
+
+// restore restores the group from the snapshot of an install. It runs on an apply lane, when everything
+// that was handed out before is applied.
+func (q *appendQueue) restore(in *install) {
+	g := q.group
+	if g.Err() != nil {
+		return
+	}
+	p := g.installs.current.Load()
+	if p == nil || p.id.Index != in.snapshot.Metadata.Index || p.id.Term != in.snapshot.Metadata.Term {
+		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
+		return
+	}
+	if err := g.restoreReceived(p); err != nil {
+		g.fail(errRestore(err))
+		return
+	}
+	g.called.overtaken(p.id.Index)
+	if m, ok := g.apply.machine.(*commandGroup); ok {
+		g.calls.overtaken(g, m.table)
+	}
+	in.restored.Store(true)
+	g.host.lane.enqueue(q)
+}
+
+func errRestore(err error) error {
+	return fmt.Errorf("millrace: a snapshot that was received cannot be installed: %w; the log is as it was: repair the machine's Restore, or the disk, and open the group again", err)
+}
+
+// startDrained makes f run on an apply lane when everything that was queued before is applied, and the
+// machine is not being called. It never blocks. There is one such function at a time.
+func (q *applyQueue) startDrained(f func()) {
+	q.drained.Store(&f)
+	q.group.host.appliers.enqueue(q)
+}
+
+// runDrained runs it. An apply lane calls it, with nothing left to apply.
+func (q *applyQueue) runDrained() {
+	f := q.drained.Swap(nil)
+	if f == nil {
+		return
+	}
+	q.calling.Lock() // a machine that never blocks is called in turns
+	defer q.calling.Unlock()
+	(*f)()
+}
+
+// restoreReceived restores from a snapshot that is on the disk.
+func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
+	store, err := g.snapshots.store()
+	if err != nil {
+		return err
+	}
+	r, err := store.Open(p.id)
+	if err != nil {
+		return err
+	}
+	err = fmt.Errorf("the state machine of group %d ended its goroutine (runtime.Goexit, as t.Fatal does) in Restore", g.id)
+	defer func() {
+		if err != nil {
+			g.fail(errRestore(err)) // also when this goroutine ends
+		}
+	}()
+	err = g.restoreFrom(context.Background(), p, r)
+	if closed := r.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// overtaken ends the wait for results of commands through an index: a snapshot that has their effects was
+// installed, and they are not applied here any more. For calls that go by their number in a session see
+// routedCalls.overtaken.
+func (s *called) overtaken(through uint64) {
+	var calls []*Call
+	s.mu.Lock()
+	for s.len() > 0 && s.first <= through {
+		if c := s.calls[s.head].call; c != nil {
+			calls = append(calls, c)
+		}
+		s.drop(s.calls[s.head])
+		s.calls[s.head] = calledAt{}
+		s.head++
+		s.first++
+	}
+	if s.len() == 0 {
+		s.calls, s.head = s.calls[:0], 0
+	}
+	s.mu.Unlock()
+	for _, c := range calls {
+		switch {
+		case !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may have refused it
+			c.Owner.Failed(errCovered(c.index))
+		default:
+			c.Owner.Failed(fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
+		}
+	}
+}
+
+// overtaken ends the calls whose commands the table of a snapshot has, which was installed: their entries are
+// not applied here any more. A call of this host's own session that was sent, and that the table may have
+// forgotten, ends without a known outcome. The others were not applied before the snapshot: so what this host
+// applies from now on tells their outcome, as if it had applied everything before (Group.expireCall).
+func (s *routedCalls) overtaken(g *Group, t *session.Table) {
+	type ended struct {
+		call  *Call
+		first session.Record
+		known bool
+	}
+	var all []ended
+	var bytes int64
+	s.mu.Lock()
+	for _, list := range []*ring[*Call]{&s.again, &s.sent} {
+		for p := list.first; p != nil; {
+			c := p.owner
+			p = p.next
+			m := session.Mark{ID: s.id, Number: c.number}
+			if c.Session != nil {
+				m = *c.Session
+			}
+			if m.Number == 0 {
+				continue // it was in no log under a number
+			}
+			first, known := t.Lookup(m.ID, m.Number)
+			if known || list == &s.sent && c.Session == nil && t.MayHaveForgotten(m.ID) {
+				bytes += c.bytes()
+				s.remove(c)
+				all = append(all, ended{c, first, known})
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range all {
+		switch {
+		case !e.known:
+			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
+		case e.call.w.finish():
+			e.call.Owner.Duplicate(Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
+		}
+	}
+	g.pending.releaseCalls(bytes)
+	if bytes > 0 && g.inbox.hasProposals() {
+		g.wake()
+	}
+}

@@ -1,0 +1,336 @@
+package host
+
+import (
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/session"
+
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// A member that was cut off until the log of the leader began behind its own catches up under load, three
+// times in a row.
+func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
+	c := newInstallCluster(t, 1).start()
+	for round := range 3 {
+		c.isolate(3)
+		c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+		c.heal()
+		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > round })
+		c.load("all are equal", 0, c.equal)
+	}
+	for at, n := range c.blocks {
+		if n > 1 {
+			t.Errorf("block %s arrived %d times", at, n)
+		}
+	}
+	if l := c.leader(); count[SnapshotSent](l) != 3 || count[SnapshotReceived](c.hosts[2]) != 3 {
+		t.Errorf("%d snapshots sent, %d received, want 3 each; %s", count[SnapshotSent](l), count[SnapshotReceived](c.hosts[2]), c.describe())
+	}
+}
+
+// The link breaks again and again while a snapshot is sent, also for longer than a sender waits. What was
+// received is kept.
+func TestALinkThatBreaksCostsNoBlocks(t *testing.T) {
+	c := newInstallCluster(t, 2)
+	c.change1 = func(config *Config) { config.SnapshotBytesPerSecond = 1 << 20 } // 26 KiB in a tick
+	c.start()
+	c.isolate(3)
+	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+	ticks, breaks := 0, 0
+	c.load("the member installs", 0, func() bool {
+		if ticks++; ticks%8 == 0 { // 200 ms
+			c.isolate(3)
+			breaks++
+		} else if ticks%8 == 3 {
+			c.heal()
+		}
+		return count[SnapshotInstalled](c.hosts[2]) > 0
+	})
+	c.heal()
+	c.load("all are equal", 0, c.equal)
+	twice := 0
+	for _, n := range c.blocks {
+		twice += n - 1
+	}
+	if breaks < 3 || twice > breaks {
+		t.Errorf("%d blocks arrived twice in %d breaks, want at most one in each, and 3 breaks", twice, breaks)
+	}
+}
+
+// Blocks come changed, cut, at another place, or from another snapshot. None of them is installed, and the
+// member catches up when the lies end.
+func TestALyingPeer(t *testing.T) {
+	c := newInstallCluster(t, 3).start()
+	c.isolate(3)
+	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+	c.heal()
+	lies := 0
+	var other []byte // content of another block
+	c.change = func(p *parcel) {
+		if p.to != 3 || p.kind != transport.Bulk || !isSnapshotRecord(p.body) || lies >= 150 || c.rng.IntN(3) == 0 {
+			return
+		}
+		b, err := decodeSnapshotBlock(p.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lies++
+		content := append([]byte(nil), b.content...)
+		switch c.rng.IntN(5) {
+		case 0:
+			content[c.rng.IntN(len(content))] ^= 1
+		case 1:
+			content = content[:1+c.rng.IntN(len(content))]
+		case 2:
+			b.at.block += int64(c.rng.IntN(3))
+		case 3:
+			b.hash[0] ^= 1
+		case 4:
+			content, other = append(other, 1), content[:min(len(content), 1000)]
+		}
+		b.content = content
+		p.body = b.encode()
+	}
+	c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("all are equal", 0, c.equal)
+	if lies < 40 {
+		t.Errorf("%d lies were told, want more", lies)
+	}
+}
+
+// The disk of the receiver is full while it receives, and has space again later. The member catches up, and
+// goes on voting meanwhile.
+func TestAFullDiskWhileReceiving(t *testing.T) {
+	c := newInstallCluster(t, 4).start()
+	h := c.hosts[2]
+	for round := range 4 {
+		c.isolate(3)
+		c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+		c.heal()
+		left, refused := []int{0, 5, 15, 28}[round], 0
+		h.disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpPreallocate || op.Kind == crashfs.OpWrite && strings.Contains(op.Name, "snapshots") {
+				if left--; left < 0 {
+					refused++
+					return syscall.ENOSPC
+				}
+			}
+			return nil
+		})
+		for range 400 {
+			c.call(1)
+			c.tick()
+		}
+		h.disk.SetHook(nil)
+		if refused == 0 {
+			t.Errorf("round %d: the disk has refused nothing", round)
+		}
+		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > round })
+		c.load("all are equal", 0, c.equal)
+	}
+}
+
+// The power of the receiver is cut at operations of its disk, every few of them, from the offer until the
+// snapshot is installed, with any loss. It comes back with the old state or the new one, catches up, and
+// gets no more than the block twice that was on its way.
+func TestTheReceiverCrashesAtEachStep(t *testing.T) {
+	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
+		steps := rand.New(rand.NewPCG(5, uint64(loss)))
+		came := [2]int{} // back with the old state, and with the new one
+		for n := 1; ; n += 1 + steps.IntN(32) {
+			c := newInstallCluster(t, uint64(n)).start()
+			c.isolate(3)
+			c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+			h := c.hosts[2]
+			before := h.group.Status().LastIndex
+			left, crashed := n, false
+			h.disk.SetHook(func(crashfs.Op) error {
+				if left--; left == 0 {
+					crashed = true
+					h.disk.Crash(loss, c.rng.Uint64)
+				}
+				return nil
+			})
+			c.heal()
+			c.load("the member installs, or crashes", 0, func() bool { return crashed || count[SnapshotInstalled](h) > 0 })
+			if !crashed {
+				h.disk.SetHook(nil)
+				break
+			}
+			h.crash(crashfs.LoseNothing)
+			h.start()
+			switch first := h.group.storage.log.FirstIndex(); {
+			case first > before+1:
+				came[1]++
+			default:
+				came[0]++
+			}
+			c.load("all are equal", 0, c.equal)
+			if err := h.group.Err(); err != nil {
+				t.Fatalf("%v at operation %d: %v", loss, n, err)
+			}
+		}
+		if came[0] == 0 || came[1] == 0 {
+			t.Errorf("%v: %d starts had the old state, %d the new one", loss, came[0], came[1])
+		}
+	}
+}
+
+// Hosts crash at random moments while a member catches up: the sender, the receiver, or the third. Everything
+// arrives in the end, from whichever member leads then.
+func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
+	installed := 0
+	for seed := range uint64(6) {
+		c := newInstallCluster(t, 100+seed)
+		c.change1 = func(config *Config) { config.SnapshotBytesPerSecond = 4 << 20 }
+		c.start()
+		c.isolate(3)
+		c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+		c.heal()
+		for range 6 {
+			for range c.rng.IntN(60) {
+				c.call(c.rng.IntN(2))
+				c.tick()
+			}
+			h := c.hosts[c.rng.IntN(3)]
+			installed += count[SnapshotInstalled](h)
+			h.crash([]crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing}[c.rng.IntN(3)])
+			for range c.rng.IntN(100) {
+				c.call(c.rng.IntN(2))
+				c.tick()
+			}
+			h.events = nil
+			h.start()
+		}
+		c.load("all are equal", 0, c.equal)
+		for _, h := range c.hosts {
+			installed += count[SnapshotInstalled](h)
+		}
+	}
+	if installed < 4 {
+		t.Errorf("%d snapshots were installed, want more", installed)
+	}
+}
+
+// A member that does not lead serves what it has, to members only, and says so of what it does not have.
+func TestAFollowerServesItsSnapshot(t *testing.T) {
+	c := newInstallCluster(t, 7).start()
+	follower := c.hosts[1]
+	if c.leader() == follower {
+		follower = c.hosts[0]
+	}
+	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.latest() != nil })
+	p := follower.group.snapshots.latest()
+	ask := func(from uint64, hash [32]byte) (blocks, ends int) {
+		a := snapshotAsk{group: theGroup, hash: hash, number: 1 << 62, ranges: []blockRange{{manifestPart, 0, 1}, {0, 0, 2}}}
+		(*follower.receiver).Deliver(from, transport.Control, a.encode())
+		follower.manual.runIdle()
+		for _, sent := range c.wire {
+			if sent.from == follower.id && sent.kind == transport.Bulk {
+				if b, err := decodeSnapshotBlock(sent.body); err == nil && b.hash == hash && sent.to == from {
+					blocks++
+				}
+			} else if sent.kind == transport.Control && sent.body[0] == snapshotEndKind {
+				if e, err := decodeSnapshotEnd(sent.body); err == nil && e.why == endAbsent && e.hash == hash {
+					ends++
+				}
+			}
+		}
+		c.wire = nil
+		return blocks, ends
+	}
+	if blocks, ends := ask(3, p.hash); blocks != 3 || ends != 0 {
+		t.Errorf("%d blocks and %d ends for the snapshot that it has, want 3 and 0", blocks, ends)
+	}
+	if blocks, ends := ask(3, someHash(1)); blocks != 0 || ends != 1 {
+		t.Errorf("%d blocks and %d ends for another snapshot, want 0 and 1", blocks, ends)
+	}
+	if blocks, ends := ask(9, p.hash); blocks != 0 || ends != 0 {
+		t.Errorf("%d blocks and %d ends for a host that is no member, want none", blocks, ends)
+	}
+	if m := follower.process.transfers.metrics(); m.Sending != 1 || m.BytesSent < 2*snapshotBlockBytes {
+		t.Errorf("metrics are %+v, want one transfer and more than two blocks", m)
+	}
+}
+
+// A transfer ends when its member gets the entries meanwhile: it would only block the snapshot
+// that the member takes of the same index itself.
+func TestATransferThatIsNotNeededEnds(t *testing.T) {
+	c := newInstallCluster(t, 8).start()
+	h := c.hosts[2]
+	offer := snapshotOffer{group: theGroup, index: h.group.Status().Committed + 5, term: 1, firstIndex: 1, manifestBytes: 100, hash: someHash(1)}
+	(*h.receiver).Deliver(1, transport.Control, offer.encode())
+	h.manual.runIdle()
+	if n := len(h.process.transfers.in); n != 1 {
+		t.Fatalf("%d transfers after an offer, want 1", n)
+	}
+	for range 3 * ticksPerHeartbeat {
+		c.tick()
+	}
+	if n := len(h.process.transfers.in); n != 1 {
+		t.Fatalf("%d transfers while the entries are not here, want 1", n)
+	}
+	c.load("the entries come", 1, func() bool { return h.group.Status().Committed >= offer.index })
+	for range 3 * ticksPerHeartbeat {
+		c.tick()
+	}
+	if n := len(h.process.transfers.in); n != 0 {
+		t.Errorf("%d transfers when the entries are here, want none", n)
+	}
+}
+
+// When a snapshot is installed, the calls whose commands its table of sessions has end as duplicates; one
+// that the table may have forgotten has no known outcome; the others go on.
+func TestInstallEndsCalls(t *testing.T) {
+	l, g := followGroup(t, &forwardTransport{recordingTransport: &recordingTransport{}})
+	var callers []*overtakenCaller
+	for range 3 {
+		c := &overtakenCaller{echoCaller: newEchoCaller()}
+		callers = append(callers, c)
+		if err := g.Call(&Call{Data: append(make([]byte, CallRoom), 'x'), Owner: c}); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.runIdle()
+	}
+	id := g.calls.id
+	table := session.New(session.Options{})
+	if v, _ := table.Apply(session.Mark{ID: id, Number: 2, Low: 1}, 70, 7); v != session.Fresh {
+		t.Fatal(v)
+	}
+	g.calls.overtaken(g, table)
+	if d := callers[1].duplicates; len(d) != 1 || d[0] != (Receipt{Index: 70, Term: 7}) {
+		t.Errorf("call 2 is told %+v", d)
+	}
+	if n := g.calls.n.Load(); n != 2 || len(callers[0].failed)+len(callers[2].failed) > 0 {
+		t.Errorf("%d calls wait, want 2", n)
+	}
+	late := session.New(session.Options{})
+	late.Advance(1000 * time.Hour)
+	g.calls.overtaken(g, late)
+	for _, i := range []int{0, 2} {
+		select {
+		case err := <-callers[i].failed:
+			if !MayHaveCommitted(err) {
+				t.Errorf("call %d: %v", i+1, err)
+			}
+		default:
+			t.Errorf("call %d waits", i+1)
+		}
+	}
+}
+
+// overtakenCaller notes that its command was applied before.
+type overtakenCaller struct {
+	*echoCaller
+	duplicates []Receipt
+}
+
+func (c *overtakenCaller) Duplicate(r Receipt, _ []byte, _ bool) {
+	c.duplicates = append(c.duplicates, r)
+}

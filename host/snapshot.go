@@ -1,0 +1,394 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/snapshot"
+)
+
+// Snapshots of a group on its host (thesis chapter 5). Without them a log only grows, and a restart applies
+// all of it again. What a snapshot costs must not be felt by those who propose: so the state machine gives a
+// view of its state in a moment, between two batches (capture), and everything that takes time is done
+// elsewhere.
+//
+//	apply lane      capture: the machine's Snapshot, the sessions, the sums, the log time
+//	snapshot lane   write the parts, sync them
+//	                wait until this host's log is durable through the index
+//	                publish, read back
+//	turn            compact the log (snapshotlog.go)
+//	append lane     write that
+//
+// Invariant: a published snapshot is of an index that this host holds durably. A volatile machine may have
+// applied more than that, so publishing waits. Invariant: no entry leaves the log before a snapshot that
+// covers it was read back from the disk, every byte.
+//
+// A snapshot that fails, for a full disk or an error of the machine, is reported (SnapshotFailed) and tried
+// again later; the group goes on. One that hangs holds its lane, and is reported as well.
+//
+// Rejected: to let the core ask for snapshots and wait for them. The core knows neither bytes nor disks.
+
+// Snapshotter is a StateMachine or a CommandMachine whose state can be written and read. The log of a group
+// whose machine is none grows for ever.
+type Snapshotter interface {
+	// Snapshot returns the state as it is between two calls of Apply. It must return soon, since nothing is
+	// applied meanwhile: it takes a view rather than a copy. nil without an error counts as an error.
+	Snapshot() (Snapshot, error)
+	// Restore replaces the whole state by one that WriteTo wrote, or leaves the state as it is and returns an
+	// error. It is never called beside Apply, and reads r to its end. Each byte that r gives was checked.
+	Restore(ctx context.Context, r io.Reader) error
+}
+
+// Snapshot is the state of a machine at one moment.
+type Snapshot interface {
+	// WriteTo writes the state. It runs beside Apply, at most once, and returns early when ctx ends.
+	WriteTo(ctx context.Context, w io.Writer) error
+	// Close releases the snapshot, written or not. It is called once, and never beside WriteTo.
+	Close() error
+}
+
+// FileSnapshot is a Snapshot that also consists of files, which are linked and not copied where that is
+// possible. So what did not change since the last snapshot costs nothing.
+type FileSnapshot interface {
+	Snapshot
+	// Files returns the files. They must never change, and exist until Close.
+	Files() []File
+}
+
+// File is a file of a state machine.
+type File struct {
+	Name string // under which the machine finds it again, at most 200 bytes of a-z, A-Z, 0-9, '.', '_' and '-'
+	Path string
+}
+
+// FileRestorer is a Snapshotter that wrote files. RestoreFiles is called in place of Restore, with the same
+// contract.
+type FileRestorer interface {
+	RestoreFiles(ctx context.Context, r io.Reader, files SnapshotFiles) error
+}
+
+// SnapshotFiles are the files of a snapshot that is being restored. They are there until RestoreFiles
+// returns.
+type SnapshotFiles interface {
+	Names() []string
+	// Open returns the content of a file. Each byte is checked when it is read.
+	Open(name string) (io.ReadCloser, error)
+	// Link makes path, which must not exist, a hard link of the file. Its content is not read: it was checked
+	// when it was published. errors.ErrUnsupported means that the filesystem has no links: copy it with Open.
+	Link(name, path string) error
+}
+
+// SnapshotPolicy says when a group takes snapshots by itself. The zero value is a good one.
+type SnapshotPolicy struct {
+	// LogBytes is how much the log grows between two snapshots, in bytes with the overhead of each entry.
+	// Default 64 MiB, or four times the last snapshot if that is more: so writing snapshots costs at most a
+	// quarter of writing the log.
+	LogBytes int64
+	// Every is the time after which a snapshot is taken if anything was applied since the last; 0: none is
+	// taken because of time. At least a heartbeat interval.
+	Every time.Duration
+	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get entries
+	// in place of the snapshot. Default as many bytes as the snapshot has, and 1 MiB at least (or a quarter of
+	// the interval between two snapshots, if that is less): what is longer costs more than the snapshot.
+	KeepBytes int64
+	// Disabled means that no snapshot is taken except by TakeSnapshot.
+	Disabled bool
+}
+
+const (
+	defaultLogBytes  = 64 << 20
+	logPerSnapshot   = 4       // bytes of the log for each byte of the last snapshot
+	maxTransferCost  = 1 << 20 // what sending a snapshot costs besides its bytes, in bytes of log
+	stateStream      = "state"
+	sessionsStream   = "sessions"
+	maxSnapshotFiles = 1 << 16
+)
+
+// validate says what is wrong with a policy, or returns nil.
+func (p SnapshotPolicy) validate(group uint64, c Config) error {
+	switch {
+	case p.LogBytes < 0:
+		return fmt.Errorf("millrace: GroupConfig.Snapshots.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
+	case p.KeepBytes < 0:
+		return fmt.Errorf("millrace: GroupConfig.Snapshots.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
+	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
+		return fmt.Errorf("millrace: GroupConfig.Snapshots.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
+	}
+	return nil
+}
+
+const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
+
+// SnapshotInfo describes a published snapshot.
+type SnapshotInfo struct {
+	Index, Term uint64 // of the last entry that it covers
+	Bytes       int64  // of its parts
+}
+
+// publishedSnapshot is a snapshot on this host's disk that was read back. It does not change.
+type publishedSnapshot struct {
+	id       snapshot.ID
+	manifest snapshot.Manifest
+	hash     [32]byte
+	bytes    int64
+	at       int64 // tick at which it was published, or found; not missed
+}
+
+func (p *publishedSnapshot) info() SnapshotInfo {
+	return SnapshotInfo{Index: p.id.Index, Term: p.id.Term, Bytes: p.bytes}
+}
+
+// newPublished describes the snapshot of a manifest.
+func newPublished(m snapshot.Manifest, at int64) *publishedSnapshot {
+	return &publishedSnapshot{id: m.ID(), manifest: m, hash: m.Hash(), bytes: m.Bytes(), at: at}
+}
+
+// groupSnapshots is the snapshots of one group: the latest one, the one that is being taken, and what they
+// mean for the log. The zero value is that of a group that is not open.
+type groupSnapshots struct {
+	group   *Group
+	machine Snapshotter // nil: it takes and restores none
+	policy  SnapshotPolicy
+	dir     string
+
+	newest  atomic.Pointer[publishedSnapshot]
+	found   atomic.Pointer[[]byte] // the entry found, when founded is committed
+	granted atomic.Bool            // the apply lane may capture
+	applied atomic.Int64           // bytes of the log through the last applied entry, from an arbitrary one on
+	due     atomic.Int64           // of these bytes, when the next snapshot is due
+	compact atomic.Uint64          // the log may be compacted through here; 0: it was
+	awaits  atomic.Uint64          // a take waits until the log is durable through here; 0: none does
+	durable atomic.Uint64          // and it is through here
+
+	taken, failed atomic.Uint64
+	tookNanos     atomic.Int64 // all that were taken, from capture to the end
+
+	place place[*groupSnapshots] // among those that wait for a grant; guarded by the lock of the lanes
+	at    int64                  // tick at which to look again; 0: never; guarded by the lock of the lanes
+	timed bool                   // it is among those; the same
+
+	mu       sync.Mutex
+	opened   *snapshot.Store // nil until it is needed
+	stage    takeStage
+	take     *take // from its capture to its end
+	callers  []*Taking
+	failures int   // in a row
+	lastErr  error // of the last take; nil: it was published
+	errSince int64 // tick of the first failure in a row
+	marks    []logMark
+	spacing  int64 // bytes between two marks
+	nextMark int64 // bytes at which the next is due; owned by the apply lane
+	pins     []*logPin
+	closed   bool
+}
+
+// takeStage is how far a take is, if there is one.
+type takeStage int
+
+const (
+	takeNone    takeStage = iota
+	takeWanted            // it waits for a grant, and for the apply lane
+	takeWriting           // it was captured
+)
+
+func snapshotsDir(hostDir string, group uint64) string {
+	return filepath.Join(groupsDir(hostDir), strconv.FormatUint(group, 10), "snapshots")
+}
+
+func groupsDir(hostDir string) string { return filepath.Join(hostDir, "groups") }
+
+// init makes them those of a group that has none yet.
+func (s *groupSnapshots) init(g *Group, machine StateMachine) {
+	s.group, s.policy, s.dir = g, g.config.Snapshots, snapshotsDir(g.host.config.Dir, g.id)
+	s.machine = snapshotterOf(machine)
+	s.place.owner = s
+	s.due.Store(math.MaxInt64)
+	s.spacing = s.firstSpacing()
+}
+
+// snapshotterOf returns the machine that takes snapshots, or nil.
+func snapshotterOf(machine StateMachine) Snapshotter {
+	if c, ok := machine.(*commandGroup); ok {
+		if n, ok := c.machine.(maybeSnapshotter); ok && !n.TakesSnapshots() {
+			return nil
+		}
+		s, _ := c.machine.(Snapshotter)
+		return s
+	}
+	s, _ := machine.(Snapshotter)
+	return s
+}
+
+// maybeSnapshotter is an adapter that has the methods of a Snapshotter and may be around a machine without
+// them.
+type maybeSnapshotter interface{ TakesSnapshots() bool }
+
+// latest returns the newest snapshot that was published and read back, or nil.
+func (s *groupSnapshots) latest() *publishedSnapshot { return s.newest.Load() }
+
+// store returns the directory of the group's snapshots. It reads the disk the first time, so it must not be
+// called in a turn.
+func (s *groupSnapshots) store() (*snapshot.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != nil {
+		return s.opened, nil
+	}
+	store, err := snapshot.OpenStore(s.group.host.env.fs, s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: the snapshots of group %d in %s cannot be opened: %w", s.group.id, s.dir, err)
+	}
+	s.opened = store
+	return store, nil
+}
+
+// publish makes a snapshot the latest, unless there is a later one. It was read back, and the machine has
+// its state, or a later one. The log may be compacted behind it, and the next one is due when the log has
+// grown.
+func (s *groupSnapshots) publish(p *publishedSnapshot) {
+	s.mu.Lock()
+	if was := s.newest.Load(); was != nil && was.id.Index >= p.id.Index {
+		s.mu.Unlock()
+		return
+	}
+	s.newest.Store(p)
+	through := s.compactionBehind(p)
+	s.mu.Unlock()
+	if through > 0 {
+		raise(&s.compact, through)
+		s.group.wake()
+	}
+}
+
+// raise sets a to v unless it is higher.
+func raise(a *atomic.Uint64, v uint64) {
+	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
+	}
+}
+
+// interval is how many bytes the log grows until the next snapshot.
+func (s *groupSnapshots) interval() int64 {
+	switch p := s.latest(); {
+	case s.policy.LogBytes > 0:
+		return s.policy.LogBytes
+	case p != nil:
+		return max(defaultLogBytes, min(p.bytes, math.MaxInt64/logPerSnapshot)*logPerSnapshot)
+	}
+	return defaultLogBytes
+}
+
+// schedule sets when the next snapshot is due, counted from the bytes of the log at the last one.
+func (s *groupSnapshots) schedule(from int64) {
+	if s.machine == nil || s.policy.Disabled {
+		return
+	}
+	s.due.Store(from + s.interval())
+	if every := s.policy.Every; every > 0 {
+		s.group.host.snapshotLanes.lookAgain(s, ticksIn(every, s.group.host.config))
+	}
+}
+
+func ticksIn(d time.Duration, c Config) int64 {
+	period := c.tickPeriod()
+	return int64((d + period - 1) / period)
+}
+
+// noteApplied counts what the machine has applied, and asks for a snapshot when one is due. It is called
+// after the machine, where that is called.
+func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
+	if s.machine == nil || len(entries) == 0 {
+		return
+	}
+	bytes := s.applied.Add(entryBytes(entries))
+	s.mark(entries[len(entries)-1].Index, bytes)
+	if bytes >= s.due.Load() {
+		s.due.Store(math.MaxInt64) // until this one ends
+		s.want()
+	}
+}
+
+// Taking is a snapshot that a caller has asked for (Group.StartSnapshot).
+type Taking struct {
+	group *Group
+	mu    sync.Mutex
+	done  chan struct{} // closed with the outcome
+	is    bool
+	info  SnapshotInfo
+	err   error
+}
+
+// Poll returns the outcome, if it is known. It never waits.
+func (t *Taking) Poll() (info SnapshotInfo, done bool, err error) {
+	if t.group.Err() != nil {
+		t.finish(SnapshotInfo{}, wrap(ErrStopped, t.group.Err()))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.info, t.is, t.err
+}
+
+func (t *Taking) finish(info SnapshotInfo, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.is {
+		t.is, t.info, t.err = true, info, err
+		close(t.done)
+	}
+}
+
+// StartSnapshot asks for a snapshot of what this member has applied, without waiting for it, whatever the
+// policy. It is done when a snapshot has been published and read back that includes everything that was
+// applied here before the call. If one is under way, the next one is taken after it. The error of Poll is
+// that of TakeSnapshot.
+func (g *Group) StartSnapshot() *Taking {
+	t := &Taking{group: g, done: make(chan struct{})}
+	switch {
+	case g.Err() != nil:
+		t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+	case g.snapshots.machine == nil:
+		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", ErrNoSnapshots, g.id))
+	default:
+		g.snapshots.addCaller(t)
+		if g.Err() != nil {
+			t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+		}
+	}
+	return t
+}
+
+// TakeSnapshot is StartSnapshot and waits. If ctx ends first, its error is wrapped, and the snapshot may be
+// taken nevertheless. Other errors are ErrNoSnapshots, ErrStopped, and what went wrong: the machine's error,
+// a full disk. It is safe for concurrent use, but must not be called by the state machine.
+func (g *Group) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	t := g.StartSnapshot()
+	select {
+	case <-t.done:
+	case <-g.ended: // Poll says so
+	case <-ctx.Done():
+		if _, done, _ := t.Poll(); !done {
+			return SnapshotInfo{}, fmt.Errorf("millrace: the snapshot of group %d is not there yet: %w", g.id, context.Cause(ctx))
+		}
+	}
+	info, _, err := t.Poll()
+	return info, err
+}
+
+// LatestSnapshot describes the newest snapshot on this host's disk; false: there is none.
+func (g *Group) LatestSnapshot() (SnapshotInfo, bool) {
+	if p := g.snapshots.latest(); p != nil {
+		return p.info(), true
+	}
+	return SnapshotInfo{}, false
+}
+
+// ErrNoSnapshots: the state machine of the group cannot be written as a snapshot.
+var ErrNoSnapshots = errors.New("millrace: the state machine takes no snapshots")

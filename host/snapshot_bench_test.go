@@ -1,0 +1,35 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/session"
+)
+
+// BenchmarkCapture is for how long nothing is applied while a snapshot is captured, with a table of sessions
+// that is as full as the defaults allow. The machine itself takes a view at no cost.
+func BenchmarkCapture(b *testing.B) {
+	m := &keeper{}
+	s := Commands(m, CommandOptions{}).(*commandGroup)
+	s.table = session.New(s.options.Sessions)
+	index := uint64(0)
+	for client := 0; ; client++ {
+		id := session.ID{Client: [16]byte{byte(client), byte(client >> 8), byte(client >> 16), 1}}
+		for n := range uint64(100) {
+			index++
+			s.table.Apply(session.Mark{ID: id, Number: n + 1, Low: 1}, index, 7)
+		}
+		if _, bytes := s.table.Sessions(); bytes > 15<<20 {
+			break
+		}
+	}
+	var form []byte
+	began := time.Now()
+	for b.Loop() {
+		_, counted := s.table.Sessions()
+		form = s.table.AppendTo(make([]byte, 0, counted/8))
+	}
+	b.ReportMetric(float64(time.Since(began).Microseconds())/1000/float64(b.N), "ms/capture")
+	b.ReportMetric(float64(len(form))/1e6, "MB")
+}

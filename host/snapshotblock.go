@@ -1,0 +1,158 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The block that the host adds to the manifest of a snapshot (snapshot.Manifest.Host): what a member must
+// know at the snapshot's index beside the state of its machine, and what is in entries that may be compacted.
+// Integers are uvarints unless said otherwise.
+//
+//	version    1 byte
+//	found      length, data of the entry found in force (foundingcodec.go). founded is behind it in the log,
+//	           and before the snapshot
+//	per entry  what an entry of the log counts on average, in bytes
+//	sums       1 byte: 0 the group has no commands, 1 it has; then
+//	           commands u64, results u64, whole 1 byte, second, count (sums.go), and
+//	last       the index of the last command that the machine has; 0: it has none
+//
+// The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
+type hostBlock struct {
+	found    []byte
+	perEntry int64
+	hasSums  bool
+	sums     sumsForm
+	last     uint64
+}
+
+// sumsForm is what sums must know to go on.
+type sumsForm struct {
+	commands, results uint64
+	whole             bool
+	second            int64 // of log time
+	count             int
+}
+
+const hostBlockVersion = 1
+
+var errBadHostBlock = errors.New("millrace: what the host keeps in a snapshot cannot be read")
+
+func (b *hostBlock) encode() []byte {
+	data := binary.AppendUvarint([]byte{hostBlockVersion}, uint64(len(b.found)))
+	data = append(data, b.found...)
+	data = binary.AppendUvarint(data, uint64(b.perEntry))
+	if !b.hasSums {
+		return append(data, 0)
+	}
+	data = binary.LittleEndian.AppendUint64(append(data, 1), b.sums.commands)
+	data = binary.LittleEndian.AppendUint64(data, b.sums.results)
+	data = append(data, boolByte(b.sums.whole))
+	data = binary.AppendUvarint(data, uint64(b.sums.second))
+	data = binary.AppendUvarint(data, uint64(b.sums.count))
+	return binary.AppendUvarint(data, b.last)
+}
+
+func boolByte(is bool) byte {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// decodeHostBlock decodes the block, which may come from another host. It is canonical: encode returns the
+// same bytes.
+func decodeHostBlock(data []byte) (b hostBlock, err error) {
+	if len(data) == 0 || data[0] != hostBlockVersion {
+		return b, fmt.Errorf("%w: %d bytes do not begin with version %d; use a newer program", errBadHostBlock, len(data), hostBlockVersion)
+	}
+	r := blockReader{rest: data[1:]}
+	b.found = append([]byte(nil), r.bytes(r.uvarint(maxFoundBytes))...)
+	b.perEntry = int64(r.uvarint(maxPerEntry))
+	switch has := r.bytes(1); {
+	case r.bad || has[0] > 1:
+		r.bad = true
+	case has[0] == 1:
+		b.hasSums = true
+		b.sums.commands, b.sums.results = r.u64(), r.u64()
+		whole := r.bytes(1)
+		if !r.bad {
+			b.sums.whole, r.bad = whole[0] == 1, whole[0] > 1
+		}
+		b.sums.second = int64(r.uvarint(uint64(maxLogTime / time.Second)))
+		b.sums.count = int(r.uvarint(maxCheckpointCommands))
+		b.last = r.uvarint(1<<64 - 1)
+	}
+	if r.bad || len(r.rest) > 0 {
+		return hostBlock{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", errBadHostBlock, len(data))
+	}
+	if bound, err := decodeFounding(b.found); err != nil {
+		return hostBlock{}, err
+	} else if bound == nil {
+		return hostBlock{}, fmt.Errorf("%w: it has the entry founded in place of found", errBadHostBlock)
+	}
+	return b, nil
+}
+
+const (
+	maxFoundBytes = 3 + maxGroupMembers*24 + promiseBytes
+	maxPerEntry   = 1 << 40
+	maxLogTime    = 1<<63 - 1
+)
+
+// blockReader reads from the front of rest. After the first failure everything is zero.
+type blockReader struct {
+	rest []byte
+	bad  bool
+}
+
+// uvarint returns a number of at most most, in its shortest form.
+func (r *blockReader) uvarint(most uint64) uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if r.bad || n <= 0 || v > most || n > 1 && r.rest[n-1] == 0 {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *blockReader) bytes(n uint64) []byte {
+	if r.bad || n > uint64(len(r.rest)) {
+		r.bad = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *blockReader) u64() uint64 {
+	b := r.bytes(8)
+	if r.bad {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// hostBlock returns the block as of what is applied, without the sums. It is called where the machine may be
+// called; founded is committed.
+func (g *Group) hostBlock() hostBlock {
+	return hostBlock{found: *g.snapshots.found.Load(), perEntry: g.snapshots.perEntry()}
+}
+
+// store puts the sums into a block.
+func (s *sums) store(b *hostBlock) {
+	b.hasSums = true
+	b.sums = sumsForm{commands: s.commands, results: s.results, whole: s.whole, second: int64(s.second), count: s.count}
+}
+
+// restore makes the sums those of a block. current says whether the machine has the state of that moment, and
+// no later one.
+func (s *sums) restore(b *hostBlock, current bool) {
+	f := b.sums
+	s.commands, s.results, s.whole = f.commands, f.results, f.whole && current
+	s.second, s.count = time.Duration(f.second), f.count
+}

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"bytes"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/transport"
+	"pgregory.net/rapid"
+)
+
+func aFound(promise time.Duration, leftOut bool) []byte {
+	b := binding{{1, incarnationOf(1)}, {2, incarnationOf(2)}, {3, incarnationOf(3)}}
+	if leftOut {
+		b[2].incarnation = transport.Incarnation{}
+	}
+	data := encodeFound(b)
+	if promise > 0 {
+		data = withPromise(data, promise)
+	}
+	return data
+}
+
+// The bytes of a block are in the manifests of snapshots on disks, so they must not change.
+func TestHostBlockGolden(t *testing.T) {
+	for _, c := range []struct {
+		block hostBlock
+		want  string
+	}{
+		{hostBlock{found: encodeFound(binding{{1, incarnationOf(1)}}), perEntry: 300},
+			"011b" + "0101000100000000000000" + "01000000000000000000000000000001" + "ac02" + "00"},
+		{hostBlock{found: encodeFound(binding{{1, incarnationOf(1)}}), perEntry: 1, hasSums: true, last: 200,
+			sums: sumsForm{commands: 0x0102030405060708, results: 9, whole: true, second: 300, count: 5}},
+			"011b" + "0101000100000000000000" + "01000000000000000000000000000001" + "01" + "01" + "0807060504030201" + "0900000000000000" + "01" + "ac02" + "05" + "c801"},
+	} {
+		if have := hex.EncodeToString(c.block.encode()); have != c.want {
+			t.Errorf("%+v is\n%s, want\n%s", c.block, have, c.want)
+		}
+	}
+}
+
+// What is encoded is decoded, and a block that is cut anywhere, or longer, is refused.
+func TestHostBlockComesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := hostBlock{
+			found:    aFound(time.Duration(rapid.IntRange(0, 1e9).Draw(t, "promise")), rapid.Bool().Draw(t, "left out")),
+			perEntry: rapid.Int64Range(0, maxPerEntry).Draw(t, "per entry"),
+		}
+		if rapid.Bool().Draw(t, "sums") {
+			b.hasSums, b.last = true, rapid.Uint64().Draw(t, "last")
+			b.sums = sumsForm{rapid.Uint64().Draw(t, "commands"), rapid.Uint64().Draw(t, "results"), rapid.Bool().Draw(t, "whole"),
+				rapid.Int64Range(0, int64(maxLogTime/time.Second)).Draw(t, "second"), rapid.IntRange(0, maxCheckpointCommands).Draw(t, "count")}
+		}
+		data := b.encode()
+		have, err := decodeHostBlock(data)
+		if err != nil || !bytes.Equal(have.encode(), data) || have.last != b.last || have.sums != b.sums || have.perEntry != b.perEntry || !bytes.Equal(have.found, b.found) {
+			t.Fatalf("%+v comes back as %+v, %v", b, have, err)
+		}
+		for n := range data {
+			if _, err := decodeHostBlock(data[:n]); err == nil {
+				t.Fatalf("%d of %d bytes are taken", n, len(data))
+			}
+		}
+		if _, err := decodeHostBlock(append(data, 0)); err == nil {
+			t.Fatal("a byte too many is taken")
+		}
+	})
+}
+
+// FuzzHostBlock: any bytes are decoded or refused, and what is decoded has these bytes.
+func FuzzHostBlock(f *testing.F) {
+	f.Add((&hostBlock{found: aFound(0, false)}).encode())
+	f.Add((&hostBlock{found: aFound(time.Second, true), perEntry: 77, hasSums: true, last: 9}).encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := decodeHostBlock(data)
+		if err == nil && !bytes.Equal(b.encode(), data) {
+			t.Fatalf("%x is decoded as %+v, which is %x", data, b, b.encode())
+		}
+	})
+}

@@ -1,0 +1,485 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/snapshot"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// A group begins, when it is opened, from the newest snapshot on its host's disk that fits, and applies the
+// log behind it. A snapshot fits if it is of this cluster, this group and this host's directory, and the log
+// still has everything behind it. If the newest is damaged, an older one does as well, or none if the log
+// begins at entry 1. A machine that keeps its state on disk is restored only if it holds less than the
+// snapshot.
+//
+// A snapshot that is newer than the log was received and not yet installed when the host stopped. When the
+// host is opened, before any group is, such an install is finished: everything was on disk and checked when
+// it was published. A group that is closed in between and opened again, in one life of its host, begins
+// without it: only the append lane writes to the log.
+
+// rejectManifest says why a snapshot is not one of this group on this host, or returns nil.
+func (g *Group) rejectManifest(m *snapshot.Manifest) error {
+	return g.host.rejectManifest(g.id, m)
+}
+
+func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
+	id := h.directory.identity
+	self := slices.IndexFunc(m.Members, func(member snapshot.Member) bool { return member.ID == id.ID })
+	switch {
+	case m.Cluster != id.Cluster:
+		return fmt.Errorf("snapshot %v is of cluster %d, this host belongs to cluster %d", m.ID(), m.Cluster, id.Cluster)
+	case m.Group != group:
+		return fmt.Errorf("snapshot %v is of group %d, in the directory of group %d", m.ID(), m.Group, group)
+	case self < 0:
+		return fmt.Errorf("snapshot %v does not have host %d as a member", m.ID(), id.ID)
+	case transport.Incarnation(m.Members[self].Incarnation) != id.Incarnation:
+		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), id.ID, id.Incarnation)
+	}
+	return nil
+}
+
+// openSnapshot restores the newest snapshot that fits, if there is one, and returns its index, or 0.
+func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
+	s, log := &g.snapshots, g.storage.log
+	first := log.FirstIndex()
+	ids, err := s.list()
+	if err != nil {
+		return 0, err
+	}
+	var unfit []error
+	for _, id := range slices.Backward(ids) {
+		store, err := s.store()
+		if err != nil {
+			return 0, err
+		}
+		m, err := store.Manifest(id)
+		if err == nil {
+			err = g.rejectManifest(&m)
+		}
+		term, inLog := log.Term(id.Index)
+		switch {
+		case err != nil:
+			unfit = append(unfit, err)
+			continue
+		case id.Index > log.LastIndex():
+			// It was received, and the group was closed before the log got its mark, so nothing was promised that
+			// rests on it. The leader offers it again. If it stayed, older snapshots would be pruned for it.
+			if err := store.Remove(id); err != nil {
+				return 0, fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, g.id, err)
+			}
+			continue
+		case id.Index+1 < first:
+			unfit = append(unfit, fmt.Errorf("snapshot %v ends before entry %d", id, first))
+			continue
+		case inLog != nil || term != id.Term:
+			unfit = append(unfit, fmt.Errorf("snapshot %v ends with term %d, and the log has term %d there", id, id.Term, term))
+			continue
+		case s.machine == nil:
+			continue
+		}
+		damage, err := g.openFrom(ctx, store, m)
+		if err != nil {
+			return 0, err
+		}
+		if damage == nil {
+			return id.Index, nil
+		}
+		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
+		unfit = append(unfit, damage)
+	}
+	unfit = append(unfit, s.damaged()...)
+	switch {
+	case first == 1:
+		return 0, nil
+	case s.machine == nil:
+		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, first)
+	}
+	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace this host: members cannot be made from a part of a log", g.id, first, s.dir, errors.Join(unfit...))
+}
+
+// list returns the snapshots of the group, the oldest first. If there is no directory it makes none.
+func (s *groupSnapshots) list() ([]snapshot.ID, error) {
+	_, err := s.group.host.env.fs.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("millrace: read %s: %w", s.dir, err)
+	}
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	return store.List(), nil
+}
+
+func (s *groupSnapshots) damaged() (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != nil {
+		for _, d := range s.opened.Damaged() {
+			errs = append(errs, d)
+		}
+	}
+	return errs
+}
+
+// openFrom restores a snapshot when the group is opened. damage says that it cannot be read; err that the
+// group cannot be opened with it.
+func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.Manifest) (damage, err error) {
+	r, err := store.Open(m.ID())
+	if err != nil {
+		return err, nil
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p := newPublished(m, 0)
+	if err := g.restoreFrom(ctx, p, r); err != nil {
+		if isDamage(err) {
+			return err, nil
+		}
+		return nil, err
+	}
+	block, err := decodeHostBlock(m.Host)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.takeFounding(&block); err != nil {
+		return nil, err
+	}
+	g.storage.conf = m.Conf
+	g.snapshots.newest.Store(p)
+	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.perEntry)
+	return nil, nil
+}
+
+func isDamage(err error) bool {
+	var damage *snapshot.DamageError
+	return errors.As(err, &damage)
+}
+
+// restoreFrom makes the state of the machine, the sessions, the sums, the log time and the cursors of the
+// apply lane those of a snapshot, or leaves all of them as they are and returns an error: isDamage says that
+// the snapshot cannot be read. The machine must not be called meanwhile: it is called when the group is
+// opened, or by applyQueue.startDrained. A machine that holds a later state on its disk keeps it.
+func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapshot.Reader) error {
+	fail := func(err error) error {
+		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.id, g.id, err)
+	}
+	block, err := decodeHostBlock(p.manifest.Host)
+	if err != nil {
+		return fail(err)
+	}
+	m, commands := g.apply.machine.(*commandGroup)
+	if commands != block.hasSums {
+		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.hasSums, commands))
+	}
+	var table *session.Table
+	if commands {
+		if table, err = m.readSessions(p, r); err != nil {
+			return fail(err)
+		}
+	}
+	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.last {
+		if err := g.snapshots.restoreMachine(ctx, &p.manifest, r); err != nil {
+			return fail(err)
+		}
+		if err := m.checkRestored(block.last); err != nil {
+			return fail(err)
+		}
+	}
+	if commands {
+		if !planted.RestoreNoSessions {
+			m.table = table
+		}
+		m.last = block.last
+		m.sums.restore(&block, m.held <= p.id.Index)
+		g.time.note(m.table.Now(), g.now())
+	}
+	g.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
+	raise(&g.apply.applied, p.id.Index)
+	g.reads.noteApplied(p.id.Index)
+	return nil
+}
+
+// checkRestored learns what a machine holds on its disk after it was restored.
+func (m *commandGroup) checkRestored(last uint64) error {
+	if m == nil || m.options.Applied == nil {
+		return nil
+	}
+	held, err := m.options.Applied()
+	switch {
+	case err != nil:
+		return fmt.Errorf("the state machine does not say what it holds after Restore: %w", err)
+	case held != last:
+		return fmt.Errorf("after Restore the state machine says that it has applied entry %d, want %d", held, last)
+	}
+	m.held = held
+	return nil
+}
+
+// restoreMachine calls Restore.
+func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
+	state, err := r.Stream(snapshot.KindMachine, stateStream)
+	if err != nil {
+		return err
+	}
+	watched := &damageReader{r: state}
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the state machine panicked in Restore: %v", p)
+		} else if !returned {
+			err = errors.New("the state machine ended its goroutine in Restore")
+		}
+		if watched.damage != nil {
+			err = watched.damage // whatever the machine made of it
+		}
+		err = errors.Join(err, state.Close())
+	}()
+	if f, ok := s.machine.(FileRestorer); ok {
+		err = f.RestoreFiles(ctx, watched, &snapshotFiles{m, r})
+	} else {
+		err = s.machine.Restore(ctx, watched)
+	}
+	returned = true
+	return err
+}
+
+// damageReader remembers that what it reads is damaged: a machine may return another error.
+type damageReader struct {
+	r      io.Reader
+	damage error
+}
+
+func (d *damageReader) Read(b []byte) (int, error) {
+	n, err := d.r.Read(b)
+	if err != nil && isDamage(err) {
+		d.damage = err
+	}
+	return n, err
+}
+
+// snapshotFiles implements SnapshotFiles.
+type snapshotFiles struct {
+	manifest *snapshot.Manifest
+	reader   *snapshot.Reader
+}
+
+func (f *snapshotFiles) Names() (names []string) {
+	for i := range f.manifest.Parts {
+		if p := &f.manifest.Parts[i]; p.Kind == snapshot.KindFile {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func (f *snapshotFiles) Open(name string) (io.ReadCloser, error) {
+	return f.reader.Stream(snapshot.KindFile, name)
+}
+
+func (f *snapshotFiles) Link(name, path string) error { return f.reader.Link(name, path) }
+
+// readSessions reads the table of a snapshot.
+func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*session.Table, error) {
+	o := m.options.Sessions.WithDefaults()
+	most, bytes := o.MaxBytes+o.MaxResultBytes+4<<10, int64(0)
+	for i := range p.manifest.Parts {
+		if part := &p.manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == sessionsStream {
+			bytes += part.Bytes
+		}
+	}
+	if bytes > most {
+		return nil, fmt.Errorf("its sessions take %d bytes, want at most %d; give all members of the group the same CommandOptions.Sessions", bytes, most)
+	}
+	stream, err := r.Stream(snapshot.KindHost, sessionsStream)
+	if err != nil {
+		return nil, err
+	}
+	form := make([]byte, bytes)
+	_, err = io.ReadFull(stream, form)
+	if err := errors.Join(err, stream.Close()); err != nil {
+		return nil, err
+	}
+	table := session.New(m.options.Sessions)
+	if err := table.Restore(form); err != nil {
+		return nil, err
+	}
+	return table, nil
+}
+
+// takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when
+// the group is opened, or in a turn.
+func (g *Group) takeFounding(b *hostBlock) error {
+	bound, err := decodeFounding(b.found)
+	if err != nil {
+		return err
+	}
+	if err := g.rejectBinding(bound); err != nil {
+		return err
+	}
+	if err := g.rejectPromises(b.found); err != nil {
+		return err
+	}
+	g.founded, g.knew = true, true
+	g.promise = promiseOf(b.found)
+	g.reduced = len(bound.leftOut()) > 0
+	g.seen = nil
+	g.bound.Store(&bound)
+	g.keepFound()
+	return nil
+}
+
+// keepFound notes the entry found for snapshots, when founded is committed.
+func (g *Group) keepFound() {
+	bound := g.bound.Load()
+	if bound == nil {
+		return
+	}
+	data := encodeFound(*bound)
+	if g.promise > 0 {
+		data = withPromise(data, g.promise)
+	}
+	g.snapshots.found.Store(&data)
+}
+
+// finishInstalls finishes the installs that were interrupted, and removes the snapshots of groups that were
+// removed. It is called before the lanes run.
+func (h *Host) finishInstalls(ctx context.Context) error {
+	fsys, dir := h.env.fs, groupsDir(h.config.Dir)
+	names, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("millrace: read %s: %w", dir, err)
+	}
+	wrote := false
+	for _, name := range names {
+		group, err := strconv.ParseUint(name, 10, 64)
+		if err != nil || name != strconv.FormatUint(group, 10) {
+			continue // not ours
+		}
+		if _, removed := slices.BinarySearch(h.log.Deleted(), group); removed || h.config.Durability.Kind == wal.KindMemory {
+			if err := removeSnapshots(fsys, h.config.Dir, group); err != nil {
+				return err
+			}
+			continue
+		}
+		finished, err := h.finishInstall(ctx, group)
+		if err != nil {
+			return err
+		}
+		wrote = wrote || finished
+	}
+	if wrote {
+		if err := h.log.Sync(); err != nil {
+			return fmt.Errorf("millrace: finish the installs of snapshots in %s: %w", h.config.Dir, err)
+		}
+	}
+	return nil
+}
+
+// finishInstall finishes the install of one group, if there is one. A snapshot that does not fit or cannot be
+// read stays: OpenGroup says what is wrong with it.
+func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err error) {
+	dir, log := snapshotsDir(h.config.Dir, group), h.log.Group(group)
+	names, err := h.env.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("millrace: read %s: %w", dir, err)
+	}
+	if !slices.ContainsFunc(names, func(name string) bool {
+		id, err := snapshot.ParseID(name)
+		return err == nil && id.Index > log.LastIndex()
+	}) {
+		return false, nil
+	}
+	store, err := snapshot.OpenStore(h.env.fs, dir)
+	if err != nil {
+		return false, fmt.Errorf("millrace: the snapshots of group %d in %s cannot be opened: %w", group, dir, err)
+	}
+	for _, id := range slices.Backward(store.List()) {
+		m, err := store.Manifest(id)
+		if err != nil || h.rejectManifest(group, &m) != nil || id.Index <= log.LastIndex() {
+			continue
+		}
+		if err := store.Verify(ctx, id); isDamage(err) {
+			h.env.logger.Error("a snapshot that was received is damaged, and is not installed", "group", group, "host", h.config.ID, "snapshot", id.String(), "err", err)
+			continue
+		} else if err != nil {
+			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
+		}
+		hs := log.HardState()
+		if hs.Term < id.Term {
+			hs.Term, hs.Vote = id.Term, 0
+		}
+		hs.Commit = max(hs.Commit, id.Index)
+		if err := h.log.Append([]wal.Write{{Group: group, HardState: hs, Snapshot: wal.Snapshot{Index: id.Index, Term: id.Term}}}); err != nil {
+			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
+		}
+		h.env.logger.Info("the install of a snapshot is finished", "group", group, "host", h.config.ID, "snapshot", id.String())
+		return true, nil
+	}
+	return false, nil
+}
+
+// removeSnapshots removes the snapshots of a group that was removed.
+func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
+	return removeTree(fsys, filepath.Dir(snapshotsDir(hostDir, group)))
+}
+
+// removeTree removes a directory of ours with what is in it, three levels deep at most.
+func removeTree(fsys vfs.FS, dir string) error {
+	names, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("millrace: read %s: %w", dir, err)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if fsys.Remove(path) == nil {
+			continue
+		}
+		if err := removeTree(fsys, path); err != nil { // Remove removes files only
+			return err
+		}
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
+	}
+	if err := fsys.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("millrace: remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+// forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
+// host does it.
+func (h *Host) forgetSnapshots(group uint64) {
+	w := &laneWork{group: &Group{id: group, self: h.config.ID, host: h}, doing: "whose snapshots are removed"}
+	w.piece = func() bool {
+		if err := removeSnapshots(h.env.fs, h.config.Dir, group); err != nil {
+			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
+		}
+		return false
+	}
+	h.snapshotLanes.enqueue(w)
+}

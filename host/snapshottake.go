@@ -1,0 +1,515 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"time"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/snapshot"
+)
+
+// take is a snapshot that is being taken, from its capture to its end. Its pieces run on a snapshot lane, and
+// each is bounded by a read or a write of the whole state at most.
+type take struct {
+	all    *groupSnapshots
+	work   laneWork
+	ctx    context.Context // ends with the group
+	cancel context.CancelFunc
+
+	// What was captured.
+	id       raftpb.EntryID
+	view     Snapshot // the machine's; nil: it was closed
+	sessions []byte   // the form of the table; nil: the group has no commands
+	block    hostBlock
+	bytes    int64 // of the log through id, as groupSnapshots.applied counts them
+	callers  []*Taking
+	began    time.Duration
+
+	// Owned by the lane that works on it.
+	next   func(*take) error // the next piece; nil: there is none
+	writer *snapshot.Writer  // nil: none, or it has published
+}
+
+// addCaller makes the next snapshot tell a caller.
+func (s *groupSnapshots) addCaller(t *Taking) {
+	s.mu.Lock()
+	s.callers = append(s.callers, t)
+	s.mu.Unlock()
+	s.want()
+}
+
+// want asks for a snapshot soon. It does nothing if one is wanted or under way already, or if the machine
+// takes none. It may be called from anywhere.
+func (s *groupSnapshots) want() {
+	s.mu.Lock()
+	wants := s.machine != nil && !s.closed && s.stage == takeNone
+	if wants {
+		s.stage = takeWanted
+	}
+	s.mu.Unlock()
+	if wants {
+		s.group.host.snapshotLanes.admit(s)
+	}
+}
+
+// lookAt is called when the time of lookAgain has come: after a failure, or because of SnapshotPolicy.Every.
+func (s *groupSnapshots) lookAt() {
+	s.mu.Lock()
+	failed := s.failures > 0
+	s.mu.Unlock()
+	if p := s.latest(); failed || s.group.apply.position().Index > indexOf(p) {
+		s.want()
+		return
+	}
+	s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
+}
+
+func indexOf(p *publishedSnapshot) uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.id.Index
+}
+
+// runCapture captures, if a snapshot is wanted and may be taken now. It is called by an apply lane, where the
+// machine is not being called, and before it applies.
+func (q *applyQueue) runCapture() {
+	s := &q.group.snapshots
+	if !s.granted.Load() || !s.granted.Swap(false) {
+		return
+	}
+	lanes := &q.group.host.snapshotLanes
+	if q.group.Err() != nil {
+		lanes.end(false)
+		return
+	}
+	if t := q.capture(); t != nil {
+		lanes.enqueue(&t.work)
+	}
+}
+
+// capture captures, or ends what was wanted, and then returns nil.
+func (q *applyQueue) capture() (t *take) {
+	s, lanes := &q.group.snapshots, &q.group.host.snapshotLanes
+	var err error
+	returned := false
+	q.calling.Lock() // a machine that never blocks is called in turns
+	defer func() {
+		q.calling.Unlock()
+		if p := recover(); p != nil {
+			err = fmt.Errorf("millrace: the state machine panicked in Snapshot: %v\n%s", p, debug.Stack())
+		} else if !returned {
+			err = errors.New("millrace: the state machine ended its goroutine (runtime.Goexit, as t.Fatal does) in Snapshot")
+		}
+		if err != nil {
+			t.fail(err)
+			t = nil
+		}
+	}()
+	id := q.position()
+	switch p := s.latest(); {
+	case s.found.Load() == nil || id.Index == 0:
+		lanes.end(false)
+		s.endWithout(nil, fmt.Errorf("millrace: there is nothing yet that a snapshot of group %d could hold", q.group.id))
+		returned = true
+		return nil
+	case p != nil && id.Index <= p.id.Index:
+		lanes.end(false)
+		s.endWithout(p, nil)
+		returned = true
+		return nil
+	case !lanes.begin():
+		lanes.admit(s)
+		returned = true
+		return nil
+	}
+	t = s.begin(id, q.group.now())
+	err = q.captureState(t)
+	returned = true
+	return t
+}
+
+// begin notes that a take has begun.
+func (s *groupSnapshots) begin(id raftpb.EntryID, now time.Duration) *take {
+	t := &take{all: s, id: id, bytes: s.applied.Load(), began: now, next: (*take).write}
+	t.work = laneWork{group: s.group, doing: "which takes a snapshot", piece: t.piece, takes: true}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stage, s.take = takeWriting, t
+	t.callers, s.callers = s.callers, nil
+	return t
+}
+
+// captureState takes the view of the machine, and what the host keeps beside it.
+func (q *applyQueue) captureState(t *take) (err error) {
+	t.block = q.group.hostBlock()
+	if m, ok := q.machine.(*commandGroup); ok {
+		_, counted := m.table.Sessions()
+		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
+		m.sums.store(&t.block)
+		t.block.last = max(m.last, m.held)
+	}
+	if t.view, err = t.all.machine.Snapshot(); err == nil && t.view == nil {
+		err = errors.New("millrace: Snapshot of the state machine returned nil and no error")
+	}
+	return err
+}
+
+// endWithout ends what was wanted without a capture.
+func (s *groupSnapshots) endWithout(p *publishedSnapshot, err error) {
+	s.mu.Lock()
+	callers := s.callers
+	s.callers, s.stage = nil, takeNone
+	s.mu.Unlock()
+	s.schedule(s.applied.Load())
+	tell(callers, p, err)
+}
+
+func tell(callers []*Taking, p *publishedSnapshot, err error) {
+	var info SnapshotInfo
+	if p != nil {
+		info = p.info()
+	}
+	for _, c := range callers {
+		c.finish(info, err)
+	}
+}
+
+// piece does one piece of the work, on a snapshot lane.
+func (t *take) piece() (more bool) {
+	if t.next == nil {
+		return false
+	}
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			t.fail(fmt.Errorf("millrace: the state machine panicked while its snapshot was written: %v\n%s", p, debug.Stack()))
+			more = false
+		} else if !returned {
+			t.fail(errors.New("millrace: the state machine ended its goroutine (runtime.Goexit, as t.Fatal does) while its snapshot was written"))
+		}
+	}()
+	err := t.next(t)
+	returned = true
+	switch {
+	case errors.Is(err, errNotDurable):
+		return false
+	case err != nil:
+		t.fail(err)
+	}
+	return t.next != nil
+}
+
+// write writes the parts and makes them durable.
+func (t *take) write() (err error) {
+	store, err := t.all.store()
+	if err != nil {
+		return err
+	}
+	id := snapshot.ID{Index: t.id.Index, Term: t.id.Term}
+	if t.writer, err = createSnapshot(store, id); err != nil {
+		return err
+	}
+	if err := t.writeStream(snapshot.KindMachine, stateStream, func(w io.Writer) error { return t.view.WriteTo(t.ctx, w) }); err != nil {
+		return err
+	}
+	if t.sessions != nil {
+		if err := t.writeStream(snapshot.KindHost, sessionsStream, func(w io.Writer) error { _, err := w.Write(t.sessions); return err }); err != nil {
+			return err
+		}
+	}
+	if v, ok := t.view.(FileSnapshot); ok {
+		files := v.Files()
+		if len(files) > maxSnapshotFiles {
+			return fmt.Errorf("millrace: the snapshot has %d files, want at most %d", len(files), maxSnapshotFiles)
+		}
+		for _, f := range files {
+			if _, err := t.writer.Link(f.Name, f.Path); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.writer.SyncParts(); err != nil {
+		return err
+	}
+	if err := t.closeView(); err != nil {
+		return err
+	}
+	t.next = (*take).publish
+	return nil
+}
+
+// createSnapshot begins to write a snapshot. One of the same entry that was published before, and is not the
+// latest, could not be read: it is written again.
+func createSnapshot(store *snapshot.Store, id snapshot.ID) (*snapshot.Writer, error) {
+	w, err := store.Create(id)
+	if !errors.Is(err, snapshot.ErrPublished) {
+		return w, err
+	}
+	if err := store.Remove(id); err != nil {
+		return nil, err
+	}
+	return store.Create(id)
+}
+
+func (t *take) writeStream(kind snapshot.Kind, name string, write func(io.Writer) error) error {
+	w, err := t.writer.Stream(kind, name)
+	if err != nil {
+		return err
+	}
+	err = write(untilDone{t.ctx, w})
+	if err == nil {
+		err = t.ctx.Err()
+	}
+	return errors.Join(err, w.Close())
+}
+
+// untilDone is a writer that fails when ctx has ended, for a machine that does not look at it.
+type untilDone struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (u untilDone) Write(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(b)
+}
+
+func (t *take) closeView() error {
+	v := t.view
+	if t.view = nil; v == nil {
+		return nil
+	}
+	return v.Close()
+}
+
+var errNotDurable = errors.New("the log is not durable through the snapshot")
+
+// publish publishes the snapshot, as soon as the log of this host is durable through its index.
+func (t *take) publish() error {
+	s, lanes := t.all, &t.all.group.host.snapshotLanes
+	if s.durable.Load() < t.id.Index && !planted.PublishEarly {
+		s.awaits.Store(t.id.Index)
+		lanes.await(s, true)
+		return errNotDurable
+	}
+	lanes.await(s, false)
+	g := s.group
+	m := snapshot.Manifest{
+		Cluster: g.host.directory.identity.Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
+		Host: t.block.encode(),
+	}
+	if c, ok := g.apply.machine.(*commandGroup); ok {
+		m.Machine = c.options.Version
+	}
+	bound, err := decodeFounding(t.block.found)
+	if err != nil {
+		return err
+	}
+	for _, member := range bound {
+		if !member.isLeftOut() {
+			m.Conf.Voters = append(m.Conf.Voters, member.id)
+			m.Members = append(m.Members, snapshot.Member{ID: member.id, Incarnation: member.incarnation})
+		}
+	}
+	if err := t.writer.Publish(m); err != nil {
+		return err
+	}
+	t.writer = nil
+	t.next = (*take).readBack
+	if planted.CompactEarly {
+		return t.announce()
+	}
+	return nil
+}
+
+// readBack reads every byte of what was published. Nothing relies on the snapshot before.
+func (t *take) readBack() error {
+	store, err := t.all.store()
+	if err != nil {
+		return err
+	}
+	if err := store.Verify(t.ctx, t.storedID()); err != nil {
+		return err
+	}
+	if err := t.announce(); err != nil {
+		return err
+	}
+	t.next = (*take).prune
+	return nil
+}
+
+func (t *take) storedID() snapshot.ID { return snapshot.ID{Index: t.id.Index, Term: t.id.Term} }
+
+// announce makes the snapshot the latest of its group.
+func (t *take) announce() error {
+	store, err := t.all.store()
+	if err != nil {
+		return err
+	}
+	m, err := store.Manifest(t.storedID())
+	if err != nil {
+		return err
+	}
+	t.all.publish(newPublished(m, t.all.group.host.clock.livedAtBeat()))
+	return nil
+}
+
+// prune removes older snapshots. If that fails the new one stands all the same; they are removed after the
+// next one.
+func (t *take) prune() error {
+	store, err := t.all.store()
+	if err == nil {
+		err = store.Prune()
+	}
+	if err != nil {
+		t.all.group.host.env.logger.Warn("older snapshots are not removed", "group", t.all.group.id, "host", t.all.group.self, "err", err)
+	}
+	t.succeed()
+	return nil
+}
+
+// succeed ends the take.
+func (t *take) succeed() {
+	s, g := t.all, t.all.group
+	took := g.now() - t.began
+	t.finish()
+	s.mu.Lock()
+	s.failures, s.lastErr = 0, nil
+	s.mu.Unlock()
+	s.taken.Add(1)
+	s.tookNanos.Add(int64(took))
+	s.schedule(t.bytes)
+	p := s.latest()
+	g.host.events.emit(SnapshotTaken{Group: g.id, SnapshotInfo: SnapshotInfo{t.id.Index, t.id.Term, p.bytes}, Took: took})
+	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
+	tell(t.callers, p, nil)
+	s.next()
+}
+
+// fail ends the take with an error, and schedules the next try.
+func (t *take) fail(err error) {
+	s, g := t.all, t.all.group
+	if t.writer != nil {
+		err = errors.Join(err, t.writer.Abort())
+		t.writer = nil
+	}
+	if stopped := g.Err(); stopped != nil {
+		err = errors.Join(wrap(ErrStopped, stopped), err)
+	}
+	t.finish()
+	now := g.host.clock.livedAtBeat()
+	s.mu.Lock()
+	if s.failures++; s.failures == 1 {
+		s.errSince = now
+	}
+	s.lastErr = err
+	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, maxSnapshotBackoff)
+	s.mu.Unlock()
+	if g.Err() == nil {
+		s.failed.Add(1)
+		s.due.Store(math.MaxInt64)
+		if !s.policy.Disabled {
+			g.host.snapshotLanes.lookAgain(s, wait)
+		}
+		g.host.events.emit(SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
+		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
+	}
+	tell(t.callers, nil, err)
+	s.next()
+}
+
+// maxSnapshotBackoff bounds the time between two tries: an election timeout, doubled so often.
+const maxSnapshotBackoff = 8
+
+// finish releases what the take holds. It is called once.
+func (t *take) finish() {
+	s := t.all
+	t.next = nil
+	t.cancel()
+	if err := t.closeView(); err != nil {
+		s.group.host.env.logger.Warn("a snapshot of the state machine did not close", "group", s.group.id, "host", s.group.self, "err", err)
+	}
+	s.awaits.Store(0)
+	s.group.host.snapshotLanes.await(s, false)
+	s.group.host.snapshotLanes.end(true)
+	s.mu.Lock()
+	s.take, s.stage = nil, takeNone
+	s.mu.Unlock()
+}
+
+// next takes another snapshot for those who asked while one was being taken.
+func (s *groupSnapshots) next() {
+	s.mu.Lock()
+	waits := len(s.callers) > 0
+	s.mu.Unlock()
+	if waits {
+		s.want()
+	}
+}
+
+// goOn makes the lane look at the take again.
+func (s *groupSnapshots) goOn() {
+	s.mu.Lock()
+	t := s.take
+	s.mu.Unlock()
+	if t != nil {
+		s.group.host.snapshotLanes.enqueue(&t.work)
+	}
+}
+
+// stop makes what is under way end early: the group ends. The callers see that by themselves.
+func (s *groupSnapshots) stop() {
+	s.mu.Lock()
+	t := s.take
+	s.closed = true
+	s.mu.Unlock()
+	if t != nil {
+		t.cancel()
+	}
+}
+
+// close releases what the group's snapshots hold, when no lane works for the group any more.
+func (s *groupSnapshots) close() {
+	if s.stop(); s.group == nil {
+		return
+	}
+	s.mu.Lock()
+	t, callers := s.take, s.callers
+	s.callers = nil
+	s.mu.Unlock()
+	tell(callers, nil, wrap(ErrStopped, s.group.Err()))
+	if s.granted.Swap(false) {
+		s.group.host.snapshotLanes.end(false)
+	}
+	if t != nil {
+		t.fail(s.group.Err())
+	}
+}
+
+// advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.
+func (g *Group) advanceSnapshots() {
+	s := &g.snapshots
+	awaits, through := s.awaits.Load(), s.compact.Load()
+	if awaits == 0 && through == 0 {
+		return
+	}
+	st := g.node.BasicStatus()
+	if awaits > 0 && st.Durable >= awaits {
+		s.durable.Store(awaits)
+		s.awaits.CompareAndSwap(awaits, 0)
+		s.goOn()
+	}
+	if through > 0 {
+		g.compactLog(through, st.Applied)
+	}
+}

@@ -1,0 +1,93 @@
+package planted_test
+
+import "slices"
+
+// bugs are all bugs that are edits.
+var bugs = slices.Concat(walBugs, snapshotBugs)
+
+// snapshotBugs are bugs in package snapshot: a sync left out, a check forgotten, an order reversed.
+var snapshotBugs = []bug{
+	// Taking and publishing.
+	{name: "snapshot_published_before_parts_have_names", in: "snapshot", what: "a snapshot is published before the names of its parts are durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
+		`if err := w.store.fs.SyncDir(w.dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+	{name: "snapshot_part_not_synced", in: "snapshot", what: "a snapshot is published before a part of a stream is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
+		`	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	s.part.SHA256`, `	if err := f.Close(); err != nil {
+		return err
+	}
+	s.part.SHA256`}}},
+	{name: "snapshot_linked_file_not_synced", in: "snapshot", what: "a snapshot is published before a linked file is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
+		`		err = f.Sync()
+`, ``}}},
+	{name: "snapshot_manifest_not_synced", in: "snapshot", what: "a manifest is renamed before it is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/files.go",
+		`	return f.Sync()
+`, `	return nil
+`}}},
+	{name: "snapshot_publish_not_synced", in: "snapshot", what: "a snapshot counts before its manifest has a durable name", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
+		`	return s.fs.SyncDir(dir)
+`, `	return nil
+`}}},
+	{name: "snapshot_open_trusts_names", in: "snapshot", what: "a store lists a manifest whose name the process before it did not sync", found: "TestProcessDiesAtEachOperation", edits: []edit{{"snapshot/store.go",
+		`		if err := s.fs.SyncDir(dir); err != nil {
+			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
+		}
+`, ``}}},
+
+	// Reading back.
+	{name: "snapshot_block_not_compared", in: "snapshot", what: "a block with another checksum is handed out", found: "TestDamageIsFound", edits: []edit{{"snapshot/files.go",
+		`have != p.Sums[block] {`, `have != p.Sums[block] && len(buf) == 0 {`}}},
+	{name: "snapshot_sum_not_compared", in: "snapshot", what: "a part with another SHA-256 is published", found: "TestFinishFindsForgedBlocks", edits: []edit{{"snapshot/files.go",
+		`sum != p.SHA256 {`, `len(sum) == 0 {`}}},
+	{name: "snapshot_manifest_check_unread", in: "snapshot", what: "a manifest with another CRC32C is read", found: "TestEveryBitOfAManifestCounts", edits: []edit{{"snapshot/codec.go",
+		`want != have {`, `want != have && len(b) == headBytes {`}}},
+
+	// Removing.
+	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/store.go",
+		`	if err := s.fs.SyncDir(dir); err != nil {
+		err = fmt.Errorf(`, `	if err := error(nil); err != nil {
+		err = fmt.Errorf(`}}},
+	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/store.go",
+		`		s.stuck[id] = err
+`, ``}}},
+	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+		`e.pins == 0 && `, `e.pins >= 0 && `}}},
+	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+		`if e.verified && id`, `if e != nil && id`}}},
+
+	// Receiving.
+	{name: "snapshot_any_block_taken", in: "snapshot", what: "a received block is not compared with the offer", found: "TestPutRefuses", edits: []edit{{"snapshot/receiver.go",
+		`have != p.Sums[block+b] {`, `have != p.Sums[block+b] && n == 0 {`}}},
+	{name: "snapshot_resumes_with_foreign_parts", in: "snapshot", what: "a receive continues with complete parts of another offer", found: "TestAnotherOfferWithTheSameID", edits: []edit{{"snapshot/receiver.go",
+		`err = verifyFile(ctx, r.store.fs, filepath.Join(r.dir, name), r.m, i)`, `err = nil`}}},
+	{name: "snapshot_resumes_with_foreign_blocks", in: "snapshot", what: "a receive continues with blocks that the offer does not name", found: "TestRandomReceives", edits: []edit{{"snapshot/receiver.go",
+		`if readBlock(f, p, b, piece) != nil {`, `if n, _ := f.ReadAt(piece, b*BlockBytes); n < len(piece) {`}}},
+	{name: "snapshot_received_part_not_synced", in: "snapshot", what: "a received part is published before it is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
+		`	f, err := r.store.fs.Open(recv)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())`, `	f, err := r.store.fs.Open(recv)
+	if err != nil {
+		return err
+	}
+	return f.Close()`}}},
+	{name: "snapshot_received_names_not_synced", in: "snapshot", what: "a received snapshot is published before the names of its parts are durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
+		`	if err := r.store.fs.SyncDir(r.dir); err != nil {
+		return r.fail(err)
+	}
+	r.complete`, `	r.complete`}}},
+	{name: "snapshot_received_not_published_durably", in: "snapshot", what: "a received snapshot counts before its manifest has a durable name", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
+		`	if err := fsys.SyncDir(r.dir); err != nil {
+		return r.fail(err)
+	}
+	r.ended`, `	r.ended`}}},
+	{name: "snapshot_part_kept_after_failed_sync", in: "snapshot", what: "a received part whose sync failed is synced again, and believed", found: "TestFailedSyncsOfAReceiver", edits: []edit{{"snapshot/receiver.go",
+		`		if r.parts[i].begun {
+			return errors.Join(fmt.Errorf("sync %s: %w", recv, err), r.drop(i))
+		}
+`, ``}}},
+	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/receiver.go",
+		`f.WriteAt(piece, b*BlockBytes)`, `f.WriteAt(piece[:0], b*BlockBytes)`}}},
+}

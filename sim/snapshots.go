@@ -1,0 +1,307 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Snapshots. In half of the seeds the groups take snapshots all the while, and begin from them after a
+// crash, which may come at any disk operation of a snapshot. The state of a simulated machine is the set of
+// commands that it has applied; its snapshot is the index of the last one, their number, a sum of their
+// hashes, and some padding. Restore takes the commands from the ghost, and demands that there are as many,
+// with the same sum. So a snapshot with a wrong state, a wrong index or a wrong log time is found, and so is
+// a session that was lost with it: the next copy of a command is applied twice (ghost.apply).
+//
+//	promise                                              checked by
+//	what the log lacks is in a snapshot on the disk      world.checkCompaction
+//	a restored machine has the state of its index        replica.restore
+//	log time and sessions go on                          replica.noteCommand, ghost.apply
+//	a snapshot is of what would survive a crash          world.checkCompaction
+
+// drawSnapshots draws when the groups of a run take snapshots.
+func (w *world) drawSnapshots() {
+	rng := splitSeed(w.options.Seed, 14)
+	w.padding = pick(rng, 0, 100, 3000, 100_000)
+	if rng.IntN(2) == 0 || w.options.small {
+		w.groupConfig.Snapshots.Disabled = true
+		return
+	}
+	w.groupConfig.Snapshots = host.SnapshotPolicy{
+		LogBytes: pick(rng, int64(1<<10), 4<<10, 16<<10, 64<<10),
+		Every:    pick(rng, 0, 0, 500*time.Millisecond),
+		// A member that is far behind gets a snapshot in two of three runs, and entries in the others.
+		KeepBytes: pick(rng, int64(1), 8<<10, 1<<30),
+	}
+	if !w.pipeline.AsyncStorageWrites() {
+		w.groupConfig.Snapshots.KeepBytes = 1 << 30 // members of these pipelines install none
+	}
+}
+
+// view is a snapshot of a replica's state machine.
+type view struct {
+	replica *replica
+	text    string
+}
+
+func (r *replica) view() (host.Snapshot, error) {
+	if r.life.dead {
+		return nil, crashfs.ErrCrashed
+	}
+	return &view{r, fmt.Sprintf("%d %d %d %d\n", r.watch.applied, r.watch.time, len(r.state), r.sum)}, nil
+}
+
+func (v *view) WriteTo(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, v.text+strings.Repeat("#", v.replica.life.w.padding))
+	return err
+}
+
+func (v *view) Close() error { return nil }
+
+// restore makes the replica's state machine have the state of a view.
+func (r *replica) restore(from io.Reader) error {
+	if r.life.dead {
+		return crashfs.ErrCrashed
+	}
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	var index, count, sum uint64
+	var now time.Duration
+	if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum); err != nil {
+		return err
+	}
+	w := r.life.w
+	if index < r.watch.applied {
+		w.violate("%s has applied entry %d, and is restored to entry %d", r.name, r.watch.applied, index)
+	}
+	if index > r.ghost.last() {
+		w.violate("%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
+	}
+	r.state, r.sum = map[string]bool{}, 0
+	for _, c := range r.ghost.applied[:index] {
+		if c.command != "" {
+			r.noteState(c.command)
+		}
+	}
+	if uint64(len(r.state)) != count || r.sum != sum {
+		w.violate("%s is restored to entry %d, with %d commands whose sum is %x; hosts have applied %d through it, with %x", r.name, index, count, sum, len(r.state), r.sum)
+	}
+	r.watch.applied, r.watch.time, r.restored = index, now, index
+	w.count(Restores)
+	return nil
+}
+
+// noteState adds a command to the state.
+func (r *replica) noteState(command string) {
+	if !r.state[command] {
+		r.state[command] = true
+		r.sum += hashOf([]byte(command))
+	}
+}
+
+// Snapshot and Restore implement host.Snapshotter.
+func (m stateMachine) Snapshot() (host.Snapshot, error) { return m.replica.view() }
+
+func (m stateMachine) Restore(_ context.Context, from io.Reader) error {
+	return m.replica.restore(from)
+}
+
+func (m callMachine) Snapshot() (host.Snapshot, error) { return m.replica.view() }
+
+func (m callMachine) Restore(_ context.Context, from io.Reader) error {
+	return m.replica.restore(from)
+}
+
+// checkCompaction: when the log of a replica begins later than before, a snapshot on its disk covers what it
+// lacks, also after the worst crash that the mode of durability covers.
+func (w *world) checkCompaction(r *replica, s host.Status) {
+	was := r.watch.status.FirstIndex
+	if was == 0 || s.FirstIndex <= was {
+		return
+	}
+	w.count(Compactions)
+	loss, _ := w.lossToSurvive()
+	disk := r.life.host.disk.Image(loss, nil)
+	if last := snapshotOn(disk, r.id); last+1 < s.FirstIndex {
+		w.violate("the log of %s begins at entry %d, and after a crash with %v its disk has a snapshot through %d", r.name, s.FirstIndex, loss, last)
+	}
+}
+
+// snapshotOn returns the index of the newest published snapshot of a group on a disk, or 0. It reads nothing
+// but names.
+func snapshotOn(disk *crashfs.FS, group uint64) (last uint64) {
+	dir := fmt.Sprintf("%s/groups/%d/snapshots", directory, group)
+	names, err := disk.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		var index, term uint64
+		if _, err := fmt.Sscanf(name, "%x-%x", &index, &term); err != nil {
+			continue
+		}
+		if f, err := disk.Open(dir + "/" + name + "/MANIFEST"); err == nil {
+			f.Close()
+			last = max(last, index)
+		}
+	}
+	return last
+}
+
+// Snapshots runs three hosts under load that take snapshots and compact their logs, and crashes them, one or
+// all, at disk operations, in a group of plain entries or of commands. A member that is down comes back soon,
+// so no log is compacted beyond what it has. The error, if any, is a *Violation.
+func Snapshots(o Options) (Faults, error) {
+	o.calls = o.Seed%2 == 0
+	var faults Faults
+	err := scenario(o, func(w *world, rng *rand.Rand) {
+		defer func() { faults = w.faults }()
+		w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(rng, int64(4<<10), 16<<10, 64<<10), KeepBytes: 128 << 10}
+		w.config.SegmentBytes = pick(rng, int64(32<<10), 128<<10)
+		w.config.MemoryBytes = 256 << 20
+		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
+		w.startHosts()
+		for range 12 {
+			w.load(rng, 150)
+			w.crashSome(rng)
+			if !w.runUntil(w.now+healTime, w.areLevel) {
+				w.violate("%v after a crash the hosts are not level: %s", healTime, w.positions())
+			}
+		}
+		w.startClients()
+		w.endWell()
+	})
+	return faults, err
+}
+
+// load hands commands to the leader.
+func (w *world) load(rng *rand.Rand, commands int) {
+	for range commands {
+		if h := w.leader(); h != nil && h.alive != nil {
+			if r := h.alive.replicas[0]; r.group != nil && r.mayTakeMore() {
+				w.clients.submitTo(r)
+			}
+		}
+		w.pass(between(rng, 0, 4*time.Millisecond))
+	}
+}
+
+// crashSome crashes one host or all, each at one of its next disk operations, and starts it again.
+func (w *world) crashSome(rng *rand.Rand) {
+	crashed := []*machine{pick(rng, w.hosts...)}
+	if rng.IntN(3) == 0 {
+		crashed = w.hosts
+	}
+	for _, h := range crashed {
+		h.crashAtOperation(1+rng.IntN(60), pick(rng, crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing), func() {
+			w.plan(between(rng, time.Millisecond, 100*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, h.start)
+		})
+	}
+	w.load(rng, 40)
+	for _, h := range crashed {
+		h.power.after = 0
+	}
+}
+
+// areLevel reports whether all hosts are up and have applied the same.
+func (w *world) areLevel() bool {
+	var applied uint64
+	for i, h := range w.hosts {
+		if h.alive == nil || h.alive.process == nil || h.alive.replicas[0].group == nil {
+			return false
+		}
+		s := h.alive.replicas[0].group.Status()
+		if i > 0 && s.Applied != applied || s.Applied != s.LastIndex || s.LastIndex == 0 {
+			return false
+		}
+		applied = s.Applied
+	}
+	return w.leader() != nil
+}
+
+// CatchUp runs three hosts under load, and cuts one off until the log of the leader begins behind its own,
+// three times in a row. When the links heal it must catch up by a snapshot, although the links break every
+// so often, hosts crash at disk operations, the receiver's disk is full for a while, and the network loses,
+// repeats and reorders. The error, if any, is a *Violation.
+func CatchUp(o Options) (Faults, error) {
+	o.calls = o.Seed%2 == 0
+	var faults Faults
+	err := scenario(o, func(w *world, rng *rand.Rand) {
+		defer func() { faults = w.faults }()
+		w.padding = pick(rng, 100, 100_000, 1_000_000)
+		w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(rng, int64(4<<10), 16<<10), KeepBytes: 1}
+		w.config.SegmentBytes = 128 << 10
+		w.config.MemoryBytes = 256 << 20
+		w.config.SnapshotBytesPerSecond = pick(rng, int64(1<<20), 8<<20, 64<<20)
+		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
+		w.startHosts()
+		w.load(rng, 150) // the group is founded
+		for range 3 {
+			w.catchUpOnce(rng)
+		}
+		w.startClients()
+		w.endWell()
+	})
+	return faults, err
+}
+
+func (w *world) catchUpOnce(rng *rand.Rand) {
+	h := pick(rng, w.hosts...)
+	w.cutOff(h, true)
+	for i := 0; !w.isBeyond(h); i++ {
+		w.load(rng, 20)
+		if i > 500 {
+			w.violate("the log does not grow beyond what a member has: %s", w.positions())
+		}
+	}
+	w.net.drop, w.net.duplicate = pick(rng, 0, 0, 0.05), pick(rng, 0, 0, 0.05)
+	trouble := rng.IntN(4)
+	for i := range 12 {
+		w.cutOff(h, false)
+		w.load(rng, 30)
+		switch {
+		case trouble == 0: // the link breaks every so often
+			w.cutOff(h, true)
+			w.load(rng, 10)
+		case trouble == 1 && i%4 == 0: // crashes on either side, at disk operations
+			w.crashSome(rng)
+		case trouble == 2: // the receiver's disk is full for a while
+			h.trouble.full = i < 6
+			if h.alive != nil {
+				h.alive.sawFull = true
+			}
+		}
+	}
+	w.cutOff(h, false)
+	h.trouble.full = false
+	w.net.drop, w.net.duplicate = 0, 0
+	if !w.runUntil(w.now+healTime, w.areLevel) {
+		w.violate("%v after a member was cut off the hosts are not level: %s", healTime, w.positions())
+	}
+}
+
+// cutOff cuts the links of a host, or heals them.
+func (w *world) cutOff(h *machine, cut bool) {
+	for _, other := range w.hosts {
+		if other != h {
+			w.net.cut[link{h.id, other.id}], w.net.cut[link{other.id, h.id}] = cut, cut
+		}
+	}
+}
+
+// isBeyond reports whether the log of the leader, another host, begins behind the end of a host's log.
+func (w *world) isBeyond(h *machine) bool {
+	l := w.leader()
+	if l == nil || l == h || l.alive == nil || h.alive == nil || l.alive.replicas[0].group == nil || h.alive.replicas[0].group == nil {
+		return false
+	}
+	return l.alive.replicas[0].group.Status().FirstIndex > h.alive.replicas[0].group.Status().LastIndex+1
+}

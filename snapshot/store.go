@@ -1,0 +1,420 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Store has the snapshots of one group. It is safe for concurrent use. One process at a time may have a
+// directory open; the lock of the host's directory ensures that.
+type Store struct {
+	fs  vfs.FS
+	dir string
+
+	// mu guards what follows, and is never held across a call of the disk.
+	mu        sync.Mutex
+	published map[ID]*entry
+	damaged   map[ID]*DamageError
+	// unfinished has the offers of receives that were begun and not published.
+	unfinished map[ID]*Manifest
+	// leftover are directories that could not be removed.
+	leftover map[ID]bool
+	// stuck are leftovers that this process must not touch, with the reason.
+	stuck map[ID]error
+	// busy are directories in which a Writer, a Receiver or a removal works.
+	busy      map[ID]bool
+	writing   bool
+	receiving bool
+}
+
+// entry is a published snapshot.
+type entry struct {
+	manifest *Manifest
+	verified bool
+	pins     int // readers
+}
+
+const (
+	manifestFile = "MANIFEST"
+	offerFile    = "OFFER"
+	draftSuffix  = ".tmp"
+)
+
+func partFile(i int) string { return fmt.Sprintf("part-%08d", i) }
+
+// OpenStore opens the store in dir, and makes it if there is none. It makes durable what a process may have
+// left un-synced, and removes what a crash left unfinished: takes, and receives that a newer published
+// snapshot has overtaken. A receive that is still of use stays (Unfinished).
+//
+// A directory whose MANIFEST cannot be read, or does not fit the files, is not used and not removed
+// (Damaged). Contents are not read: Verify does that.
+func OpenStore(fsys vfs.FS, dir string) (*Store, error) {
+	s := &Store{
+		fs: fsys, dir: dir,
+		published: map[ID]*entry{}, damaged: map[ID]*DamageError{}, unfinished: map[ID]*Manifest{},
+		leftover: map[ID]bool{}, stuck: map[ID]error{}, busy: map[ID]bool{},
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("snapshot: make %s: %w", dir, err)
+	}
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: read %s: %w", dir, err)
+	}
+	for _, name := range names {
+		if id, err := ParseID(name); err == nil {
+			if err := s.load(id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	latest, _ := s.Latest()
+	for _, id := range sortedIDs(s.unfinished) {
+		if id.Index <= latest.Index {
+			delete(s.unfinished, id)
+			s.leftover[id] = true
+		}
+	}
+	for _, id := range sortedIDs(s.leftover) {
+		if s.removeDir(id) == nil { // otherwise Prune tries again: nothing depends on it
+			delete(s.leftover, id)
+		}
+	}
+	return s, nil
+}
+
+// load sorts one directory in.
+func (s *Store) load(id ID) error {
+	dir := s.path(id)
+	names, err := s.fs.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("snapshot: read %s: %w", dir, err)
+	}
+	switch {
+	case slices.Contains(names, manifestFile):
+		// The process that renamed MANIFEST may have died before it synced the name.
+		if err := s.fs.SyncDir(dir); err != nil {
+			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
+		}
+		m, err := readDirectory(s.fs, dir, id)
+		if damage := (*DamageError)(nil); errors.As(err, &damage) {
+			s.damaged[id] = damage
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.published[id] = &entry{manifest: m}
+	case slices.Contains(names, offerFile):
+		m, err := readManifest(s.fs, filepath.Join(dir, offerFile), id)
+		if damage := (*DamageError)(nil); errors.As(err, &damage) {
+			s.leftover[id] = true // nothing depends on an offer
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.unfinished[id] = m
+	default:
+		s.leftover[id] = true
+	}
+	return nil
+}
+
+func (s *Store) path(id ID) string { return filepath.Join(s.dir, id.String()) }
+
+func sortedIDs[V any](m map[ID]V) []ID { return slices.SortedFunc(maps.Keys(m), ID.Compare) }
+
+// Latest returns the newest published snapshot that is not known to be damaged. Verified says whether its
+// content was read back. It does not touch the disk.
+func (s *Store) Latest() (ID, bool) {
+	ids := s.List()
+	if len(ids) == 0 {
+		return ID{}, false
+	}
+	return ids[len(ids)-1], true
+}
+
+// List returns the published snapshots that are not known to be damaged, the oldest first. It does not touch
+// the disk.
+func (s *Store) List() []ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sortedIDs(s.published)
+}
+
+// Damaged returns what is wrong with the snapshots that are damaged, the oldest first. It does not touch the
+// disk.
+func (s *Store) Damaged() []*DamageError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var damaged []*DamageError
+	for _, id := range sortedIDs(s.damaged) {
+		damaged = append(damaged, s.damaged[id])
+	}
+	return damaged
+}
+
+// Unfinished returns the offer of the newest receive that was begun, is not under way now, and can be resumed
+// with Receive. It does not touch the disk. The caller must not change what the manifest refers to.
+func (s *Store) Unfinished() (Manifest, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := sortedIDs(s.unfinished)
+	for _, id := range slices.Backward(ids) {
+		if !s.busy[id] {
+			return *s.unfinished[id], true
+		}
+	}
+	return Manifest{}, false
+}
+
+// Manifest returns the manifest of a published snapshot, or ErrNotFound. It does not touch the disk. The
+// caller must not change what the manifest refers to.
+func (s *Store) Manifest(id ID) (Manifest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.published[id]
+	if e == nil {
+		return Manifest{}, s.missing(id)
+	}
+	return *e.manifest, nil
+}
+
+// missing is the error about a snapshot that is not published. The caller holds mu.
+func (s *Store) missing(id ID) error {
+	if damage := s.damaged[id]; damage != nil {
+		return damage
+	}
+	return fmt.Errorf("snapshot %v in %s: %w", id, s.dir, ErrNotFound)
+}
+
+// Verified reports whether all content of a published snapshot was read back, and was right, since OpenStore.
+// It does not touch the disk.
+func (s *Store) Verified(id ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.published[id]
+	return e != nil && e.verified
+}
+
+// Pin keeps a published snapshot from being removed until release is called. It does not touch the disk.
+func (s *Store) Pin(id ID) (release func(), err error) {
+	_, release, err = s.pin(id)
+	return release, err
+}
+
+func (s *Store) pin(id ID) (*Manifest, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.published[id]
+	if e == nil {
+		return nil, nil, s.missing(id)
+	}
+	e.pins++
+	return e.manifest, sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.pins--
+	}), nil
+}
+
+// Verify reads the MANIFEST and every block of a published snapshot, and compares them with what was
+// published. Nothing may rely on a snapshot, and no log be compacted behind it, before Verify returned nil.
+// If the content is wrong, it returns a *DamageError, and the snapshot leaves List. Reads may come from the
+// memory of the kernel, as everywhere: Verify finds what was written wrongly, and after a start of the
+// machine what the disk lost.
+func (s *Store) Verify(ctx context.Context, id ID) error {
+	m, release, err := s.pin(id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = s.verify(ctx, id, m)
+	s.noteDamage(err)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.published[id]
+	if e == nil {
+		return s.missing(id)
+	}
+	e.verified = true
+	return nil
+}
+
+func (s *Store) verify(ctx context.Context, id ID, m *Manifest) error {
+	dir := s.path(id)
+	read, err := readManifest(s.fs, filepath.Join(dir, manifestFile), id)
+	if err != nil {
+		return err
+	}
+	if read.Hash() != m.Hash() {
+		return &DamageError{ID: id, File: filepath.Join(dir, manifestFile), Block: -1, What: "it is another manifest than the one that was published"}
+	}
+	return verifyParts(ctx, s.fs, dir, m)
+}
+
+// noteDamage takes a snapshot out of List if err says that it is damaged.
+func (s *Store) noteDamage(err error) {
+	var damage *DamageError
+	if !errors.As(err, &damage) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.published[damage.ID] != nil {
+		delete(s.published, damage.ID)
+		s.damaged[damage.ID] = damage
+	}
+}
+
+// addPublished puts a snapshot into List, and ends what was under way in its directory.
+func (s *Store) addPublished(m *Manifest, verified bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, m.ID())
+	delete(s.unfinished, m.ID())
+	s.published[m.ID()] = &entry{manifest: m, verified: verified}
+}
+
+// Prune removes the published snapshots that are older than the newest verified one, except those in keep and
+// those in use. It never removes the newest verified one, nor a newer one. Of damaged snapshots and of
+// unfinished receives it removes those that are not newer than the newest verified snapshot. Without a
+// verified snapshot it removes nothing that was ever published. What it cannot remove now it tries again
+// next time.
+func (s *Store) Prune(keep ...ID) error {
+	s.mu.Lock()
+	victims := maps.Clone(s.leftover)
+	newest := s.newestVerified()
+	for id, e := range s.published {
+		if id.Compare(newest) < 0 && e.pins == 0 && !slices.Contains(keep, id) {
+			victims[id] = true
+		}
+	}
+	for id := range s.damaged {
+		if id.Compare(newest) < 0 && !slices.Contains(keep, id) {
+			victims[id] = true
+		}
+	}
+	for id := range s.unfinished {
+		if id.Index <= newest.Index {
+			victims[id] = true
+		}
+	}
+	maps.DeleteFunc(victims, func(id ID, _ bool) bool { return s.busy[id] || s.stuck[id] != nil })
+	ids := sortedIDs(victims)
+	for _, id := range ids {
+		s.condemn(id)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, id := range ids {
+		errs = append(errs, s.execute(id))
+	}
+	return errors.Join(errs...)
+}
+
+// newestVerified returns the zero ID if no snapshot is verified. The caller holds mu.
+func (s *Store) newestVerified() ID {
+	var newest ID
+	for id, e := range s.published {
+		if e.verified && id.Compare(newest) > 0 {
+			newest = id
+		}
+	}
+	return newest
+}
+
+// Remove removes one snapshot, published or damaged, whatever depends on it: for one that proves wrong after
+// it was published, or for an operator. It returns ErrInUse if the snapshot is being read.
+func (s *Store) Remove(id ID) error {
+	s.mu.Lock()
+	switch e := s.published[id]; {
+	case s.busy[id] || e != nil && e.pins > 0:
+		s.mu.Unlock()
+		return fmt.Errorf("snapshot: remove %v in %s: %w", id, s.dir, ErrInUse)
+	case s.stuck[id] != nil:
+		err := s.stuck[id]
+		s.mu.Unlock()
+		return err
+	case e == nil && s.damaged[id] == nil && !s.leftover[id]:
+		err := s.missing(id)
+		s.mu.Unlock()
+		return err
+	}
+	s.condemn(id)
+	s.mu.Unlock()
+	return s.execute(id)
+}
+
+// condemn makes a directory a leftover that is being removed. The caller holds mu.
+func (s *Store) condemn(id ID) {
+	delete(s.published, id)
+	delete(s.damaged, id)
+	delete(s.unfinished, id)
+	s.leftover[id], s.busy[id] = true, true
+}
+
+// execute removes the directory of a condemned snapshot.
+func (s *Store) execute(id ID) error {
+	err := s.removeDir(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, id)
+	if err == nil {
+		delete(s.leftover, id)
+	}
+	return err
+}
+
+// removeDir removes a directory with what is in it. The MANIFEST goes first, durably, so that no crash leaves
+// one without its parts. The sync is needed even if there is no MANIFEST: a process may have died between the
+// removal and the sync. If this sync fails, another one proves nothing (vfs, rule 5), so this process leaves
+// the directory alone from then on.
+func (s *Store) removeDir(id ID) (err error) {
+	dir := s.path(id)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("snapshot: remove %s: %w", dir, err)
+		}
+	}()
+	names, err := s.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, manifestFile) {
+		if err := s.fs.Remove(filepath.Join(dir, manifestFile)); err != nil {
+			return err
+		}
+	}
+	if err := s.fs.SyncDir(dir); err != nil {
+		err = fmt.Errorf("%w; the directory is removed when the host starts again", err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stuck[id] = err
+		return err
+	}
+	for _, name := range names {
+		if err := s.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := s.fs.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // vfs.Memory lists nothing instead
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}
