@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // How often the bytes of a command go through a checksum: seven times on three hosts, and twice on each host
@@ -87,7 +89,7 @@ func (*Table) Watch(f func([]byte)) { watcher.Store(&f) }
 		(*f)(p)
 	}
 `
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	edited, list := filepath.Join(dir, "crc32.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: edited}})
 	if err != nil {

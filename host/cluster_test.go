@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
 )
@@ -206,7 +207,7 @@ func TestClusterReplicatesAndRestarts(t *testing.T) {
 		for _, n := range []int{1, 3, 5} {
 			t.Run(fmt.Sprintf("%s/%d", p.Name(), n), func(t *testing.T) {
 				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-				dir := t.TempDir()
+				dir := scratch.Dir(t)
 				const commands, clients = 200, 8
 				c := openCluster(t, n, dir, p)
 				ctx := deadline(t)

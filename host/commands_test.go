@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/scratch"
 	"pgregory.net/rapid"
 )
 
@@ -280,7 +281,7 @@ func (m *storyMachine) Apply(batch []Command) error {
 // TestOutcomesOfSessions: what the client of a session is told, and what it is told after a restart, when the
 // machine has its state on disk and the table of sessions is built again from the log.
 func TestOutcomesOfSessions(t *testing.T) {
-	dir, m := t.TempDir(), &storyMachine{}
+	dir, m := scratch.Dir(t), &storyMachine{}
 	id := session.ID{Client: [16]byte{1}}
 	future := session.ID{Client: [16]byte{2}, Birth: time.Hour}
 	steps := func(g *Group, steps [][3]any) {
@@ -324,7 +325,7 @@ func TestOutcomesOfSessions(t *testing.T) {
 // be applied later.
 func TestASessionMayBeFull(t *testing.T) {
 	o := CommandOptions{Sessions: session.Options{MaxBytes: 4 << 10, MaxSessionBytes: 4 << 10}}
-	g := openCommands(t, t.TempDir(), &storyMachine{}, o)
+	g := openCommands(t, scratch.Dir(t), &storyMachine{}, o)
 	m := session.Mark{ID: session.ID{Client: [16]byte{1}}, Low: 1}
 	for m.Number = 1; int(m.Number) <= o.Sessions.MaxNumbers(); m.Number++ {
 		if have := outcomeOf(t, g, m, "x"); !strings.HasPrefix(have, "x is number") {
@@ -341,7 +342,7 @@ func TestASessionMayBeFull(t *testing.T) {
 
 // TestAnEntryWithoutHeaderStopsTheGroup: a group of plain entries cannot be opened as one of commands.
 func TestAnEntryWithoutHeaderStopsTheGroup(t *testing.T) {
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +374,7 @@ type plainMachine struct{}
 func (plainMachine) Apply([]Entry) error { return nil }
 
 func TestCommandsAreRefusedAtOpen(t *testing.T) {
-	h, err := Open(t.Context(), Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 func validConfig() Config {
@@ -76,7 +78,7 @@ func TestConfigLimitsOpen(t *testing.T) {
 	} {
 		l := &testHost{manual: &manualEnv{}, out: &recordingTransport{}}
 		c := validConfig()
-		c.Dir = t.TempDir()
+		c.Dir = scratch.Dir(t)
 		c.SegmentBytes = 4 << 10
 		group := GroupConfig{ID: theGroup}
 		change(&c, &group)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs"
@@ -224,7 +225,7 @@ func TestCloseWhileProposing(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			dir := t.TempDir()
+			dir := scratch.Dir(t)
 			c := openCluster(t, 3, dir, p)
 			if _, err := c.propose(deadline(t), "first"); err != nil {
 				t.Fatal(err)
@@ -340,7 +341,7 @@ func TestReceiptBelongsToItsCommand(t *testing.T) {
 
 func soloConfig(t *testing.T) host.Config {
 	return host.Config{
-		ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10,
+		ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10,
 	}
 }
 

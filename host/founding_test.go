@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
 )
@@ -38,7 +39,7 @@ type party struct {
 
 // newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
-	p := &party{t: t, id: id, dir: t.TempDir(), lines: make(chan string, 10_000), said: make(chan host.Event, 10_000)}
+	p := &party{t: t, id: id, dir: scratch.Dir(t), lines: make(chan string, 10_000), said: make(chan host.Event, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
@@ -622,7 +623,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		{map[uint64]string{1: "localhost:1", 2: "LocalHost:01"}, "", "hosts 1 and 2"},
 		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
 	} {
-		c := host.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
+		c := host.Config{ID: 1, Dir: filepath.Join(scratch.Dir(t), "data"), Peers: row.peers, Listen: row.listen}
 		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err == nil {
 			h.Close(context.Background())
@@ -654,7 +655,7 @@ func TestHostTellsItsAddress(t *testing.T) {
 // A host that never had a term or an entry has promised nothing, so a corrected configuration may use its
 // directory. The directory of any other host stays as it is.
 func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	open := func(id uint64, peers map[uint64]string, campaign bool) error {
 		c := host.Config{ID: id, Dir: dir, Peers: peers, Listen: "127.0.0.1:0", SegmentBytes: 64 << 10}
 		h, err := openOne(c, newJournal(), host.WithLogger(quiet))

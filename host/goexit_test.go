@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // exiting is a state machine that ends the goroutine that calls it.
@@ -19,7 +20,7 @@ func (exiting) Apply([]host.Entry) error { runtime.Goexit(); return nil }
 func TestGoexitInApply(t *testing.T) {
 	for _, nonBlocking := range []bool{false, true} {
 		ctx := deadline(t)
-		c := clusterConfig(1, t.TempDir(), map[uint64]string{1: "127.0.0.1:0"})
+		c := clusterConfig(1, scratch.Dir(t), map[uint64]string{1: "127.0.0.1:0"})
 		h, err := host.Open(context.Background(), c, host.WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -24,7 +25,7 @@ func us() Config {
 
 // A host introduces itself with the address on which its transport listens.
 func TestIntroductionNamesTheAddress(t *testing.T) {
-	h, err := Open(t.Context(), Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 	"go.uber.org/goleak"
 )
 
@@ -135,7 +136,7 @@ func TestKillNine(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			dir := t.TempDir()
+			dir := scratch.Dir(t)
 			acked := map[string]uint64{}
 			var checks []string
 			for round := range 6 {

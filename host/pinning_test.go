@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -81,7 +82,7 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 		}
 		transports, peers[id] = append(transports, tr), tr.Addr()
 	}
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	var hosts []*host.Host
 	for i, tr := range transports {
 		id := uint64(i + 1)

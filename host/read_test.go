@@ -10,13 +10,14 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
 // openLeased is openCluster for a group with leases.
 func openLeased(t testing.TB, n int, p pipeline.Pipeline, change func(*host.GroupConfig)) *cluster {
 	t.Helper()
-	c, dir := &cluster{}, t.TempDir()
+	c, dir := &cluster{}, scratch.Dir(t)
 	var transports []*tcp.Transport
 	peers := map[uint64]string{}
 	for i := range n {
@@ -148,7 +149,7 @@ func TestMisusedReads(t *testing.T) {
 
 // Reads end with the host, with their context, and when too many wait.
 func TestReadsEnd(t *testing.T) {
-	c := openCluster(t, 3, t.TempDir(), pipeline.Async{})
+	c := openCluster(t, 3, scratch.Dir(t), pipeline.Async{})
 	ctx := deadline(t)
 	if _, err := c.propose(ctx, "a"); err != nil {
 		t.Fatal(err)

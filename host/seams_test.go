@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -47,7 +48,7 @@ const needleBytes = 24
 func openWatched(t *testing.T) *watched {
 	t.Helper()
 	w := &watched{applied: make(chan []byte, 1000)}
-	dir, peers := t.TempDir(), map[uint64]string{}
+	dir, peers := scratch.Dir(t), map[uint64]string{}
 	for id := uint64(1); id <= 3; id++ {
 		tr, err := tcp.Listen(tcp.Options{ID: id, Listen: "127.0.0.1:0", Logger: quiet})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // savedJournal is a journal that takes snapshots: of its hash and its last index.
@@ -52,7 +53,7 @@ func (j savedJournal) Restore(_ context.Context, r io.Reader) error {
 // snapshots. After a restart all have what they had.
 func TestSnapshotsOfACluster(t *testing.T) {
 	const group, writers, each = 2, 4, 300
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	c := openCluster(t, 3, dir, pipeline.Async{})
 	config := host.GroupConfig{ID: group, Snapshots: host.SnapshotPolicy{LogBytes: 20_000, KeepBytes: 60_000}}
 	var journals []savedJournal

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
 )
 
@@ -17,7 +18,7 @@ type counted struct {
 
 // A host runs on a log that the program brings, and refuses one that is not the log of its directory.
 func TestHostOnALogThatWasBrought(t *testing.T) {
-	network, dir, elsewhere := loopback.NewNetwork(), t.TempDir(), t.TempDir()
+	network, dir, elsewhere := loopback.NewNetwork(), scratch.Dir(t), t.TempDir()
 	c := host.Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "a"}, SegmentBytes: 1 << 20}
 	opened := 0
 	brought := func(in string) host.Option {
@@ -51,7 +52,7 @@ func TestHostOnALogThatWasBrought(t *testing.T) {
 	if opened != 2 {
 		t.Errorf("the log was opened %d times, want once in each life", opened)
 	}
-	h, err := host.Open(t.Context(), c, host.WithTransport(network.Host(1)), host.WithLogger(quiet), brought(t.TempDir()))
+	h, err := host.Open(t.Context(), c, host.WithTransport(network.Host(1)), host.WithLogger(quiet), brought(scratch.Dir(t)))
 	if err == nil {
 		t.Fatalf("a host took another log: %v", h.Close(deadline(t)))
 	}

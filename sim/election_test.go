@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var elections = flag.Uint64("elections", 60, "run TestElectionBesideAFullDisk with this many seeds; the claim is about 1000")
+var elections = flag.Uint64("elections", 20, "run TestElectionBesideAFullDisk with this many seeds; the claim is about 1000")
 
 // A full disk of one member of three does not delay the other two when the leader is gone: over 1,000 seeds
 // the median is at most 1.2 times the median of the same seeds without a full disk. (Election itself demands

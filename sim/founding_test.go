@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var foundings = flag.Uint64("foundings", 150, "run TestFounding with this many seeds")
+var foundings = flag.Uint64("foundings", 40, "run TestFounding with this many seeds")
 
 // TestFounding: a host that loses its directory while a group is founded, or later, elects no second leader
 // and loses nothing, also if the third host was never up.

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	idles   = flag.Uint64("idles", 20, "run each kind of TestIdleGroups with this many seeds")
+	idles   = flag.Uint64("idles", 8, "run each kind of TestIdleGroups with this many seeds")
 	idleFor = flag.Duration("idle-for", 20*time.Second, "for how long the groups of TestIdleGroups are left alone, in virtual time")
 )
 

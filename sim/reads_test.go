@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var leases = flag.Uint64("leases", 24, "run TestLeases with this many seeds")
+var leases = flag.Uint64("leases", 8, "run TestLeases with this many seeds")
 
 // Leaders that are paused between any two steps of a read, cut off, or answered late serve no stale read
 // while clocks keep to what the readers say of them.

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var catchUps = flag.Uint64("catch-ups", 10, "run TestCatchUp with this many seeds")
+var catchUps = flag.Uint64("catch-ups", 3, "run TestCatchUp with this many seeds")
 
 // TestCatchUp: a member that is beyond the log catches up by a snapshot, whatever breaks meanwhile.
 func TestCatchUp(t *testing.T) {
@@ -38,7 +38,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-var takes = flag.Uint64("takes", 30, "run TestSnapshots with so many seeds")
+var takes = flag.Uint64("takes", 8, "run TestSnapshots with so many seeds")
 
 // TestSnapshots: hosts that crash while they take snapshots and compact their logs lose nothing.
 func TestSnapshots(t *testing.T) {

@@ -39,7 +39,7 @@ func growing(history []sim.Operation[int64, int64]) error {
 	return nil
 }
 
-var machines = flag.Uint64("machines", 40, "run the user's machine with this many seeds")
+var machines = flag.Uint64("machines", 12, "run the user's machine with this many seeds")
 
 // TestMachine runs a sound machine, and demands that the histories have everything that a checker needs.
 func TestMachine(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var withouts = flag.Uint64("withouts", 100, "run TestWithout with this many seeds")
+var withouts = flag.Uint64("withouts", 30, "run TestWithout with this many seeds")
 
 // TestWithout: a group that is founded without some of its members elects one leader in a term, loses
 // nothing, and does not count those left out, whenever they come.

@@ -44,7 +44,7 @@ import (
 var (
 	labLong   = flag.Duration("crashlab.long", 0, "run the crash laboratory for this long, with progress; 0 is a CI run")
 	labSeed   = flag.Uint64("crashlab.seed", 0, "first seed of the crash laboratory; 0 is drawn from the clock, and printed")
-	labImages = flag.Int64("crashlab.images", 500_000, "distinct disks that a run of the crash laboratory recovers")
+	labImages = flag.Int64("crashlab.images", 100_000, "distinct disks that a run of the crash laboratory recovers")
 	labLimit  = flag.Duration("crashlab.limit", 100*time.Second, "after this a CI run of the crash laboratory stops, having said how many images it made")
 	labReplay = flag.String("crashlab.replay", "", "the path of a failure of the crash laboratory: follow it and say more")
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -108,7 +109,7 @@ func TestWAL(t *testing.T) {
 	})
 	t.Run("in files", func(t *testing.T) {
 		Run(t, func(t *testing.T) Store {
-			c := host.LogConfig{Dir: t.TempDir(), Owner: 1, Scheduler: env.Real().Scheduler, SegmentBytes: 256 << 10}
+			c := host.LogConfig{Dir: scratch.Dir(t), Owner: 1, Scheduler: env.Real().Scheduler, SegmentBytes: 256 << 10}
 			return Store{Open: func() (host.Log, error) { return host.OpenWAL(c) }, Reopens: true}
 		})
 	})

@@ -45,6 +45,7 @@ host/session           internal/planted                                         
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session internal/planted    |
 .                      host host/session                                                                      |
 internal/counting      .                                                                                      |
+internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
