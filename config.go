@@ -54,6 +54,12 @@ type Config struct {
 	// over. Default two election timeouts, at least one, at most a day.
 	StallTimeout time.Duration
 
+	// Snapshots says when the node takes snapshots by itself. The zero value is good: after each 64 MiB of log,
+	// or four times the last snapshot if that is more.
+	Snapshots SnapshotPolicy
+	// SnapshotBytesPerSecond bounds what the host sends of snapshots to members that are behind; default 64 MiB.
+	SnapshotBytesPerSecond int64
+
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from it.
 	// Default 256 MiB, at least 64 KiB. The state machine is not counted.
 	MemoryBytes int64
@@ -183,12 +189,14 @@ func (c Config) host() host.Config {
 		ElectionTimeout:   c.ElectionTimeout,
 		StallTimeout:      c.StallTimeout,
 		MemoryBytes:       c.MemoryBytes,
+
+		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
 	}
 }
 
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Leases: c.Leases}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Leases: c.Leases, Snapshots: c.Snapshots}
 }
 
 // Option injects an object that a node uses instead of its own.

@@ -15,10 +15,10 @@
 // # What blocks
 //
 // Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View, Do,
-// WaitLeader, WaitApplied, Commit and TransferLeadership wait until their context ends: give them a
-// deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods Poll, Committed and Done of
-// [Pending] never wait. No method may be called by the state machine, and none that waits by the function
-// of Do.
+// WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their context ends: give
+// them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods Poll, Committed and
+// Done of [Pending] never wait. No method may be called by the state machine, and none that waits by the
+// function of Do.
 //
 // # What each error means
 //
@@ -58,10 +58,16 @@
 // Applied that grows is a slow state machine. [Node.Events] reports elections, full and slow disks, members
 // that lag, and refused hosts; the log lines (WithLogger) say the same.
 //
+// # The log and its snapshots
+//
+// A node takes snapshots of its state machine when the log has grown by 64 MiB (Config.Snapshots), and then
+// forgets the commands before them. It begins from the newest when it is opened, and a member that was away
+// for longer than the log reaches back gets one from another member. [Node.TakeSnapshot] takes one now.
+//
 // # What is not there yet
 //
-// Snapshots: the log keeps all commands and an in-memory machine gets them again at each start. Changes of
-// Members. TLS: addresses that are not on this machine need Config.Insecure.
+// Changes of Members. Backups of one group in a file. TLS: addresses that are not on this machine need
+// Config.Insecure.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

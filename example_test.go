@@ -234,6 +234,19 @@ func ExampleNode_Do() {
 	}
 }
 
+// Before a planned stop, so that the next start is short.
+func ExampleNode_TakeSnapshot() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	info, err := node.TakeSnapshot(ctx)
+	if err != nil {
+		log.Print(err) // it stops as well without
+	}
+	fmt.Println("the next start applies what follows entry", info.Index)
+}
+
 // A program that watches its node.
 func ExampleNode_Events() {
 	var node *millrace.Node[Set, string] // opened elsewhere

@@ -14,22 +14,23 @@ import (
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
 // one at a time. What other goroutines read of it, they read in View or Do, or under a lock of the machine's.
 type StateMachine[C, R any] interface {
-	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The same
-	// commands must have the same effects and results on every member: no clock (Command.Time instead), no
-	// random numbers, no map order, nothing of this machine or process. A command that the machine does not
-	// like is no error: say so in its result. An error, or a panic, means that this member is broken: its group
-	// stops here, the others continue.
+	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The
+	// same commands must have the same effects and results on every member: no clock (Command.Time
+	// instead), no random numbers, no map order, nothing of this machine or process. A command that the
+	// machine does not like is no error: say so in its result. An error, or a panic, means that this member
+	// is broken: its group stops here, the others continue.
 	//
 	// batch and results are reused after the call. The values in them are the machine's to keep.
 	Apply(batch []Command[C], results []R) error
-	// Snapshot returns the state as it is between two batches, and returns soon: it copies a pointer rather
-	// than the state where it can. The group applies more commands while the snapshot is being written.
-	//
-	// This version does not call it: the log keeps all commands and applies them again at each start. Write it
-	// now, and package smtest tests it, so that your program stays as it is when snapshots come.
+	// Snapshot returns the state as it is between two batches, and returns soon, since nothing is applied
+	// meanwhile: it copies a pointer rather than the state where it can. The group applies more commands
+	// while the snapshot is being written. Then the log forgets the commands before it. An error is
+	// reported (host.SnapshotFailed) and tried again later.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the whole state by one that Snapshot wrote, or leaves it as it is and returns an error:
-	// it reads everything before it replaces anything. This version does not call it, as said at Snapshot.
+	// Restore replaces the whole state by one that Snapshot wrote, here or on another member, or leaves it
+	// as it is and returns an error: it reads r to its end before it replaces anything. It is called when
+	// the group is opened, and between two batches on a member that was away for longer than the log
+	// reaches back.
 	Restore(ctx context.Context, r io.Reader) error
 }
 
@@ -37,21 +38,35 @@ type StateMachine[C, R any] interface {
 type DurableStateMachine[C, R any] interface {
 	StateMachine[C, R]
 	// Applied returns the index of the last command that the state on the disk includes, 0 if none. It is
-	// called when the group is opened. The group applies the commands after it, and none twice: so the state
-	// and this index must reach the disk together.
+	// called when the group is opened, and after Restore. The group applies the commands after it, and none
+	// twice: so the state and this index must reach the disk together. A state behind the log's first command
+	// is replaced by the newest snapshot (Restore).
 	Applied() (index uint64, err error)
-	// Sync returns when everything that was applied is durable. The log keeps a command at least until then.
-	// This version does not call it, since its log keeps all commands.
+	// Sync returns when everything that was applied before the call is durable. It is called, beside Apply,
+	// before the log forgets commands. After an error it must not return nil again before the next start.
 	Sync() error
 }
 
-// Snapshot is the state of a machine at one moment. WriteTo may run while the machine applies commands.
-type Snapshot interface {
-	// WriteTo writes the state. It returns early when ctx ends.
-	WriteTo(ctx context.Context, w io.Writer) error
-	// Close releases the snapshot, written or not.
-	Close() error
-}
+// Types of package host for the snapshots of state machines.
+type (
+	// Snapshot is the state of a machine at one moment. WriteTo runs beside Apply, at most once, and returns
+	// early when its context ends. Close, called once, releases the snapshot, written or not.
+	Snapshot = host.Snapshot
+	// FileSnapshot is a Snapshot that also consists of immutable files, such as those of an LSM tree. They
+	// are linked, not copied, and those that did not change since the last snapshot cost nothing, here and
+	// on the way to other members. A state machine that returns one is a FileRestorer.
+	FileSnapshot = host.FileSnapshot
+	// FileRestorer is a state machine whose snapshots have files: RestoreFiles is called in place of Restore.
+	FileRestorer = host.FileRestorer
+	// SnapshotFile is a file of a FileSnapshot.
+	SnapshotFile = host.File
+	// SnapshotFiles are the files that a FileRestorer gets.
+	SnapshotFiles = host.SnapshotFiles
+	// SnapshotPolicy says when snapshots are taken, and how much of the log stays behind them.
+	SnapshotPolicy = host.SnapshotPolicy
+	// SnapshotInfo describes a snapshot on this host's disk.
+	SnapshotInfo = host.SnapshotInfo
+)
 
 // BytesSnapshot returns a snapshot of a state that is already encoded. The bytes must not change.
 func BytesSnapshot(state []byte) Snapshot { return bytesSnapshot(state) }
@@ -69,8 +84,8 @@ func (bytesSnapshot) Close() error { return nil }
 type Command[C any] struct {
 	// Index and Term are its place in the log.
 	Index, Term uint64
-	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back and
-	// is the same on every member, so a state machine may use it for expiry.
+	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes
+	// back and is the same on every member, so a state machine may use it for expiry.
 	Time time.Duration
 	// Session and Number say which command of which session this is. They are zero if the command was sent
 	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
@@ -96,8 +111,8 @@ type Machine[C, R any] struct {
 }
 
 // InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
-// group is opened, and gets all commands of the log again. It may apply a command when a quorum holds it
-// durably, before the disk of this host does.
+// group is opened, is restored from the newest snapshot, and gets the commands of the log after that. It
+// may apply a command when a quorum holds it durably, before the disk of this host does.
 func InMemory[C, R any](sm StateMachine[C, R], codec Codec[C]) Machine[C, R] {
 	return Machine[C, R]{sm: sm, codec: codec}
 }
@@ -167,8 +182,17 @@ func (m Machine[C, R]) validate() error {
 	return nil
 }
 
+// commands returns the machine as a group has it.
+func (m Machine[C, R]) commands() host.StateMachine {
+	a := &adapter[C, R]{machine: m}
+	if f, ok := m.sm.(FileRestorer); ok {
+		return host.Commands(&fileAdapter[C, R]{a, f}, m.options())
+	}
+	return host.Commands(a, m.options())
+}
+
 // adapter passes the commands of a group to a typed state machine, and its results to those who wait for
-// them: host.CommandMachine.
+// them: host.CommandMachine and host.Snapshotter.
 type adapter[C, R any] struct {
 	machine Machine[C, R]
 	batch   []Command[C]
@@ -214,6 +238,51 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	}
 	return nil
 }
+
+// Snapshot implements host.Snapshotter.
+func (a *adapter[C, R]) Snapshot() (Snapshot, error) {
+	s, err := a.machine.sm.Snapshot()
+	if err != nil || s == nil || a.machine.durable == nil {
+		return s, err
+	}
+	synced := syncedSnapshot{s, a.machine.durable.Sync}
+	if f, ok := s.(FileSnapshot); ok {
+		return syncedFileSnapshot{synced, f}, nil
+	}
+	return synced, nil
+}
+
+// Restore implements host.Snapshotter.
+func (a *adapter[C, R]) Restore(ctx context.Context, r io.Reader) error {
+	return a.machine.sm.Restore(ctx, r)
+}
+
+// fileAdapter is the adapter of a machine whose snapshots have files.
+type fileAdapter[C, R any] struct {
+	*adapter[C, R]
+	FileRestorer
+}
+
+// syncedSnapshot is of a machine that keeps its state on a disk. When it is written that state is durable, so
+// after a crash the machine does not need a snapshot in place of commands that the log has forgotten.
+type syncedSnapshot struct {
+	Snapshot
+	sync func() error
+}
+
+func (s syncedSnapshot) WriteTo(ctx context.Context, w io.Writer) error {
+	if err := s.sync(); err != nil {
+		return fmt.Errorf("millrace: the state machine's Sync: %w", err)
+	}
+	return s.Snapshot.WriteTo(ctx, w)
+}
+
+type syncedFileSnapshot struct {
+	syncedSnapshot
+	files FileSnapshot
+}
+
+func (s syncedFileSnapshot) Files() []SnapshotFile { return s.files.Files() }
 
 // encodeResults sets the results that the group keeps.
 func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {

@@ -97,7 +97,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 		return nil, errors.New("millrace: OpenGroup needs a host; open one with host.Open, or use Open")
 	}
 	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
-	g, err := h.OpenGroup(ctx, c, host.Commands(&adapter[C, R]{machine: m}, m.options()))
+	g, err := h.OpenGroup(ctx, c, m.commands())
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,20 @@ func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
 	return n.group.TransferLeadership(ctx, to)
 }
 
+// TakeSnapshot takes a snapshot now, or joins the one that is being taken, and returns when it is on this
+// host's disk and was read back, and the log may forget what is before it. Nodes take snapshots by themselves
+// (Config.Snapshots); this is for before a planned stop, and for tests.
+func (n *Node[C, R]) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	return n.group.TakeSnapshot(ctx)
+}
+
+// LatestSnapshot returns the newest snapshot on this host's disk, if there is one.
+func (n *Node[C, R]) LatestSnapshot() (s SnapshotInfo, ok bool) { return n.group.LatestSnapshot() }
+
 // Log returns the committed commands with indexes in [from, to), to 0 being all, as they are in the log:
 // duplicates, which the state machine does not get, included. Raft's own entries are left out. A Command's
-// Time is that of the latest stamp among those returned. The sequence ends with an error, if there is one.
+// Time is that of the latest stamp among those returned. The sequence ends with an error, if there is one:
+// one that wraps host.ErrCompacted if the log has forgotten a command of the range (Status.FirstIndex).
 func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
 	return func(yield func(Command[C], error) bool) {
 		var at time.Duration

@@ -117,11 +117,11 @@ const (
 func (p SnapshotPolicy) validate(group uint64, c Config) error {
 	switch {
 	case p.LogBytes < 0:
-		return fmt.Errorf("millrace: GroupConfig.Snapshots.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
+		return fmt.Errorf("millrace: SnapshotPolicy.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
 	case p.KeepBytes < 0:
-		return fmt.Errorf("millrace: GroupConfig.Snapshots.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
+		return fmt.Errorf("millrace: SnapshotPolicy.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
 	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
-		return fmt.Errorf("millrace: GroupConfig.Snapshots.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
+		return fmt.Errorf("millrace: SnapshotPolicy.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
 	}
 	return nil
 }

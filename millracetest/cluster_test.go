@@ -3,6 +3,7 @@ package millracetest_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -29,6 +30,12 @@ func (c *counter) Apply(batch []millrace.Command[int64], results []int64) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Counter.Apply(batch, results)
+}
+
+func (c *counter) Restore(ctx context.Context, r io.Reader) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Counter.Restore(ctx, r)
 }
 
 func (c *counter) value() int64 {

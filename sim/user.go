@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -19,9 +21,10 @@ import (
 
 // Workload is a user's machine and what its clients ask of it.
 type Workload[C, R any] struct {
-	// Machine returns a new machine for a host, with an empty state, each time that the host starts. It gets
-	// the whole log. It must be quick, start no goroutine, and touch nothing outside. A machine that keeps
-	// files cannot be simulated; test its logic in memory.
+	// Machine returns a new machine for a host, with an empty state, each time that the host starts. It is
+	// restored from a snapshot, if there is one, and gets the log behind it. It must be quick, start no
+	// goroutine, and touch nothing outside. A machine that keeps files cannot be simulated; test its logic
+	// in memory.
 	Machine func(host uint64) millrace.Machine[C, R]
 	// Command draws a command. It must draw from rng only, so that the same seed gives the same run.
 	Command func(rng *rand.Rand) C
@@ -36,7 +39,8 @@ type Workload[C, R any] struct {
 //   - the machine is deterministic: each command has the same result on every host, and again after each
 //     restart, and in the end all hosts have the same digest, if the machine has one;
 //   - a command is applied once at most; one with a result exactly once; one that was refused never; and its
-//     client gets the result that the hosts have computed;
+//     client gets the result that the hosts have computed, or hears that there is none any more;
+//   - its snapshots are restored: what it applies after Restore has the results that other hosts have got;
 //   - the history is linearizable: a command that is called after another has returned comes behind it.
 //
 // It returns the history, whose outcomes are those that the clients know. The error, if any, is a *Violation,
@@ -198,11 +202,15 @@ func (o *userOutcome[C, R]) Poll() (host.Receipt, bool, error) {
 	}
 	u := o.run
 	op := &u.history[o.at]
+	var already *millrace.AlreadyAppliedError
 	switch {
 	case err == nil:
 		op.Outcome, op.Output, op.Index = Applied, result, receipt.Index
 		u.checkResult(op)
 		o.ghost.finished = o.ghost.finished || o.last
+	case errors.As(err, &already): // a snapshot was installed over it: the result is unknown, the entry is not
+		o.ghost.finished = o.ghost.finished || o.last
+		return already.Receipt, true, nil
 	case millrace.MayHaveCommitted(err):
 		return receipt, true, err
 	default:
@@ -229,6 +237,7 @@ type watchedMachine[C, R any] struct {
 	replica *replica
 	user    millrace.StateMachine[C, R]
 	batch   []millrace.Command[C]
+	applied uint64 // the last command that it has applied, or that its snapshot includes
 }
 
 // Apply implements millrace.StateMachine.
@@ -248,6 +257,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	}
 	for i := range batch {
 		c := &batch[i]
+		m.applied = c.Index
 		first := m.run.results[c.Index]
 		if first == nil {
 			m.run.results[c.Index] = &userResult[C, R]{c.Value.value, results[i], r.name}
@@ -260,15 +270,77 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	return nil
 }
 
-// Snapshot, Restore, Applied and Sync are not called by this version, but Applied: the machine is empty.
-
-func (m *watchedMachine[C, R]) Snapshot() (millrace.Snapshot, error) { return m.user.Snapshot() }
-
-func (m *watchedMachine[C, R]) Restore(ctx context.Context, from io.Reader) error {
-	return m.user.Restore(ctx, from)
+// userView is a snapshot of a user's machine: a line of the simulator's before it (view).
+type userView struct {
+	*view
+	user millrace.Snapshot
 }
 
-func (m *watchedMachine[C, R]) Applied() (uint64, error) { return 0, nil }
+func (m *watchedMachine[C, R]) Snapshot() (millrace.Snapshot, error) {
+	v, err := m.replica.view()
+	if err != nil {
+		return nil, err
+	}
+	user, err := m.user.Snapshot()
+	if err == nil && user == nil {
+		err = errors.New("sim: the machine's Snapshot returns nil")
+	}
+	if err != nil {
+		m.replica.life.w.violate("the machine takes no snapshot after entry %d: %v", m.applied, err)
+	}
+	return &userView{v.(*view), user}, nil
+}
+
+// WriteTo implements millrace.Snapshot.
+func (v *userView) WriteTo(ctx context.Context, to io.Writer) error {
+	if _, err := io.WriteString(to, v.text); err != nil {
+		return err
+	}
+	return v.user.WriteTo(ctx, to)
+}
+
+// Close implements millrace.Snapshot.
+func (v *userView) Close() error { return v.user.Close() }
+
+// Restore implements millrace.StateMachine. Each byte of a snapshot is checked before it comes here, so a
+// machine that refuses what is whole is broken.
+func (m *watchedMachine[C, R]) Restore(ctx context.Context, from io.Reader) error {
+	if m.replica.life.dead {
+		return crashfs.ErrCrashed
+	}
+	buffered := bufio.NewReader(from)
+	line, err := buffered.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	whole := &failedReader{r: buffered}
+	if err := m.user.Restore(ctx, whole); err != nil && whole.err == nil {
+		m.replica.life.w.violate("the machine cannot restore a snapshot that it has written: %v", err)
+	} else if err != nil {
+		return err
+	}
+	if err := m.replica.restore(strings.NewReader(line)); err != nil {
+		return err
+	}
+	m.applied = m.replica.watch.applied
+	return nil
+}
+
+// failedReader remembers an error that is not the end.
+type failedReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failedReader) Read(b []byte) (int, error) {
+	n, err := f.r.Read(b)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}
+
+func (m *watchedMachine[C, R]) Applied() (uint64, error) { return m.applied, nil }
 
 func (m *watchedMachine[C, R]) Sync() error { return nil }
 

@@ -1,9 +1,11 @@
 package sim_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -182,6 +184,35 @@ func TestFaultyMachinesAreFound(t *testing.T) {
 			}
 			t.Error("not found in ten seeds")
 		})
+	}
+}
+
+// forgetful forgets a part of its state when it is restored; full refuses to be.
+type forgetful struct {
+	sum
+	full bool
+}
+
+func (f *forgetful) Restore(ctx context.Context, r io.Reader) error {
+	if err := f.sum.Restore(ctx, r); err != nil {
+		return err
+	}
+	if f.full {
+		return errors.New("no room")
+	}
+	f.N -= f.N % 10
+	return nil
+}
+
+// TestFaultyRestoresAreFound: snapshots of a user's machine are taken and restored, and what is lost with
+// them is found.
+func TestFaultyRestoresAreFound(t *testing.T) {
+	for full, want := range map[bool]string{false: "the machine is not deterministic: entry", true: "cannot restore a snapshot that it has written: no room"} {
+		load := sums(func(uint64) millrace.StateMachine[int64, int64] { return &forgetful{full: full} })
+		failed := eachFailure(t, 15, load, nil)
+		if !slices.ContainsFunc(failed, func(err error) bool { return strings.Contains(err.Error(), want) }) {
+			t.Errorf("in 15 seeds: %v, want %q", failed, want)
+		}
 	}
 }
 
