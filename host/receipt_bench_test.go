@@ -1,0 +1,51 @@
+package host
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each step
+// reads the clock once, and writes the time to each command of the batch. Nothing else of a command's way is
+// in it.
+func BenchmarkReceipts(b *testing.B) {
+	began := time.Now()
+	clock := func() time.Duration { return time.Since(began) }
+	for _, size := range []int{1, 16, 256} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			calls, commands := make([]Call, size), make([]Command, size)
+			batch := make([]calledAt, size)
+			for i := range calls {
+				batch[i] = calledAt{call: &calls[i]}
+			}
+			pending := pendingByTerm{count: 1}
+			var last Receipt
+			for n := 0; n < b.N; n += size {
+				queued := clock() // Group.Call
+				for i := range calls {
+					calls[i].queued = queued
+				}
+				appended := clock() // a turn
+				for i := range calls {
+					calls[i].appended = appended
+				}
+				sent := called{first: 1, calls: batch}
+				sent.noteSent(uint64(size), clock)
+				pending.stampCommit(clock, 2)
+				for i := range calls { // the commit, and the result
+					o := outcome{receipt: Receipt{Committed: pending.at, By: pending.by}}
+					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
+					last = o.receipt
+				}
+				applied := clock()
+				for i := range calls {
+					last = calls[i].appliedReceipt(&commands[i], applied)
+				}
+			}
+			if last.Replicated == 0 || last.Applied < last.Queued {
+				b.Fatalf("%+v", last)
+			}
+		})
+	}
+}
