@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each step
-// reads the clock once, and writes the time to each command of the batch. Nothing else of a command's way is
-// in it.
+// BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each
+// step reads the clock once, and writes the time to each command of the batch. Nothing else of a command's
+// way is in it.
 func BenchmarkReceipts(b *testing.B) {
 	began := time.Now()
 	clock := func() time.Duration { return time.Since(began) }
