@@ -148,9 +148,10 @@ func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
 	return n.group.TransferLeadership(ctx, to)
 }
 
-// TakeSnapshot takes a snapshot now, or joins the one that is being taken, and returns when it is on this
-// host's disk and was read back, and the log may forget what is before it. Nodes take snapshots by themselves
-// (Config.Snapshots); this is for before a planned stop, and for tests.
+// TakeSnapshot takes a snapshot of what this member has applied, after the one under way if there is one. It
+// returns when the snapshot is on this host's disk and was read back; then the log forgets what is before it.
+// Nodes take snapshots by themselves (Config.Snapshots); this is for before a planned stop, and for tests. If
+// ctx ends first, the snapshot may be taken nevertheless.
 func (n *Node[C, R]) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 	return n.group.TakeSnapshot(ctx)
 }

@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestPlantedImpostorIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package")
 	}
-	out, err := exec.Command("go", "test", "-count=1", "-tags", "planted_any_directory", "-run", "TestSeeds", ".", "-seeds", "100", "-failures", "1").CombinedOutput()
+	out, err := withBug("any_directory", "-run", "TestSeeds", ".", "-seeds", "100", "-failures", "1")
 	if text := string(out); err == nil || !strings.Contains(text, "--- FAIL: TestSeeds") || !strings.Contains(text, "impostor") {
 		t.Fatalf("not found in 100 seeds (%v):\n%s", err, text)
 	}

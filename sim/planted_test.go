@@ -2,9 +2,12 @@ package sim_test
 
 import (
 	"flag"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/planted"
 )
 
 // TestPlantedBugsAreFound builds a package with one planted bug at a time (internal/planted) and demands that
@@ -13,22 +16,23 @@ import (
 //	go test ./sim -run TestPlantedBugsAreFound -planted
 func TestPlantedBugsAreFound(t *testing.T) {
 	if !*plants {
-		t.Skip("it builds the library once for each bug, which takes minutes: -planted runs it")
+		t.Skip("it takes minutes: -planted runs it")
 	}
 	seeds := func(bug string) row { return row{bug, ".", "TestSeeds", []string{"-seeds", "500", "-failures", "1"}} }
 	for _, r := range []row{
 		seeds("ack_before_sync"), seeds("forget_vote"), seeds("count_old_terms"), seeds("sync_refused"), seeds("keep_deposed"),
 		seeds("count_missed"), seeds("overtake_commit"),
-		{"unfounded", ".", "TestFounding", nil},
+		{"unfounded", ".", "TestFounding", []string{"-foundings", "150"}},
 		{"renumber_retries", ".", "TestExactlyOnce", []string{"-seeds", "20"}},
 		{"count_unsure_refusals", ".", "TestExactlyOnce", []string{"-seeds", "60"}},
 		{"skip_sessions", ".", "TestExactlyOnce", []string{"-seeds", "20"}},
 		{"hand_over_blindly", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},
-		{"count_left_out", ".", "TestWithout", nil}, {"minority_founds", ".", "TestWithout", nil},
+		{"count_left_out", ".", "TestWithout", []string{"-withouts", "100"}},
+		{"minority_founds", ".", "TestWithout", []string{"-withouts", "100"}},
 		{"lease_from_answer", ".", "TestLeases", []string{"-leases", "100"}},
-		{"no_recheck", ".", "TestLeases", nil},
-		{"old_answer", ".", "TestLeases", nil},
+		{"no_recheck", ".", "TestLeases", []string{"-leases", "24"}},
+		{"old_answer", ".", "TestLeases", []string{"-leases", "24"}},
 		{"pulse_reads", "../raft", "TestPulsesConfirmNoRead", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		{"mix_versions", ".", "TestDivergence", []string{"-divergences", "3"}},
@@ -46,8 +50,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"lose_wake", "../host", "TestInputDuringATurnIsNotLost", nil},
 	} {
 		t.Run(r.bug, func(t *testing.T) {
-			args := append([]string{"test", "-count=1", "-tags", "planted_" + r.bug, "-run", r.test + "$", r.dir}, r.args...)
-			out, err := exec.Command("go", args...).CombinedOutput()
+			t.Parallel() // most of the time one of them builds or links
+			out, err := withBug(r.bug, append([]string{"-run", r.test + "$", r.dir}, r.args...)...)
 			text := string(out)
 			if err == nil {
 				t.Fatalf("not found:\n%s", text)
@@ -61,6 +65,13 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			t.Logf("found: %s", strings.TrimSpace(line))
 		})
 	}
+}
+
+// withBug runs go test with a planted bug.
+func withBug(bug string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", append([]string{"test", "-count=1", "-tags", "planted"}, args...)...)
+	cmd.Env = append(os.Environ(), planted.Variable+"="+bug)
+	return cmd.CombinedOutput()
 }
 
 var plants = flag.Bool("planted", false, "run TestPlantedBugsAreFound")

@@ -121,10 +121,11 @@ func TestPlantedBugIsFound(t *testing.T) {
 	if !*long {
 		t.Skip("it builds another program; -args -long runs it")
 	}
-	binary, err := buildWith("planted_skip_sessions")
+	binary, err := buildWith("planted")
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("MILLRACE_PLANTED", "skip_sessions")
 	if err := sendTwice(t, startClusterOf(t, binary).hosts); err == nil {
 		t.Error("a change was sent to each host of a cluster that ignores sessions, and it took effect once")
 	} else {

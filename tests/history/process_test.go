@@ -50,7 +50,7 @@ var scratch string
 // build builds examples/kv once.
 var build = sync.OnceValues(func() (string, error) { return buildWith("") })
 
-// buildWith builds examples/kv with a planted bug, given by its build tag; "" is none.
+// buildWith builds examples/kv with a build tag: "planted" for one in which the environment names a bug.
 func buildWith(tag string) (string, error) {
 	binary := filepath.Join(scratch, "kv"+tag)
 	cmd := exec.Command("go", "build", "-tags", tag, "-o", binary, ".")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -48,6 +49,28 @@ func TestReportForPeopleAndPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		labtest.Golden(t, name, out.Bytes())
+	}
+}
+
+// Leaders that another host has taken over while the machine was busy are brought back: asking to be elected
+// does not help while the followers hear the other one.
+func TestLeadersComeBack(t *testing.T) {
+	c, err := openCluster(t.Context(), 3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := bench.CloseHosts(c.hosts); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, id := range []uint64{bytesGroup, typedGroup} {
+		if err := c.hosts[0].Group(id).TransferLeadership(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.awaitLeaders(t.Context()); err != nil || !c.leads(bytesGroup) || !c.leads(typedGroup) {
+		t.Errorf("after the leaders had moved: %v", err)
 	}
 }
 

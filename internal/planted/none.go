@@ -1,0 +1,37 @@
+//go:build !planted
+
+package planted
+
+const (
+	AckBeforeSync       = false
+	AnyDirectory        = false
+	CompactEarly        = false
+	CountLeftOut        = false
+	CountMissed         = false
+	CountOldTerms       = false
+	CountUnsureRefusals = false
+	ForgetVote          = false
+	HandOverBlindly     = false
+	InstallWithoutConf  = false
+	KeepDeposed         = false
+	KeepStuck           = false
+	LeaseFromAnswer     = false
+	LoseWake            = false
+	MinorityFounds      = false
+	MixVersions         = false
+	NoRecheck           = false
+	OldAnswer           = false
+	OneHardState        = false
+	OvertakeCommit      = false
+	PublishEarly        = false
+	PulseReads          = false
+	PutBackVote         = false
+	RenumberRetries     = false
+	RestoreNoSessions   = false
+	SkipSessions        = false
+	SupersedeSnapshot   = false
+	SyncRefused         = false
+	TrustBirths         = false
+	Unfounded           = false
+	VoteWaits           = false
+)

@@ -1,0 +1,94 @@
+//go:build planted
+
+package planted
+
+import (
+	"fmt"
+	"os"
+)
+
+var plantedNow = os.Getenv(Variable)
+
+func is(name string) bool {
+	known[name] = true
+	return plantedNow == name
+}
+
+var known = map[string]bool{"": true}
+
+var (
+	// AckBeforeSync makes the append worker give its answers before the sync that they wait for.
+	AckBeforeSync = is("ack_before_sync")
+	// AnyDirectory makes a host accept a peer with any directory.
+	AnyDirectory = is("any_directory")
+	// CompactEarly makes a host compact its log before a snapshot was read back.
+	CompactEarly = is("compact_early")
+	// CountLeftOut makes the members of a group that is founded without some go on hearing those.
+	CountLeftOut = is("count_left_out")
+	// CountMissed makes a group that stood still count the time that it missed as time without a leader.
+	CountMissed = is("count_missed")
+	// CountOldTerms makes a leader count entries of earlier terms for commit (thesis figure 3.7).
+	CountOldTerms = is("count_old_terms")
+	// CountUnsureRefusals makes one refusal of a forwarded command count for its earlier tries, too.
+	CountUnsureRefusals = is("count_unsure_refusals")
+	// ForgetVote makes a restart forget the vote of the node in its term.
+	ForgetVote = is("forget_vote")
+	// HandOverBlindly makes a leader with a stuck state machine hand over to a member that has not applied more.
+	HandOverBlindly = is("hand_over_blindly")
+	// InstallWithoutConf makes a member install a snapshot with a configuration of its own, in place of the
+	// snapshot's.
+	InstallWithoutConf = is("install_without_conf")
+	// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands,
+	// forever if it does not.
+	KeepDeposed = is("keep_deposed")
+	// KeepStuck makes a leader with a stuck state machine keep the leadership.
+	KeepStuck = is("keep_stuck")
+	// LeaseFromAnswer makes a lease begin when its round was answered, not when it was sent.
+	LeaseFromAnswer = is("lease_from_answer")
+	// LoseWake makes a shard forget a group that was given something to do while its turn ran.
+	LoseWake = is("lose_wake")
+	// MinorityFounds makes FoundWithout accept that fewer than a majority of the members are kept.
+	MinorityFounds = is("minority_founds")
+	// MixVersions makes a leader compare the results of members with other versions.
+	MixVersions = is("mix_versions")
+	// NoRecheck makes Lease.Holds ignore the time that has passed since Group.Lease.
+	NoRecheck = is("no_recheck")
+	// OldAnswer makes a follower serve a read by the answer to a question that was asked before the read began.
+	OldAnswer = is("old_answer")
+	// OneHardState makes one write of each message of a round, and puts the only hard state into the first of
+	// them.
+	OneHardState = is("one_hard_state")
+	// OvertakeCommit writes the newest commit index with the term and vote that overtake what a full disk
+	// refuses.
+	OvertakeCommit = is("overtake_commit")
+	// PublishEarly makes a host publish a snapshot before its log is durable through it.
+	PublishEarly = is("publish_early")
+	// PulseReads makes the answer to a pulse confirm the reads that wait.
+	PulseReads = is("pulse_reads")
+	// PutBackVote lets a refused round write its own term and vote, although later ones have overtaken it.
+	PutBackVote = is("put_back_vote")
+	// RenumberRetries makes a host give a forwarded command a new number for each try.
+	RenumberRetries = is("renumber_retries")
+	// RestoreNoSessions makes a member that begins from a snapshot forget its sessions.
+	RestoreNoSessions = is("restore_no_sessions")
+	// SkipSessions makes the members of a group apply a command again that their table of sessions knows.
+	SkipSessions = is("skip_sessions")
+	// SupersedeSnapshot makes a later answer of the append lane replace one that carries a snapshot.
+	SupersedeSnapshot = is("supersede_snapshot")
+	// SyncRefused makes the append worker forget the sync of a round that a full disk refused, if an earlier
+	// round is synced first.
+	SyncRefused = is("sync_refused")
+	// TrustBirths makes the table of sessions begin a session that it may have forgotten.
+	TrustBirths = is("trust_births")
+	// Unfounded makes the members of a group vote, and its leader take commands, before the group is founded.
+	Unfounded = is("unfounded")
+	// VoteWaits makes a full disk refuse term and vote with the entries before them.
+	VoteWaits = is("vote_waits")
+)
+
+func init() {
+	if !known[plantedNow] {
+		fmt.Fprintf(os.Stderr, "%s is %q, and no bug has that name\n", Variable, plantedNow)
+		os.Exit(2)
+	}
+}
