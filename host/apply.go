@@ -134,7 +134,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.group.fail(err)
 		return false
 	}
-	return len(q.work) > 0
+	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
 
 // applyWork applies messages of the core in order, and returns the answers of those that it has finished. A

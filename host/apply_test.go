@@ -165,3 +165,19 @@ func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 		}
 	}
 }
+
+// What waits until everything is applied is called, also if it came while there was work: nothing else may
+// come for this group.
+func TestApplyEndsWithWhatIsDrained(t *testing.T) {
+	s := newTestLane(t)
+	q := &applyQueue{machine: &shape{}, group: s.q.group}
+	q.put(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
+	var applied uint64
+	drained := func() { applied = q.position().Index }
+	q.drained.Store(&drained)
+	for q.applyRound(maxRoundBytes) || !q.empty() { // as applyLanes.give decides
+	}
+	if applied != 1 {
+		t.Errorf("when the lanes leave the group, entry %d was applied before the function was called, want 1", applied)
+	}
+}

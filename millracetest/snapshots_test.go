@@ -90,7 +90,7 @@ func TestANodeBeyondTheLogCatchesUp(t *testing.T) {
 			c.Heal()
 			want += 1_000_000
 			if _, _, err := p.Wait(deadline(t)); err != nil && !errors.Is(err, millrace.ErrAlreadyApplied) {
-				t.Fatalf("round %d: the command of a node that was away: %v", round, err)
+				t.Fatalf("round %d: the command of node %d, which was away: %v\n%v", round, away, err, c.Node(leader).Explain())
 			}
 			if n := c.read(away, millrace.Linearizable); n != want {
 				t.Fatalf("round %d: node %d has %d, want %d", round, away, n, want)

@@ -1,7 +1,6 @@
 package smtest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -64,7 +63,7 @@ func (k *kit[C, R]) checkBroken(whole state, n int, broken error, at int, old st
 		return err
 	}
 	defer closeMachine(m)
-	restored := m.StateMachine().Restore(context.Background(), io.MultiReader(reader(whole.bytes[:n]), &brokenReader{broken}))
+	restored := restore(m.StateMachine(), io.MultiReader(reader(whole.bytes[:n]), &brokenReader{broken}))
 	now, err := stateOf(m)
 	if err != nil {
 		return fmt.Errorf("after a Restore whose reader has failed after %d of %d bytes: %w", n, len(whole.bytes), err)

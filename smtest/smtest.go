@@ -50,6 +50,7 @@ func check[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], com
 		k.checkDeterminism,
 		k.checkDecoded,
 		k.checkSnapshots,
+		k.checkCopies,
 		k.checkRestore,
 		k.checkDurable,
 	} {

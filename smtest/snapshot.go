@@ -106,7 +106,7 @@ func (k *kit[C, R]) checkRestored(what string, used bool, snapshot []byte, at in
 		return err
 	}
 	defer closeMachine(m)
-	if err := m.StateMachine().Restore(context.Background(), iotest.OneByteReader(reader(snapshot))); err != nil {
+	if err := restore(m.StateMachine(), iotest.OneByteReader(reader(snapshot))); err != nil {
 		return fmt.Errorf("Restore returns an error for a snapshot of %d bytes that Snapshot has written, read byte by byte: %w", len(snapshot), err)
 	}
 	now, err := stateOf(m)
@@ -152,12 +152,17 @@ func (k *kit[C, R]) checkWriteError() error {
 		return err
 	}
 	defer closeMachine(m)
-	whole, err := snapshotOf(m.StateMachine())
+	first, err := takeSnapshot(m.StateMachine())
 	if err != nil {
 		return err
 	}
-	for _, space := range []int{0, len(whole) / 2, len(whole) - 1} {
-		if space < 0 || space >= len(whole) {
+	length, err := writtenBy(first)
+	if err != nil {
+		return err
+	}
+	whole := int(length)
+	for _, space := range []int{0, whole / 2, whole - 1} {
+		if space < 0 || space >= whole {
 			continue
 		}
 		snap, err := takeSnapshot(m.StateMachine())
@@ -169,7 +174,7 @@ func (k *kit[C, R]) checkWriteError() error {
 			return fmt.Errorf("Close of a snapshot whose WriteTo has failed returns an error: %w", closed)
 		}
 		if err == nil {
-			return fmt.Errorf("WriteTo of the snapshot returns nil, although its writer has failed after %d of %d bytes", space, len(whole))
+			return fmt.Errorf("WriteTo of the snapshot returns nil, although its writer has failed after %d of %d bytes", space, whole)
 		}
 	}
 	return nil

@@ -67,6 +67,11 @@ func takeSnapshot[C, R any](sm millrace.StateMachine[C, R]) (millrace.Snapshot, 
 	case snap == nil:
 		return nil, errors.New("Snapshot returns nil without an error; an empty state has a snapshot too")
 	}
+	if _, ok := snap.(millrace.FileSnapshot); ok {
+		if _, ok := sm.(millrace.FileRestorer); !ok {
+			return nil, errors.Join(fmt.Errorf("Snapshot returns a FileSnapshot, and %T has no method RestoreFiles (FileRestorer)", sm), snap.Close())
+		}
+	}
 	return snap, nil
 }
 
@@ -75,10 +80,14 @@ func writeSnapshot(snap millrace.Snapshot) ([]byte, error) {
 	if err := snap.WriteTo(context.Background(), &b); err != nil {
 		return nil, errors.Join(fmt.Errorf("WriteTo of the snapshot returns an error: %w", err), snap.Close())
 	}
+	packed, err := pack(snap, b.Bytes())
+	if err != nil {
+		return nil, errors.Join(err, snap.Close())
+	}
 	if err := snap.Close(); err != nil {
 		return nil, fmt.Errorf("Close of the snapshot returns an error: %w", err)
 	}
-	return b.Bytes(), nil
+	return packed, nil
 }
 
 // differs says how two states differ, or returns nil.
