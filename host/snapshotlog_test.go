@@ -2,8 +2,8 @@ package host
 
 import "testing"
 
-// A log that grows for long behind a snapshot is thinned out to few marks, and the bytes since the snapshot are
-// still known: their metric, and the bound of what a transfer keeps of the log, rest on that.
+// A log that grows for long behind a snapshot is thinned out to few marks, and the bytes since the snapshot
+// are still known: their metric, and the bound of what a transfer keeps of the log, rest on that.
 func TestMarksReachBackToTheSnapshot(t *testing.T) {
 	s := &groupSnapshots{spacing: minSpacing}
 	for i := range uint64(100_000) {
