@@ -46,9 +46,9 @@ func (s *groupSnapshots) addMark(index uint64, bytes int64) {
 	if n := len(s.marks); n > 0 && (index <= s.marks[n-1].index || bytes-s.marks[n-1].bytes < s.spacing) {
 		return
 	}
-	if len(s.marks) == maxMarks { // keep every second one
+	if len(s.marks) == maxMarks { // keep every second one, and the first, behind which the log was compacted
 		for i := range maxMarks / 2 {
-			s.marks[i] = s.marks[2*i+1]
+			s.marks[i] = s.marks[2*i]
 		}
 		s.marks = s.marks[:maxMarks/2]
 		s.spacing = max(2*s.spacing, minSpacing)

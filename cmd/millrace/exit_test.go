@@ -24,6 +24,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
 	"github.com/millrace/millrace/cmd/internal/lab/node"
+	snapshotlab "github.com/millrace/millrace/cmd/internal/lab/snapshots"
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
@@ -41,6 +42,7 @@ var verbs = map[string]string{
 	"millrace":                  "",
 	"millrace bench groups":     "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
 	"millrace bench node":       "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
+	"millrace bench snapshot":   "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
 	"millrace wal":              "",
 	"millrace snapshot":         "",
 	"millrace snapshot inspect": "SNAPSHOTS",
@@ -206,7 +208,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		fields := []string{"Out"}

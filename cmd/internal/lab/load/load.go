@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,8 +27,10 @@ type Load struct {
 	warmup time.Duration
 	length time.Duration
 	drain  time.Duration // how long operations in flight may take after the window
+	beside func(context.Context) error
 
 	origin  time.Time     // of the clock; set before gate opens
+	endAt   atomic.Int64  // reading of the clock at which the window ends (nanoseconds)
 	gate    chan struct{} // clients wait here until all of them have been started
 	stopAt  atomic.Int64  // clients start nothing at or after this reading of the clock (nanoseconds)
 	latency *recorder
@@ -104,7 +107,7 @@ type sample struct {
 func (l *Load) now() time.Duration      { return time.Since(l.origin) }
 func (l *Load) stopping() time.Duration { return time.Duration(l.stopAt.Load()) }
 func (l *Load) inWindow(t time.Duration) bool {
-	return t >= l.warmup && t < l.warmup+l.length
+	return t >= l.warmup && t < time.Duration(l.endAt.Load())
 }
 
 // Run lets g start the clients, waits through the window and for the operations in flight, and returns what
@@ -118,7 +121,12 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	l.gate = make(chan struct{})
 	g.start(clients, l, &wg)
 	l.origin = time.Now()
-	l.stopAt.Store(int64(l.warmup + l.length))
+	end := int64(l.warmup + l.length)
+	if l.beside != nil {
+		end = math.MaxInt64 // until beside has returned
+	}
+	l.stopAt.Store(end)
+	l.endAt.Store(end)
 	phase("warm-up")
 	close(l.gate)
 
@@ -126,7 +134,7 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	phase("measure")
 	first := l.sample()
 	if err == nil {
-		err = l.waitUntil(ctx, l.warmup+l.length)
+		err = l.measure(ctx)
 	}
 	last := l.sample()
 
@@ -144,9 +152,41 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	return l.outcome(first, last), nil
 }
 
+// measure waits through the window, and sets its end if that depends on what happens beside the load.
+func (l *Load) measure(ctx context.Context) error {
+	if l.beside == nil {
+		return l.waitUntil(ctx, l.warmup+l.length)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	besideErr := make(chan error, 1)
+	go func() {
+		err := l.beside(ctx)
+		if err != nil {
+			cancel(err) // it ends the wait
+		}
+		besideErr <- err
+	}()
+	err := l.waitUntil(ctx, l.warmup+l.length)
+	if err == nil {
+		select {
+		case err = <-besideErr:
+			besideErr <- err
+		case <-l.fatal:
+			err = l.fatalErr
+		}
+	}
+	if err != nil {
+		cancel(err)
+	}
+	<-besideErr
+	l.endAt.Store(int64(l.now()))
+	return err
+}
+
 func (l *Load) outcome(first, last sample) Outcome {
 	return Outcome{
-		Warmup: l.warmup, Length: l.length,
+		Warmup: l.warmup, Length: time.Duration(l.endAt.Load()) - l.warmup,
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
 		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,

@@ -178,3 +178,36 @@ func TestLoadStopsWhenInterrupted(t *testing.T) {
 		}
 	})
 }
+
+// besideTarget runs a window of at least a second beside what takes three, or fails.
+func besideTarget(t *testing.T, beside func(context.Context) error) (load.Outcome, error) {
+	target := loadtest.New(3)
+	target.Stall = func() { pass(time.Millisecond) }
+	return load.Window{
+		Source: load.NewSource(64, 1), Warmup: 100 * time.Millisecond, Length: time.Second, Generator: load.Closed{Clients: 10},
+		Observer: silent{}, Beside: beside,
+	}.Run(t.Context(), target)
+}
+
+type silent struct{}
+
+func (silent) Phase(string)       {}
+func (silent) Live(func() uint64) {}
+
+// The window lasts as long as what happens beside it, and its error ends the load.
+func TestWindowLastsAsLongAsWhatIsBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := besideTarget(t, func(context.Context) error { pass(3 * time.Second); return nil })
+		if err != nil || o.Length != 3*time.Second || o.Completed < 30_000 || o.Completed > 30_010 {
+			t.Errorf("%d in %v, %v", o.Completed, o.Length, err)
+		}
+		o, err = besideTarget(t, func(context.Context) error { return nil })
+		if err != nil || o.Length != time.Second || o.Completed < 10_000 || o.Completed > 10_010 {
+			t.Errorf("%d in %v, %v", o.Completed, o.Length, err)
+		}
+		broken := errors.New("broken")
+		if _, err = besideTarget(t, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"sync"
@@ -135,4 +136,57 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, then for
+// each client the number of its words and the words of its bitmap, all as 8 bytes, little endian. A violation
+// is not in it: the host that has seen it keeps it.
+func (m *Machine) AppendTo(dst []byte) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range []uint64{m.state.Applied, m.state.Entries, m.state.Hash, uint64(len(m.clients))} {
+		dst = binary.LittleEndian.AppendUint64(dst, n)
+	}
+	for _, words := range m.clients {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(len(words)))
+		for _, w := range words {
+			dst = binary.LittleEndian.AppendUint64(dst, w)
+		}
+	}
+	return dst
+}
+
+// Restore makes a new machine what another one was when AppendTo was called. It reads form to its end.
+func (m *Machine) Restore(form []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	short := false
+	next := func() (n uint64) {
+		if len(form) < 8 {
+			short = true
+			return 0
+		}
+		n, form = binary.LittleEndian.Uint64(form), form[8:]
+		return n
+	}
+	m.state = MachineState{Applied: next(), Entries: next(), Hash: next()}
+	clients := next()
+	if clients > uint64(len(form)/8) {
+		return fmt.Errorf("the form of a machine has %d clients and %d more bytes", clients, len(form))
+	}
+	m.clients = make([]bitmap, clients)
+	for i := range m.clients {
+		words := next()
+		if words > uint64(len(form)/8) {
+			return fmt.Errorf("the form of a machine has %d words for client %d and %d more bytes", words, i, len(form))
+		}
+		m.clients[i] = make(bitmap, words)
+		for w := range m.clients[i] {
+			m.clients[i][w] = next()
+		}
+	}
+	if short || len(form) > 0 {
+		return fmt.Errorf("the form of a machine with %d clients ends early, or %d bytes follow it", clients, len(form))
+	}
+	return nil
 }

@@ -248,3 +248,32 @@ func TestMachineOfOneGroup(t *testing.T) {
 		}
 	}
 }
+
+// A machine that was restored from the form of another one goes on as that would have.
+func TestMachineIsRestoredFromItsForm(t *testing.T) {
+	l, m, restored := &Ledger{}, &Machine{}, &Machine{}
+	for i := range uint64(100) {
+		m.Apply(i+1, write(l, uint32(i%3), true))
+	}
+	form := m.AppendTo(nil)
+	if err := restored.Restore(form); err != nil || restored.State() != m.State() {
+		t.Fatalf("%+v, want %+v: %v", restored.State(), m.State(), err)
+	}
+	v := write(l, 1, true)
+	restored.Apply(101, v)
+	if err := restored.Verify(l); err != nil {
+		t.Error(err)
+	}
+	restored.Apply(102, v)
+	if err := restored.Verify(l); err == nil || !strings.Contains(err.Error(), "applied twice") {
+		t.Errorf("%v", err)
+	}
+	for n := range form {
+		if err := (&Machine{}).Restore(form[:n]); err == nil {
+			t.Errorf("%d of %d bytes were taken for a form", n, len(form))
+		}
+	}
+	if err := (&Machine{}).Restore(append(form, 0)); err == nil {
+		t.Error("a byte too many was taken")
+	}
+}

@@ -40,7 +40,7 @@ func (t Trial) Run(ctx context.Context) (_ Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 
-	w := Window{NewSource(t.Setup.ValueBytes, t.Setup.Seed), t.Warmup, t.Length, t.Generator, t.Observer}
+	w := Window{Source: NewSource(t.Setup.ValueBytes, t.Setup.Seed), Warmup: t.Warmup, Length: t.Length, Generator: t.Generator, Observer: t.Observer}
 	return w.Run(ctx, target)
 }
 
@@ -50,11 +50,15 @@ type Window struct {
 	Warmup, Length time.Duration
 	Generator      Generator
 	Observer       Observer
+	// Beside is called when the measurement begins. The window then lasts until it has returned, and at least
+	// for Length. Its error ends the load. nil: the window lasts for Length.
+	Beside func(context.Context) error
 }
 
 // Run puts the target under load and verifies what it holds.
 func (w Window) Run(ctx context.Context, target Target) (Outcome, error) {
 	l := New(target, w.Source, w.Warmup, w.Length)
+	l.beside = w.Beside
 	w.Observer.Live(l.Completed)
 	outcome, err := l.Run(ctx, w.Observer.Phase, w.Generator)
 	if err != nil {

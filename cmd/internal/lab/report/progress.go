@@ -84,7 +84,11 @@ func (p *lines) PointDone(r Result) {
 	fmt.Fprintf(p.out, "%d/%d %s\n", p.i, p.points, summary(p.name, r))
 }
 
+// summary renders a point that was measured. One that is no window has no pipeline.
 func summary(name string, r Result) string {
+	if r.Pipeline == "" && r.OpsPerSec == 0 {
+		return name + ": done"
+	}
 	return fmt.Sprintf("%s: %s ops/s, mean %s, p99 %s", name, Count(r.OpsPerSec), Latency(r.MeanUs), Latency(r.P99Us))
 }
 

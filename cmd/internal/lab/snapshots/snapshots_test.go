@@ -1,0 +1,192 @@
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/internal/scratch"
+)
+
+func brief(dir string) Plan {
+	return Plan{
+		StateBytes: 2 << 20, Sections: AllSections, Clients: 4, ValueBytes: 64, Hosts: 3, Logs: []int{1, 0}, SendBytesPerSecond: 64 << 20,
+		Duration: 20 * time.Millisecond, Warmup: time.Millisecond, Runs: 1, Dir: dir, Seed: 1,
+	}
+}
+
+func someReport() *Report {
+	p := brief("")
+	p.StateBytes, p.Clients, p.ValueBytes, p.Duration, p.Warmup, p.Runs = 1<<30, 100, 1024, 5*time.Second, time.Second, 3
+	r := &Report{Plan: p, Env: labtest.Somewhere, Limits: Limits{WriteMiBPerSec: 400, ReadMiBPerSec: 3000}, PeakOpsPerSec: 20_000}
+	runs := make([][]Result, len(AllWays))
+	for i, w := range AllWays {
+		for n := range p.Runs {
+			x := float64(n + 10)
+			row := Result{Section: Load, Way: string(w), Machine: "memory", Result: report.Result{OpsPerSec: 1000 * x / float64(i+1), P50Us: 500, P99Us: 3000 * float64(i+1), MaxUs: 9000, Runs: 1}}
+			row.OtherPauseUs = 900
+			if i > 0 {
+				row.PauseUs, row.CaptureUs, row.StateBytes, row.TookSec, row.MiBPerSec, row.Snapshots = 100*x, 5*x, 1<<30, 8, 128, 1
+			}
+			runs[i] = append(runs[i], row)
+		}
+	}
+	runs[3][1].SentBytes = 1<<30 + 100
+	r.Rows = append(compareWays(runs),
+		Result{Section: Restart, Way: "restart", Machine: "memory", StateBytes: 1 << 30, LogBytes: 64 << 20, OpenSec: 2.5, LevelSec: 3, TookSec: 3, MiBPerSec: 362},
+		Result{Section: Transfer, Way: string(onePlace), Machine: "files", StateBytes: 1 << 30, SentBytes: 10 << 20, OpenSec: 0.5, TookSec: 0.9, TakeSec: 0.1, MiBPerSec: 11})
+	return r
+}
+
+func TestReportForPeopleAndPrograms(t *testing.T) {
+	r := someReport()
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"snapshot.txt":  func(b *bytes.Buffer) error { return r.WriteTable(b) },
+		"snapshot.json": func(b *bytes.Buffer) error { return r.WriteJSON(b) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		labtest.Golden(t, name, out.Bytes())
+	}
+}
+
+// A ratio is of windows of one run, and the row has the median of the runs' ratios.
+func TestRatiosAreOfOneRun(t *testing.T) {
+	row := func(ops, p99 float64) Result {
+		return Result{Result: report.Result{OpsPerSec: ops, P99Us: p99, Runs: 1}}
+	}
+	rows := compareWays([][]Result{{row(100, 1), row(1000, 2), row(10, 4)}, {row(50, 3), row(900, 4), row(6, 12)}})
+	if rows[0].Ratio != 1 || rows[1].Ratio != 0.6 || rows[1].P99Ratio != 3 || rows[1].OpsPerSec != 50 {
+		t.Errorf("%+v", rows)
+	}
+}
+
+// Everything, on real hosts, briefly. Run checks what was acknowledged, and compares the states.
+func TestRun(t *testing.T) {
+	plan := brief(scratch.Dir(t))
+	r, err := Run(t.Context(), plan, report.Silence{})
+	if err != nil || len(r.Rows) != len(plan.points()) || r.Partial {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	sent := map[string]float64{}
+	for _, row := range r.Rows {
+		if row.Schema != Schema || row.Failed > 0 {
+			t.Errorf("%+v", row)
+		}
+		if sent[row.Machine+" "+row.Way] = report.Ratio(float64(row.SentBytes), float64(row.StateBytes)); row.Section == Load && row.Way != string(Without) && (row.Snapshots == 0 || row.StateBytes < plan.StateBytes) {
+			t.Errorf("%+v", row)
+		}
+	}
+	for _, machine := range []string{"memory ", "files "} {
+		if sent[machine+string(nothingThere)] < 0.9 || sent[machine+string(wholly)] < 0.9 {
+			t.Errorf("%s: the whole state was changed, and only a share of it was sent: %v", machine, sent)
+		}
+	}
+	// The state in memory is one part here, and the check of the last window is in it.
+	if sent["files "+string(unchanged)] > 0.05 || sent["files "+string(onePlace)] > 0.05 {
+		t.Errorf("more was sent than has changed: %v", sent)
+	}
+	labtest.Empty(t, plan.Dir)
+}
+
+func TestInterrupted(t *testing.T) {
+	interrupted := errors.New("interrupted")
+	plan := brief(t.TempDir())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted)
+	r, err := Run(ctx, plan, report.Silence{})
+	if !errors.Is(err, interrupted) || r == nil || !r.Partial || len(r.Rows) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	labtest.Empty(t, plan.Dir)
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	labtest.RefusesEach(t, func() Plan { return brief(t.TempDir()) }, Run, map[string]func(*Plan){
+		"StateBytes":         func(p *Plan) { p.StateBytes = 1 },
+		"Sections":           func(p *Plan) { p.Sections = nil },
+		"Clients":            func(p *Plan) { p.Clients = 0 },
+		"ValueBytes":         func(p *Plan) { p.ValueBytes = pageBytes + 1 },
+		"Hosts":              func(p *Plan) { p.Hosts = 2 },
+		"SendBytesPerSecond": func(p *Plan) { p.SendBytesPerSecond = 1 },
+		"Logs":               func(p *Plan) { p.Logs = []int{-1} },
+		"Duration":           func(p *Plan) { p.Duration = 0 },
+		"Warmup":             func(p *Plan) { p.Warmup = -1 },
+		"Runs":               func(p *Plan) { p.Runs = 0 },
+		"Dir":                func(p *Plan) { p.Dir = filepath.Join(p.Dir, "missing") },
+	})
+	if _, err := ParseSection("fast"); !errors.Is(err, lab.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestFiles(t *testing.T) { labtest.Written(t, someReport()) }
+
+// A frozen version stays as it is, also when pages of neighbours, and the same pages again, are written.
+func TestPagesAreCopiedWhenWritten(t *testing.T) {
+	const n = leafPages + 10
+	base := newPages(n)
+	want := base.sum()
+	p := base.clone().thawed()
+	for i := range n {
+		scramble(p.writable(i)[:], uint64(i)+1)
+	}
+	first := p.freeze()
+	if first.sum() == want || base.sum() != want {
+		t.Fatal("writing has changed nothing, or the base too")
+	}
+	sums := []uint32{first.sum()}
+	frozen := []*pages{first}
+	for round := range 5 {
+		p.writable(round * 100)[0]++
+		p.writable(n - 1)[7]++
+		frozen = append(frozen, p.freeze())
+		sums = append(sums, frozen[len(frozen)-1].sum())
+	}
+	for i, f := range frozen {
+		if f.sum() != sums[i] || i > 0 && sums[i] == sums[i-1] {
+			t.Errorf("version %d sums up to %08x, was %08x", i, f.sum(), sums[i])
+		}
+	}
+	var stream bytes.Buffer
+	if err := p.freeze().writeTo(&stream); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readPages(n, bytes.NewReader(stream.Bytes()))
+	if err != nil || read.freeze().sum() != sums[len(sums)-1] {
+		t.Error("what was read is not what was written", err)
+	}
+	if _, err := readPages(n, io.LimitReader(&stream, 5000)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+}
+
+// A command is decoded as it was encoded, and other bytes are refused.
+func TestCommandCodec(t *testing.T) {
+	for _, c := range []command{
+		{kind: writeCommand, window: 7, value: []byte("value")}, {kind: fillCommand, first: 1, n: 2, seed: 3}, {kind: padCommand, value: []byte("pad")},
+	} {
+		b, err := commandCodec{}.Append([]byte("x"), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := commandCodec{}.Decode(b[1:])
+		if err != nil || have.kind != c.kind || have.window != c.window || have.first != c.first || have.n != c.n || have.seed != c.seed || !bytes.Equal(have.value, c.value) {
+			t.Errorf("%+v, want %+v, %v", have, c, err)
+		}
+	}
+	for _, b := range []string{"", "w", "f1", "x"} {
+		if c, err := (commandCodec{}).Decode([]byte(b)); err == nil {
+			t.Errorf("%q was decoded as %+v", b, c)
+		}
+	}
+}

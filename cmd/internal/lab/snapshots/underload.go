@@ -1,0 +1,202 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// Way is what happens beside a load.
+type Way string
+
+// The ways.
+const (
+	Without Way = "without"  // no snapshot
+	Take    Way = "take"     // the leader's host takes one
+	TakeAll Way = "take-all" // every host takes one, on the same disk
+	Install Way = "install"  // a member that was away gets one from the leader, and installs it
+)
+
+// AllWays are all ways, in the order of the table. The first is what the others are compared with.
+var AllWays = []Way{Without, Take, TakeAll, Install}
+
+const (
+	peakWindows = 3
+	peakShare   = 0.5 // of the peak is what the open loop offers
+	maxInFlight = 10_000
+)
+
+// load makes the rows of the section load.
+func (r *run) load(ctx context.Context) (rows []Result, err error) {
+	err = r.inCluster(ctx, false, func(c *cluster) error {
+		peak, err := r.peak(ctx, c)
+		if err != nil {
+			return fmt.Errorf("peak: %w", err)
+		}
+		r.of.PeakOpsPerSec = peak
+		runs := make([][]Result, len(AllWays))
+		random := rand.New(rand.NewPCG(r.Seed, 1))
+		for n := range r.Runs {
+			for _, k := range random.Perm(len(AllWays)) { // no way always comes after the same other
+				way := AllWays[k]
+				r.begin(k, r.Warmup+r.Duration)
+				row, err := r.underLoad(ctx, c, way, peak*peakShare)
+				if err != nil {
+					return fmt.Errorf("%s, run %d of %d: %w", way, n+1, r.Runs, err)
+				}
+				runs[k] = append(runs[k], row)
+				if n == r.Runs-1 {
+					r.progress.PointDone(report.MedianOf(runs[k], func(of *Result) *report.Result { return &of.Result }).Result)
+				}
+			}
+		}
+		rows = compareWays(runs)
+		return nil
+	})
+	return rows, err
+}
+
+// peak measures a closed loop.
+func (r *run) peak(ctx context.Context, c *cluster) (float64, error) {
+	r.begin(0, peakWindows*(r.Warmup+r.Duration))
+	var windows []report.Result
+	for range peakWindows {
+		outcome, err := r.window(ctx, c, load.Closed{Clients: r.Clients}, r.Duration, nil)
+		if err != nil {
+			return 0, err
+		}
+		var w report.Result
+		w.SetOutcome(outcome)
+		windows = append(windows, w)
+	}
+	return report.Median(windows).OpsPerSec, nil
+}
+
+// window puts the cluster under load, and checks what it acknowledged.
+func (r *run) window(ctx context.Context, c *cluster, g load.Generator, length time.Duration, beside func(context.Context) error) (load.Outcome, error) {
+	c.window++
+	runtime.GC() // every window begins with the same heap
+	return load.Window{
+		Source: load.NewSource(r.ValueBytes, r.Seed), Warmup: r.Warmup, Length: length, Generator: g, Observer: r.progress, Beside: beside,
+	}.Run(ctx, writer{c})
+}
+
+// underLoad measures one window of a way.
+func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) (Result, error) {
+	row := Result{Section: Load, Way: string(way), Machine: "memory", Result: report.Result{
+		Pipeline: string(way), Hosts: r.Hosts, Rate: rate, ValueBytes: r.ValueBytes, Runs: 1, Warnings: []string{},
+	}}
+	r.progress.Phase("prepare")
+	if err := c.lead(ctx); err != nil {
+		return row, err
+	}
+	length, beside := r.Duration, func(context.Context) error { return nil } // all the time is without
+	switch way {
+	case Take, TakeAll:
+		length, beside = 0, func(ctx context.Context) error { return r.takeBeside(ctx, c, way, &row) }
+	case Install:
+		if err := r.cutOff(ctx, c); err != nil {
+			return row, err
+		}
+		length, beside = 0, func(ctx context.Context) error { return c.installBeside(ctx, &row) }
+	}
+	leader := c.members[0].machine.(*memory)
+	measured := func(ctx context.Context) error {
+		leader.takeGaps()
+		return beside(ctx)
+	}
+	outcome, err := r.window(ctx, c, load.Open{Rate: rate, MaxInFlight: maxInFlight, Seed: r.Seed}, length, measured)
+	if err != nil {
+		return row, err
+	}
+	g := leader.takeGaps()
+	row.PauseUs, row.OtherPauseUs, row.CaptureUs = report.Micros(g.around), report.Micros(g.other), report.Micros(g.capture)
+	row.SetOutcome(outcome)
+	if term := c.leader().Status(); term.Leader != 1 {
+		row.Warnings = append(row.Warnings, warnMoved)
+	}
+	return row, nil
+}
+
+// warnMoved: another host was elected meanwhile, so the writes were forwarded, or sent by another one.
+const warnMoved = "the leader has changed"
+
+// takeBeside takes snapshots, one after another, for as long as a window lasts at least.
+func (r *run) takeBeside(ctx context.Context, c *cluster, way Way, row *Result) error {
+	members := c.members[:1]
+	if way == TakeAll {
+		members = c.members
+	}
+	began := time.Now()
+	n := 0
+	for ; n == 0 || time.Since(began) < r.Duration; n++ {
+		errs := make([]error, len(members))
+		var wg sync.WaitGroup
+		for i, m := range members {
+			wg.Go(func() {
+				info, err := m.node.TakeSnapshot(ctx)
+				if errs[i] = err; i == 0 {
+					row.StateBytes = info.Bytes
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	took := time.Since(began)
+	row.Snapshots, row.TookSec = n*len(members), took.Seconds()/float64(n)
+	row.MiBPerSec = mibPerSec(row.StateBytes*int64(row.Snapshots), took)
+	return nil
+}
+
+// cutOff closes the last host, and makes it fall behind the log of the leader.
+func (r *run) cutOff(ctx context.Context, c *cluster) error {
+	last := len(c.members) - 1
+	if err := c.level(ctx, last); err != nil {
+		return err
+	}
+	has := c.members[last].node.Status().LastIndex
+	if err := c.closeMember(last); err != nil {
+		return err
+	}
+	// A write for every page makes every part of the snapshot another one.
+	if err := c.fill(ctx, 0, uint64(r.pages()), 1, uint64(c.window)+1); err != nil {
+		return err
+	}
+	_, _, err := c.fallBehind(ctx, has)
+	return err
+}
+
+// installBeside opens the host that was cut off, and waits until it has installed the leader's snapshot, and
+// has then applied what the leader had committed by then.
+func (c *cluster) installBeside(ctx context.Context, row *Result) error {
+	began, last := time.Now(), len(c.members)-1
+	sent := c.leader().Host().Metrics().Transfers.BytesSent
+	if err := c.reopen(ctx, last); err != nil {
+		return err
+	}
+	row.OpenSec = time.Since(began).Seconds()
+	select {
+	case e := <-c.members[last].installed:
+		row.StateBytes = e.Bytes
+	case <-time.After(waitTimeout):
+		return fmt.Errorf("host %d has installed no snapshot after %v", last+1, waitTimeout)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	took := time.Since(began)
+	err := c.level(ctx, last)
+	row.TookSec, row.LevelSec, row.Snapshots = took.Seconds(), time.Since(began).Seconds(), 1
+	row.SentBytes = int64(c.leader().Host().Metrics().Transfers.BytesSent - sent)
+	row.MiBPerSec = mibPerSec(row.SentBytes, took)
+	return err
+}
