@@ -170,6 +170,14 @@ func (f families) addHost(h host.HostMetrics) {
 	f.gauge("apply_lanes", "Apply lanes.", l, float64(h.Lanes.ApplyLanes))
 	f.gauge("apply_lanes_busy", "Apply lanes in a state machine.", l, float64(h.Lanes.ApplyBusy))
 	f.gauge("apply_lanes_hung", "Apply lanes that have been in one call for a second.", l, float64(h.Lanes.ApplyHung))
+	f.gauge("snapshots_sending", "Snapshots that are being sent.", l, float64(h.Transfers.Sending))
+	f.gauge("snapshots_receiving", "Snapshots that are being received.", l, float64(h.Transfers.Receiving))
+	f.counter("snapshots_sent_total", "Snapshots sent.", l, h.Transfers.Sent)
+	f.counter("snapshots_received_total", "Snapshots received.", l, h.Transfers.Received)
+	f.counter("snapshot_transfers_aborted_total", "Snapshots whose sending or receiving has ended early.", l, h.Transfers.Aborted)
+	f.counter("snapshot_bytes_sent_total", "Bytes of snapshots sent.", l, h.Transfers.BytesSent)
+	f.counter("snapshot_bytes_received_total", "Bytes of snapshots received.", l, h.Transfers.BytesReceived)
+	f.counter("snapshot_blocks_unwanted_total", "Blocks of snapshots that came and were not asked for, or were here already.", l, h.Transfers.Unwanted)
 	f.counter("events_dropped_total", "Events that a listener missed.", l, h.EventsDropped)
 	f.counter("log_lines_dropped_total", "Log lines that the logger missed.", l, h.LogLinesDropped)
 	f.counter("stray_messages_total", "Messages for groups that are not open here.", l, h.Strays)
@@ -263,4 +271,14 @@ func (f families) addGroup(g host.GroupMetrics) {
 	}{{"waiting", g.Queues.Waiting}, {"proposed", g.Queues.Proposed}, {"received", g.Queues.Received}, {"writing", g.Queues.Writing}, {"applying", g.Queues.Applying}} {
 		f.gauge("group_queue_bytes", "Bytes that the group holds, by queue.", l.with("queue", q.name), float64(q.bytes))
 	}
+	n := g.Snapshots
+	f.gauge("group_snapshot_index", "The last entry of the newest snapshot on the disk; 0: there is none.", l, float64(n.Index))
+	f.gauge("group_snapshot_bytes", "Bytes of the newest snapshot.", l, float64(n.Bytes))
+	f.gauge("group_snapshot_age_seconds", "Time since it was taken; 0: before this start.", l, n.Age.Seconds())
+	f.counter("group_snapshots_taken_total", "Snapshots taken.", l, n.Taken)
+	f.counter("group_snapshots_failed_total", "Snapshots that could not be taken.", l, n.Failed)
+	f.gauge("group_snapshots_failed_in_a_row", "Failures since the last snapshot.", l, float64(n.FailedInARow))
+	f.add("counter", "group_snapshot_seconds_total", "Time that taking all snapshots took.", l, n.Taking.Seconds())
+	f.gauge("group_log_bytes", "Bytes that the log has grown since the newest snapshot.", l, float64(n.LogBytes))
+	f.gauge("group_log_entries", "Entries in the log.", l, float64(n.LogEntries))
 }
