@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft"
 )
 
 // Leader is where the clients of one group propose: the host that took the latest command. The zero Leader is
@@ -46,6 +47,29 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 		l.Set(int(leader - 1))
 	}
 }
+
+// Lead waits until the first host leads a group. Hosts that are paused for a while may elect another, and that
+// one is asked to hand over: while its followers hear it, they elect no other. member returns the group on a
+// host, from 0, or nil if that is closed.
+func Lead(ctx context.Context, member func(host int) *host.Group) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))
+	defer cancel()
+	first := member(0)
+	for refused := error(nil); first.Status().Role != raft.StateLeader; {
+		leader, err := first.WaitLeader(ctx)
+		if err == nil && leader.ID != 1 {
+			if g := member(int(leader.ID - 1)); g != nil {
+				refused = g.TransferLeadership(ctx, 1)
+			}
+		}
+		if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("host 1 does not lead after %v: %w", leaderPatience, errors.Join(context.Cause(ctx), refused))
+		}
+	}
+	return nil
+}
+
+const leaderPatience = time.Minute
 
 // CloseHosts closes hosts, all at once: a host that hands over its groups to one that closes too would only
 // wait.

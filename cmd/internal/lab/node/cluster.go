@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
@@ -75,26 +74,15 @@ func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err er
 	return c, c.awaitLeaders(ctx)
 }
 
-// awaitLeaders waits until the first host leads both groups. Hosts that are paused for a while may elect
-// another, and that one is asked to hand over: while its followers hear it, they elect no other.
+// awaitLeaders waits until the first host leads both groups.
 func (c *cluster) awaitLeaders(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))
-	defer cancel()
 	for _, id := range []uint64{bytesGroup, typedGroup} {
-		for refused := error(nil); !c.leads(id); {
-			leader, err := c.hosts[0].Group(id).WaitLeader(ctx)
-			if err == nil && leader.ID != 1 {
-				refused = c.hosts[leader.ID-1].Group(id).TransferLeadership(ctx, 1)
-			}
-			if err := lab.Sleep(ctx, pollInterval); err != nil {
-				return fmt.Errorf("host 1 does not lead group %d after %v: %w", id, leaderPatience, errors.Join(context.Cause(ctx), refused))
-			}
+		if err := bench.Lead(ctx, func(i int) *host.Group { return c.hosts[i].Group(id) }); err != nil {
+			return fmt.Errorf("group %d: %w", id, err)
 		}
 	}
 	return nil
 }
-
-const leaderPatience = time.Minute
 
 // leads reports whether the first host leads a group.
 func (c *cluster) leads(group uint64) bool {

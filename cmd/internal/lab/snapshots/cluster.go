@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -168,15 +167,13 @@ func (c *cluster) close() error {
 
 func (c *cluster) leader() *millrace.Node[command, uint64] { return c.members[0].node }
 
-// lead waits until the first host leads, and asks for that.
+// lead waits until the first host leads.
 func (c *cluster) lead(ctx context.Context) error {
-	return c.until(ctx, "the first host leads", func() error {
-		n := c.leader()
-		if n.Status().Role == raft.StateLeader {
-			return nil
+	return bench.Lead(ctx, func(i int) *host.Group {
+		if n := c.members[i].node; n != nil {
+			return n.Group()
 		}
-		n.Group().Campaign()
-		return fmt.Errorf("it is %v of term %d", n.Status().Role, n.Status().Term)
+		return nil
 	})
 }
 
@@ -220,36 +217,51 @@ func (c *cluster) applied(ctx context.Context, i int, want uint64) error {
 	})
 }
 
-// fallBehind makes the leader's log begin behind what a member has, which is closed: it pads the log, then
-// takes a snapshot.
+// fallBehind makes the logs of the open members begin behind what a member has, which is closed: it pads the
+// log, then takes a snapshot on each, on the leader first. If another host leads by the time that the member
+// comes back, it has a snapshot for it, too.
 func (c *cluster) fallBehind(ctx context.Context, has uint64) (taken millrace.SnapshotInfo, took time.Duration, err error) {
-	for pads := 16; ; pads *= 2 {
-		if err := c.pad(ctx, pads); err != nil {
+	for pads := 16; pads <= 1<<14; pads *= 2 {
+		if err = c.pad(ctx, pads); err != nil {
 			return taken, 0, err
 		}
-		began := time.Now()
-		if taken, err = c.leader().TakeSnapshot(ctx); err != nil {
-			return taken, 0, err
-		}
-		took = time.Since(began)
-		compacted := func() error {
-			if first := c.leader().Status().FirstIndex; first <= has+1 {
-				return fmt.Errorf("the log begins with entry %d, and the member has entry %d", first, has)
+		for i, m := range c.members {
+			if m.node == nil {
+				continue
 			}
-			return nil
-		}
-		for range 200 { // compaction follows a snapshot soon, or the log was not long enough
-			if compacted() == nil {
-				return taken, took, nil
+			began := time.Now()
+			info, e := m.node.TakeSnapshot(ctx)
+			if e != nil {
+				return taken, 0, fmt.Errorf("host %d: %w", m.id, e)
 			}
-			if err := lab.Sleep(ctx, pollInterval); err != nil {
-				return taken, 0, err
+			if i == 0 {
+				taken, took = info, time.Since(began)
+			}
+			if err = c.compacted(ctx, i, has); err != nil {
+				break
 			}
 		}
-		if pads > 1<<14 {
-			return taken, 0, compacted()
+		if err == nil || ctx.Err() != nil {
+			break
 		}
 	}
+	return taken, took, err
+}
+
+// compacted waits until the log of a member begins behind an entry: compaction follows a snapshot soon, or the
+// log was not long enough.
+func (c *cluster) compacted(ctx context.Context, i int, has uint64) (err error) {
+	for range 200 {
+		first := c.members[i].node.Status().FirstIndex
+		if first > has+1 {
+			return nil
+		}
+		err = fmt.Errorf("the log of host %d begins with entry %d, and the member that is away has entry %d", i+1, first, has)
+		if err := lab.Sleep(ctx, pollInterval); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // pad makes the log longer by n commands of 64 KiB.

@@ -66,6 +66,9 @@ func (r *run) transferred(ctx context.Context, c *cluster, t transferCase, seed 
 	if err := c.level(ctx, last); err != nil {
 		return row, err
 	}
+	if err := c.lead(ctx); err != nil {
+		return row, err
+	}
 	has := c.members[last].node.Status().LastIndex
 	units := uint64(c.members[last].machine.units())
 	if err := c.closeMember(last); err != nil {

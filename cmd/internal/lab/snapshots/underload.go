@@ -176,11 +176,19 @@ func (r *run) cutOff(ctx context.Context, c *cluster) error {
 	return err
 }
 
+// sent returns how many bytes of snapshots the other hosts have sent.
+func (c *cluster) sent() (bytes uint64) {
+	for _, m := range c.members[:len(c.members)-1] {
+		bytes += m.node.Host().Metrics().Transfers.BytesSent
+	}
+	return bytes
+}
+
 // installBeside opens the host that was cut off, and waits until it has installed the leader's snapshot, and
 // has then applied what the leader had committed by then.
 func (c *cluster) installBeside(ctx context.Context, row *Result) error {
 	began, last := time.Now(), len(c.members)-1
-	sent := c.leader().Host().Metrics().Transfers.BytesSent
+	sent := c.sent()
 	if err := c.reopen(ctx, last); err != nil {
 		return err
 	}
@@ -196,7 +204,7 @@ func (c *cluster) installBeside(ctx context.Context, row *Result) error {
 	took := time.Since(began)
 	err := c.level(ctx, last)
 	row.TookSec, row.LevelSec, row.Snapshots = took.Seconds(), time.Since(began).Seconds(), 1
-	row.SentBytes = int64(c.leader().Host().Metrics().Transfers.BytesSent - sent)
+	row.SentBytes = int64(c.sent() - sent)
 	row.MiBPerSec = mibPerSec(row.SentBytes, took)
 	return err
 }
