@@ -30,7 +30,7 @@ type snapshotFlags struct {
 var benchSnapshotLong = `bench snapshot measures what snapshots cost. It starts clusters of hosts in this process, on loopback TCP, each host with
 its log and its snapshots on the real disk, and a state machine of the typed API with a state of the wanted size.
 
-  load      writes at half of the peak, in windows that take turns: without a snapshot, while the leader's host takes
+  load      writes at a share of the peak, in windows that take turns: without a snapshot, while the leader's host takes
             one, while every host does, and while a member that was away gets one and installs it.
   restart   one host is closed and opened, with more and more log behind its snapshot.
   transfer  a member that is behind the log gets a state that is the same, has changed by 1 %, or wholly: of a machine
@@ -72,6 +72,7 @@ func newBenchSnapshot(a app) *cobra.Command {
 	flags.StringVar(&f.state, "state", "1GiB", "size of the state: 64MiB, 1GiB")
 	flags.StringVar(&f.sections, "sections", "load,restart,transfer", "what to measure")
 	flags.IntVar(&f.plan.Clients, "clients", 100, "clients of the closed loop that finds the peak")
+	flags.IntVar(&f.plan.LoadPercent, "load", 50, "what the open loop offers, in percent of the peak")
 	flags.IntVar(&f.plan.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d to 4096", load.MinValueBytes))
 	flags.IntVar(&f.plan.Hosts, "nodes", 3, "hosts of the cluster, 3 or more")
 	flags.StringVar(&f.logs, "logs", "0,64,256", "restart: MiB of log behind the snapshot")

@@ -161,6 +161,7 @@ var flagOf = map[string]string{
 	"Hosts":              "nodes",
 	"Idle":               "idle",
 	"KeepBytes":          "keep-mib",
+	"LoadPercent":        "load",
 	"Logs":               "logs",
 	"MaxInFlight":        "max-in-flight",
 	"Out":                "out",

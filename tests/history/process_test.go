@@ -62,6 +62,10 @@ func buildWith(tag string) (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	if setup := os.Getenv(envMember); setup != "" {
+		fmt.Fprintln(os.Stderr, runMember(setup))
+		os.Exit(3)
+	}
 	var err error
 	if scratch, err = os.MkdirTemp("", "millrace-history"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

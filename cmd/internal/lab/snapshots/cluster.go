@@ -139,7 +139,8 @@ func (c *cluster) reopen(ctx context.Context, i int) error {
 	return c.open(ctx, i, t, peers)
 }
 
-// closeMember closes the host of a member.
+// closeMember closes the host of a member. The others forget its address, and with it what waits for it: else
+// it would get entries that their logs do not have any more.
 func (c *cluster) closeMember(i int) error {
 	m := c.members[i]
 	if m.node == nil {
@@ -149,6 +150,11 @@ func (c *cluster) closeMember(i int) error {
 	m.node = nil
 	if err := n.Close(context.Background()); err != nil {
 		return fmt.Errorf("host %d: %w", m.id, err)
+	}
+	for _, other := range c.members {
+		if other.node != nil {
+			other.transport.RemovePeer(m.id)
+		}
 	}
 	return os.RemoveAll(filepath.Join(c.dir, fmt.Sprintf("machine-%d", m.id), fmt.Sprintf("life-%d", m.lives)))
 }

@@ -24,7 +24,7 @@ type machine interface {
 
 // gaps measures for how long nothing is applied: from the end of one Apply to the begin of the next.
 type gaps struct {
-	ended    time.Time // the last Apply; zero: none was measured since reset
+	ended    time.Time // the last Apply; zero: there was none
 	captured bool      // Snapshot was called since then
 
 	around, other time.Duration // the longest around a Snapshot, and the longest of the others
@@ -107,7 +107,7 @@ func (m *memory) takeGaps() gaps {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.gaps
-	m.gaps = gaps{}
+	m.gaps = gaps{ended: g.ended} // a Snapshot may come before the next Apply
 	return g
 }
 

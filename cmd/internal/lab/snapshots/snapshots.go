@@ -5,7 +5,7 @@
 // the typed API. Each section has clusters of its own:
 //
 //	limits    the state's bytes written to a file, synced, and read back
-//	load      the peak of a closed loop, then an open loop at half of it: windows without a
+//	load      the peak of a closed loop, then an open loop at a share of it: windows without a
 //	          snapshot, and others that last as long as one is taken, or sent and installed
 //	restart   one host, with more and more log behind its snapshot
 //	transfer  a member that is behind the log gets a state that has changed a little, or wholly
@@ -33,6 +33,7 @@ type Plan struct {
 	StateBytes         int64     // of the state machine
 	Sections           []Section // what to measure
 	Clients            int       // of the closed loop that finds the peak
+	LoadPercent        int       // of the peak is what the open loop offers
 	ValueBytes         int
 	Hosts              int
 	Logs               []int         // MiB of log behind the snapshot, for restart
@@ -87,6 +88,8 @@ func (p Plan) Validate() error {
 		return lab.Invalid("Sections", "give at least one of %v", AllSections)
 	case p.Clients < 1 || p.Clients > lab.MaxClients:
 		return lab.Invalid("Clients", "%d is not between 1 and %d", p.Clients, lab.MaxClients)
+	case p.LoadPercent < 1 || p.LoadPercent > 100:
+		return lab.Invalid("LoadPercent", "%d is not between 1 and 100", p.LoadPercent)
 	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > pageBytes:
 		return lab.Invalid("ValueBytes", "%d is not between %d and %d, which is a page of the state", p.ValueBytes, load.MinValueBytes, pageBytes)
 	case p.Hosts < minHosts || p.Hosts > lab.MaxHosts:
@@ -112,11 +115,14 @@ const (
 	// taken or received, and a machine's own files, which are never removed.
 	statesOnDisk = 6
 	// bytesPerSecond is about how fast the log of one host grows under load on a good disk.
-	bytesPerSecond = 32 << 20
+	bytesPerSecond = 128 << 20
 )
 
+// needBytes returns the free space that a run may take. Logs are shortened before each window.
 func (p Plan) needBytes() uint64 {
-	logs := float64(bytesPerSecond) * (time.Duration(p.Runs*len(AllWays)) * (p.Warmup + p.Duration)).Seconds()
+	window := p.Warmup.Seconds() + max(p.Duration.Seconds(), 3*float64(p.StateBytes)/float64(p.SendBytesPerSecond))
+	peak := peakWindows * (p.Warmup + p.peakDuration()).Seconds()
+	logs := bytesPerSecond * (window + peak)
 	for _, n := range p.Logs {
 		logs += float64(n << 20)
 	}

@@ -17,7 +17,7 @@ import (
 
 func brief(dir string) Plan {
 	return Plan{
-		StateBytes: 2 << 20, Sections: AllSections, Clients: 4, ValueBytes: 64, Hosts: 3, Logs: []int{1, 0}, SendBytesPerSecond: 64 << 20,
+		StateBytes: 2 << 20, Sections: AllSections, Clients: 4, LoadPercent: 50, ValueBytes: 64, Hosts: 3, Logs: []int{1, 0}, SendBytesPerSecond: 64 << 20,
 		Duration: 20 * time.Millisecond, Warmup: time.Millisecond, Runs: 1, Dir: dir, Seed: 1,
 	}
 }
@@ -115,6 +115,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"StateBytes":         func(p *Plan) { p.StateBytes = 1 },
 		"Sections":           func(p *Plan) { p.Sections = nil },
 		"Clients":            func(p *Plan) { p.Clients = 0 },
+		"LoadPercent":        func(p *Plan) { p.LoadPercent = 101 },
 		"ValueBytes":         func(p *Plan) { p.ValueBytes = pageBytes + 1 },
 		"Hosts":              func(p *Plan) { p.Hosts = 2 },
 		"SendBytesPerSecond": func(p *Plan) { p.SendBytesPerSecond = 1 },

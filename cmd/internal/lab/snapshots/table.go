@@ -129,8 +129,8 @@ func (r *Report) writeLoad(tw *tabwriter.Writer) {
 		return
 	}
 	p := r.Plan
-	fmt.Fprintf(tw, "\nload: writes of %s; peak of %s: %s ops/s; open loop at half of it; windows of %v and more after %v, %s\n",
-		report.Size(p.ValueBytes), report.Plural(p.Clients, "client"), report.Count(r.PeakOpsPerSec), p.Duration, p.Warmup, report.Plural(p.Runs, "run"))
+	fmt.Fprintf(tw, "\nload: writes of %s; peak of %s: %s ops/s; open loop at %d %% of it; windows of %v and more after %v, %s\n",
+		report.Size(p.ValueBytes), report.Plural(p.Clients, "client"), report.Count(r.PeakOpsPerSec), p.LoadPercent, p.Duration, p.Warmup, report.Plural(p.Runs, "run"))
 	fmt.Fprintln(tw, "way\tops/s\t÷ without\tp50\tp99\t÷ without\tmax\tpause\tcapture\tother\ttook\tMiB\tMiB/s\tof limit\t")
 	for _, row := range rows {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", row.Way, report.Count(row.OpsPerSec), report.Optional(row.Ratio, 2),
@@ -188,7 +188,7 @@ func size(bytes int64) string {
 func mib(bytes int64) string { return report.Optional(float64(bytes)/(1<<20), 1) }
 
 const explanation = `
-without     an open loop at half of the peak, and nothing else. All other windows last as long as what happens beside it.
+without     an open loop at a share of the peak, and nothing else. All other windows last as long as what happens beside it.
 take        the leader's host takes a snapshot, and reads it back. take-all: every host does, on the same disk.
 install     a member that was away for longer than the log reaches back is opened, and gets a snapshot that differs from
             its own in every part; until it has installed it, and applied what came after it.

@@ -29,9 +29,11 @@ var AllWays = []Way{Without, Take, TakeAll, Install}
 
 const (
 	peakWindows = 3
-	peakShare   = 0.5 // of the peak is what the open loop offers
+	maxPeak     = 3 * time.Second // each of these lasts at most
 	maxInFlight = 10_000
 )
+
+func (p Plan) peakDuration() time.Duration { return min(p.Duration, maxPeak) }
 
 // load makes the rows of the section load.
 func (r *run) load(ctx context.Context) (rows []Result, err error) {
@@ -47,7 +49,7 @@ func (r *run) load(ctx context.Context) (rows []Result, err error) {
 			for _, k := range random.Perm(len(AllWays)) { // no way always comes after the same other
 				way := AllWays[k]
 				r.begin(k, r.Warmup+r.Duration)
-				row, err := r.underLoad(ctx, c, way, peak*peakShare)
+				row, err := r.underLoad(ctx, c, way, peak*float64(r.LoadPercent)/100)
 				if err != nil {
 					return fmt.Errorf("%s, run %d of %d: %w", way, n+1, r.Runs, err)
 				}
@@ -65,10 +67,10 @@ func (r *run) load(ctx context.Context) (rows []Result, err error) {
 
 // peak measures a closed loop.
 func (r *run) peak(ctx context.Context, c *cluster) (float64, error) {
-	r.begin(0, peakWindows*(r.Warmup+r.Duration))
+	r.begin(0, peakWindows*(r.Warmup+r.peakDuration()))
 	var windows []report.Result
 	for range peakWindows {
-		outcome, err := r.window(ctx, c, load.Closed{Clients: r.Clients}, r.Duration, nil)
+		outcome, err := r.window(ctx, c, load.Closed{Clients: r.Clients}, r.peakDuration(), nil)
 		if err != nil {
 			return 0, err
 		}
@@ -97,6 +99,9 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 	if err := c.lead(ctx); err != nil {
 		return row, err
 	}
+	if err := c.shortenLogs(ctx); err != nil {
+		return row, err
+	}
 	length, beside := r.Duration, func(context.Context) error { return nil } // all the time is without
 	switch way {
 	case Take, TakeAll:
@@ -123,6 +128,26 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 		row.Warnings = append(row.Warnings, warnMoved)
 	}
 	return row, nil
+}
+
+// maxLogBytes is how long the logs are at most when a window begins. So the space on the disk is bounded, and
+// the logs of all windows write to segments that were used before.
+const maxLogBytes = 256 << 20
+
+// shortenLogs makes the hosts with long logs take snapshots.
+func (c *cluster) shortenLogs(ctx context.Context) error {
+	errs := make([]error, len(c.members))
+	var wg sync.WaitGroup
+	for i, m := range c.members {
+		if err := c.level(ctx, i); err != nil {
+			return err
+		}
+		if m.node.Metrics().Snapshots.LogBytes > maxLogBytes {
+			wg.Go(func() { _, errs[i] = m.node.TakeSnapshot(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // warnMoved: another host was elected meanwhile, so the writes were forwarded, or sent by another one.
@@ -193,13 +218,8 @@ func (c *cluster) installBeside(ctx context.Context, row *Result) error {
 		return err
 	}
 	row.OpenSec = time.Since(began).Seconds()
-	select {
-	case e := <-c.members[last].installed:
-		row.StateBytes = e.Bytes
-	case <-time.After(waitTimeout):
-		return fmt.Errorf("host %d has installed no snapshot after %v", last+1, waitTimeout)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := c.installs(ctx, last, row); err != nil {
+		return err
 	}
 	took := time.Since(began)
 	err := c.level(ctx, last)
@@ -207,4 +227,35 @@ func (c *cluster) installBeside(ctx context.Context, row *Result) error {
 	row.SentBytes = int64(c.sent() - sent)
 	row.MiBPerSec = mibPerSec(row.SentBytes, took)
 	return err
+}
+
+// maxLooks is how many looks in a row must see a member that needs no snapshot any more.
+const maxLooks = 200
+
+// installs waits until a member has installed a snapshot. One that catches up without any is an error.
+func (c *cluster) installs(ctx context.Context, i int, row *Result) error {
+	m, want := c.members[i], c.leader().Status().Committed
+	late := time.NewTimer(waitTimeout)
+	defer late.Stop()
+	look := time.NewTicker(pollInterval)
+	defer look.Stop()
+	for looks := 0; ; {
+		select {
+		case e := <-m.installed:
+			row.StateBytes = e.Bytes
+			return nil
+		case <-look.C:
+			theirs, _ := c.leader().LatestSnapshot()
+			own, _ := m.node.LatestSnapshot()
+			if own.Index >= theirs.Index || m.node.Status().Applied < want {
+				looks = 0
+			} else if looks++; looks == maxLooks { // both are told one after the other
+				return fmt.Errorf("host %d has caught up without the snapshot of entry %d, by entries that the leader still had", m.id, theirs.Index)
+			}
+		case <-late.C:
+			return fmt.Errorf("host %d has installed no snapshot after %v", m.id, waitTimeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
