@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -189,24 +190,28 @@ func TestACrashInARestore(t *testing.T) {
 	archive, _, _ := exported(t)
 	solo := restoredConfig(4)
 	solo.Peers = map[uint64]string{4: "new-4"}
-	disk, seen, ends := crashfs.New(), map[string]bool{}, map[string]int{}
-	judge := func(op int) {
-		for d, image := range disk.Images(6, uint64(op)) {
-			key := fmt.Sprint(image.Hash())
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			ends[judgeRestored(t, fmt.Sprintf("operation %d, %v", op, d), image, solo, archive)]++
-		}
+	// The log prepares its segments beside the restore, so operations come from two goroutines. Images are judged
+	// afterwards.
+	type left struct {
+		when  string
+		image *crashfs.FS
 	}
-	ops := 0
+	var mu sync.Mutex
+	var images []left
+	disk, seen, ends, ops := crashfs.New(), map[string]bool{}, map[string]int{}, 0
 	disk.SetHook(func(op crashfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
 		ops++
 		switch op.Kind {
 		case crashfs.OpOpen, crashfs.OpRead, crashfs.OpReadDir:
-		default:
-			judge(ops)
+			return nil
+		}
+		for d, image := range disk.Images(6, uint64(ops)) {
+			if key := fmt.Sprint(image.Hash()); !seen[key] {
+				seen[key] = true
+				images = append(images, left{fmt.Sprintf("operation %d, %v", ops, d), image})
+			}
 		}
 		return nil
 	})
@@ -214,7 +219,9 @@ func TestACrashInARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.SetHook(nil)
-	clear(seen)
+	for _, l := range images {
+		ends[judgeRestored(t, l.when, l.image, solo, archive)]++
+	}
 	for d, image := range disk.Images(6, 1) {
 		if end := judgeRestored(t, fmt.Sprintf("the end, %v", d), image, solo, archive); end != "whole" {
 			t.Errorf("after the restore: %s", end)

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // archived returns the archive of the golden snapshot.
@@ -100,7 +102,14 @@ func TestArchiveIsReceived(t *testing.T) {
 }
 
 func FuzzArchive(f *testing.F) {
-	f.Add(archived(f))
+	disk := vfs.Memory()
+	store := openStore(f, disk)
+	must(f, source{id: ID{Index: 3, Term: 1}, streams: []piece{{KindMachine, "state", []byte("abc")}, {KindHost, "sessions", nil}}}.take(disk, store))
+	r := value(store.Open(ID{Index: 3, Term: 1}))(f)
+	var small bytes.Buffer
+	value(r.WriteArchive(context.Background(), &small))(f)
+	must(f, r.Close())
+	f.Add(small.Bytes())
 	f.Add([]byte(archiveMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := OpenArchive(bytes.NewReader(b))
