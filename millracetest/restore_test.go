@@ -190,8 +190,8 @@ func TestACrashInARestore(t *testing.T) {
 	archive, _, _ := exported(t)
 	solo := restoredConfig(4)
 	solo.Peers = map[uint64]string{4: "new-4"}
-	// The log prepares its segments beside the restore, so operations come from two goroutines. Images are judged
-	// afterwards.
+	// The log prepares its segments beside the restore, so operations come from two goroutines. Images are
+	// judged afterwards.
 	type left struct {
 		when  string
 		image *crashfs.FS
