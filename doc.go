@@ -63,10 +63,11 @@
 // A node takes snapshots of its state machine when the log has grown by 64 MiB (Config.Snapshots), and then
 // forgets the commands before them. It begins from the newest when it is opened, and a member that was away
 // for longer than the log reaches back gets one from another member. [Node.TakeSnapshot] takes one now.
+// [Node.Export] writes a backup, from which a new cluster can begin.
 //
 // # What is not there yet
 //
-// Changes of Members. Backups of one group in a file. TLS: addresses that are not on this machine need
+// Changes of Members. TLS: addresses that are not on this machine need
 // Config.Insecure.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.

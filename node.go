@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 type (
 	// GroupConfig configures one group of a shared host.
 	GroupConfig = host.GroupConfig
-	// SessionID is the id of a session that the user has named. Its text form continues it in another process.
+	// SessionID is the id of a session that the user has named. Its text form continues it in another
+	// process.
 	SessionID = session.ID
 	// Receipt says where a command is in the log.
 	Receipt = host.Receipt
@@ -158,6 +160,14 @@ func (n *Node[C, R]) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 
 // LatestSnapshot returns the newest snapshot on this host's disk, if there is one.
 func (n *Node[C, R]) LatestSnapshot() (s SnapshotInfo, ok bool) { return n.group.LatestSnapshot() }
+
+// Export writes a backup to w: one archive with the state and the sessions of everything that this node had
+// applied before the call. It takes a snapshot, if the latest one has not all of that. Read linearizably
+// before, to have everything that was acknowledged. millrace snapshot restore begins a
+// new cluster with it. After an error what was written is no archive.
+func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
+	return n.group.Export(ctx, w)
+}
 
 // Log returns the committed commands with indexes in [from, to), to 0 being all, as they are in the log:
 // duplicates, which the state machine does not get, included. Raft's own entries are left out. A Command's

@@ -202,6 +202,9 @@ func rejectFounding(self, peer transport.Introduction) error {
 	case !self.Derived && self.Cluster != peer.Cluster:
 		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
+	case self.Derived && self.Cluster != peer.Cluster && slices.Equal(self.Members, peer.Members):
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d, of the same hosts (%s): they were restored from different archives, or only one of them was; restore all hosts from the same archive, into new directories",
+			self.ID, peer.ID, self.Cluster, peer.Cluster, transport.ListText(self.Members))
 	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (self.Cluster != peer.Cluster || !slices.Equal(self.Members, peer.Members)):
 		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; either an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers; in that case found them again with exactly the same list, or with the same Config.Cluster",
 			self.ID, peer.ID, lists)

@@ -52,6 +52,13 @@ func enterDirectory(fsys vfs.FS, c Config, brought bool) (_ *directory, err erro
 			err = errors.Join(err, lock.Close())
 		}
 	}()
+	names, err := fsys.ReadDir(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: read %s: %w", c.Dir, err)
+	}
+	if err := rejectRestoring(names, c.Dir); err != nil {
+		return nil, err
+	}
 	d := &directory{fs: fsys, config: c, lock: lock, brought: brought}
 	if d.identity, d.found, err = readIdentity(fsys, c.Dir); err != nil || !d.found {
 		return d, err

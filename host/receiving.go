@@ -366,7 +366,10 @@ func (r *receiving) rejectManifest() error {
 	if err := r.group.rejectManifest(m); err != nil {
 		return err
 	}
-	_, err := decodeHostBlock(m.Host)
+	block, err := decodeHostBlock(m.Host)
+	if err == nil && len(block.found) == 0 {
+		err = errors.New("the snapshot was restored from an archive and tells no founding: it is its host's own; restore this host from the same archive")
+	}
 	return err
 }
 

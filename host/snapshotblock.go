@@ -13,7 +13,8 @@ import (
 //
 //	version    1 byte
 //	found      length, data of the entry found in force (foundingcodec.go). founded is behind it in the log,
-//	           and before the snapshot
+//	           and before the snapshot. Nothing: the snapshot was restored from an archive (restore.go), and
+//	           the group is founded behind it
 //	per entry  what an entry of the log counts on average, in bytes
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
 //	           commands u64, results u64, whole 1 byte, second, count (sums.go), and
@@ -87,6 +88,10 @@ func decodeHostBlock(data []byte) (b hostBlock, err error) {
 	}
 	if r.bad || len(r.rest) > 0 {
 		return hostBlock{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", errBadHostBlock, len(data))
+	}
+	if len(b.found) == 0 {
+		b.found = nil
+		return b, nil
 	}
 	if bound, err := decodeFounding(b.found); err != nil {
 		return hostBlock{}, err

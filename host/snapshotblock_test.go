@@ -71,6 +71,7 @@ func TestHostBlockComesBack(t *testing.T) {
 // FuzzHostBlock: any bytes are decoded or refused, and what is decoded has these bytes.
 func FuzzHostBlock(f *testing.F) {
 	f.Add((&hostBlock{found: aFound(0, false)}).encode())
+	f.Add((&hostBlock{perEntry: 9}).encode()) // restored from an archive
 	f.Add((&hostBlock{found: aFound(time.Second, true), perEntry: 77, hasSums: true, last: 9}).encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := decodeHostBlock(data)

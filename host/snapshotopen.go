@@ -156,7 +156,12 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	if err != nil {
 		return nil, err
 	}
-	if err := g.takeFounding(&block); err != nil {
+	if len(block.found) == 0 {
+		err = g.rejectRestored(m.Conf.Voters)
+	} else {
+		err = g.takeFounding(&block)
+	}
+	if err != nil {
 		return nil, err
 	}
 	g.storage.conf = m.Conf
@@ -319,6 +324,16 @@ func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*
 		return nil, err
 	}
 	return table, nil
+}
+
+// rejectRestored says why a group that was restored from an archive (restore.go) cannot be founded by the
+// members that this one is opened with, or returns nil. What follows in the log says how far the founding is.
+func (g *Group) rejectRestored(voters []uint64) error {
+	if slices.Equal(voters, g.config.Members) {
+		return nil
+	}
+	return fmt.Errorf("millrace: group %d was restored with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was restored with",
+		g.id, voters, g.self, g.config.Members)
 }
 
 // takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when

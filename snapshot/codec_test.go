@@ -23,7 +23,7 @@ var writeGolden = flag.Bool("write-golden", false, "write testdata/golden instea
 
 // golden is a directory with every field of the format set: two parts of a stream, a part of the host, an
 // empty part, and a file.
-func golden(t *testing.T) (disk vfs.FS, id ID) {
+func golden(t testing.TB) (disk vfs.FS, id ID) {
 	disk, id = vfs.Memory(), ID{Index: 0x1122334455667788, Term: 0x99}
 	store := openStore(t, disk)
 	must(t, source{id: ID{Index: 3, Term: 1}, streams: []piece{{KindMachine, "state", []byte("abc")}}}.take(disk, store))

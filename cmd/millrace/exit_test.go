@@ -28,7 +28,8 @@ import (
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
-// log, SNAPSHOTS a host's directory with whole snapshots.
+// log, SNAPSHOTS a host's directory with whole snapshots, HOST that of a stopped host, ARCHIVE one of its
+// archives.
 var verbs = map[string]string{
 	"millrace version":          "",
 	"millrace bench":            "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -47,6 +48,8 @@ var verbs = map[string]string{
 	"millrace snapshot":         "",
 	"millrace snapshot inspect": "SNAPSHOTS",
 	"millrace snapshot verify":  "SNAPSHOTS",
+	"millrace snapshot save":    "HOST saved",
+	"millrace snapshot restore": "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
 	"millrace log-child":        "", // its input has no request, so it cannot succeed here
 }
 
@@ -78,6 +81,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	writeLog(t, log, 1, 3, 10)
 	taken := t.TempDir()
 	writeSnapshots(t, taken, 7)
+	stopped, archive := writeHost(t)
 	t.Chdir(t.TempDir())
 	for path := range commands(newRoot(app{})) {
 		args, known := verbs[path]
@@ -87,7 +91,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			if have := status(t, t.Context(), with(args)...); have != exitOK {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,9 +16,9 @@ import (
 )
 
 var snapshotLong = `snapshot looks into the snapshots of a host. DIR is the directory that Millrace was opened with, the directory of one
-group's snapshots in it (groups/GROUP/snapshots), or the directory of one snapshot.
+group's snapshots in it (groups/GROUP/snapshots), the directory of one snapshot, or an archive that save or Node.Export made.
 
-It only reads, and takes no lock. Beside a running host the answer is that of a moment: a snapshot that the host takes or
+inspect and verify only read, and take no lock. Beside a running host the answer is that of a moment: a snapshot that the host takes or
 removes meanwhile may look unfinished or damaged. Ask again, or stop the host.
 
 ` + snapshotExitHelp()
@@ -25,7 +26,7 @@ removes meanwhile may look unfinished or damaged. Ask again, or stop the host.
 func newSnapshot(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Look into the snapshots of a host: inspect, verify",
+		Short: "Look into the snapshots of a host, back up, begin a new cluster: inspect, verify, save, restore",
 		Long:  snapshotLong,
 		Example: `  millrace snapshot inspect /var/lib/app          what is there?
   millrace snapshot verify --json /var/lib/app    is it whole?`,
@@ -33,6 +34,8 @@ func newSnapshot(a app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
+		newSave(a),
+		newRestore(a),
 		newSnapshotQuestion(a, "inspect", "What is in the snapshots of a host", inspectLong, false),
 		newSnapshotQuestion(a, "verify", "Compare every block with the manifest", snapshotVerifyLong, true),
 	)
@@ -122,6 +125,9 @@ type snapshotContent struct {
 }
 
 func lookAtSnapshots(ctx context.Context, dir string, verify bool) (inspect.Answer, error) {
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		return lookAtArchive(ctx, dir, verify)
+	}
 	found, err := snapshot.Find(ctx, vfs.OS(), dir)
 	if err != nil {
 		return nil, err

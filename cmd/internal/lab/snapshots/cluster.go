@@ -96,8 +96,8 @@ func (c *cluster) open(ctx context.Context, i int, t *tcp.Transport, peers map[u
 	installed := make(chan host.SnapshotInstalled, 16)
 	n, err := millrace.Open(ctx, millrace.Config{
 		ID: m.id, Dir: dir, Members: peers,
-		// Only TakeSnapshot takes snapshots. Marks of the log are as close as they can be, and as little of it
-		// is kept as possible: so a member that was away is surely behind it.
+		// Only TakeSnapshot takes snapshots. Marks of the log are as close as they can be, and as little of
+		// it is kept as possible: so a member that was away is surely behind it.
 		Snapshots:              millrace.SnapshotPolicy{Disabled: true, LogBytes: 1024, KeepBytes: 1},
 		SnapshotBytesPerSecond: c.plan.SendBytesPerSecond,
 	}, millrace.InMemory(millrace.StateMachine[command, uint64](made), millrace.Codec[command](commandCodec{})),
@@ -254,8 +254,8 @@ func (c *cluster) fallBehind(ctx context.Context, has uint64) (taken millrace.Sn
 	return taken, took, err
 }
 
-// compacted waits until the log of a member begins behind an entry: compaction follows a snapshot soon, or the
-// log was not long enough.
+// compacted waits until the log of a member begins behind an entry: compaction follows a snapshot soon, or
+// the log was not long enough.
 func (c *cluster) compacted(ctx context.Context, i int, has uint64) (err error) {
 	for range 200 {
 		first := c.members[i].node.Status().FirstIndex

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace"
+)
+
+// tally is a machine that counts.
+type tally struct{ n uint64 }
+
+func (m *tally) Apply(batch []millrace.Command[int64], results []int64) error {
+	for i := range batch {
+		m.n += uint64(batch[i].Value)
+		results[i] = int64(m.n)
+	}
+	return nil
+}
+
+func (m *tally) Snapshot() (millrace.Snapshot, error) {
+	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, m.n)), nil
+}
+
+func (m *tally) Restore(_ context.Context, r io.Reader) error {
+	b, err := io.ReadAll(r)
+	if err == nil && len(b) != 8 {
+		err = errors.New("want 8 bytes")
+	}
+	if err == nil {
+		m.n = binary.BigEndian.Uint64(b)
+	}
+	return err
+}
+
+// openTally opens a node of a cluster of one.
+func openTally(t *testing.T, dir string, id uint64, addr string) *millrace.Node[int64, int64] {
+	t.Helper()
+	n, err := millrace.Open(t.Context(), millrace.Config{ID: id, Dir: dir, Members: map[uint64]string{id: addr}, Listen: "127.0.0.1:0"},
+		millrace.InMemory(&tally{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func propose(t *testing.T, n *millrace.Node[int64, int64], by, want int64) {
+	t.Helper()
+	if have, err := n.Propose(t.Context(), by); err != nil || have != want {
+		t.Fatalf("the sum is %d, want %d, %v", have, want, err)
+	}
+}
+
+// writeHost makes the directory of a stopped host whose sum is 7, and an archive with that.
+func writeHost(t *testing.T) (dir, archive string) {
+	t.Helper()
+	dir, archive = t.TempDir(), filepath.Join(t.TempDir(), "archive")
+	n := openTally(t, dir, 1, "127.0.0.1:7001")
+	propose(t, n, 7, 7)
+	var b bytes.Buffer
+	if _, err := n.Export(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.Close(t.Context()), os.WriteFile(archive, b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, archive
+}
+
+// A stopped host is saved, the archive is looked at, and a new cluster begins with it.
+func TestSaveAndRestore(t *testing.T) {
+	dir, _ := writeHost(t)
+	work := t.TempDir()
+	file, made := filepath.Join(work, "backup"), filepath.Join(work, "new")
+	is := func(want int, args ...string) string {
+		t.Helper()
+		status, out := ask(t, args...)
+		if status != want {
+			t.Fatalf("%v: status %d, want %d: %s", args, status, want, out)
+		}
+		return out
+	}
+	if out := is(exitOK, "save", dir, file); !strings.Contains(out, "group 1 of cluster") {
+		t.Error(out)
+	}
+	is(exitCannot, "save", dir, file) // it is there
+	is(exitOK, "inspect", file)
+	if out := is(exitOK, "verify", file); !strings.Contains(out, "whole") {
+		t.Error(out)
+	}
+	is(exitUsage, "restore", file, made, "--id", "4", "--members", "4")
+	is(exitOK, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004", "--json")
+	is(exitCannot, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004")
+
+	n := openTally(t, made, 4, "127.0.0.1:7004")
+	propose(t, n, 1, 8)
+	is(exitCannot, "save", made, file+"-running")
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(exitCannot, "save", made, file+"-2") // the log goes on behind the snapshot
+	if out := is(exitOK, "save", made, file+"-2", "--snapshot-only"); !strings.Contains(out, "are not in it") {
+		t.Error(out)
+	}
+
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	damaged := filepath.Join(work, "damaged")
+	if err := os.WriteFile(damaged, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(exitDamaged, "verify", damaged)
+	is(exitDamaged, "restore", damaged, filepath.Join(work, "other"), "--id", "4", "--members", "4=127.0.0.1:7004")
+	if _, err := os.Lstat(filepath.Join(work, "other")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a damaged archive leaves a directory: %v", err)
+	}
+}
