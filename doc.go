@@ -67,8 +67,7 @@
 //
 // # What is not there yet
 //
-// Changes of Members. TLS: addresses that are not on this machine need
-// Config.Insecure.
+// Changes of Members. TLS: addresses that are not on this machine need Config.Insecure.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

@@ -48,9 +48,9 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 	}
 }
 
-// Lead waits until the first host leads a group. Hosts that are paused for a while may elect another, and that
-// one is asked to hand over: while its followers hear it, they elect no other. member returns the group on a
-// host, from 0, or nil if that is closed.
+// Lead waits until the first host leads a group. Hosts that are paused for a while may elect another, and
+// that one is asked to hand over: while its followers hear it, they elect no other. member returns the
+// group on a host, from 0, or nil if that is closed.
 func Lead(ctx context.Context, member func(host int) *host.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))
 	defer cancel()
