@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 )
 
 // Leader is where the clients of one group propose: the host that took the latest command. The zero Leader is
@@ -55,7 +54,7 @@ func Lead(ctx context.Context, member func(host int) *host.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))
 	defer cancel()
 	first := member(0)
-	for refused := error(nil); first.Status().Role != raft.StateLeader; {
+	for refused := error(nil); first.Status().Leader != 1; {
 		leader, err := first.WaitLeader(ctx)
 		if err == nil && leader.ID != 1 {
 			if g := member(int(leader.ID - 1)); g != nil {
