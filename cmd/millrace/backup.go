@@ -104,7 +104,7 @@ func parseMembers(text string) (map[uint64]string, error) {
 		number, addr, ok := strings.Cut(one, "=")
 		id, err := strconv.ParseUint(number, 10, 64)
 		if !ok || err != nil || addr == "" {
-			return nil, fmt.Errorf("--members: %q is no member, want ID=HOST:PORT,...", one)
+			return nil, fmt.Errorf("--members: %q is no member, want ID=HOST:PORT, and commas between them", one)
 		}
 		if _, twice := members[id]; twice {
 			return nil, fmt.Errorf("--members: %d is there twice", id)

@@ -89,8 +89,6 @@ func (c *cluster) leads(group uint64) bool {
 	return c.hosts[0].Group(group).Status().Role == raft.StateLeader
 }
 
-const pollInterval = 20 * time.Millisecond
-
 // machines returns the state machines that a way writes to.
 func (c *cluster) machines(w Way) []*machine {
 	if w == Bytes {
