@@ -60,6 +60,10 @@ type Config struct {
 	// SnapshotBytesPerSecond bounds what the host sends of snapshots to members that are behind; default 64 MiB.
 	SnapshotBytesPerSecond int64
 
+	// AdminSocket makes a Unix socket, Dir/admin.sock, at which millrace snapshot save makes backups while the
+	// node runs (package host/admin). Only the owner of Dir can connect. Default: there is none.
+	AdminSocket bool
+
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from it.
 	// Default 256 MiB, at least 64 KiB. The state machine is not counted.
 	MemoryBytes int64
@@ -191,6 +195,7 @@ func (c Config) host() host.Config {
 		MemoryBytes:       c.MemoryBytes,
 
 		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
+		AdminSocket:            c.AdminSocket,
 	}
 }
 

@@ -73,6 +73,10 @@ type Config struct {
 	SnapshotBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
+	// AdminSocket makes a Unix socket, Dir/admin.sock, at which a program of the same user can ask for the
+	// state of the groups, and for snapshots and backups (package admin; millrace snapshot save). Only the owner
+	// of Dir can connect. Its path may have 103 bytes. Default: there is none.
+	AdminSocket bool
 }
 
 func (c Config) withDefaults() Config {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/wal"
@@ -40,7 +41,8 @@ type Host struct {
 
 	events    *events
 	logWriter *logWriter
-	hook      *hook // nil: there is none
+	hook      *hook         // nil: there is none
+	admin     *admin.Server // the same
 
 	clock    hostClock
 	pulses   *pulses
@@ -151,6 +153,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.groups.init(h.log.Deleted())
 	h.meetings.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
+		return nil, err
+	}
+	if err := h.startAdmin(); err != nil {
 		return nil, err
 	}
 	h.startLanes()

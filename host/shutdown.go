@@ -40,6 +40,9 @@ func fixed(text string) func() string { return func() string { return text } }
 // parts returns the parts of a host except its log. They can stop in any order.
 func (h *Host) parts() []part {
 	parts := []part{{fixed("the transport, which may be writing the record of a peer"), h.transport.Close}}
+	if h.admin != nil {
+		parts = append(parts, part{fixed("the admin socket"), h.admin.Close})
+	}
 	for _, s := range h.shards {
 		for _, w := range s.workers() {
 			parts = append(parts, part{w.doing, joined(w.task.Stop)})

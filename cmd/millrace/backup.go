@@ -16,20 +16,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 	"github.com/millrace/millrace/wal/inspect"
 )
 
-var saveLong = `save writes the newest snapshot of a group to FILE, an archive: a backup that restore begins a new cluster with. DIR is the
-directory of a host that is stopped; save holds its lock meanwhile. A running program makes a backup with Node.Export.
+var saveLong = `save writes a group to FILE, an archive: a backup that restore begins a new cluster with. DIR is the directory of a host.
+FILE must not exist; it appears when it is whole and durable.
 
-The log is not in an archive. If DIR has entries behind the snapshot, save refuses, because commands that were acknowledged
-may be among them; --snapshot-only saves the snapshot nevertheless. Take a snapshot before you stop the program
-(Node.TakeSnapshot) to have everything. FILE must not exist; it appears when it is whole and durable.
+If the host runs and has an admin socket (Config.AdminSocket), save asks it for a new snapshot, which has everything that was
+acknowledged before, and so needs a quorum; with --local it has what this host has applied. Without a socket the program has
+to call Node.Export.
 
-JSON: file, group, cluster, index, term, bytes, entries_behind (not in the archive).
+If the host is stopped, save writes its newest snapshot, and holds its lock meanwhile. The log is not in an archive. If DIR
+has entries behind the snapshot, save refuses, because commands that were acknowledged may be among them; --snapshot-only
+saves the snapshot nevertheless. Take one before you stop the program (Node.TakeSnapshot) to have everything.
+
+JSON: file, group, cluster, index, term, bytes, entries_behind (not in the archive; 0 if the host runs).
 
 ` + snapshotExitHelp(exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted)
 
@@ -44,20 +49,22 @@ JSON: dir, id, cluster, from_cluster, group, index, term, bytes.
 ` + snapshotExitHelp(exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted)
 
 func newSave(a app) *cobra.Command {
-	var asJSON, only bool
-	var group uint64
+	var asJSON bool
+	var of saving
 	cmd := &cobra.Command{
-		Use: "save DIR FILE", Short: "Write the newest snapshot of a stopped host to a file", Long: saveLong, Args: wantArgs(2, "a directory and a file"),
+		Use: "save DIR FILE", Short: "Write a snapshot of a running or stopped host to a file", Long: saveLong, Args: wantArgs(2, "a directory and a file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done, err := save(cmd.Context(), args[0], args[1], group, only)
+			of.dir, of.file = args[0], args[1]
+			done, err := of.save(cmd.Context())
 			if err != nil {
 				return archiveStatus(err)
 			}
 			return answer(a, done, asJSON)
 		},
 	}
-	cmd.Flags().Uint64Var(&group, "group", 1, "the group to save")
-	cmd.Flags().BoolVar(&only, "snapshot-only", false, "save the snapshot even if the log has entries behind it")
+	cmd.Flags().Uint64Var(&of.group, "group", 1, "the group to save")
+	cmd.Flags().BoolVar(&of.only, "snapshot-only", false, "stopped host: save the snapshot even if the log has entries behind it")
+	cmd.Flags().BoolVar(&of.local, "local", false, "running host: save what it has applied, also if it reaches no quorum")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -138,19 +145,73 @@ func (s *saved) WriteText(w io.Writer) error {
 	return err
 }
 
-func save(ctx context.Context, dir, file string, group uint64, only bool) (_ *saved, err error) {
+// saving is what save was asked for.
+type saving struct {
+	dir, file   string
+	group       uint64
+	only, local bool
+}
+
+func (s saving) save(ctx context.Context) (_ *saved, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	fsys := vfs.OS()
-	if _, err := os.Stat(filepath.Join(dir, "identity.json")); err != nil {
-		return nil, fmt.Errorf("%s is no directory of a host: %w", dir, err)
+	if _, err := os.Stat(filepath.Join(s.dir, "identity.json")); err != nil {
+		return nil, fmt.Errorf("%s is no directory of a host: %w", s.dir, err)
 	}
-	lock, err := fsys.Lock(filepath.Join(dir, "LOCK"))
+	lock, err := vfs.OS().Lock(filepath.Join(s.dir, "LOCK"))
+	if err == nil {
+		defer func() { err = errors.Join(err, lock.Close()) }()
+		return s.saveStopped(ctx)
+	}
+	socket := filepath.Join(s.dir, admin.SocketName)
+	if _, missing := os.Lstat(socket); missing != nil {
+		return nil, fmt.Errorf("%w; stop the host, or make the backup in its program with Node.Export, or set Config.AdminSocket there, so that save can ask it", err)
+	}
+	return s.saveRunning(ctx, socket)
+}
+
+// saveRunning asks a running host.
+func (s saving) saveRunning(ctx context.Context, socket string) (_ *saved, err error) {
+	if s.only {
+		return nil, errors.New("the host runs, so its archive has everything that it has applied; --snapshot-only is for one that is stopped (and --local for one that reaches no quorum)")
+	}
+	c, err := admin.Dial(ctx, socket)
 	if err != nil {
-		return nil, fmt.Errorf("%w; stop the host, or make the backup in its program with Node.Export", err)
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer c.Close()
+	status, err := c.Status(ctx, s.group)
+	if err != nil {
+		return nil, err
+	}
+	var info admin.Snapshot
+	n, err := writeFile(s.file, func(w io.Writer) (n int64, err error) {
+		counted := &counter{w: w}
+		info, err = c.Export(ctx, s.group, s.local, counted)
+		return counted.n, err
+	})
+	return &saved{File: s.file, Group: s.group, Cluster: status.Cluster, Index: info.Index, Term: info.Term, Bytes: n}, err
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (n int, err error) {
+	n, err = c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// saveStopped writes the newest snapshot of a stopped host. Its directory is locked.
+func (s saving) saveStopped(ctx context.Context) (_ *saved, err error) {
+	if s.local {
+		return nil, fmt.Errorf("the host of %s is stopped, and --local is for one that runs", s.dir)
+	}
+	fsys, dir, group := vfs.OS(), s.dir, s.group
 	snapshots := filepath.Join(dir, "groups", strconv.FormatUint(group, 10), "snapshots")
 	if _, err := os.Stat(snapshots); err != nil {
 		return nil, fmt.Errorf("group %d has no snapshot: %w", group, err)
@@ -171,7 +232,7 @@ func save(ctx context.Context, dir, file string, group uint64, only bool) (_ *sa
 		return nil, err
 	}
 	behind := max(last, id.Index) - id.Index
-	if behind > 0 && !only {
+	if behind > 0 && !s.only {
 		return nil, fmt.Errorf("the newest snapshot of group %d is of entry %d, and the log in %s goes on to entry %d: the %d entries would not be in the archive; call Node.TakeSnapshot before the host is stopped, or save without them (--snapshot-only)", group, id.Index, dir, last, behind)
 	}
 	r, err := store.Open(id)
@@ -179,9 +240,9 @@ func save(ctx context.Context, dir, file string, group uint64, only bool) (_ *sa
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	n, err := writeArchive(ctx, r, file)
+	n, err := writeFile(s.file, func(w io.Writer) (int64, error) { return r.WriteArchive(ctx, w) })
 	m := r.Manifest()
-	return &saved{File: file, Group: group, Cluster: m.Cluster, Index: m.Index, Term: m.Term, Bytes: n, Behind: behind}, err
+	return &saved{File: s.file, Group: group, Cluster: m.Cluster, Index: m.Index, Term: m.Term, Bytes: n, Behind: behind}, err
 }
 
 // lastEntry returns the index of the last entry of a group in a log.
@@ -198,8 +259,8 @@ func lastEntry(ctx context.Context, dir string, group uint64) (last uint64, err 
 	return last, in.Close()
 }
 
-// writeArchive makes file, durably and whole, or not at all.
-func writeArchive(ctx context.Context, r *snapshot.Reader, file string) (n int64, err error) {
+// writeFile makes file, durably and whole, or not at all.
+func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err error) {
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return 0, errors.Join(fmt.Errorf("%s is there already; name another file", file), err)
 	}
@@ -209,7 +270,7 @@ func writeArchive(ctx context.Context, r *snapshot.Reader, file string) (n int64
 		return 0, err
 	}
 	out := bufio.NewWriterSize(f, 1<<20)
-	n, err = r.WriteArchive(ctx, out)
+	n, err = write(out)
 	if err == nil {
 		err = out.Flush()
 	}

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace"
 )
@@ -44,7 +47,12 @@ func (m *tally) Restore(_ context.Context, r io.Reader) error {
 // openTally opens a node of a cluster of one.
 func openTally(t *testing.T, dir string, id uint64, addr string) *millrace.Node[int64, int64] {
 	t.Helper()
-	n, err := millrace.Open(t.Context(), millrace.Config{ID: id, Dir: dir, Members: map[uint64]string{id: addr}, Listen: "127.0.0.1:0"},
+	return openTallyWith(t, millrace.Config{ID: id, Dir: dir, Members: map[uint64]string{id: addr}, Listen: "127.0.0.1:0"})
+}
+
+func openTallyWith(t *testing.T, c millrace.Config) *millrace.Node[int64, int64] {
+	t.Helper()
+	n, err := millrace.Open(t.Context(), c,
 		millrace.InMemory(&tally{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
@@ -125,4 +133,74 @@ func TestSaveAndRestore(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(work, "other")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a damaged archive leaves a directory: %v", err)
 	}
+}
+
+// A running host with an admin socket is saved, with everything that was acknowledged; alone in a cluster it
+// reaches no quorum, and is saved with --local. Nothing is left of a backup that fails.
+func TestSaveRunning(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root) // paths of sockets are short
+	n := openTallyWith(t, millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true})
+	propose(t, n, 7, 7)
+	propose(t, n, 7, 14)
+	is := func(want int, text string, args ...string) {
+		t.Helper()
+		if status, out, wrong := askAll(t, args...); status != want || !strings.Contains(out+wrong, text) {
+			t.Errorf("%v: status %d, want %d, and %q: %s%s", args, status, want, text, out, wrong)
+		}
+	}
+	is(exitOK, "group 1 of cluster", "save", "one", "backup")
+	is(exitOK, "whole", "verify", "backup")
+	is(exitCannot, "is there already", "save", "one", "backup")
+	is(exitCannot, "group 9 is not open", "save", "one", "nine", "--group", "9")
+	is(exitCannot, "--snapshot-only is for", "save", "one", "only", "--snapshot-only")
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(exitCannot, "--local is for", "save", "one", "local", "--local")
+	is(exitOK, "restored", "restore", "backup", "new", "--id", "4", "--members", "4=127.0.0.1:7004")
+	restored := openTally(t, "new", 4, "127.0.0.1:7004")
+	propose(t, restored, 1, 15)
+	is(exitCannot, "set Config.AdminSocket", "save", "new", "running")
+	if err := restored.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("*")
+	if want := []string{"backup", "new", "one"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("there are %v, want %v, %v", names, want, err)
+	}
+}
+
+// A host that reaches no quorum waits for one until the user gives up, and is saved with --local.
+func TestSaveWithoutAQuorum(t *testing.T) {
+	t.Chdir(t.TempDir())
+	members := map[uint64]string{1: freeAddr(t), 2: freeAddr(t)}
+	one := openTallyWith(t, millrace.Config{ID: 1, Dir: "one", Members: members, AdminSocket: true})
+	two := openTallyWith(t, millrace.Config{ID: 2, Dir: "two", Members: members})
+	propose(t, one, 7, 7)
+	if err := two.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := (saving{dir: "one", file: "backup", group: 1}).save(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("there is no quorum: %v", err)
+	}
+	if _, err := (saving{dir: "one", file: "backup", group: 1, local: true}).save(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := one.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeAddr returns an address at which nothing listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -45,6 +45,12 @@ func groupSnapshots(host string, group uint64) string {
 // ask runs a command line of snapshot.
 func ask(t *testing.T, args ...string) (status int, stdout string) {
 	t.Helper()
+	status, stdout, _ = askAll(t, args...)
+	return status, stdout
+}
+
+func askAll(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
 	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +58,11 @@ func ask(t *testing.T, args ...string) (status int, stdout string) {
 	defer errs.Close()
 	var out strings.Builder
 	status = run(t.Context(), append([]string{"snapshot"}, args...), app{stdout: &out, stderr: errs})
-	return status, out.String()
+	said, err := os.ReadFile(errs.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, out.String(), string(said)
 }
 
 // What an operator sees of two groups' snapshots, whole and damaged, and of directories that are none.

@@ -42,7 +42,8 @@ transport/loopback     raft/raftpb env transport                                
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host/session           internal/planted                                                                       |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session internal/planted    |
+host/admin                                                                                                    |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session host/admin internal/planted    |
 .                      host host/session                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

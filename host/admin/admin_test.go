@@ -1,0 +1,300 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fake is a host whose group 7 has an archive of many bytes.
+type fake struct {
+	content []byte
+	failure error
+	begun   chan struct{} // an export or a take has begun
+	ended   chan error    // and ended
+	hold    bool          // until its context ends
+}
+
+func newFake() *fake {
+	return &fake{content: bytes.Repeat([]byte("an archive "), 300_000), begun: make(chan struct{}, 100), ended: make(chan error, 100)}
+}
+
+func (f *fake) Status(group uint64) (Status, error) {
+	s := Status{Host: 3, Cluster: 1 << 60, Groups: []Group{}}
+	for id := uint64(1); id <= 250; id++ {
+		if group == 0 || group == id {
+			s.Groups = append(s.Groups, Group{Group: id, Role: "follower", Stopped: strings.Repeat("\u2028", 100), Snapshot: &Snapshot{1 << 62, 1 << 62, 1 << 62}})
+		}
+	}
+	return s, nil
+}
+
+func (f *fake) TakeSnapshot(ctx context.Context, group uint64) (Snapshot, error) {
+	f.begun <- struct{}{}
+	if f.hold {
+		<-ctx.Done()
+		f.ended <- ctx.Err()
+	}
+	return Snapshot{5, 2, 70}, f.failure
+}
+
+func (f *fake) Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error) {
+	f.begun <- struct{}{}
+	_, err := w.Write(f.content)
+	if err == nil && f.hold {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	f.ended <- err
+	return Snapshot{5, 2, int64(len(f.content))}, errors.Join(err, f.failure)
+}
+
+// directory is a short one: a path of a socket is bounded.
+func directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func serve(t testing.TB, h Host, idle, taken time.Duration) (dir string, s *Server) {
+	t.Helper()
+	dir = directory(t)
+	s, err := listenFor(dir, h, idle, taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, s
+}
+
+func dial(t testing.TB, dir string) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Only the owner can open the socket. One that a process has left is replaced, and Close leaves none.
+func TestSocketInItsDirectory(t *testing.T) {
+	dir := directory(t)
+	left, err := net.Listen("unix", filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := errors.Join(left.Close(), os.MkdirAll(filepath.Join(dir, ".a", "s"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, err := Listen(dir, newFake())
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(filepath.Join(dir, SocketName))
+		if err != nil || info.Mode() != os.ModeSocket|0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+		if _, err := dial(t, dir).TakeSnapshot(t.Context(), 7); err != nil {
+			t.Error(err)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+			t.Errorf("%v, %v", names, err)
+		}
+		if err := errors.Join(s.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
+			t.Errorf("Close leaves %v, %v", names, err)
+		}
+	}
+	long := filepath.Join(dir, strings.Repeat("x", 100))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(long, newFake()); err == nil || !strings.Contains(err.Error(), "a shorter Config.Dir") {
+		t.Error(err)
+	}
+	if _, err := Dial(t.Context(), filepath.Join(dir, SocketName)); err == nil {
+		t.Error("there is nothing to connect to")
+	}
+}
+
+// A client gets what the host says, several times over one connection.
+func TestClient(t *testing.T) {
+	f := newFake()
+	dir, _ := serve(t, f, time.Minute, time.Minute)
+	c := dial(t, dir)
+	for range 2 {
+		if s, err := c.Status(t.Context(), 9); err != nil || s.Host != 3 || len(s.Groups) != 1 || s.More != 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if s, err := c.Status(t.Context(), 0); err != nil || len(s.Groups) < maxStatusGroups/4 || len(s.Groups)+s.More != 250 {
+			t.Errorf("%d groups and %d more, %v", len(s.Groups), s.More, err)
+		}
+		if s, err := c.TakeSnapshot(t.Context(), 7); err != nil || s != (Snapshot{5, 2, 70}) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		var got bytes.Buffer
+		if s, err := c.Export(t.Context(), 7, true, &got); err != nil || s.Bytes != int64(got.Len()) || !bytes.Equal(got.Bytes(), f.content) {
+			t.Errorf("%+v and %d bytes, %v", s, got.Len(), err)
+		}
+	}
+}
+
+// What goes wrong on the host reaches the client, also behind all the bytes of an archive.
+func TestErrorsReachTheClient(t *testing.T) {
+	f := newFake()
+	f.failure = errors.New("the disk is full")
+	dir, _ := serve(t, f, time.Minute, time.Minute)
+	c := dial(t, dir)
+	refused := (*RemoteError)(nil)
+	if _, err := c.TakeSnapshot(t.Context(), 7); !errors.As(err, &refused) || refused.Text != "the disk is full" {
+		t.Error(err)
+	}
+	if _, err := c.Export(t.Context(), 7, true, io.Discard); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	f = newFake()
+	f.failure = errors.New(strings.Repeat("\x01", 1<<20))
+	dir, _ = serve(t, f, time.Minute, time.Minute)
+	if _, err := dial(t, dir).TakeSnapshot(t.Context(), 7); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+}
+
+// A request that is wrong gets a sentence, and the connection ends.
+func TestWrongRequests(t *testing.T) {
+	dir, _ := serve(t, newFake(), time.Minute, time.Minute)
+	for line, want := range map[string]string{
+		"":                                     "no request",
+		"{":                                    "no request",
+		"take 7":                               "no request",
+		`{"do":"take","group":-1}`:             "no request",
+		`{"do":"take","group":7,"force":1}`:    "unknown field",
+		`{"do":"take","group":7}{}`:            "something follows",
+		`{"do":"remove","group":7}`:            `called "remove"; want status, take or export`,
+		`{"do":"take"}`:                        "take needs a group",
+		`{"do":"take","group":7,"local":true}`: "local is for export",
+		strings.Repeat("x", maxLineBytes+1):    "more than 65536 bytes",
+	} {
+		c, err := net.Dial("unix", filepath.Join(dir, SocketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(c) // until the server ends it
+		var a answer
+		if err != nil || json.Unmarshal(all, &a) != nil || !strings.Contains(a.Error, want) {
+			t.Errorf("%.60q: %q, %v; want %q", line, all, err, want)
+		}
+		c.Close()
+	}
+}
+
+// What a client does not wait for, or does not take, is given up, and so is everything at Close.
+func TestConnectionsEnd(t *testing.T) {
+	t.Run("nothing is asked for", func(t *testing.T) {
+		dir, _ := serve(t, newFake(), 10*time.Millisecond, time.Minute)
+		if all, err := io.ReadAll(dial(t, dir).conn); err != nil || !bytes.Contains(all, []byte("nothing was asked for in 10ms")) {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+	t.Run("the client goes", func(t *testing.T) {
+		f := newFake()
+		f.hold = true
+		dir, _ := serve(t, f, time.Minute, time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-f.begun; cancel() }()
+		if _, err := dial(t, dir).TakeSnapshot(ctx, 7); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := <-f.ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	t.Run("the client does not read", func(t *testing.T) {
+		f := newFake()
+		dir, _ := serve(t, f, time.Minute, 20*time.Millisecond)
+		if _, err := io.WriteString(dial(t, dir).conn, `{"do":"export","group":7}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-f.ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+	t.Run("the host is closed", func(t *testing.T) {
+		f := newFake()
+		f.hold = true
+		dir, s := serve(t, f, time.Minute, time.Minute)
+		go func() {
+			<-f.begun
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := dial(t, dir).Export(t.Context(), 7, false, io.Discard); err == nil {
+			t.Error("half an archive counts as a whole one")
+		}
+	})
+}
+
+// One connection more than the host serves is told so.
+func TestTooManyConnections(t *testing.T) {
+	dir, _ := serve(t, newFake(), time.Minute, time.Minute)
+	for range maxConnections {
+		if _, err := dial(t, dir).Status(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := dial(t, dir)
+	line, err := bufio.NewReader(c.conn).ReadString('\n')
+	if err != nil || !strings.Contains(line, fmt.Sprintf("%d programs are connected", maxConnections)) {
+		t.Errorf("%q, %v", line, err)
+	}
+	if _, err := dial(t, dir).Status(t.Context(), 1); err == nil {
+		t.Error("it is served")
+	}
+}
+
+// FuzzRequest: a line that is a request is one that a client sends.
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte(`{"do":"export","group":7,"local":true}`))
+	f.Add([]byte(`{"do":"status"}`))
+	f.Add([]byte(`{"do":"take","group":18446744073709551615}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := decodeRequest(line)
+		if err != nil {
+			return
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeRequest(b); err != nil || again != r {
+			t.Errorf("%q is %+v, and sent again %+v, %v", line, r, again, err)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/vfs"
+)
+
+// startAdmin makes the socket of Config.AdminSocket, if that is set.
+func (h *Host) startAdmin() (err error) {
+	if !h.config.AdminSocket {
+		return nil
+	}
+	if h.env.fs != vfs.OS() {
+		return errors.New("millrace: Config.AdminSocket makes a socket in Config.Dir, and WithFS has replaced the machine's filesystem; leave one of them out")
+	}
+	h.admin, err = admin.Listen(h.config.Dir, administered{h})
+	return err
+}
+
+// administered is a host as its admin socket sees it.
+type administered struct{ h *Host }
+
+func (a administered) group(id uint64) (*Group, error) {
+	g := a.h.Group(id)
+	if g == nil {
+		return nil, fmt.Errorf("group %d is not open on this host; open are %d groups, and status lists them", id, len(a.h.Groups()))
+	}
+	return g, nil
+}
+
+// Status implements admin.Host.
+func (a administered) Status(id uint64) (admin.Status, error) {
+	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.directory.identity.Cluster, Groups: []admin.Group{}}
+	ids := a.h.Groups()
+	if id != 0 {
+		ids = []uint64{id}
+	}
+	for _, id := range ids {
+		g, err := a.group(id)
+		switch {
+		case err == nil:
+			s.Groups = append(s.Groups, administeredGroup(g))
+		case len(ids) == 1:
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// maxStoppedBytes bounds why a group has stopped.
+const maxStoppedBytes = 300
+
+func administeredGroup(g *Group) admin.Group {
+	s := g.Status()
+	of := admin.Group{Group: g.id, Role: roleName(s.Role), Term: s.Term, Leader: s.Leader, Applied: s.Applied, Committed: s.Committed, Durable: s.Durable, First: s.FirstIndex, Last: s.LastIndex}
+	if latest, ok := g.LatestSnapshot(); ok {
+		of.Snapshot = &admin.Snapshot{Index: latest.Index, Term: latest.Term, Bytes: latest.Bytes}
+	}
+	if err := g.Err(); err != nil {
+		text := err.Error()
+		of.Stopped = text[:min(len(text), maxStoppedBytes)]
+	}
+	return of
+}
+
+// TakeSnapshot implements admin.Host.
+func (a administered) TakeSnapshot(ctx context.Context, group uint64) (admin.Snapshot, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Snapshot{}, err
+	}
+	info, err := g.TakeSnapshot(ctx)
+	return admin.Snapshot{Index: info.Index, Term: info.Term, Bytes: info.Bytes}, err
+}
+
+// Export implements admin.Host.
+func (a administered) Export(ctx context.Context, group uint64, local bool, w io.Writer) (admin.Snapshot, error) {
+	g, err := a.group(group)
+	if err == nil && !local {
+		var everything Read
+		g.StartRead(&everything, 0)
+		_, err = everything.Wait(ctx)
+	}
+	if err != nil {
+		return admin.Snapshot{}, err
+	}
+	info, err := g.Export(ctx, w)
+	return admin.Snapshot{Index: info.Index, Term: info.Term, Bytes: info.Bytes}, err
+}
