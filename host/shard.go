@@ -102,7 +102,9 @@ func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	return fresh
 }
 
-// woken collects groups that were given something, to wake each shard once for all of its groups.
+// woken collects groups that were given something, to wake each shard once for all of its groups, in the order
+// in which they came. It is reused by all hosts of a process, so between two uses it names no shard: else an
+// earlier use would decide about the order, and the hosts of earlier uses would stay in memory.
 type woken []shardGroups
 
 type shardGroups struct {
@@ -117,18 +119,23 @@ func (w *woken) add(g *Group) {
 			return
 		}
 	}
-	*w = append(*w, shardGroups{g.shard, []*Group{g}})
+	n := len(*w)
+	if n == cap(*w) {
+		*w = append(*w, shardGroups{})
+	}
+	*w = (*w)[:n+1] // with the memory of an earlier use
+	(*w)[n].shard, (*w)[n].groups = g.shard, append((*w)[n].groups, g)
 }
 
 // wake wakes the groups, and forgets them.
 func (w *woken) wake() {
 	for i := range *w {
-		if of := &(*w)[i]; len(of.groups) > 0 {
-			of.shard.wakeAll(of.groups)
-			clear(of.groups)
-			of.groups = of.groups[:0]
-		}
+		of := &(*w)[i]
+		of.shard.wakeAll(of.groups)
+		clear(of.groups)
+		of.shard, of.groups = nil, of.groups[:0]
 	}
+	*w = (*w)[:0]
 }
 
 // wakeAll wakes groups of this shard with one lock and one wake.
