@@ -100,7 +100,9 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
 		unfit = append(unfit, damage)
 	}
-	unfit = append(unfit, s.damaged()...)
+	if unfit = append(unfit, s.damaged()...); unfit == nil {
+		unfit = append(unfit, errors.New("there is none"))
+	}
 	switch {
 	case first == 1:
 		return 0, nil

@@ -382,11 +382,12 @@ func (t *take) announce() error {
 }
 
 // prune removes older snapshots. If that fails the new one stands all the same; they are removed after the
-// next one.
+// next one. The latest stays also if a newer one was received and verified: until that is installed, the log
+// begins behind the latest, and who opens the group again in this life of the host begins from it.
 func (t *take) prune() error {
 	store, err := t.all.store()
 	if err == nil {
-		err = store.Prune()
+		err = store.Prune(t.all.latest().id)
 	}
 	if err != nil {
 		t.all.group.host.env.logger.Warn("older snapshots are not removed", "group", t.all.group.id, "host", t.all.group.self, "err", err)
