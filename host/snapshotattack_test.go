@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/raft"
@@ -49,4 +51,64 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	}
 	c.change = nil
 	c.load("all are equal", 0, c.equal)
+}
+
+// badKeeper is a keeper whose views do what a test says before they write, and before they close.
+type badKeeper struct {
+	keeper
+	write, close func()
+}
+
+type badView struct {
+	Snapshot
+	keeper *badKeeper
+}
+
+func (k *badKeeper) Snapshot() (Snapshot, error) {
+	v, err := k.keeper.Snapshot()
+	return badView{v, k}, err
+}
+
+func (v badView) WriteTo(ctx context.Context, w io.Writer) error {
+	v.keeper.write()
+	return v.Snapshot.WriteTo(ctx, w)
+}
+
+func (v badView) Close() error {
+	v.keeper.close()
+	return v.Snapshot.Close()
+}
+
+// A machine panics in WriteTo, and again in Close, when what it has given is released. The snapshot has failed,
+// and the host lives.
+func TestAViewThatPanicsTwice(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	k := &badKeeper{write: func() { panic("in WriteTo") }, close: func() { panic("in Close") }}
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(k, CommandOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.leadAlone(g)
+	if err := g.Call(&Call{Owner: &answer{}, Data: append(make([]byte, CallRoom), "a command"...)}); err != nil {
+		t.Fatal(err)
+	}
+	h.manual.runIdle()
+	take := func() (SnapshotInfo, error) {
+		s := g.StartSnapshot()
+		for range 8 {
+			h.manual.tick()
+		}
+		info, done, err := s.Poll()
+		if !done {
+			t.Fatal("the snapshot is not done")
+		}
+		return info, err
+	}
+	if _, err := take(); err == nil || !strings.Contains(err.Error(), "in WriteTo") || !strings.Contains(err.Error(), "in Close") {
+		t.Errorf("%v, want both panics", err)
+	}
+	k.write, k.close = func() {}, func() {}
+	if info, err := take(); err != nil || info.Index == 0 {
+		t.Errorf("the next one: %+v, %v", info, err)
+	}
 }

@@ -219,7 +219,7 @@ func (t *take) piece() (more bool) {
 	case errors.Is(err, errNotDurable):
 		return false
 	case err != nil:
-		t.fail(err)
+		t.fail(err) // also if Close of the view ends this goroutine
 	}
 	return t.next != nil
 }
@@ -414,8 +414,23 @@ func (t *take) succeed() {
 	s.next()
 }
 
-// fail ends the take with an error, and schedules the next try.
+// fail ends the take with an error, and schedules the next try. What was captured is closed then, and Close of
+// the machine may panic as well, or end this goroutine.
 func (t *take) fail(err error) {
+	ended := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w; then the state machine panicked in Close of its snapshot: %v", err, p)
+		}
+		if !ended {
+			t.failed(err) // Close is not called again
+		}
+	}()
+	t.failed(err)
+	ended = true
+}
+
+func (t *take) failed(err error) {
 	s, g := t.all, t.all.group
 	if t.writer != nil {
 		err = errors.Join(err, t.writer.Abort())
