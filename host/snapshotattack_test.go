@@ -112,3 +112,82 @@ func TestAViewThatPanicsTwice(t *testing.T) {
 		t.Errorf("the next one: %+v, %v", info, err)
 	}
 }
+
+// halfKeeper has files in its snapshots, if a test says so, and no RestoreFiles.
+type halfKeeper struct {
+	keeper
+	files []File
+}
+
+type halfView struct {
+	Snapshot
+	files []File
+}
+
+func (v halfView) Files() []File { return v.files }
+
+func (k *halfKeeper) Snapshot() (Snapshot, error) {
+	v, err := k.keeper.Snapshot()
+	return halfView{v, k.files}, err
+}
+
+// wholeKeeper is one that has it.
+type wholeKeeper struct{ halfKeeper }
+
+func (k *wholeKeeper) RestoreFiles(ctx context.Context, r io.Reader, _ SnapshotFiles) error {
+	return k.Restore(ctx, r)
+}
+
+// The files of a snapshot are never left out silently, neither when it is taken nor when it is restored.
+func TestFilesNeedOneWhoRestoresThem(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	f, err := h.disk.Create("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	files := []File{{Name: "file", Path: "file"}}
+	open := func(m CommandMachine) (*Group, error) {
+		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(m, CommandOptions{}))
+		if err == nil {
+			h.leadAlone(g)
+		}
+		return g, err
+	}
+	run := func(m CommandMachine) error {
+		g, err := open(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Call(&Call{Owner: &answer{}, Data: append(make([]byte, CallRoom), "a command"...)}); err != nil {
+			t.Fatal(err)
+		}
+		h.manual.runIdle()
+		s := g.StartSnapshot()
+		for range 8 {
+			h.manual.tick()
+		}
+		_, done, err := s.Poll()
+		if !done {
+			t.Fatal("the snapshot is not done")
+		}
+		g.Close(gone(t))
+		h.manual.runIdle()
+		if err := g.Close(gone(t)); err != nil {
+			t.Fatal(err)
+		}
+		return err
+	}
+	if err := run(&halfKeeper{files: files}); err == nil || !strings.Contains(err.Error(), "RestoreFiles") {
+		t.Errorf("a snapshot with files of a machine that cannot restore them: %v", err)
+	}
+	if err := run(&halfKeeper{}); err != nil {
+		t.Errorf("without files: %v", err)
+	}
+	if err := run(&wholeKeeper{halfKeeper{files: files}}); err != nil {
+		t.Errorf("of a machine that restores them: %v", err)
+	}
+	if _, err := open(&halfKeeper{}); err == nil || !strings.Contains(err.Error(), "RestoreFiles") {
+		t.Errorf("a machine that cannot restore files begins from them: %v", err)
+	}
+}

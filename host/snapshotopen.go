@@ -239,6 +239,10 @@ func (m *commandGroup) checkRestored(last uint64) error {
 
 // restoreMachine calls Restore.
 func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
+	f, files := s.machine.(FileRestorer)
+	if names := (&snapshotFiles{m, r}).Names(); !files && len(names) > 0 {
+		return fmt.Errorf("it has %d files, and the state machine has no method RestoreFiles (FileRestorer); open the group with the machine that it was taken of", len(names))
+	}
 	state, err := r.Stream(snapshot.KindMachine, stateStream)
 	if err != nil {
 		return err
@@ -256,7 +260,7 @@ func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifes
 		}
 		err = errors.Join(err, state.Close())
 	}()
-	if f, ok := s.machine.(FileRestorer); ok {
+	if files {
 		err = f.RestoreFiles(ctx, watched, &snapshotFiles{m, r})
 	} else {
 		err = s.machine.Restore(ctx, watched)

@@ -244,6 +244,9 @@ func (t *take) write() (err error) {
 	}
 	if v, ok := t.view.(FileSnapshot); ok {
 		files := v.Files()
+		if _, restores := t.all.machine.(FileRestorer); !restores && len(files) > 0 {
+			return fmt.Errorf("millrace: the snapshot has %d files, and the state machine has no method RestoreFiles (FileRestorer) to take them back; add it", len(files))
+		}
 		if len(files) > maxSnapshotFiles {
 			return fmt.Errorf("millrace: the snapshot has %d files, want at most %d", len(files), maxSnapshotFiles)
 		}
@@ -414,8 +417,8 @@ func (t *take) succeed() {
 	s.next()
 }
 
-// fail ends the take with an error, and schedules the next try. What was captured is closed then, and Close of
-// the machine may panic as well, or end this goroutine.
+// fail ends the take with an error, and schedules the next try. What was captured is closed then, and that
+// Close may panic as well, or end this goroutine.
 func (t *take) fail(err error) {
 	ended := false
 	defer func() {
