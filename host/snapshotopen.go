@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -47,6 +48,25 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 		return fmt.Errorf("snapshot %v does not have host %d as a member", m.ID(), id.ID)
 	case transport.Incarnation(m.Members[self].Incarnation) != id.Incarnation:
 		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), id.ID, id.Incarnation)
+	}
+	return rejectConf(m)
+}
+
+// rejectConf says why the configuration of a snapshot is not that of the founding that it tells, or returns nil.
+func rejectConf(m *snapshot.Manifest) error {
+	block, err := decodeHostBlock(m.Host)
+	if err != nil {
+		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
+	}
+	if len(block.found) == 0 {
+		return nil // it was restored from an archive (Group.rejectRestored)
+	}
+	bound, err := decodeFounding(block.found)
+	if err != nil {
+		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
+	}
+	if want := (raftpb.ConfState{Voters: bound.kept()}); m.Conf.Equivalent(want) != nil {
+		return fmt.Errorf("snapshot %v has the configuration %s, and its group was founded with %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(want))
 	}
 	return nil
 }
