@@ -83,8 +83,8 @@ func (v badView) Close() error {
 	return v.Snapshot.Close()
 }
 
-// A machine panics in WriteTo, and again in Close, when what it has given is released. The snapshot has failed,
-// and the host lives.
+// A machine panics in WriteTo, and again in Close, when what it has given is released. The snapshot has
+// failed, and the host lives.
 func TestAViewThatPanicsTwice(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	k := &badKeeper{write: func() { panic("in WriteTo") }, close: func() { panic("in Close") }}

@@ -52,7 +52,8 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 	return rejectConf(m)
 }
 
-// rejectConf says why the configuration of a snapshot is not that of the founding that it tells, or returns nil.
+// rejectConf says why the configuration of a snapshot is not that of the founding that it tells, or returns
+// nil.
 func rejectConf(m *snapshot.Manifest) error {
 	block, err := decodeHostBlock(m.Host)
 	if err != nil {
@@ -95,8 +96,9 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 			unfit = append(unfit, err)
 			continue
 		case id.Index > log.LastIndex():
-			// It was received, and the group was closed before the log got its mark, so nothing was promised that
-			// rests on it. The leader offers it again. If it stayed, older snapshots would be pruned for it.
+			// It was received, and the group was closed before the log got its mark, so nothing was
+			// promised that rests on it. The leader offers it again. If it stayed, older snapshots would be
+			// pruned for it.
 			if err := store.Remove(id); err != nil {
 				return 0, fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, g.id, err)
 			}
