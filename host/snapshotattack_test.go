@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,5 +227,36 @@ func TestAnArchiveOfNoGroup(t *testing.T) {
 	}
 	if names, err := disk.ReadDir("new"); err == nil {
 		t.Errorf("there is %v", names)
+	}
+}
+
+// A manifest has the right checksums of all blocks, and a wrong one of a part: the receiver can never
+// finish it. It gives up after a while, and installs the next one.
+func TestAPartThatNeverVerifies(t *testing.T) {
+	for name, spoil := range map[string]func(*snapshot.Manifest){
+		"a part": func(m *snapshot.Manifest) { m.Parts[0].SHA256[0] ^= 1 },
+		"an empty part": func(m *snapshot.Manifest) {
+			m.Parts = append(m.Parts, snapshot.Part{Kind: snapshot.KindMachine, Name: "nothing"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newInstallCluster(t, 6).start()
+			c.isolate(3)
+			c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+			s := &c.leader().group.snapshots
+			right := s.latest()
+			m := right.manifest
+			m.Parts = slices.Clone(m.Parts)
+			spoil(&m)
+			s.newest.Store(newPublished(m, right.at))
+			c.heal()
+			h := c.hosts[2]
+			c.load("it gives up", 0, func() bool { return count[SnapshotTransferAborted](h) > 0 })
+			if m := h.process.transfers.metrics(); m.BytesReceived > 16*uint64(right.bytes) {
+				t.Errorf("it has received %d bytes of a snapshot of %d", m.BytesReceived, right.bytes)
+			}
+			c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > 0 })
+			c.load("all are equal", 0, c.equal)
+		})
 	}
 }
