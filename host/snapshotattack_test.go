@@ -260,3 +260,24 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 		})
 	}
 }
+
+// While the disk opens the directory of a group's snapshots, the group goes on: whoever notes what was applied
+// takes the same lock as those who look at the latest snapshot.
+func TestNoLockWhileTheStoreOpens(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "a command")
+	looked := 0
+	h.disk.SetHook(func(op crashfs.Op) error {
+		if mu := &h.group.snapshots.mu; !mu.TryLock() {
+			t.Errorf("%v of %s: the lock is held", op.Kind, op.Name)
+		} else {
+			mu.Unlock()
+		}
+		looked++
+		return nil
+	})
+	h.mustTake(t)
+	if looked == 0 {
+		t.Error("the disk did nothing")
+	}
+}

@@ -151,10 +151,8 @@ func (s *groupSnapshots) list() ([]snapshot.ID, error) {
 }
 
 func (s *groupSnapshots) damaged() (errs []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened != nil {
-		for _, d := range s.opened.Damaged() {
+	if store := s.opened.Load(); store != nil {
+		for _, d := range store.Damaged() {
 			errs = append(errs, d)
 		}
 	}
