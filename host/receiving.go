@@ -66,8 +66,8 @@ const (
 const (
 	// maxLies is how many wrong answers end a transfer: the senders have other bytes than they offer.
 	maxLies = 64
-	// maxSpoilt is how often all blocks may be here and a part of them wrong: once for this member's own disk,
-	// which loses something, and once more because the checksums of the offer contradict each other.
+	// maxSpoilt is how often all blocks may be here and a part of them wrong: once for this member's own
+	// disk, which loses something, and once more because the checksums of the offer contradict each other.
 	maxSpoilt = 2
 	// switchAfter is how many repeats in a row bring nothing before another member is asked.
 	switchAfter = 3

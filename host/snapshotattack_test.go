@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -261,8 +262,8 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 	}
 }
 
-// While the disk opens the directory of a group's snapshots, the group goes on: whoever notes what was applied
-// takes the same lock as those who look at the latest snapshot.
+// While the disk opens the directory of a group's snapshots, the group goes on: whoever notes what was
+// applied takes the same lock as those who look at the latest snapshot.
 func TestNoLockWhileTheStoreOpens(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	h.call(t, nil, "a command")
@@ -279,5 +280,82 @@ func TestNoLockWhileTheStoreOpens(t *testing.T) {
 	h.mustTake(t)
 	if looked == 0 {
 		t.Error("the disk did nothing")
+	}
+}
+
+// A snapshot is due while one that was received is being installed, so it is put off. When that one is there,
+// none is due until the log has grown again.
+func TestATakeThatWasPutOff(t *testing.T) {
+	h := openKeeper(t, GroupConfig{Snapshots: SnapshotPolicy{LogBytes: 2000}}, false)
+	h.call(t, nil, "a command")
+	h.mustTake(t)
+	h.group.installs.pending.Store(true)
+	for i := range 40 {
+		h.call(t, nil, fmt.Sprint("a command to make the log longer, number ", i))
+		h.manual.tick()
+	}
+	taken := func() (n int) {
+		for _, e := range h.events {
+			if _, is := e.(SnapshotTaken); is {
+				n++
+			}
+		}
+		return n
+	}
+	before := taken()
+	if before > 1 {
+		t.Fatal("setup: it was not put off")
+	}
+	at := h.group.apply.position()
+	installed := h.group.snapshots.latest().manifest // stands for the one that is installed
+	installed.Index, installed.Term = at.Index, at.Term
+	h.group.snapshots.publish(newPublished(installed, 1))
+	h.group.installs.pending.Store(false)
+	for range 2 * ticksPerHeartbeat {
+		h.manual.tick()
+	}
+	for range 3 {
+		h.call(t, nil, "one more")
+		for range 2 * ticksPerHeartbeat {
+			h.manual.tick()
+		}
+	}
+	if n := taken() - before; n > 0 {
+		t.Errorf("%d more were taken, of three commands", n)
+	}
+	for i := range 40 {
+		h.call(t, nil, fmt.Sprint("a command to make the log longer, number ", i))
+	}
+	for range 8 {
+		h.manual.tick()
+	}
+	if taken() == before {
+		t.Error("none was taken when the log had grown again")
+	}
+}
+
+// Snapshots of a member have failed, and then it installs one that it has received. What is wrong is over.
+func TestAnInstallEndsTheFailures(t *testing.T) {
+	c := newInstallCluster(t, 7).start()
+	h := c.hosts[2]
+	c.load("something is applied", 1, func() bool { return h.group.Status().Applied > 5 })
+	h.machine.refuses = errors.New("the machine refuses")
+	taking := h.group.StartSnapshot()
+	c.load("it fails", 0, func() bool {
+		_, done, _ := taking.Poll()
+		return done
+	})
+	c.isolate(3)
+	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+	c.heal()
+	c.load("the member installs", 0, func() bool { return count[SnapshotInstalled](h) > 0 && c.equal() })
+	for range 600 * h.process.config.electionTicks() {
+		c.tick()
+	}
+	if m := h.group.Metrics().Snapshots; m.FailedInARow > 0 {
+		t.Errorf("%d snapshots have failed, of a state that the latest one has: %+v", m.FailedInARow, m)
+	}
+	for _, cause := range h.group.Explain().Causes {
+		t.Errorf("a cause: %v", cause)
 	}
 }

@@ -58,17 +58,21 @@ func (s *groupSnapshots) want() {
 	}
 }
 
-// lookAt is called when the time of lookAgain has come: after a failure, after an install, or because of
-// SnapshotPolicy.Every.
+// lookAt is called when the time of lookAgain has come: after a failure, after a take that was put off, or
+// because of SnapshotPolicy.Every. What was put off for an install is not wanted any more when that has
+// ended.
 func (s *groupSnapshots) lookAt() {
 	s.mu.Lock()
 	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
-	if p := s.latest(); wanted || s.group.apply.position().Index > indexOf(p) {
+	switch {
+	case wanted, s.group.apply.position().Index > indexOf(s.latest()) && (s.policy.Every > 0 || s.group.installs.pending.Load()):
 		s.want()
-		return
+	case s.policy.Every > 0:
+		s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
+	default:
+		s.schedule(s.applied.Load())
 	}
-	s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
 }
 
 func indexOf(p *publishedSnapshot) uint64 {
@@ -184,6 +188,9 @@ func (s *groupSnapshots) endWithout(p *publishedSnapshot, err error) {
 	s.mu.Lock()
 	callers := s.callers
 	s.callers, s.stage = nil, takeNone
+	if err == nil {
+		s.failures, s.lastErr = 0, nil // a snapshot of this state was received
+	}
 	s.mu.Unlock()
 	s.schedule(s.applied.Load())
 	tell(callers, p, err)
