@@ -262,8 +262,8 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 	}
 }
 
-// While the disk opens the directory of a group's snapshots, the group goes on: whoever notes what was
-// applied takes the same lock as those who look at the latest snapshot.
+// While the disk opens the directory of a group's snapshots, the group goes on: its apply lane takes the
+// lock of the snapshots after each batch.
 func TestNoLockWhileTheStoreOpens(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	h.call(t, nil, "a command")
