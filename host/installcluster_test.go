@@ -22,6 +22,7 @@ type slots struct {
 	slots    [40][]byte
 	applied  uint64
 	restored func() // called at the end of Restore; nil: nothing is
+	refuses  error  // of Snapshot
 }
 
 func (s *slots) Apply(batch []Command) error {
@@ -37,7 +38,7 @@ func (s *slots) Apply(batch []Command) error {
 	return nil
 }
 
-func (s *slots) Snapshot() (Snapshot, error) { return slotsView(s.bytes()), nil }
+func (s *slots) Snapshot() (Snapshot, error) { return slotsView(s.bytes()), s.refuses }
 
 func (s *slots) bytes() (b []byte) {
 	for _, slot := range s.slots {

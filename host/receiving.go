@@ -39,6 +39,7 @@ type receiving struct {
 	saidAt   int64           // tick at which the sender was told something
 	pausedAt int64           // the disk refuses blocks; it is tried again in a while. 0: it does not
 	lies     int             // blocks and manifests that were wrong
+	spoilt   int             // times that all blocks were here, and could not be made a snapshot
 	received int64           // bytes of blocks
 	running  bool            // a piece of work is under way
 	reopens  bool            // the receiver must be closed, and opened again
@@ -65,6 +66,9 @@ const (
 const (
 	// maxLies is how many wrong answers end a transfer: the senders have other bytes than they offer.
 	maxLies = 64
+	// maxSpoilt is how often all blocks may be here and a part of them wrong: once for this member's own
+	// disk, which loses something, and once more because the checksums of the offer contradict each other.
+	maxSpoilt = 2
 	// switchAfter is how many repeats in a row bring nothing before another member is asked.
 	switchAfter = 3
 	// writeBlocks bounds one piece of a receiver's work, in blocks.
@@ -431,9 +435,14 @@ func (r *receiving) finish() {
 		return
 	}
 	switch {
+	case isDamage(err) && r.spoilt+1 >= maxSpoilt:
+		r.all.sayEnd(r.group, r.from, r.offer.hash, endRefused)
+		r.abort(fmt.Sprintf("its blocks were right, and a part of it was wrong, %d times: %v", maxSpoilt, err))
 	case errors.Is(err, snapshot.ErrIncomplete):
+		r.spoilt++
 		r.enter(receivingBlocks)
 	case err != nil:
+		r.spoilt++
 		r.pause(err)
 	default:
 		r.all.counts.Received++

@@ -117,7 +117,9 @@ func openArchives(archives []io.Reader) (read []archive, err error) {
 		if a.reader, err = snapshot.OpenArchive(r); err != nil {
 			return nil, fmt.Errorf("millrace: archive %d: %w", i, err)
 		}
-		a.manifest = a.reader.Manifest()
+		if a.manifest = a.reader.Manifest(); a.manifest.Group == 0 {
+			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Group.Export", i)
+		}
 		a.hash = a.manifest.Hash()
 		if a.block, err = decodeHostBlock(a.manifest.Host); err != nil {
 			return nil, fmt.Errorf("millrace: archive %d, of group %d: %w", i, a.manifest.Group, err)

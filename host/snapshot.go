@@ -176,8 +176,10 @@ type groupSnapshots struct {
 	at    int64                  // tick at which to look again; 0: never; guarded by the lock of the lanes
 	timed bool                   // it is among those; the same
 
-	mu       sync.Mutex
-	opened   *snapshot.Store // nil until it is needed
+	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
+	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
+
+	mu       sync.Mutex // never held while the disk works
 	stage    takeStage
 	take     *take // from its capture to its end
 	callers  []*Taking
@@ -238,16 +240,19 @@ func (s *groupSnapshots) latest() *publishedSnapshot { return s.newest.Load() }
 // store returns the directory of the group's snapshots. It reads the disk the first time, so it must not be
 // called in a turn.
 func (s *groupSnapshots) store() (*snapshot.Store, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened != nil {
-		return s.opened, nil
+	if store := s.opened.Load(); store != nil {
+		return store, nil
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if store := s.opened.Load(); store != nil {
+		return store, nil
 	}
 	store, err := snapshot.OpenStore(s.group.host.env.fs, s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("millrace: the snapshots of group %d in %s cannot be opened: %w", s.group.id, s.dir, err)
 	}
-	s.opened = store
+	s.opened.Store(store)
 	return store, nil
 }
 

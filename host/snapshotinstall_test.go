@@ -143,6 +143,12 @@ func TestAnInstallThatDoesNotFit(t *testing.T) {
 		"another group":     func(m *snapshot.Manifest) { m.Group++ },
 		"another directory": func(m *snapshot.Manifest) { m.Members[0].Incarnation[3]++ },
 		"another member":    func(m *snapshot.Manifest) { m.Members[0].ID++; m.Conf.Voters[0]++ },
+		"other voters":      func(m *snapshot.Manifest) { m.Conf.Voters = []uint64{1, 2, 3} },
+		"no voters":         func(m *snapshot.Manifest) { m.Conf.Voters = nil },
+		"a voter twice":     func(m *snapshot.Manifest) { m.Conf.Voters = []uint64{1, 1} },
+		"a learner":         func(m *snapshot.Manifest) { m.Conf.Learners = []uint64{2} },
+		"a joint one":       func(m *snapshot.Manifest) { m.Conf.VotersOutgoing = []uint64{1, 2, 3} },
+		"no block":          func(m *snapshot.Manifest) { m.Host = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := openKeeper(t, GroupConfig{}, false)

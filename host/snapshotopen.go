@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -48,6 +49,26 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 	case transport.Incarnation(m.Members[self].Incarnation) != id.Incarnation:
 		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), id.ID, id.Incarnation)
 	}
+	return rejectConf(m)
+}
+
+// rejectConf says why the configuration of a snapshot is not that of the founding that it tells, or returns
+// nil.
+func rejectConf(m *snapshot.Manifest) error {
+	block, err := decodeHostBlock(m.Host)
+	if err != nil {
+		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
+	}
+	if len(block.found) == 0 {
+		return nil // it was restored from an archive (Group.rejectRestored)
+	}
+	bound, err := decodeFounding(block.found)
+	if err != nil {
+		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
+	}
+	if want := (raftpb.ConfState{Voters: bound.kept()}); m.Conf.Equivalent(want) != nil {
+		return fmt.Errorf("snapshot %v has the configuration %s, and its group was founded with %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(want))
+	}
 	return nil
 }
 
@@ -75,8 +96,9 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 			unfit = append(unfit, err)
 			continue
 		case id.Index > log.LastIndex():
-			// It was received, and the group was closed before the log got its mark, so nothing was promised that
-			// rests on it. The leader offers it again. If it stayed, older snapshots would be pruned for it.
+			// It was received, and the group was closed before the log got its mark, so nothing was
+			// promised that rests on it. The leader offers it again. If it stayed, older snapshots would be
+			// pruned for it.
 			if err := store.Remove(id); err != nil {
 				return 0, fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, g.id, err)
 			}
@@ -100,7 +122,9 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
 		unfit = append(unfit, damage)
 	}
-	unfit = append(unfit, s.damaged()...)
+	if unfit = append(unfit, s.damaged()...); unfit == nil {
+		unfit = append(unfit, errors.New("there is none"))
+	}
 	switch {
 	case first == 1:
 		return 0, nil
@@ -127,10 +151,8 @@ func (s *groupSnapshots) list() ([]snapshot.ID, error) {
 }
 
 func (s *groupSnapshots) damaged() (errs []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened != nil {
-		for _, d := range s.opened.Damaged() {
+	if store := s.opened.Load(); store != nil {
+		for _, d := range store.Damaged() {
 			errs = append(errs, d)
 		}
 	}
@@ -237,6 +259,10 @@ func (m *commandGroup) checkRestored(last uint64) error {
 
 // restoreMachine calls Restore.
 func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
+	f, files := s.machine.(FileRestorer)
+	if names := (&snapshotFiles{m, r}).Names(); !files && len(names) > 0 {
+		return fmt.Errorf("it has %d files, and the state machine has no method RestoreFiles (FileRestorer); open the group with the machine that it was taken of", len(names))
+	}
 	state, err := r.Stream(snapshot.KindMachine, stateStream)
 	if err != nil {
 		return err
@@ -254,7 +280,7 @@ func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifes
 		}
 		err = errors.Join(err, state.Close())
 	}()
-	if f, ok := s.machine.(FileRestorer); ok {
+	if files {
 		err = f.RestoreFiles(ctx, watched, &snapshotFiles{m, r})
 	} else {
 		err = s.machine.Restore(ctx, watched)

@@ -58,17 +58,21 @@ func (s *groupSnapshots) want() {
 	}
 }
 
-// lookAt is called when the time of lookAgain has come: after a failure, after an install, or because of
-// SnapshotPolicy.Every.
+// lookAt is called when the time of lookAgain has come: after a failure, after a take that was put off, or
+// because of SnapshotPolicy.Every. What was put off for an install is not wanted any more when that has
+// ended.
 func (s *groupSnapshots) lookAt() {
 	s.mu.Lock()
 	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
-	if p := s.latest(); wanted || s.group.apply.position().Index > indexOf(p) {
+	switch {
+	case wanted, s.group.apply.position().Index > indexOf(s.latest()) && (s.policy.Every > 0 || s.group.installs.pending.Load()):
 		s.want()
-		return
+	case s.policy.Every > 0:
+		s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
+	default:
+		s.schedule(s.applied.Load())
 	}
-	s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
 }
 
 func indexOf(p *publishedSnapshot) uint64 {
@@ -184,6 +188,9 @@ func (s *groupSnapshots) endWithout(p *publishedSnapshot, err error) {
 	s.mu.Lock()
 	callers := s.callers
 	s.callers, s.stage = nil, takeNone
+	if err == nil {
+		s.failures, s.lastErr = 0, nil // a snapshot of this state was received
+	}
 	s.mu.Unlock()
 	s.schedule(s.applied.Load())
 	tell(callers, p, err)
@@ -219,7 +226,7 @@ func (t *take) piece() (more bool) {
 	case errors.Is(err, errNotDurable):
 		return false
 	case err != nil:
-		t.fail(err)
+		t.fail(err) // also if Close of the view ends this goroutine
 	}
 	return t.next != nil
 }
@@ -244,6 +251,9 @@ func (t *take) write() (err error) {
 	}
 	if v, ok := t.view.(FileSnapshot); ok {
 		files := v.Files()
+		if _, restores := t.all.machine.(FileRestorer); !restores && len(files) > 0 {
+			return fmt.Errorf("millrace: the snapshot has %d files, and the state machine has no method RestoreFiles (FileRestorer) to take them back; add it", len(files))
+		}
 		if len(files) > maxSnapshotFiles {
 			return fmt.Errorf("millrace: the snapshot has %d files, want at most %d", len(files), maxSnapshotFiles)
 		}
@@ -382,11 +392,12 @@ func (t *take) announce() error {
 }
 
 // prune removes older snapshots. If that fails the new one stands all the same; they are removed after the
-// next one.
+// next one. The latest stays also if a newer one was received and verified: until that is installed, the log
+// begins behind the latest, and who opens the group again in this life of the host begins from it.
 func (t *take) prune() error {
 	store, err := t.all.store()
 	if err == nil {
-		err = store.Prune()
+		err = store.Prune(t.all.latest().id)
 	}
 	if err != nil {
 		t.all.group.host.env.logger.Warn("older snapshots are not removed", "group", t.all.group.id, "host", t.all.group.self, "err", err)
@@ -413,8 +424,23 @@ func (t *take) succeed() {
 	s.next()
 }
 
-// fail ends the take with an error, and schedules the next try.
+// fail ends the take with an error, and schedules the next try. What was captured is closed then, and that
+// Close may panic as well, or end this goroutine.
 func (t *take) fail(err error) {
+	ended := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w; then the state machine panicked in Close of its snapshot: %v", err, p)
+		}
+		if !ended {
+			t.failed(err) // Close is not called again
+		}
+	}()
+	t.failed(err)
+	ended = true
+}
+
+func (t *take) failed(err error) {
 	s, g := t.all, t.all.group
 	if t.writer != nil {
 		err = errors.Join(err, t.writer.Abort())

@@ -118,6 +118,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a body with less":         seal(right[headBytes : len(right)-1]),
 		"no body":                  seal(nil),
 		"index 0":                  seal(append(append(bytes.Clone(right[headBytes:headBytes+16]), make([]byte, 8)...), right[headBytes+24:]...)),
+		"an index beyond a log":    change(16+7, 0x80),
+		"a term beyond elections":  change(24+7, 0x80),
 		"more voters than bytes":   change(32+3, 0xff),
 		"auto-leave 2":             change(members-5, 2),
 		"members out of order":     change(members, 3),

@@ -28,6 +28,8 @@ const (
 	MaxElementBytes = 255
 	// MaxMachineBytes bounds Manifest.Machine.
 	MaxMachineBytes = 255
+	// maxNumber bounds index and term, as package raft does: a log goes on behind the index.
+	maxNumber = math.MaxInt64
 )
 
 // ID names a snapshot of a group: the last entry that it stands for.
@@ -159,8 +161,8 @@ func (m *Manifest) Find(kind Kind, name string) (first, n int) {
 // Validate returns what is wrong with the manifest, as a *FormatError, or nil.
 func (m *Manifest) Validate() error {
 	switch {
-	case m.Index == 0 || m.Term == 0:
-		return &FormatError{What: fmt.Sprintf("index %d and term %d, want both at least 1", m.Index, m.Term)}
+	case m.Index == 0 || m.Term == 0 || m.Index > maxNumber || m.Term > maxNumber:
+		return &FormatError{What: fmt.Sprintf("index %d and term %d, want both at least 1 and at most %d", m.Index, m.Term, uint64(maxNumber))}
 	case len(m.Machine) > MaxMachineBytes:
 		return &FormatError{What: fmt.Sprintf("version of the machine has %d bytes, want at most %d", len(m.Machine), MaxMachineBytes)}
 	case len(m.Parts) > MaxParts:
