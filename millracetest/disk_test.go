@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/millracetest"
 )
 
-// Nodes on the machine's disk lose nothing that they have acknowledged when they are killed, and write nothing
-// more. A machine with files gets those of another member by links.
+// Nodes on the machine's disk lose nothing that they have acknowledged when they are killed, and write
+// nothing more. A machine with files gets those of another member by links.
 func TestNodesOnDisk(t *testing.T) {
 	dir := scratch.Dir(t)
 	var mu sync.Mutex

@@ -3,9 +3,9 @@ package millracetest
 import "context"
 
 // Kill ends a node as a power cut does: its messages are lost, and its disk forgets everything that was not
-// synced (but see OnDisk). Those who wait for the node get their errors. It returns when nothing of the node runs any more: an
-// Apply that hangs makes it hang. Killing a node that is down does nothing. It fails the test if there is no
-// node with this id.
+// synced (but see OnDisk). Those who wait for the node get their errors. It returns when nothing of the
+// node runs any more: an Apply that hangs makes it hang. Killing a node that is down does nothing. It fails
+// the test if there is no node with this id.
 func (c *Cluster[C, R]) Kill(id uint64) {
 	c.t.Helper()
 	_ = c.down(c.member(id), true)

@@ -66,12 +66,14 @@ func newCluster(t *testing.T, p millrace.SnapshotPolicy) *cluster {
 			s.abandon()
 		}
 	})
-	c.Cluster = millracetest.New(t, 3, c.open, millracetest.OnDisk(c.dir), millracetest.WithGroup(millrace.GroupConfig{Snapshots: p}), millracetest.WithHost(patient))
+	c.Cluster = millracetest.New(t, 3, c.open, millracetest.OnDisk(c.dir), millracetest.WithGroup(millrace.GroupConfig{Snapshots: p}), millracetest.WithHost(rareElections))
 	return c
 }
 
-// patient makes elections rare: the members of these tests are busy.
-func patient(c *host.Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, time.Second }
+// rareElections gives busy members time.
+func rareElections(c *host.Config) {
+	c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, time.Second
+}
 
 // open opens the store of a node. What an earlier life has left unsynced is lost, as if that had been killed.
 func (c *cluster) open(id uint64) millrace.Machine[server.Command, server.Result] {
@@ -169,8 +171,8 @@ func (c *cluster) waitInstalled(id uint64, want millrace.SnapshotInfo) {
 	}
 }
 
-// settle puts the tables in order, as compactions do in time.
-func (s *store) settle(ctx context.Context) error {
+// compact puts the tables in order, as compactions do in time.
+func (s *store) compact(ctx context.Context) error {
 	if err := s.Sync(); err != nil {
 		return err
 	}
@@ -307,7 +309,7 @@ func TestUnchangedTablesAreLinked(t *testing.T) {
 
 	c.Kill(away)
 	c.fill(leader, 0, keys, 1)
-	if err := c.store(leader).settle(deadline(t)); err != nil { // what a compaction rewrites is new
+	if err := c.store(leader).compact(deadline(t)); err != nil { // what a compaction rewrites is new
 		t.Fatal(err)
 	}
 	first := c.take(leader, 100)
@@ -331,7 +333,7 @@ func TestUnchangedTablesAreLinked(t *testing.T) {
 	c.Kill(away)
 	c.fill(leader, keys/2, keys/2+keys/100, 2)
 	before := parts(leader, first)
-	second := c.take(leader, first.Index)
+	second := c.take(leader, first.Index+1)
 	after := parts(leader, second)
 	n := shared(after, before)
 	t.Logf("the first snapshot has %d bytes, the second one %d, of which %d are files of the first", first.Bytes, second.Bytes, n)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -191,8 +190,9 @@ func (l logger) Errorf(format string, args ...any) {
 	slog.Error("pebble: "+fmt.Sprintf(format, args...), "dir", l.dir)
 }
 
-// Fatalf ends the process, as Pebble expects: it calls it where it cannot go on.
+// Fatalf does not return, as Pebble expects: it calls it where it cannot go on. In a call of the store the
+// panic stops the group (the host catches it), in a goroutine of Pebble it ends the process.
 func (l logger) Fatalf(format string, args ...any) {
 	l.Errorf(format, args...)
-	os.Exit(1)
+	panic("pebble: " + fmt.Sprintf(format, args...))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/millrace/millrace"
 )
@@ -47,10 +48,10 @@ func (s *store) RestoreFiles(ctx context.Context, r io.Reader, files millrace.Sn
 	s.db, s.number, s.meta, s.durable = db, number, m, m.applied
 	s.held, s.heldBytes, s.heldFor = nil, 0, nil
 	s.mu.Unlock()
-	if err := old.close(); err != nil {
-		return err
+	if err := errors.Join(old.close(), s.fs.RemoveAll(oldDir)); err != nil { // the next start removes what is left
+		slog.Warn("kv-pebble: a database that was replaced is still there", "dir", oldDir, "err", err)
 	}
-	return s.fs.RemoveAll(oldDir)
+	return nil
 }
 
 // readStream reads the stream of a snapshot, and returns the index of its last command.
