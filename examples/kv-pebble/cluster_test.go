@@ -250,7 +250,7 @@ func (c *cluster) fill(id uint64, lo, hi int, seed uint64) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if waiting = append(waiting, p); len(waiting) == 64 {
+		if waiting = append(waiting, p); len(waiting) == 8 { // the log forgets whole batches
 			wait()
 		}
 	}
