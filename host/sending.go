@@ -515,8 +515,11 @@ func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
 		}
 		s.begin(p)
 	}
+	if !s.queue.take(a) {
+		return // a copy, which is no sign of life; after a number that was too large all others look like one
+	}
 	s.heardAt = t.at
-	if s.queue.take(a) && s.stage == sendingBlocks && !s.queue.empty() {
+	if s.stage == sendingBlocks && !s.queue.empty() {
 		s.enqueue()
 	}
 }

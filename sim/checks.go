@@ -53,10 +53,12 @@ type position struct{ index, term uint64 }
 // content is an entry with the term of its predecessor. If two logs have equal contents at an index, they are
 // equal up to there.
 type content struct {
-	term, previous uint64 // terms of the entry and of the one before
+	term, previous uint64 // terms of the entry and of the one before, which may be unknownTerm
 	hash           uint64
 	command        string
 }
+
+const unknownTerm = ^uint64(0)
 
 func newGhost(id uint64) *ghost {
 	return &ghost{
@@ -249,10 +251,16 @@ func (w *world) checkLog(r *replica, s host.Status) {
 			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 			at := position{e.Index, e.Term}
 			seen, ok := r.ghost.entries[at]
-			if through > base {
+			switch {
+			case through > base:
 				c.previous = terms[through-base-1]
-			} else if base > 0 {
-				c.previous = seen.previous // the entry before is compacted
+			case base > 0:
+				c.previous = unknownTerm // it is compacted; before an install another one may have been there
+			}
+			if ok && c.previous == unknownTerm {
+				c.previous = seen.previous
+			} else if ok && seen.previous == unknownTerm {
+				seen.previous = c.previous
 			}
 			if ok && seen != c {
 				w.violate("logs do not match at index %d, term %d: %s has %q after term %d, another had %q after term %d",

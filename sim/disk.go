@@ -20,6 +20,9 @@ type trouble struct {
 
 	full       bool // no segment can be preallocated
 	fullWrites bool // and none can be written, even where preallocated, as on a copy-on-write filesystem
+
+	fullSnapshots bool // nothing can be written to the files of snapshots
+	rotten        bool // reads of their parts return wrong bits, every so often
 }
 
 // powerFailure is a planned crash in the middle of a disk operation.
@@ -50,6 +53,21 @@ func (h *machine) onOperation(op crashfs.Op) error {
 	}
 	if t := &h.trouble; t.full && (op.Kind == crashfs.OpPreallocate || t.fullWrites && op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, ".wal")) {
 		return syscall.ENOSPC
+	}
+	return h.spoils(op)
+}
+
+// spoils returns what happens to an operation on a file of a snapshot.
+func (h *machine) spoils(op crashfs.Op) error {
+	t := &h.trouble
+	switch {
+	case !t.fullSnapshots && !t.rotten, !strings.Contains(op.Name, "/snapshots/"):
+	case t.fullSnapshots && (op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate):
+		return syscall.ENOSPC
+	case t.rotten && op.Kind == crashfs.OpRead && strings.Contains(op.Name, "/part-") && op.Len > 0 && h.w.net.rng.IntN(3) == 0:
+		h.w.count(RottenReads)
+		h.alive.sawRot = true
+		return crashfs.Flip(h.w.net.rng.IntN(int(op.Len)), uint(h.w.net.rng.IntN(8)))
 	}
 	return nil
 }

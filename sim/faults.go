@@ -41,6 +41,8 @@ const (
 	Compactions // of the log of a group
 	Installs    // of snapshots that came from another host
 	Aborts      // of snapshots on their way
+	RottenReads // of snapshots, that returned wrong bits
+	Lies        // about snapshots, that a host sent
 
 	faultKinds
 )
@@ -52,6 +54,7 @@ var faultNames = [faultKinds]string{
 	"torn tails", "hosts lost for good",
 	"pulses for idle groups", "answers with exceptions",
 	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
+	"wrong reads of snapshots", "lies about snapshots",
 }
 
 func (f Fault) String() string { return faultNames[f] }

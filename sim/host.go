@@ -56,6 +56,7 @@ type life struct {
 	refused  bool // its disk has refused entries and is still full
 	sawError bool // its disk has returned an error
 	sawFull  bool // its disk may have been full
+	sawRot   bool // its disk has returned wrong bytes of a snapshot
 	failed   bool // one of its groups has stopped
 }
 
@@ -96,7 +97,7 @@ func (h *machine) start() {
 	}
 	h.lives++
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
-	l.sawFull = h.isFull
+	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	h.alive = l
 	config := h.w.config
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
@@ -125,14 +126,16 @@ func (h *machine) start() {
 
 // excused reports whether this process's disk explains an error.
 func (l *life) excused(err error) bool {
-	return l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
+	damage := (*snapshot.DamageError)(nil)
+	return l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull)) ||
+		l.sawRot && errors.As(err, &damage)
 }
 
 // mayStop reports whether a group may stop because of an error. It may if the disk has returned errors. A
 // full disk is a reason only in the synchronous pipelines; in the asynchronous one it is none, even if not
 // even preallocated space can be written.
 func (l *life) mayStop(err error) bool {
-	return l.excused(err) && (l.sawError || !l.w.pipeline.AsyncStorageWrites())
+	return l.excused(err) && (l.sawError || l.sawRot || !l.w.pipeline.AsyncStorageWrites())
 }
 
 // crash ends the process, and cuts the machine's power unless loss is LoseNothing. The rest of the process's
@@ -231,7 +234,7 @@ func (l *life) event(e host.Event) {
 	case host.SnapshotFailed:
 		l.w.count(SnapshotsFailed)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
-		if !l.sawError && !l.sawFull && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) {
+		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) {
 			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.LeadershipGivenUp:

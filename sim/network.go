@@ -20,6 +20,8 @@ type network struct {
 	slowest                  time.Duration
 	late                     map[link]time.Duration // added to each delay
 
+	liar     uint64                                   // a host that lies about snapshots (lies.go); 0: none
+	told     [][]byte                                 // what it has said about them lately
 	swallows func(from *life, m *raftpb.Message) bool // messages that a black hole takes; nil: none
 
 	met   map[pair]bool    // processes that have been introduced to each other
@@ -80,7 +82,7 @@ func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept
 	return kept
 }
 
-// SendBytes sends a pulse or a control body. Hosts have no use for bulk yet.
+// SendBytes sends a pulse, a control body, or a block of a snapshot.
 func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if l.dead {
 		return false
@@ -92,6 +94,7 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	case what&8 != 0 && body[len(body)-1] != 0:
 		l.w.count(Exceptions)
 	}
+	body = l.w.net.lie(l, body)
 	return l.w.net.carry(l, to, kind.Class(), transport.AppendFrames(nil, kind, body))
 }
 

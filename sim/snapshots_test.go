@@ -31,7 +31,7 @@ func TestCatchUp(t *testing.T) {
 		return !t.Failed()
 	})
 	t.Logf("%v", total)
-	for _, kind := range []sim.Fault{sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside} {
+	for _, kind := range []sim.Fault{sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside, sim.FullDisks, sim.RottenReads, sim.Lies} {
 		if total[kind] == 0 && !t.Failed() {
 			t.Errorf("no seed had any %v", kind)
 		}

@@ -37,6 +37,7 @@ func openStore(t testing.TB, disk vfs.FS) *Store {
 	t.Helper()
 	s, err := OpenStore(disk, testDir)
 	must(t, err)
+	s.pace = 3 * BlockBytes // so that small contents have syncs in their midst
 	return s
 }
 

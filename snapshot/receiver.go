@@ -38,6 +38,7 @@ type Receiver struct {
 	// complete: every part is verified and its name durable.
 	complete bool
 	ended    bool
+	paced    paced
 	err      error // the first one after which the directory cannot be trusted
 }
 
@@ -82,7 +83,7 @@ func (s *Store) Receive(ctx context.Context, m Manifest) (*Receiver, error) {
 	if err := s.claim(id, &s.receiving); err != nil {
 		return nil, fmt.Errorf("snapshot: receive %v in %s: %w", id, s.dir, err)
 	}
-	r := &Receiver{store: s, id: id, dir: s.path(id), offer: offer, m: &kept, parts: make([]received, len(kept.Parts))}
+	r := &Receiver{store: s, id: id, dir: s.path(id), offer: offer, m: &kept, parts: make([]received, len(kept.Parts)), paced: paced{every: s.pace}}
 	for i := range r.parts {
 		r.parts[i].missing = kept.Parts[i].Blocks()
 	}
@@ -268,6 +269,9 @@ func (r *Receiver) scanReceived(ctx context.Context, i int) (useful bool, err er
 		if _, err := f.WriteAt(piece, b*BlockBytes); err != nil {
 			return true, err
 		}
+		if err := r.paced.wrote(f, len(piece)); err != nil {
+			return true, err // the next Receive writes all blocks again
+		}
 		r.mark(i, b, 1)
 	}
 	return true, nil
@@ -332,7 +336,11 @@ func (r *Receiver) drop(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.m.Parts[i]
-	r.have -= p.Bytes
+	for b := range p.Blocks() {
+		if r.parts[i].has(b) {
+			r.have -= int64(p.blockBytes(b))
+		}
+	}
 	r.parts[i] = received{missing: p.Blocks()}
 	r.first = 0
 	return nil
@@ -451,7 +459,7 @@ func (r *Receiver) has(part int, block int64) bool {
 	return r.parts[part].has(block)
 }
 
-// write writes into recv-N.
+// write writes into recv-N. If a sync fails, nothing of the part counts any more.
 func (r *Receiver) write(part int, content []byte, off int64) (err error) {
 	open := r.store.fs.Open
 	if !r.parts[part].begun {
@@ -463,8 +471,13 @@ func (r *Receiver) write(part int, content []byte, off int64) (err error) {
 	}
 	r.setBegun(part)
 	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = f.WriteAt(content, off)
-	return err
+	if _, err = f.WriteAt(content, off); err != nil {
+		return err
+	}
+	if err := r.paced.wrote(f, len(content)); err != nil {
+		return errors.Join(err, r.drop(part))
+	}
+	return nil
 }
 
 // Finish makes what was received durable and verifies the SHA-256 of every part. It returns ErrIncomplete if

@@ -16,8 +16,9 @@ import (
 // Store has the snapshots of one group. It is safe for concurrent use. One process at a time may have a
 // directory open; the lock of the host's directory ensures that.
 type Store struct {
-	fs  vfs.FS
-	dir string
+	fs   vfs.FS
+	dir  string
+	pace int64 // paced.every; tests set it
 
 	// mu guards what follows, and is never held across a call of the disk.
 	mu        sync.Mutex

@@ -156,7 +156,7 @@ func (w *Writer) Stream(kind Kind, name string) (io.WriteCloser, error) {
 	if err := w.begin(kind, name, false); err != nil {
 		return nil, err
 	}
-	w.stream = &streamWriter{w: w, label: label{kind, name}}
+	w.stream = &streamWriter{w: w, label: label{kind, name}, paced: paced{every: w.store.pace}}
 	return w.stream, nil
 }
 
@@ -194,7 +194,7 @@ func (w *Writer) link(file string) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	p, err := sumPart(f, nil)
+	p, err := sumPart(f, nil, 0)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -213,20 +213,20 @@ func (w *Writer) copy(file string) (p Part, err error) {
 		return Part{}, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if p, err = sumPart(from, to); err != nil {
+	if p, err = sumPart(from, to, w.store.pace); err != nil {
 		return Part{}, err
 	}
 	return p, to.Sync()
 }
 
 // sumPart reads a file to its end and returns length and checksums. It writes what it reads to a copy, if
-// there is one.
-func sumPart(f vfs.File, to io.WriterAt) (Part, error) {
+// there is one, which it syncs every so many bytes.
+func sumPart(f, to vfs.File, every int64) (Part, error) {
 	size, err := f.Size()
 	if err != nil {
 		return Part{}, err
 	}
-	p, whole := Part{Bytes: size}, sha256.New()
+	p, whole, pace := Part{Bytes: size}, sha256.New(), paced{every: every}
 	if 4*blocksOf(size) > MaxManifestBytes {
 		return Part{}, &FormatError{What: fmt.Sprintf("file of %d bytes, want at most %d", size, int64(MaxManifestBytes)/4*BlockBytes)}
 	}
@@ -238,6 +238,9 @@ func sumPart(f vfs.File, to io.WriterAt) (Part, error) {
 		}
 		if to != nil {
 			if _, err := to.WriteAt(piece, b*BlockBytes); err != nil {
+				return Part{}, err
+			}
+			if err := pace.wrote(to, len(piece)); err != nil {
 				return Part{}, err
 			}
 		}
@@ -364,6 +367,7 @@ type streamWriter struct {
 	w     *Writer
 	label label
 	file  vfs.File // of the part that is being written; nil: none
+	paced paced
 	part  Part
 	whole hash.Hash
 	buf   []byte // the beginning of a block
@@ -401,6 +405,9 @@ func (s *streamWriter) writeBlock() error {
 		return err
 	}
 	if _, err := s.file.WriteAt(s.buf, s.part.Bytes); err != nil {
+		return err
+	}
+	if err := s.paced.wrote(s.file, len(s.buf)); err != nil {
 		return err
 	}
 	s.whole.Write(s.buf)
