@@ -103,6 +103,9 @@ func (m *mortal) Link(from, to string) error {
 	return m.alive(func() error { return m.FS.Link(from, to) })
 }
 
+// SameFile implements vfs.SameFile.
+func (m *mortal) SameFile(a, b string) (bool, error) { return vfs.SameFile(m.FS, a, b) }
+
 func (m *mortal) Remove(name string) error {
 	return m.alive(func() error { return m.FS.Remove(name) })
 }
