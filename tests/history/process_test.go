@@ -270,6 +270,22 @@ func (p *process) status() (s status, err error) {
 	return s, json.NewDecoder(r.Body).Decode(&s)
 }
 
+// metrics returns the metrics whose names begin with prefix, as they are.
+func (p *process) metrics(prefix string) (found string) {
+	r, err := plain.Get("http://" + p.address + "/metrics")
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(r.Body)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, prefix) {
+			found += strings.TrimPrefix(strings.TrimSpace(line), prefix) + "; "
+		}
+	}
+	return found
+}
+
 // get reads a key with a consistency, given as a query.
 func (p *process) get(key, query string) (value string, found bool, err error) {
 	r, err := plain.Get("http://" + p.address + "/keys/" + key + "?" + query)
