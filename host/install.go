@@ -100,7 +100,6 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.id.Index {
 		return
 	}
-	g.installs.pending.Store(false)
 	g.storage.conf = answer.Snapshot.Metadata.ConfState
 	g.handed = max(g.handed, p.id.Index)
 	block, err := decodeHostBlock(p.manifest.Host)
@@ -117,6 +116,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		return
 	}
 	g.snapshots.publish(p)
+	g.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
 	g.host.events.emit(SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.id.String(), "bytes", p.bytes)
 	g.host.transfers.installed(g, p)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
-
+	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -64,6 +64,43 @@ func TestALinkThatBreaksCostsNoBlocks(t *testing.T) {
 			t.Errorf("round %d: %d blocks arrived twice in %d breaks, want at most one in each, and 3 breaks", round, twice, breaks)
 		}
 		t.Logf("round %d: %d breaks, %d blocks arrived, %d of them twice", round, breaks, len(c.blocks), twice)
+	}
+}
+
+// Between the moment in which the machine has the state of a received snapshot and the one in which the log
+// relies on it, a snapshot is asked for. The one that was received is not removed for it.
+func TestATakeBesideAnInstall(t *testing.T) {
+	c := newInstallCluster(t, 5).start()
+	c.isolate(3)
+	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
+	h := c.hosts[2]
+	var taking *Taking
+	var index uint64
+	h.machine.restored = func() {
+		h.process.lane.task.(*manualTask).dead = true // the disk hangs
+		taking, index = h.group.StartSnapshot(), h.group.installs.current.Load().id.Index
+	}
+	c.heal()
+	c.load("the member restores", 0, func() bool { return taking != nil })
+	h.machine.restored = nil
+	for range 2 * h.process.config.electionTicks() {
+		c.tick()
+	}
+	store, err := h.group.snapshots.store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.installs.current.Load().id.Term}); err != nil {
+		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
+	}
+	h.process.lane.task.(*manualTask).dead = false
+	c.load("all are equal", 0, c.equal)
+	c.load("the snapshot is taken", 0, func() bool {
+		_, done, _ := taking.Poll()
+		return done
+	})
+	if info, _, err := taking.Poll(); err != nil || info.Index < index {
+		t.Errorf("the snapshot that was asked for: %+v, %v; one of entry %d was installed", info, err, index)
 	}
 }
 

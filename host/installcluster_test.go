@@ -19,8 +19,9 @@ import (
 // slots is a state machine whose state stays small while its log grows: each command replaces one of a few
 // slots. The last 8 bytes of the state are how many commands it has applied.
 type slots struct {
-	slots   [40][]byte
-	applied uint64
+	slots    [40][]byte
+	applied  uint64
+	restored func() // called at the end of Restore; nil: nothing is
 }
 
 func (s *slots) Apply(batch []Command) error {
@@ -56,6 +57,9 @@ func (s *slots) Restore(_ context.Context, r io.Reader) error {
 		restored.slots[i], b = b[4:4+n], b[4+n:]
 	}
 	s.slots, s.applied = restored.slots, binary.BigEndian.Uint64(b)
+	if s.restored != nil {
+		s.restored()
+	}
 	return nil
 }
 

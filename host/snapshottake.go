@@ -58,12 +58,13 @@ func (s *groupSnapshots) want() {
 	}
 }
 
-// lookAt is called when the time of lookAgain has come: after a failure, or because of SnapshotPolicy.Every.
+// lookAt is called when the time of lookAgain has come: after a failure, after an install, or because of
+// SnapshotPolicy.Every.
 func (s *groupSnapshots) lookAt() {
 	s.mu.Lock()
-	failed := s.failures > 0
+	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
-	if p := s.latest(); failed || s.group.apply.position().Index > indexOf(p) {
+	if p := s.latest(); wanted || s.group.apply.position().Index > indexOf(p) {
 		s.want()
 		return
 	}
@@ -112,8 +113,16 @@ func (q *applyQueue) capture() (t *take) {
 			t = nil
 		}
 	}()
+	// Until the log has taken over a snapshot that was received, the machine has its state, and it is not yet
+	// the latest: a take would write the same one again, over the one that the log is about to rely on.
+	installs := q.group.installs.pending.Load() && !planted.TakeWhileInstalling
 	id := q.position()
 	switch p := s.latest(); {
+	case installs:
+		lanes.end(false)
+		s.putOff()
+		returned = true
+		return nil
 	case s.found.Load() == nil || id.Index == 0:
 		lanes.end(false)
 		s.endWithout(nil, fmt.Errorf("millrace: there is nothing yet that a snapshot of group %d could hold", q.group.id))
@@ -133,6 +142,14 @@ func (q *applyQueue) capture() (t *take) {
 	err = q.captureState(t)
 	returned = true
 	return t
+}
+
+// putOff makes what was wanted wait for a while.
+func (s *groupSnapshots) putOff() {
+	s.mu.Lock()
+	s.stage = takeNone
+	s.mu.Unlock()
+	s.group.host.snapshotLanes.lookAgain(s, ticksPerHeartbeat)
 }
 
 // begin notes that a take has begun.

@@ -71,7 +71,7 @@ func (w *world) startNemesis() {
 		return
 	}
 	all := []func(){n.pauseOne, n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
-		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne, n.closeGroup, n.stallReads}
+		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne, n.closeGroup, n.stallReads, n.spoilSnapshots}
 	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
 	for _, act := range all {
 		if n.rng.IntN(oneIn) == 0 {

@@ -41,6 +41,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"restore_no_sessions", ".", "TestSnapshots", []string{"-takes", "20"}},
 		{"publish_early", "../host", "TestASnapshotWaitsForTheLog", nil},
 		{"compact_early", "../host", "TestASnapshotIsReadBack", nil},
+		{"take_while_installing", "../host", "TestATakeBesideAnInstall", nil}, // 2 of 10,000 seeds find it, too
 		{"trust_births", "../host/session", "TestAnEvictedSessionIsExpired", nil},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

@@ -48,7 +48,7 @@ func TestSeeds(t *testing.T) {
 	}
 	elapsed := time.Since(start)
 	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d leaders, %d of %d commands acknowledged",
-		n, total.Events, float64(total.Events)/elapsed.Seconds(), float64(n)/elapsed.Seconds(), total.Virtual.Round(time.Second),
+		total.runs, total.Events, float64(total.Events)/elapsed.Seconds(), float64(total.runs)/elapsed.Seconds(), total.Virtual.Round(time.Second),
 		total.Leaders, total.Acked, total.Submitted)
 	for kind, times := range total.Faults {
 		t.Logf("%6d %v, in %d seeds", times, sim.Fault(kind), total.reached[kind])
@@ -84,11 +84,13 @@ func options(t *testing.T, seed uint64) sim.Options {
 // totals are the sums of reports.
 type totals struct {
 	sim.Report
+	runs    uint64         // seeds that were run
 	reached sim.Faults     // in how many seeds
 	modes   map[string]int // seeds, by kind of mode
 }
 
 func (t *totals) add(r sim.Report) {
+	t.runs++
 	t.Events += r.Events
 	t.Virtual += r.Virtual
 	t.Leaders += r.Leaders
@@ -121,6 +123,9 @@ func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 		total.add(r)
 		if err != nil {
 			failures = append(failures, err)
+		}
+		if total.runs%1000 == 0 {
+			fmt.Fprintf(os.Stderr, "%d of %d seeds, %d failures\n", total.runs, n, len(failures))
 		}
 		return len(failures) < *maxFailures
 	})

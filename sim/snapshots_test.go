@@ -8,48 +8,38 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var catchUps = flag.Uint64("catch-ups", 3, "run TestCatchUp with this many seeds")
-
-// TestCatchUp: a member that is beyond the log catches up by a snapshot, whatever breaks meanwhile.
-func TestCatchUp(t *testing.T) {
-	n := *catchUps
-	if testing.Short() {
-		n = min(n, 4)
-	}
-	var mu sync.Mutex
-	var total sim.Faults
-	eachSeed(1, n, func(seed uint64) (more bool) {
-		faults, err := sim.CatchUp(sim.Options{Seed: seed})
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			t.Error(err)
-		}
-		for i := range faults {
-			total[i] += faults[i]
-		}
-		return !t.Failed()
-	})
-	t.Logf("%v", total)
-	for _, kind := range []sim.Fault{sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside, sim.FullDisks, sim.RottenReads, sim.Lies} {
-		if total[kind] == 0 && !t.Failed() {
-			t.Errorf("no seed had any %v", kind)
-		}
-	}
-}
-
-var takes = flag.Uint64("takes", 8, "run TestSnapshots with so many seeds")
+var (
+	takes    = flag.Uint64("takes", 8, "run TestSnapshots with this many seeds")
+	catchUps = flag.Uint64("catch-ups", 3, "run TestCatchUp with this many seeds")
+)
 
 // TestSnapshots: hosts that crash while they take snapshots and compact their logs lose nothing.
 func TestSnapshots(t *testing.T) {
-	n := *takes
-	if testing.Short() {
-		n = min(n, 10)
+	eachWith(t, min(*takes, most(t, 10)), sim.Snapshots, sim.SnapshotsTaken, sim.Restores, sim.Compactions, sim.CrashesInside)
+}
+
+// TestCatchUp: a member that is beyond the log catches up by a snapshot, whatever breaks meanwhile.
+func TestCatchUp(t *testing.T) {
+	eachWith(t, min(*catchUps, most(t, 4)), sim.CatchUp, sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside,
+		sim.FullDisks, sim.RottenReads, sim.Lies)
+}
+
+// most is how many seeds a short test may run.
+func most(t *testing.T, short uint64) uint64 {
+	if t.Helper(); testing.Short() {
+		return short
 	}
+	return 1 << 62
+}
+
+// eachWith runs a scenario with the seeds 1 to n, and demands that each of these kinds of faults and events
+// came.
+func eachWith(t *testing.T, n uint64, scenario func(sim.Options) (sim.Faults, error), kinds ...sim.Fault) {
+	t.Helper()
 	var mu sync.Mutex
 	var total sim.Faults
 	eachSeed(1, n, func(seed uint64) (more bool) {
-		faults, err := sim.Snapshots(sim.Options{Seed: seed})
+		faults, err := scenario(sim.Options{Seed: seed})
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -61,7 +51,7 @@ func TestSnapshots(t *testing.T) {
 		return !t.Failed()
 	})
 	t.Logf("%v", total)
-	for _, kind := range []sim.Fault{sim.SnapshotsTaken, sim.Restores, sim.Compactions, sim.CrashesInside} {
+	for _, kind := range kinds {
 		if total[kind] == 0 && !t.Failed() {
 			t.Errorf("no seed had any %v", kind)
 		}

@@ -2,11 +2,11 @@ package snapshot
 
 import "github.com/millrace/millrace/vfs"
 
-// syncBytes is how much of what a store writes may wait in the kernel's memory. With more of it each sync would
-// take longer, and so would the syncs of a log on the same disk, which wait behind it.
+// syncBytes is how much of what a store writes may wait in the kernel's memory. With more of it each sync
+// would take longer, and so would the syncs of a log on the same disk, which wait behind it.
 const syncBytes = 4 << 20
 
-// paced syncs what is written every so many bytes.
+// paced syncs what is written, every few bytes.
 type paced struct {
 	every int64 // 0: syncBytes
 	waits int64

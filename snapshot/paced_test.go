@@ -34,8 +34,8 @@ func TestLittleWaitsForASync(t *testing.T) {
 	must(t, receive(value(from.Open(src.id))(t), openStore(t, watch(crashfs.New()))))
 }
 
-// When such a sync fails, nothing counts that was received of the part, because nobody knows what of it is on the
-// disk. It is received again, and the end is right after a power cut.
+// When such a sync fails, no block of the part counts any more: what the disk holds is unknown. The part is
+// received again, and the end is right after a power cut.
 func TestAFailedSyncInTheMidstOfAPart(t *testing.T) {
 	src := large()
 	_, sender := published(t, src)

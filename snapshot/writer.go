@@ -264,7 +264,7 @@ func (w *Writer) copy(file string) (p Part, err error) {
 }
 
 // sumPart reads a file to its end and returns length and checksums. It writes what it reads to a copy, if
-// there is one, which it syncs every so many bytes.
+// there is one, which it syncs every few bytes (paced).
 func sumPart(f, to vfs.File, every int64) (Part, error) {
 	size, err := f.Size()
 	if err != nil {

@@ -32,6 +32,7 @@ const (
 	SkipSessions        = false
 	SupersedeSnapshot   = false
 	SyncRefused         = false
+	TakeWhileInstalling = false
 	TrustBirths         = false
 	Unfounded           = false
 	VoteWaits           = false

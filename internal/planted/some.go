@@ -80,6 +80,8 @@ var (
 	// SyncRefused makes the append worker forget the sync of a round that a full disk refused, if an earlier
 	// round is synced first.
 	SyncRefused = is("sync_refused")
+	// TakeWhileInstalling makes a group take a snapshot between the restore and the mark of an install.
+	TakeWhileInstalling = is("take_while_installing")
 	// TrustBirths makes the table of sessions begin a session that it may have forgotten.
 	TrustBirths = is("trust_births")
 	// Unfounded makes the members of a group vote, and its leader take commands, before the group is founded.
