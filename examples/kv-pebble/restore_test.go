@@ -55,6 +55,12 @@ func send(t *testing.T, s *store) *sent {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return written(t, s, snap)
+}
+
+// written writes a snapshot, and closes it.
+func written(t *testing.T, s *store, snap millrace.Snapshot) *sent {
+	t.Helper()
 	var stream bytes.Buffer
 	if err := snap.WriteTo(t.Context(), &stream); err != nil {
 		t.Fatal(err)

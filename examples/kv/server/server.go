@@ -131,10 +131,9 @@ func Run(ctx context.Context, o Options, open Open) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, state.Close()) }()
 	node, err := millrace.Open(ctx, o.config, state.Machine())
 	if err != nil {
-		return err
+		return errors.Join(err, state.Close())
 	}
 	web := &http.Server{ReadTimeout: o.timeout, WriteTimeout: 2 * o.timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	defer func() {
@@ -142,7 +141,11 @@ func Run(ctx context.Context, o Options, open Open) (err error) {
 		// answers.
 		ending, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = errors.Join(err, node.Close(ending), web.Shutdown(ending))
+		closed := node.Close(ending)
+		err = errors.Join(err, closed, web.Shutdown(ending))
+		if closed == nil { // otherwise the node may still use it, and the process ends
+			err = errors.Join(err, state.Close())
+		}
 	}()
 	web.Handler = (&api{
 		id: o.config.ID, http: o.http, node: node, store: state,
