@@ -36,6 +36,7 @@ type member struct {
 	machine   machine
 	transport *tcp.Transport
 	installed chan host.SnapshotInstalled // of this life
+	cut       bool                        // it is open, and no other host hears it, nor it them
 
 	mu      sync.Mutex
 	stopped error // the group has stopped by itself
@@ -159,6 +160,36 @@ func (c *cluster) closeMember(i int) error {
 	return os.RemoveAll(filepath.Join(c.dir, fmt.Sprintf("machine-%d", m.id), fmt.Sprintf("life-%d", m.lives)))
 }
 
+// isAway reports whether the others do not hear a member.
+func (m *member) isAway() bool { return m.node == nil || m.cut }
+
+// disconnect cuts a member off. What waited for it is dropped.
+func (c *cluster) disconnect(i int) {
+	m := c.members[i]
+	m.cut = true
+	for _, other := range c.members {
+		if other != m {
+			other.transport.RemovePeer(m.id)
+			m.transport.RemovePeer(other.id)
+		}
+	}
+}
+
+// connect ends that.
+func (c *cluster) connect(i int) {
+	m := c.members[i]
+	m.cut = false
+	for len(m.installed) > 0 {
+		<-m.installed // an earlier one
+	}
+	for _, other := range c.members {
+		if other != m {
+			m.transport.SetPeer(other.id, other.transport.Addr())
+			other.transport.SetPeer(m.id, m.transport.Addr())
+		}
+	}
+}
+
 // close closes all hosts that are open, all at once.
 func (c *cluster) close() error {
 	var hosts []*host.Host
@@ -223,8 +254,8 @@ func (c *cluster) applied(ctx context.Context, i int, want uint64) error {
 	})
 }
 
-// fallBehind makes the logs of the open members begin behind what a member has, which is closed: it pads the
-// log, then takes a snapshot on each, on the leader first. If another host leads by the time that the member
+// fallBehind makes the logs of the other members begin behind what one has that is away: it pads the log, then
+// takes a snapshot on each, on the leader first. If another host leads by the time that the member
 // comes back, it has a snapshot for it, too.
 func (c *cluster) fallBehind(ctx context.Context, has uint64) (taken millrace.SnapshotInfo, took time.Duration, err error) {
 	for pads := 16; pads <= 1<<14; pads *= 2 {
@@ -232,7 +263,7 @@ func (c *cluster) fallBehind(ctx context.Context, has uint64) (taken millrace.Sn
 			return taken, 0, err
 		}
 		for i, m := range c.members {
-			if m.node == nil {
+			if m.isAway() {
 				continue
 			}
 			began := time.Now()

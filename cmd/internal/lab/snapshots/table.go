@@ -190,11 +190,11 @@ func mib(bytes int64) string { return report.Optional(float64(bytes)/(1<<20), 1)
 const explanation = `
 without     an open loop at a share of the peak, and nothing else. All other windows last as long as what happens beside it.
 take        the leader's host takes a snapshot, and reads it back. take-all: every host does, on the same disk.
-install     a member that was away for longer than the log reaches back is opened, and gets a snapshot that differs from
-            its own in every part; until it has installed it, and applied what came after it.
+install     a member that was cut off for longer than the log reaches back is heard again, and gets a snapshot that
+            differs from its state in every part; until it has installed it, and applied what came after it.
 pause       the longest time on the leader from the end of an Apply to the begin of the next one, with a call of Snapshot
             between them; capture: the longest such call; other: the longest time without one. Waiting for writes counts.
-took        from the call until the snapshot was read back; install: from before the member was opened until it had
+took        from the call until the snapshot was read back; install: from when the member was heard again until it had
             installed the snapshot. MiB/s: of what was written, or sent.
 restart     open: until the log was read and the snapshot restored; applied: until the state was what it was before.
 transfer    1 % in all places: every hundredth page; a part that differs in one byte is sent as a whole.

@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -93,9 +94,12 @@ func (r *run) transferred(ctx context.Context, c *cluster, t transferCase, seed 
 		return row, err
 	}
 	r.progress.Phase("send")
-	err = c.installBeside(ctx, &row)
-	row.TakeSec = took.Seconds()
-	return row, err
+	began, sent := time.Now(), c.sent()
+	if err := c.reopen(ctx, last); err != nil {
+		return row, err
+	}
+	row.OpenSec, row.TakeSec = time.Since(began).Seconds(), took.Seconds()
+	return row, c.installed(ctx, &row, began, sent)
 }
 
 // fillAtOnce is how many units one command fills.

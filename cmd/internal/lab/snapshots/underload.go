@@ -110,7 +110,10 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 		if err := r.cutOff(ctx, c); err != nil {
 			return row, err
 		}
-		length, beside = 0, func(ctx context.Context) error { return c.installBeside(ctx, &row) }
+		length, beside = 0, func(ctx context.Context) error {
+			c.connect(len(c.members) - 1)
+			return c.installed(ctx, &row, time.Now(), c.sent())
+		}
 	}
 	leader := c.members[0].machine.(*memory)
 	measured := func(ctx context.Context) error {
@@ -183,16 +186,14 @@ func (r *run) takeBeside(ctx context.Context, c *cluster, way Way, row *Result) 
 	return nil
 }
 
-// cutOff closes the last host, and makes it fall behind the log of the leader.
+// cutOff cuts the last host off, and makes it fall behind the log of the leader.
 func (r *run) cutOff(ctx context.Context, c *cluster) error {
 	last := len(c.members) - 1
 	if err := c.level(ctx, last); err != nil {
 		return err
 	}
 	has := c.members[last].node.Status().LastIndex
-	if err := c.closeMember(last); err != nil {
-		return err
-	}
+	c.disconnect(last)
 	// A write for every page makes every part of the snapshot another one.
 	if err := c.fill(ctx, 0, uint64(r.pages()), 1, uint64(c.window)+1); err != nil {
 		return err
@@ -209,15 +210,10 @@ func (c *cluster) sent() (bytes uint64) {
 	return bytes
 }
 
-// installBeside opens the host that was cut off, and waits until it has installed the leader's snapshot, and
-// has then applied what the leader had committed by then.
-func (c *cluster) installBeside(ctx context.Context, row *Result) error {
-	began, last := time.Now(), len(c.members)-1
-	sent := c.sent()
-	if err := c.reopen(ctx, last); err != nil {
-		return err
-	}
-	row.OpenSec = time.Since(began).Seconds()
+// installed waits until the last host, which was away and came back at began, has installed the leader's
+// snapshot, and has then applied what the leader had committed by then. sent is what was sent before.
+func (c *cluster) installed(ctx context.Context, row *Result, began time.Time, sent uint64) error {
+	last := len(c.members) - 1
 	if err := c.installs(ctx, last, row); err != nil {
 		return err
 	}
