@@ -109,3 +109,30 @@ func BenchmarkApplyBesideSnapshots(b *testing.B) {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Between Snapshot and WriteTo, Sync makes durable what the snapshot has, with its flush. Otherwise it makes
+// everything durable.
+func TestSyncBesideSnapshot(t *testing.T) {
+	s := openIn(t, vfs.NewMem())
+	s.put(t, 0, 10, nil)
+	snap, err := s.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, 10, 20, nil)
+	for _, want := range []uint64{10, 20} {
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if held, err := s.Applied(); held != want || err != nil {
+			t.Errorf("after Sync %d commands are durable (%v), want %d", held, err, want)
+		}
+	}
+	if n := s.db.Metrics().Flush.Count; n > 2 {
+		t.Errorf("%d flushes, want one for each Sync", n)
+	}
+	_ = written(t, s, snap)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

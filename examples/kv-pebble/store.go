@@ -128,18 +128,25 @@ func (s *store) Applied() (uint64, error) {
 	return s.durable, s.db.err()
 }
 
-// Sync implements millrace.DurableStateMachine.
+// Sync implements millrace.DurableStateMachine. Between Snapshot and WriteTo the flush of the checkpoint is
+// enough.
 func (s *store) Sync() error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	s.mu.RLock()
-	done, pending := s.durable >= s.meta.applied, s.heldFor
+	want, pending := s.meta.applied, s.heldFor
+	if pending != nil {
+		want = pending.applied
+	}
 	s.mu.RUnlock()
 	if pending != nil {
-		pending.make() // what was applied since is held; if it fails, its WriteTo says so
+		pending.make()
 	}
-	if done {
-		return s.db.err()
+	switch durable, err := s.Applied(); {
+	case err != nil || durable >= want:
+		return err
+	case pending != nil:
+		return pending.err
 	}
 	return s.flush()
 }
@@ -163,6 +170,6 @@ func (s *store) flush() error {
 
 // Close implements server.Store. It flushes, so that the next start applies nothing again.
 func (s *store) Close() error {
-	err := s.Sync()
+	err := errors.Join(s.finishCheckpoint(), s.Sync())
 	return errors.Join(err, s.db.close())
 }
