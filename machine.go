@@ -43,7 +43,8 @@ type DurableStateMachine[C, R any] interface {
 	// is replaced by the newest snapshot (Restore).
 	Applied() (index uint64, err error)
 	// Sync returns when everything that was applied before the call is durable. It is called, beside Apply,
-	// before the log forgets commands. After an error it must not return nil again before the next start.
+	// before the log forgets commands: between a Snapshot and its WriteTo, when what was applied before that
+	// Snapshot is enough. After an error it must not return nil again before the next start.
 	Sync() error
 }
 

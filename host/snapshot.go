@@ -60,7 +60,8 @@ type Snapshot interface {
 // possible. So what did not change since the last snapshot costs nothing.
 type FileSnapshot interface {
 	Snapshot
-	// Files returns the files. They must never change, and exist until Close.
+	// Files returns the files. It is called after WriteTo has returned nil, so a machine may make them there.
+	// They must never change, and exist until Close.
 	Files() []File
 }
 

@@ -31,7 +31,6 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/transport/loopback"
-	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // Cluster is a number of nodes, with ids from 1, that replicate one machine. Its methods may be called by
@@ -55,7 +54,7 @@ type Cluster[C, R any] struct {
 type member[C, R any] struct {
 	id   uint64
 	life sync.Mutex // who opens it or takes it down
-	disk *crashfs.FS
+	disk *disk
 	host *host.Host
 	net  *loopback.Transport
 	node *millrace.Node[C, R] // nil: it is down
@@ -68,6 +67,7 @@ type Option func(*options)
 type options struct {
 	host  func(*host.Config)
 	group millrace.GroupConfig
+	dir   string
 }
 
 // WithGroup sets the configuration of the group, such as its bounds. ID and Members are set by New.
@@ -98,12 +98,12 @@ func New[C, R any](t testing.TB, n int, newMachine func(id uint64) millrace.Mach
 	if o.host != nil {
 		o.host(&c.host)
 	}
-	c.host.Dir, c.host.Peers = "data", map[uint64]string{}
+	c.host.Peers = map[uint64]string{}
 	c.group.ID, c.group.Members = cmp.Or(c.group.ID, 1), nil
 	for i := range n {
 		id := uint64(i + 1)
 		c.host.Peers[id] = fmt.Sprintf("host-%d", id)
-		c.members = append(c.members, &member[C, R]{id: id, disk: crashfs.New()})
+		c.members = append(c.members, &member[C, R]{id: id, disk: newDisk(o.dir, id)})
 	}
 	t.Cleanup(c.end)
 	for _, m := range c.members {
@@ -130,6 +130,8 @@ func (c *Cluster[C, R]) end() {
 func (c *Cluster[C, R]) open(m *member[C, R]) error {
 	config := c.host
 	config.ID = m.id
+	fsys, dir := m.disk.mount()
+	config.Dir = dir
 	e := env.Real()
 	e.Clock = clock{e.Clock}
 	tr := c.net.Host(m.id)
@@ -139,7 +141,7 @@ func (c *Cluster[C, R]) open(m *member[C, R]) error {
 	ctx := context.Background()
 	h, err := host.Open(ctx, config,
 		host.WithEnv(e),
-		host.WithFS(m.disk.Mount()),
+		host.WithFS(fsys),
 		host.WithTransport(tr),
 		host.WithLogger(slog.New(c.lines.of(m.id))),
 		host.WithEvents(func(host.Event) { c.notify() }))

@@ -1,15 +1,11 @@
 package millracetest
 
-import (
-	"context"
-
-	"github.com/millrace/millrace/vfs/crashfs"
-)
+import "context"
 
 // Kill ends a node as a power cut does: its messages are lost, and its disk forgets everything that was not
-// synced. Those who wait for the node get their errors. It returns when nothing of the node runs any more: an
-// Apply that hangs makes it hang. Killing a node that is down does nothing. It fails the test if there is no
-// node with this id.
+// synced (but see OnDisk). Those who wait for the node get their errors. It returns when nothing of the
+// node runs any more: an Apply that hangs makes it hang. Killing a node that is down does nothing. It fails
+// the test if there is no node with this id.
 func (c *Cluster[C, R]) Kill(id uint64) {
 	c.t.Helper()
 	_ = c.down(c.member(id), true)
@@ -46,7 +42,7 @@ func (c *Cluster[C, R]) downLocked(m *member[C, R], killed bool) error {
 		return h.Close(ctx)
 	}
 	_ = tr.Close()
-	m.disk.Crash(crashfs.LoseAll, nil)
+	m.disk.crash()
 	_ = h.Close(context.Background()) // it cannot write any more, and says so
 	return nil
 }
@@ -75,7 +71,9 @@ func (c *Cluster[C, R]) Wipe(id uint64) {
 	m.life.Lock()
 	defer m.life.Unlock()
 	_ = c.downLocked(m, true)
-	m.disk = crashfs.New()
+	if err := m.disk.wipe(); err != nil {
+		c.t.Fatalf("millracetest: the disk of node %d cannot be wiped: %v", id, err)
+	}
 }
 
 // Cut cuts the link between two nodes, in both directions. It fails the test if there is no node with one of

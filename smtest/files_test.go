@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace"
@@ -102,6 +103,60 @@ func (p *pages) RestoreFiles(_ context.Context, r io.Reader, files millrace.Snap
 	}
 	*p = next
 	return nil
+}
+
+// laidOut is a machine with an engine: equal states have different files, in each machine its own.
+type laidOut struct {
+	*pages
+	layout string
+}
+
+func (l *laidOut) Snapshot() (millrace.Snapshot, error) {
+	snap, err := l.pages.Snapshot()
+	v := snap.(pagesView)
+	v.files = append(v.files, millrace.SnapshotFile{Name: "layout", Path: l.layout})
+	return v, err
+}
+
+func (l *laidOut) RestoreFiles(ctx context.Context, r io.Reader, files millrace.SnapshotFiles) error {
+	layout, err := files.Open("layout")
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, layout); err != nil {
+		return err
+	}
+	return l.pages.RestoreFiles(ctx, r, others{files})
+}
+
+// others are the files without the layout.
+type others struct{ millrace.SnapshotFiles }
+
+func (o others) Names() []string {
+	return slices.DeleteFunc(o.SnapshotFiles.Names(), func(name string) bool { return name == "layout" })
+}
+
+// TestFilesOfAnEngine: a machine with a digest may have other files for the same state.
+func TestFilesOfAnEngine(t *testing.T) {
+	for _, digests := range []bool{true, false} {
+		var made atomic.Int64 // machines are made in several goroutines
+		newPage := newPages(t, "")
+		err := check(t, func() millrace.Machine[string, int] {
+			p := newPage().StateMachine().(*pages)
+			l := &laidOut{p, filepath.Join(p.dir, "layout")}
+			if err := os.WriteFile(l.layout, fmt.Append(nil, made.Add(1)), 0o600); err != nil {
+				t.Error(err)
+			}
+			m := millrace.InMemory[string, int](l, text{})
+			if digests {
+				m = m.Digest(func() uint64 { return uint64(len(p.names)) })
+			}
+			return m
+		}, []string{"a", "bb", "", "a"})
+		if digests && err != nil || !digests && (err == nil || !strings.Contains(err.Error(), "the states differ")) {
+			t.Errorf("with a digest: %t: %v", digests, err)
+		}
+	}
 }
 
 // TestMachineWithFiles: snapshots that have files are tested like others.

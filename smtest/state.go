@@ -12,7 +12,8 @@ import (
 
 // state is what a kit can see of a machine's state without knowing the machine: its digest, if it has one,
 // and its snapshot. Two equal states may have different snapshots (a map is written in any order), so
-// snapshots count only if a machine writes the same bytes each time.
+// snapshots count only if a machine writes the same bytes each time. If it has a digest, its files do not
+// count either: those of an LSM tree depend on when it was flushed.
 type state struct {
 	digest    uint64
 	hasDigest bool
@@ -35,11 +36,12 @@ func stateOf[C, R any](m millrace.Machine[C, R]) (state, error) {
 			return s, fmt.Errorf("the digest is %#x and then %#x, for the same state", s.digest, again)
 		}
 	}
+	_, hasFiles := m.StateMachine().(millrace.FileRestorer)
 	first, err := snapshotOf(m.StateMachine())
 	if err != nil {
 		return s, err
 	}
-	s.bytes, s.form, s.canonical = first, sha256.Sum256(first), true
+	s.bytes, s.form, s.canonical = first, sha256.Sum256(first), !(s.hasDigest && hasFiles)
 	for n := 1; n < maxForms && (n < 2 || n*len(first) < maxFormsBytes) && s.canonical; n++ {
 		b, err := snapshotOf(m.StateMachine())
 		if err != nil {

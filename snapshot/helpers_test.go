@@ -101,7 +101,7 @@ func (s source) write(disk vfs.FS, w *Writer) error {
 		}
 	}
 	for i, p := range s.files {
-		name := fmt.Sprintf("/machine/%d-%d", s.id.Index, i)
+		name := s.machineFile(i)
 		if err := createFile(disk, name, p.content); err != nil {
 			return err
 		}
@@ -111,6 +111,9 @@ func (s source) write(disk vfs.FS, w *Writer) error {
 	}
 	return nil
 }
+
+// machineFile is where the machine has one of its files.
+func (s source) machineFile(i int) string { return fmt.Sprintf("/machine/%d-%d", s.id.Index, i) }
 
 func createFile(disk vfs.FS, name string, content []byte) (err error) {
 	if err := disk.MkdirAll("/machine"); err != nil {

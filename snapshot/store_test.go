@@ -2,11 +2,14 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -39,6 +42,93 @@ func TestTakeAndRead(t *testing.T) {
 				t.Errorf("create of a published snapshot: %v", err)
 			}
 		})
+	}
+}
+
+// counting counts what is read.
+type counting struct {
+	vfs.FS
+	bytes *atomic.Int64
+}
+
+func (c counting) SameFile(a, b string) (bool, error) { return vfs.SameFile(c.FS, a, b) }
+
+func (c counting) Open(name string) (vfs.File, error) {
+	f, err := c.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return countingFile{f, c.bytes}, nil
+}
+
+type countingFile struct {
+	vfs.File
+	bytes *atomic.Int64
+}
+
+func (f countingFile) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(b, off)
+	f.bytes.Add(int64(n))
+	return n, err
+}
+
+// A file that the newest verified snapshot has already is linked and not read; another file under its name is
+// read.
+func TestUnchangedFileIsNotRead(t *testing.T) {
+	var bytes atomic.Int64
+	disk := counting{vfs.OS(), &bytes}
+	root := t.TempDir()
+	put := func(text []byte) string {
+		t.Helper()
+		name := filepath.Join(root, "machine.sst")
+		_ = os.Remove(name)
+		must(t, os.WriteFile(name, text, 0o600))
+		return name
+	}
+	text := content(3, 3*BlockBytes)
+	file := put(text)
+	store := value(OpenStore(disk, filepath.Join(root, "snapshots")))(t)
+	take := func(index uint64, verify bool, want int64) {
+		t.Helper()
+		w := value(store.Create(ID{index, 1}))(t)
+		before := bytes.Load()
+		p := value(w.Link("machine.sst", file))(t)
+		if n := bytes.Load() - before; n != want {
+			t.Errorf("for snapshot %d %d bytes were read, want %d", index, n, want)
+		}
+		if p.SHA256 != sha256.Sum256(value(os.ReadFile(file))(t)) {
+			t.Errorf("the part of snapshot %d is not the file", index)
+		}
+		must(t, w.SyncParts())
+		m := sample(7).manifest()
+		m.Index, m.Term = index, 1
+		must(t, w.Publish(m))
+		if verify {
+			must(t, store.Verify(context.Background(), ID{index, 1}))
+		}
+	}
+	whole := int64(len(text))
+	take(1, false, whole)
+	take(2, true, whole) // the first was not verified
+	take(3, true, 0)
+	must(t, store.Prune())
+	take(4, true, 0)
+	file = put(content(4, 3*BlockBytes))
+	take(5, true, whole)
+
+	// A file that has rotted since is found, and not taken as it is.
+	f := value(os.OpenFile(file, os.O_WRONLY, 0))(t)
+	_, err := f.WriteAt([]byte{^content(4, 1)[0]}, 0)
+	must(t, errors.Join(err, f.Close()))
+	w := value(store.Create(ID{6, 1}))(t)
+	_ = value(w.Link("machine.sst", file))(t)
+	must(t, w.SyncParts())
+	m := sample(7).manifest()
+	m.Index, m.Term = 6, 1
+	must(t, w.Publish(m))
+	damage := (*DamageError)(nil)
+	if err := store.Verify(context.Background(), ID{6, 1}); !errors.As(err, &damage) {
+		t.Errorf("Verify of a snapshot with a file that has rotted: %v", err)
 	}
 }
 

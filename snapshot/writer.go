@@ -26,8 +26,9 @@ type Writer struct {
 	last   label
 	// bytes is what the parts take in the manifest so far.
 	bytes  int64
-	stream *streamWriter // the open one
-	synced bool          // nothing was added since SyncParts
+	stream *streamWriter           // the open one
+	before map[string]verifiedFile // of the snapshot before; nil until one is linked
+	synced bool                    // nothing was added since SyncParts
 	ended  bool
 	err    error // the first one
 }
@@ -161,13 +162,14 @@ func (w *Writer) Stream(kind Kind, name string) (io.WriteCloser, error) {
 }
 
 // Link adds an immutable regular file of the machine as one part, with a hard link, or a copy if the
-// filesystem cannot link it. The file is read once, for its checksums, and synced. It must not change any
-// more under any of its names; removing its name is right.
+// filesystem cannot link it. The file is read once, for its checksums, and synced; one that the newest
+// verified snapshot has under the same name is neither. It must not change any more under any of its names;
+// removing its name is right.
 func (w *Writer) Link(name, file string) (Part, error) {
 	if err := w.begin(KindFile, name, false); err != nil {
 		return Part{}, err
 	}
-	p, err := w.link(file)
+	p, err := w.link(name, file)
 	if err != nil {
 		return Part{}, w.fail(fmt.Errorf("link %s as %q: %w", file, name, err))
 	}
@@ -176,13 +178,16 @@ func (w *Writer) Link(name, file string) (Part, error) {
 }
 
 // link makes the next part of a file, and returns its checksums.
-func (w *Writer) link(file string) (Part, error) {
+func (w *Writer) link(label, file string) (Part, error) {
 	fsys, name := w.store.fs, filepath.Join(w.dir, partFile(len(w.parts)))
 	switch err := fsys.Link(file, name); {
 	case errors.Is(err, errors.ErrUnsupported):
 		return w.copy(file)
 	case err != nil:
 		return Part{}, err
+	}
+	if p, ok := w.linkedBefore(label, name); ok {
+		return p, nil
 	}
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrPermission) { // its mode forbids writing; it cannot be synced without
@@ -199,6 +204,45 @@ func (w *Writer) link(file string) (Part, error) {
 		err = f.Sync()
 	}
 	return p, errors.Join(err, f.Close())
+}
+
+// linkedBefore returns the part of the newest verified snapshot that is a file of the machine with this name,
+// if it is the same file as another one: its checksums are known, and it is durable. If that snapshot is
+// removed meanwhile, no part of it is the same file.
+func (w *Writer) linkedBefore(label, file string) (Part, bool) {
+	if w.before == nil {
+		w.before = w.store.verifiedFiles()
+	}
+	p, known := w.before[label]
+	if !known {
+		return Part{}, false
+	}
+	same, err := vfs.SameFile(w.store.fs, p.path, file)
+	return p.part, same && err == nil
+}
+
+// verifiedFile is a file of the machine in a verified snapshot.
+type verifiedFile struct {
+	part Part
+	path string
+}
+
+// verifiedFiles returns the files of the newest verified snapshot, by name.
+func (s *Store) verifiedFiles() map[string]verifiedFile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files := map[string]verifiedFile{}
+	id := s.newestVerified()
+	e := s.published[id]
+	if e == nil {
+		return files
+	}
+	for i, p := range e.manifest.Parts {
+		if p.Kind == KindFile {
+			files[p.Name] = verifiedFile{p, filepath.Join(s.path(id), partFile(i))}
+		}
+	}
+	return files
 }
 
 // copy makes the next part a copy of a file.

@@ -126,6 +126,21 @@ func links(t *testing.T, disk vfs.FS, root string) {
 		t.Errorf("link of a missing file: %v", err)
 	}
 	must(disk.Link(dir+"/one", dir+"/also"))
+	if same, err := vfs.SameFile(disk, dir+"/one", dir+"/in/two"); !errors.Is(err, errors.ErrUnsupported) {
+		if !same || err != nil {
+			t.Errorf("two names of one file: %t, %v", same, err)
+		}
+		f, err := disk.Create(dir + "/other")
+		must(err)
+		must(f.Close())
+		if same, err := vfs.SameFile(disk, dir+"/one", dir+"/other"); same || err != nil {
+			t.Errorf("two files: %t, %v", same, err)
+		}
+		if _, err := vfs.SameFile(disk, dir+"/one", dir+"/none"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a file and none: %v", err)
+		}
+		must(disk.Remove(dir + "/other"))
+	}
 	must(disk.Rename(dir+"/one", dir+"/also")) // names of one file: nothing happens
 	must(disk.Remove(dir + "/also"))
 	must(disk.Remove(dir + "/one"))

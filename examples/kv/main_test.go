@@ -8,13 +8,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/examples/kv/server"
 )
 
 // freeAddress returns an address on which no process listens. Its port is below those that kernels give to
@@ -45,12 +44,12 @@ func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leade
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, n)
 	for id := 1; id <= n; id++ {
-		o, err := parseFlags(append([]string{"-id", strconv.Itoa(id), "-dir", t.TempDir(), "-heartbeat", "10ms",
+		o, err := server.ParseFlags("kv", append([]string{"-id", strconv.Itoa(id), "-dir", t.TempDir(), "-heartbeat", "10ms",
 			"-peers", strings.Join(peers, ","), "-http", strings.Join(clients, ",")}, flags...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { ended <- run(ctx, o) }()
+		go func() { ended <- server.Run(ctx, o, open) }()
 	}
 	running := n
 	end = func() {
@@ -65,7 +64,7 @@ func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leade
 	for id, address := range addresses {
 		eventually(t, "a leader is known", func() error {
 			code, body, _ := send(t, http.MethodGet, address, "/status", "")
-			var s status
+			var s server.Status
 			if err := json.Unmarshal([]byte(body), &s); code != http.StatusOK || err != nil || s.Leader == 0 {
 				return fmt.Errorf("host %d: status %d: %s (%v)", id+1, code, body, err)
 			}
@@ -167,9 +166,9 @@ func TestRequests(t *testing.T) {
 		{"PUT", "/keys/a", "x", "If-Match: x", 400, `If-Match is "x"`},
 		{"PUT", "/keys/a", "x", "If-None-Match: x", 400, `If-None-Match is "x"`},
 		{"POST", "/keys/n/add?by=x", "", "", 400, `by="x"`},
-		{"PUT", "/keys/" + strings.Repeat("k", maxKeyBytes+1), "", "", 413, "the key has 1025 bytes, at most 1024 are allowed"},
-		{"PUT", "/keys/k", strings.Repeat("v", maxValueBytes+1), "", 413, "the value has more than 1048576 bytes"},
-		{"PUT", "/keys/" + strings.Repeat("k", maxKeyBytes), strings.Repeat("v", maxValueBytes), "", 200, ""},
+		{"PUT", "/keys/" + strings.Repeat("k", server.MaxKeyBytes+1), "", "", 413, "the key has 1025 bytes, at most 1024 are allowed"},
+		{"PUT", "/keys/k", strings.Repeat("v", server.MaxValueBytes+1), "", 413, "the value has more than 1048576 bytes"},
+		{"PUT", "/keys/" + strings.Repeat("k", server.MaxKeyBytes), strings.Repeat("v", server.MaxValueBytes), "", 200, ""},
 	} {
 		header := "X-None: x"
 		if c.header != "" {
@@ -214,38 +213,6 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// Each failure has a status, and says whether the change may have been applied.
-func TestFailures(t *testing.T) {
-	a := &api{id: 1}
-	for _, c := range []struct {
-		err     error
-		code    int
-		outcome string
-		retry   string
-	}{
-		{&millrace.NotLeaderError{Leader: 2, ClientAddr: "127.0.0.1:8002"}, 307, "none", ""},
-		{&millrace.NotLeaderError{}, 503, "none", "1"},
-		{&millrace.OverloadedError{RetryAfter: 2100 * time.Millisecond}, 503, "none", "3"},
-		{millrace.ErrStopped, 503, "none", "1"},
-		{millrace.ErrDropped, 503, "none", "1"},
-		{fmt.Errorf("not proposed: %w", context.DeadlineExceeded), 503, "none", "1"},
-		{millrace.ErrTooLarge, 413, "none", ""},
-		{fmt.Errorf("%w: %w", millrace.ErrIndeterminate, context.DeadlineExceeded), 504, "unknown", ""},
-		{millrace.ErrNoResult, 504, "unknown", ""},
-		{&millrace.AlreadyAppliedError{}, 409, "unknown", ""},
-		{millrace.ErrSessionExpired, 410, "unknown", ""},
-	} {
-		w := httptest.NewRecorder()
-		a.fail(w, httptest.NewRequest(http.MethodPut, "/keys/k", nil), c.err)
-		if h := w.Header(); w.Code != c.code || h.Get("Millrace-Outcome") != c.outcome || h.Get("Retry-After") != c.retry {
-			t.Errorf("%v: status %d, outcome %s, retry after %q; want %d, %s, %q", c.err, w.Code, h.Get("Millrace-Outcome"), h.Get("Retry-After"), c.code, c.outcome, c.retry)
-		}
-		if c.code != http.StatusTemporaryRedirect && !strings.Contains(w.Body.String(), c.err.Error()) {
-			t.Errorf("%v: the body has no reason: %s", c.err, w.Body)
-		}
-	}
-}
-
 // A follower forwards a change, or sends the client to the leader, as its flags say.
 func TestFollower(t *testing.T) {
 	for _, redirect := range []bool{false, true} {
@@ -271,30 +238,5 @@ func TestFollower(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Each wrong flag has a sentence that names it.
-func TestFlags(t *testing.T) {
-	const peers, clients = "1=127.0.0.1:7001,2=localhost:7002,3=[::1]:7003", "1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003"
-	for _, c := range []struct{ args, want string }{
-		{"-id 2 -dir d -peers " + peers + " -http " + clients, ""},
-		{"-id 2 -dir d -peers " + peers + " -http 1=127.0.0.1:8001,2=10.0.0.2:8002,3=127.0.0.1:8003", "-http: host 2: 10.0.0.2:8002 is not a loopback address"},
-		{"-id 2 -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 2=127.0.0.1:8002", `the address "10.0.0.2:7002", which is not a loopback address`},
-		{"-id 2 -public -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 1=127.0.0.1:8001,2=10.0.0.2:8002", ""},
-		{"-id 2 -dir d -http " + clients, `-peers: "": want number=address`},
-		{"-id 2 -dir d -peers 1=127.0.0.1:7001,1=127.0.0.1:7002 -http " + clients, `-peers: "1=127.0.0.1:7002": want number=address, each number once`},
-		{"-id 2 -dir d -peers 1=127.0.0.1,2=127.0.0.1:7002 -http " + clients, "-peers: host 1: address 127.0.0.1: missing port"},
-		{"-id 4 -dir d -peers " + peers + " -http " + clients, "-http has no address for -id 4"},
-		{"-id 3 -dir d -peers 1=127.0.0.1:7001 -http 3=127.0.0.1:8003", "Config.Members has no entry for this host, id 3"},
-		{"-id 2 -peers " + peers + " -http " + clients, "Config.Dir is empty"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -heartbeat 1us", "HeartbeatInterval is 1µs"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -timeout 0s", "-timeout is 0s, want 1ms to 1h"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " more", `"more" is no flag`},
-	} {
-		_, err := parseFlags(strings.Fields(c.args))
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s:\n%v, want %q", c.args, err, c.want)
-		}
 	}
 }

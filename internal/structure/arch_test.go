@@ -48,7 +48,7 @@ host                   raft/raftpb raft raft/tracker env vfs wal snapshot transp
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
-millracetest           . host env transport/loopback vfs/crashfs                                              |
+millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys

@@ -54,6 +54,7 @@ func TestHistories(t *testing.T) {
 	}
 	judge(t, l)
 	for _, p := range rest {
+		t.Logf("host %d, in its last life: %s", p.id, p.metrics("millrace_group_snapshot_"))
 		p.terminate(t)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,7 +22,8 @@ import (
 	"time"
 )
 
-// What runs: three processes of examples/kv, how each is started and ended, and what they answer.
+// What runs: three processes of examples/kv (or of examples/kv-pebble: -program), how each is started and
+// ended, and what they answer.
 
 // process is one host: its flags, and its life if it runs.
 type process struct {
@@ -47,14 +49,20 @@ type cluster struct {
 // scratch is a directory for the binary.
 var scratch string
 
-// build builds examples/kv once.
+// program is the store that is judged: kv has its state in memory, kv-pebble on the disk.
+var program = flag.String("program", "kv", "the `example` that the processes run: kv or kv-pebble")
+
+// snapshotBytes makes the processes take snapshots all the time.
+var snapshotBytes = flag.Int64("snapshot-bytes", 0, "how many `bytes` the log of a process grows between two snapshots; 0: its default")
+
+// build builds the program once.
 var build = sync.OnceValues(func() (string, error) { return buildWith("") })
 
-// buildWith builds examples/kv with a build tag: "planted" for one in which the environment names a bug.
+// buildWith builds the program with a build tag: "planted" for one in which the environment names a bug.
 func buildWith(tag string) (string, error) {
-	binary := filepath.Join(scratch, "kv"+tag)
+	binary := filepath.Join(scratch, *program+tag)
 	cmd := exec.Command("go", "build", "-tags", tag, "-o", binary, ".")
-	cmd.Dir = filepath.Join("..", "..", "examples", "kv")
+	cmd.Dir = filepath.Join("..", "..", "examples", *program)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
 	}
@@ -101,7 +109,7 @@ func startClusterOf(t *testing.T, binary string, flags ...string) *cluster {
 	clients := list(c.hosts, func(p *process) string { return p.address })
 	for _, p := range c.hosts {
 		common := append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", "-http", clients,
-			fmt.Sprint("-redirect=", p.id == 3)}, flags...)
+			fmt.Sprint("-redirect=", p.id == 3), fmt.Sprint("-snapshot-bytes=", *snapshotBytes)}, flags...)
 		p.founded = append([]string{"-peers", list(c.hosts, func(p *process) string { return p.raft })}, common...)
 		p.args = append([]string{"-peers", list(c.hosts, func(to *process) string {
 			if to == p {
@@ -260,6 +268,22 @@ func (p *process) status() (s status, err error) {
 	}
 	defer r.Body.Close()
 	return s, json.NewDecoder(r.Body).Decode(&s)
+}
+
+// metrics returns the metrics whose names begin with prefix, as they are.
+func (p *process) metrics(prefix string) (found string) {
+	r, err := plain.Get("http://" + p.address + "/metrics")
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(r.Body)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, prefix) {
+			found += strings.TrimPrefix(strings.TrimSpace(line), prefix) + "; "
+		}
+	}
+	return found
 }
 
 // get reads a key with a consistency, given as a query.

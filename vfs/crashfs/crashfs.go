@@ -288,6 +288,18 @@ func (d *FS) link(from, to string, power uint64) error {
 	return nil
 }
 
+// SameFile implements vfs.SameFile.
+func (d *FS) SameFile(a, b string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range []string{a, b} {
+		if d.live[path.Clean(name)] == nil {
+			return false, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+		}
+	}
+	return d.live[path.Clean(a)] == d.live[path.Clean(b)], nil
+}
+
 // RemoveDir implements vfs.FS.
 func (d *FS) RemoveDir(dir string) error { return d.removeDir(dir, d.powerNow()) }
 

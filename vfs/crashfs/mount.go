@@ -66,6 +66,14 @@ func (m mount) Link(from, to string) error {
 	return m.disk.link(from, to, m.power)
 }
 
+// SameFile implements vfs.SameFile.
+func (m mount) SameFile(a, b string) (bool, error) {
+	if err := m.dead("stat", a); err != nil {
+		return false, err
+	}
+	return m.disk.SameFile(a, b)
+}
+
 func (m mount) RemoveDir(dir string) error {
 	if err := m.dead("rmdir", dir); err != nil {
 		return err

@@ -254,8 +254,8 @@ func (c *cluster) applied(ctx context.Context, i int, want uint64) error {
 	})
 }
 
-// fallBehind makes the logs of the other members begin behind what one has that is away: it pads the log, then
-// takes a snapshot on each, on the leader first. If another host leads by the time that the member
+// fallBehind makes the logs of the other members begin behind what one has that is away: it pads the log,
+// then takes a snapshot on each, on the leader first. If another host leads by the time that the member
 // comes back, it has a snapshot for it, too.
 func (c *cluster) fallBehind(ctx context.Context, has uint64) (taken millrace.SnapshotInfo, took time.Duration, err error) {
 	for pads := 16; pads <= 1<<14; pads *= 2 {

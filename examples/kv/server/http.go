@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 // What clients may ask for. Together the bounds limit the memory of changes under way: about 64 MiB.
 const (
-	maxKeyBytes   = 1 << 10
-	maxValueBytes = 1 << 20
+	MaxKeyBytes   = 1 << 10
+	MaxValueBytes = 1 << 20
 	maxChanges    = 64 // at a time
 )
 
@@ -27,8 +27,8 @@ const (
 type api struct {
 	id       uint64
 	http     map[uint64]string // addresses for clients, by host
-	node     *millrace.Node[command, result]
-	store    *store
+	node     *millrace.Node[Command, Result]
+	store    Store
 	redirect bool          // changes go to the leader by a redirect, and are not forwarded
 	timeout  time.Duration // for a request, from its arrival to its answer
 	changes  chan struct{} // holds a token for each change under way
@@ -58,15 +58,15 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 	defer cancel()
 	var (
-		have  item
+		have  Item
 		found bool
 		at    millrace.ReadAt
 	)
 	key := r.PathValue("name")
-	err = a.node.View(ctx, consistency, func(granted millrace.ReadAt) error {
-		have, found = a.store.get(key)
+	err = a.node.View(ctx, consistency, func(granted millrace.ReadAt) (err error) {
+		have, found, err = a.store.Get(key)
 		at = granted
-		return nil
+		return err
 	})
 	if err != nil {
 		a.fail(w, r, err)
@@ -117,11 +117,11 @@ func parseConsistency(r *http.Request) (millrace.Consistency, error) {
 	}
 }
 
-func writeItem(w http.ResponseWriter, code int, i item) {
+func writeItem(w http.ResponseWriter, code int, i Item) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("ETag", etag(i.version))
+	w.Header().Set("ETag", etag(i.Version))
 	w.WriteHeader(code)
-	_, _ = w.Write(i.value)
+	_, _ = w.Write(i.Value)
 }
 
 func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
@@ -132,7 +132,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.release()
-	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxValueBytes))
+	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxValueBytes))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		refuse(w, http.StatusRequestEntityTooLarge, "the value has more than %d bytes", tooLarge.Limit)
 		return
@@ -140,7 +140,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the value did not arrive whole: %v", err)
 		return
 	}
-	a.change(w, r, command{op: opPut, value: value})
+	a.change(w, r, Command{Op: Put, Value: value})
 }
 
 // delete removes a key.
@@ -149,7 +149,7 @@ func (a *api) delete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.release()
-	a.change(w, r, command{op: opDelete})
+	a.change(w, r, Command{Op: Delete})
 }
 
 // add adds to a number, and answers with the sum.
@@ -166,7 +166,7 @@ func (a *api) add(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "by=%.40q, want a number, such as by=-3; default 1", r.URL.Query().Get("by"))
 		return
 	}
-	a.change(w, r, command{op: opAdd, delta: by})
+	a.change(w, r, Command{Op: Add, Delta: by})
 }
 
 // admit takes a token for a change, or answers that there is none.
@@ -184,13 +184,13 @@ func (a *api) admit(w http.ResponseWriter) bool {
 func (a *api) release() { <-a.changes }
 
 // change proposes a command, and answers with its result.
-func (a *api) change(w http.ResponseWriter, r *http.Request, c command) {
-	if c.key = r.PathValue("name"); len(c.key) > maxKeyBytes {
-		refuse(w, http.StatusRequestEntityTooLarge, "the key has %d bytes, at most %d are allowed", len(c.key), maxKeyBytes)
+func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
+	if c.Key = r.PathValue("name"); len(c.Key) > MaxKeyBytes {
+		refuse(w, http.StatusRequestEntityTooLarge, "the key has %d bytes, at most %d are allowed", len(c.Key), MaxKeyBytes)
 		return
 	}
 	var err error
-	if c.when, c.version, err = parseCondition(r); err != nil {
+	if c.When, c.Version, err = parseCondition(r); err != nil {
 		refuse(w, http.StatusBadRequest, "%v", err)
 		return
 	}
@@ -219,38 +219,38 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c command) {
 }
 
 // answer writes the result of a command.
-func answer(w http.ResponseWriter, r result) {
-	have := item{r.value, r.version}
-	switch r.verdict {
-	case done:
-		if r.version == 0 {
+func answer(w http.ResponseWriter, r Result) {
+	have := Item{r.Value, r.Version}
+	switch r.Verdict {
+	case Done:
+		if r.Version == 0 {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		writeItem(w, http.StatusOK, have)
-	case mismatch:
-		if r.version == 0 {
+	case Mismatch:
+		if r.Version == 0 {
 			w.WriteHeader(http.StatusPreconditionFailed)
 			return
 		}
 		writeItem(w, http.StatusPreconditionFailed, have)
-	case missing:
+	case Missing:
 		refuse(w, http.StatusNotFound, "no such key")
-	case noNumber:
+	case NoNumber:
 		refuse(w, http.StatusConflict, "the value is no decimal number of 64 bits, or the sum would not be")
-	case full:
-		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", maxStateBytes)
+	case Full:
+		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", MaxStateBytes)
 	}
 }
 
 // parseCondition reads If-Match and If-None-Match.
-func parseCondition(r *http.Request) (condition, uint64, error) {
+func parseCondition(r *http.Request) (Condition, uint64, error) {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {
 	case match == "" && none == "":
-		return always, 0, nil
+		return Always, 0, nil
 	case match == "" && none == "*":
-		return ifAbsent, 0, nil
+		return IfAbsent, 0, nil
 	case match == "":
 		return 0, 0, fmt.Errorf("If-None-Match is %.40q, want *: only if the key does not exist", none)
 	case none != "":
@@ -260,7 +260,7 @@ func parseCondition(r *http.Request) (condition, uint64, error) {
 	if err != nil || version == 0 {
 		return 0, 0, fmt.Errorf("If-Match is %.40q, want the ETag of an earlier answer", match)
 	}
-	return ifVersion, version, nil
+	return IfVersion, version, nil
 }
 
 // session draws a session for a client that may send a change more than once.
@@ -335,8 +335,8 @@ func retryAfter(err error) string {
 	return strconv.Itoa(max(1, int(math.Ceil(after.Seconds()))))
 }
 
-// status is the answer to GET /status.
-type status struct {
+// Status is the answer to GET /status.
+type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
 	Role             string // leader, follower, candidate or precandidate
 	Committed        uint64 // as far as this host knows
@@ -344,18 +344,19 @@ type status struct {
 	Applied          uint64 // index of the last command in the state
 	Keys             int
 	Bytes            int64 // of keys and values
-	// DuplicatesSuppressed counts changes of sessions that came again and were not applied again. The log is
-	// applied again at each start, so the count is of the whole log.
+	// DuplicatesSuppressed counts changes of sessions that came again and were not applied again, since this
+	// host was started: what it applies again of its log then counts again.
 	DuplicatesSuppressed uint64
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
-	answer := status{
+	answer := Status{
 		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")),
 		Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
-	answer.Keys, answer.Bytes = a.store.size()
+	t := a.store.Totals()
+	answer.Keys, answer.Bytes = t.Keys, t.Bytes
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
 }
