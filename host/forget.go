@@ -105,6 +105,9 @@ func (l *appendLane) forgetRefused(q *appendQueue) (wrote bool) {
 		return false // it waits for its flush
 	case !q.full.Load():
 		q.answerForget(kept)
+		if !q.empty() {
+			l.enqueue(q) // what was taken off the ring for the answer has work, too
+		}
 		return false
 	case l.overtake(q, true):
 		return true

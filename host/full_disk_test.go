@@ -211,6 +211,26 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	}
 }
 
+// A group asks to forget what the disk refuses, and there is space by the time that the lane looks. What waits
+// behind it is written, although nothing else comes.
+func TestSpaceReturnsBeforeALaneForgets(t *testing.T) {
+	s := newTestLane(t)
+	refused := s.fill(t)
+	s.put(appendMessage(refused+1, refused+2, 1, 0, refused))
+	s.run()
+	s.disk.SetHook(nil)
+	s.retry.Store(true)
+	s.q.forget.Store(true) // after the lane has begun
+	s.run()
+	if s.q.forget.Load() {
+		t.Fatal("the group was not answered")
+	}
+	s.run()
+	if last := s.log.Group(theGroup).LastIndex(); last != refused+1 || s.q.held.Load() != 0 {
+		t.Errorf("the log ends at %d, want %d; %d bytes are held", last, refused+1, s.q.held.Load())
+	}
+}
+
 // What a full disk does to a follower in each pipeline: async waits for space and then has everything; basic
 // and parallel stop for good and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {
