@@ -211,8 +211,8 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	}
 }
 
-// A group asks to forget what the disk refuses, and there is space by the time that the lane looks. What waits
-// behind it is written, although nothing else comes.
+// A group asks to forget what the disk refuses, and there is space by the time that the lane looks. What
+// waits behind it is written, although nothing else comes.
 func TestSpaceReturnsBeforeALaneForgets(t *testing.T) {
 	s := newTestLane(t)
 	refused := s.fill(t)

@@ -102,9 +102,9 @@ func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	return fresh
 }
 
-// woken collects groups that were given something, to wake each shard once for all of its groups, in the order
-// in which they came. It is reused by all hosts of a process, so between two uses it names no shard: else an
-// earlier use would decide about the order, and the hosts of earlier uses would stay in memory.
+// woken collects groups that were given something, to wake each shard once for all of its groups, in the
+// order in which they came. It is reused by all hosts of a process, so between two uses it names no shard:
+// else an earlier use would decide about the order, and the hosts of earlier uses would stay in memory.
 type woken []shardGroups
 
 type shardGroups struct {

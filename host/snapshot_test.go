@@ -334,7 +334,8 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 			default:
 				loss := []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseAll}[rng.IntN(2)]
 				if durable {
-					// What the machine has is on its disk, so the log must be there, too. Its entries were synced.
+					// What the machine has is on its disk, so the log must be there, too. Its entries were
+					// synced.
 					loss = crashfs.LoseNothing
 				}
 				for _, h := range hosts {

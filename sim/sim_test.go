@@ -132,8 +132,9 @@ func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 	return total, failures
 }
 
-// TestSameSeedSameHistory: a seed that gives different runs would be worthless. They run side by side, in another
-// order each time, because what one run leaves in memory that they share must not change another one.
+// TestSameSeedSameHistory: a seed that gives different runs would be worthless. They run side by side, in
+// another order each time, because what one run leaves in memory that they share must not change another
+// one.
 func TestSameSeedSameHistory(t *testing.T) {
 	const n = 32
 	var mu sync.Mutex

@@ -56,8 +56,9 @@ func (c *Client) TakeSnapshot(ctx context.Context, group uint64) (Snapshot, erro
 	return c.snapshot(a, err)
 }
 
-// Export writes an archive of a group to w. It has everything that was acknowledged before; with local, it has
-// what this member has applied, also if it reaches no quorum. After an error, what was written is no archive.
+// Export writes an archive of a group to w. It has everything that was acknowledged before; with local, it
+// has what this member has applied, also if it reaches no quorum. After an error, what was written is no
+// archive.
 func (c *Client) Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error) {
 	stop := c.until(ctx)
 	defer stop()

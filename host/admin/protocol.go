@@ -4,24 +4,25 @@
 //
 // # Protocol
 //
-// A program connects, and sends requests, one after another. A request is a JSON object on one line of at most
-// 64 KiB, and so is its answer:
+// A program connects, and sends requests, one after another. A request is a JSON object on one line of at
+// most 64 KiB, and so is its answer:
 //
 //	{"do":"status"}                       {"status":{"host":1,"groups":[…]}}
 //	{"do":"take","group":1}               {"snapshot":{"index":70,"term":2,"bytes":4096}}
 //	{"do":"export","group":1}             {"streams":true}, then a stream
 //	anything else                         {"error":"…"}, and the connection ends
 //
-// A stream is chunks, each with its length in 4 bytes, big endian, at most 1 MiB. Length 0 ends it, and a line
-// follows that says how it went: {"snapshot":{…}}, or {"error":"…"}. So a reader tells a whole archive from one
-// that was cut off. Names that are not known here are ignored, and a request that has one is refused.
+// A stream is chunks, each with its length in 4 bytes, big endian, at most 1 MiB. Length 0 ends it, and a
+// line follows that says how it went: {"snapshot":{…}}, or {"error":"…"}. So a reader tells a whole archive
+// from one that was cut off. A request with a name that the host does not know is refused; in answers,
+// unknown names are ignored.
 //
 // # Bounds
 //
-// A host serves 8 connections at a time, and tells the next one so. A connection that asks for nothing for a
-// minute is closed, and so is one that does not take what it has asked for: a slow reader of an export keeps
-// disk space, not more. A program keeps its side open until it has the answer; when it closes it, what the host
-// does for it is given up.
+// A host serves 8 connections at a time, and tells the next one so. A connection that asks for nothing for
+// a minute is closed, and so is one that does not take what it has asked for: a slow reader of an export
+// keeps disk space, not more. A program keeps its side open until it has the answer; when it closes it,
+// what the host does for it is given up.
 package admin
 
 import (
@@ -81,8 +82,8 @@ type Snapshot struct {
 type Status struct {
 	Host    uint64 `json:"host"`
 	Cluster uint64 `json:"cluster"`
-	// Groups are the open groups, in ascending order, or the one that was asked for. The line bounds them: More
-	// is how many are left out.
+	// Groups are the open groups, in ascending order, or the one that was asked for. The line bounds them:
+	// More is how many are left out.
 	Groups []Group `json:"groups"`
 	More   int     `json:"more,omitempty"`
 }
@@ -125,8 +126,8 @@ func decodeRequest(line []byte) (r request, err error) {
 	return r, nil
 }
 
-// readLine reads a line of at most maxLineBytes, and returns it without its end. io.EOF means that there is no
-// more.
+// readLine reads a line of at most maxLineBytes, and returns it without its end. io.EOF means that there is
+// no more.
 func readLine(r io.ByteReader) (line []byte, err error) {
 	for {
 		b, err := r.ReadByte()

@@ -22,7 +22,8 @@ type Host interface {
 	Status(group uint64) (Status, error)
 	// TakeSnapshot takes a snapshot of a group.
 	TakeSnapshot(ctx context.Context, group uint64) (Snapshot, error)
-	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged before.
+	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged
+	// before.
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
 }
 
@@ -42,8 +43,8 @@ type Server struct {
 	closed bool
 }
 
-// Listen makes the socket in dir and serves it. No other process may serve dir: a socket that is there already
-// is left from an earlier one, and is replaced. Nobody but the owner of dir can ever connect.
+// Listen makes the socket in dir and serves it. No other process may serve dir: an old socket
+// is left from an earlier one, and is replaced. Only the owner of dir can connect, at any time.
 func Listen(dir string, h Host) (*Server, error) { return listenFor(dir, h, idleTimeout, takeTimeout) }
 
 func listenFor(dir string, h Host, idle, taken time.Duration) (*Server, error) {
@@ -61,8 +62,8 @@ func listenFor(dir string, h Host, idle, taken time.Duration) (*Server, error) {
 // maxSocketPath is the longest path of a socket that every system takes.
 const maxSocketPath = 103
 
-// listen makes the socket in a directory that only the owner can enter, gives it its mode, and moves it to its
-// place: at no time can another user connect.
+// listen makes the socket in a directory that only the owner can enter, gives it its mode, and moves it to
+// its place: at no time can another user connect.
 func listen(dir, path string) (_ *net.UnixListener, err error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path has %d bytes, and a socket's may have %d; use a shorter Config.Dir, a relative one, or no admin socket", len(path), maxSocketPath)
@@ -155,7 +156,8 @@ func (s *Server) take(c conn) {
 	}
 }
 
-// serve answers requests until one is wrong, or the connection ends. Then what is under way for it is given up.
+// serve answers requests until one is wrong, or the connection ends. Then what is under way for it is given
+// up.
 func (s *Server) serve(c conn) {
 	ctx, gone := context.WithCancel(s.ctx)
 	defer gone()
@@ -254,12 +256,12 @@ func pointer(s Snapshot, err error) (*Snapshot, error) {
 // conn is a connection. A write fails if the other end takes nothing for a while.
 type conn struct {
 	net.Conn
-	patience time.Duration
+	limit time.Duration
 }
 
 // Write implements io.Writer.
 func (c conn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
