@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // CatchUp runs three hosts under load, and cuts one off until the log of the leader begins behind its own,
@@ -24,6 +25,7 @@ func CatchUp(o Options) (Faults, error) {
 		w.config.MemoryBytes = 256 << 20
 		w.config.SnapshotBytesPerSecond = pick(rng, int64(1<<20), 8<<20, 64<<20)
 		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
+		w.nemesis.loss = []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} // of hosts that are replaced
 		w.startHosts()
 		w.load(rng, 150) // the group is founded
 		for i := range catchUpRounds {
