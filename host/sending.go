@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -13,106 +11,12 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// Snapshots travel between hosts in transfers (thesis §5.3). The core's message MsgSnap says only that a
-// member needs one. The host keeps it, and offers its latest snapshot; the receiver asks for what it lacks,
-// and steps MsgSnap into its own core when everything is on its disk and was checked (receiving.go,
-// install.go).
-//
-//	sender                                     receiver
-//	core sends MsgSnap: offer           ──►    asks for the manifest, then for the blocks that its disk lacks
-//	reads and sends blocks              ◄──    ask, one window at a time (receivingWindow)
-//	                                    ──►    writes, verifies, publishes, installs
-//	tells its core                      ◄──    end
-//
-// A break costs nothing but time: the receiver asks again, also after a restart of either side, also another
-// member that has the same snapshot. So a sender remembers nothing that it cannot lose.
-//
-// A host sends maxSendings snapshots at a time, and SnapshotBytesPerSecond in all. Others wait. The
-// snapshot is not removed while it is sent, and the log behind it is kept, since the receiver needs it
-// next; if that becomes too much (maxPinnedLog), the transfer ends with an event, and the log goes.
-//
-// Rejected: a stream that the sender pushes. It starts again from zero after each break, and it needs a
-// second way to say what the receiver has already.
-type transfers struct {
-	host   *Host
-	active atomic.Int32 // transfers: while there are any, the clock is not calm
-
-	mu    sync.Mutex
-	at    int64 // the tick of the latest beat, not missed, as of the last lock
-	beats int64 // and of the last beat that was counted
-	out   []*sending
-	in    []*receiving
-	rate  sendingRate
-
-	counts TransferMetrics // without what is now
-
-	says   []said  // to send,
-	events []Event // and to emit when mu is released
-}
-
-// said is a control record for another host.
-type said struct {
-	to   uint64
-	body []byte
-}
-
 const (
-	// maxSendings and maxReceivings bound the transfers of a host at a time, in each direction.
-	maxSendings   = 2
-	maxReceivings = 2
 	// minPinnedLog is how much log is kept for a transfer at least, in bytes, however small the snapshot is.
 	minPinnedLog = 1 << 30
 	// readBlocks bounds one piece of a sender's work, in blocks.
 	readBlocks = 4
 )
-
-// bytesSince returns how much the log has grown behind an index, in bytes with overhead, as far as it is
-// applied.
-func (s *groupSnapshots) bytesSince(index uint64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.applied.Load() - s.bytesAt(index)
-}
-
-// repeatTicks is how long a record goes unanswered before it is repeated, and idleTicks how long a transfer
-// stands still before it ends.
-func (t *transfers) repeatTicks() int64 { return 2 * ticksPerHeartbeat }
-func (t *transfers) idleTicks() int64   { return 4 * int64(t.host.config.electionTicks()) }
-
-func (t *transfers) init(h *Host) {
-	t.host = h
-	t.rate = newSendingRate(h.config.SnapshotBytesPerSecond, 1/h.config.tickPeriod().Seconds())
-}
-
-// lock takes mu, and reads the clock.
-func (t *transfers) lock() {
-	t.mu.Lock()
-	t.at = max(t.at, t.host.clock.livedAtBeat())
-}
-
-// unlock releases mu, then says and emits what is waiting for that.
-func (t *transfers) unlock() {
-	says, events := t.says, t.events
-	t.says, t.events = nil, nil
-	was := t.active.Swap(int32(len(t.out) + len(t.in)))
-	begins := was == 0 && len(t.out)+len(t.in) > 0
-	t.mu.Unlock()
-	if begins {
-		t.host.clock.hasten()
-	}
-	for _, s := range says {
-		t.host.transport.SendBytes(s.to, transport.Control, s.body)
-	}
-	for _, e := range events {
-		t.host.events.emit(e)
-	}
-}
-
-func (t *transfers) say(to uint64, body []byte) { t.says = append(t.says, said{to, body}) }
-
-func (t *transfers) sayEnd(g *Group, to uint64, hash [32]byte, why transferEnd) {
-	t.say(to, snapshotEnd{group: g.id, hash: hash, why: why}.encode())
-}
 
 // sending is one snapshot that is sent to one member, or waits for it.
 type sending struct {
@@ -395,25 +299,6 @@ func (s *sending) tellCore(status raft.SnapshotStatus) {
 	}
 }
 
-// beat is called at each beat of the host's clock, with the ticks that were not missed.
-func (t *transfers) beat(now int64) {
-	if t.active.Load() == 0 {
-		return
-	}
-	t.lock()
-	defer t.unlock()
-	passed := min(now-t.beats, ticksPerHeartbeat) // it does not count while there is nothing to do
-	t.beats = now
-	t.rate.advance(now)
-	for _, s := range slices.Clone(t.out) {
-		s.beat()
-	}
-	t.beginWaiting()
-	for _, r := range slices.Clone(t.in) {
-		r.beat(passed)
-	}
-}
-
 func (s *sending) beat() {
 	t := s.all
 	leads := s.group.status.Load().Role == raft.StateLeader
@@ -441,58 +326,6 @@ func (s *sending) beat() {
 			s.enqueue()
 		}
 	}
-}
-
-// takeSnapshotRecord takes a record about a snapshot.
-func (h *Host) takeSnapshotRecord(from uint64, kind transport.Kind, body []byte) error {
-	switch {
-	case body[0] == snapshotBlockKind && kind == transport.Bulk:
-		b, err := decodeSnapshotBlock(body)
-		if err == nil {
-			h.forMember(from, b.group, func(g *Group) { h.transfers.arrived(g, from, &b) })
-		}
-		return err
-	case body[0] == snapshotOfferKind && kind == transport.Control:
-		o, err := decodeSnapshotOffer(body)
-		if err == nil {
-			h.forMember(from, o.group, func(g *Group) { h.transfers.offered(g, from, o) })
-		}
-		return err
-	case body[0] == snapshotAskKind && kind == transport.Control:
-		a, err := decodeSnapshotAsk(body)
-		if err == nil {
-			h.forMember(from, a.group, func(g *Group) { h.transfers.asked(g, from, &a) })
-		}
-		return err
-	case body[0] == snapshotEndKind && kind == transport.Control:
-		e, err := decodeSnapshotEnd(body)
-		if err == nil {
-			h.forMember(from, e.group, func(g *Group) { h.transfers.ended(g, from, e) })
-		}
-		return err
-	}
-	return fmt.Errorf("%w: %d bytes of record %d came as %v", errBadSnapshotRecord, len(body), body[0], kind)
-}
-
-// isSnapshotRecord reports whether a body is about a snapshot.
-func isSnapshotRecord(body []byte) bool {
-	return len(body) > 0 && body[0] >= snapshotOfferKind && body[0] <= snapshotEndKind
-}
-
-// forMember calls f for an open group that has from as another member.
-func (h *Host) forMember(from, group uint64, f func(*Group)) {
-	g := h.groups.get(group)
-	if g == nil || g.Err() != nil || from == g.self || !slices.Contains(g.config.Members, from) || g.leavesOutMember(from) {
-		h.strays.Add(1)
-		return
-	}
-	f(g)
-}
-
-// leavesOutMember reports whether the group does not hear a member: it comes with another directory.
-func (g *Group) leavesOutMember(id uint64) bool {
-	refused := g.refuses.Load()
-	return refused != nil && slices.Contains(*refused, id)
 }
 
 // asked takes an ask. Any member that has the snapshot answers, whether it has offered it or not.
@@ -546,50 +379,6 @@ func (t *transfers) ended(g *Group, from uint64, e snapshotEnd) {
 	default:
 		s.fail(e.why.String())
 	}
-}
-
-// leave ends the transfers of a group that is closed.
-func (t *transfers) leave(g *Group) {
-	t.lock()
-	defer t.unlock()
-	for _, s := range slices.Clone(t.out) {
-		if s.group == g {
-			s.stop(sendingGone)
-		}
-	}
-	for _, r := range slices.Clone(t.in) {
-		if r.group == g {
-			r.stop()
-		}
-	}
-}
-
-// closeAll releases all files, when no lane runs any more.
-func (t *transfers) closeAll() {
-	t.lock()
-	defer t.unlock()
-	for _, s := range slices.Clone(t.out) {
-		s.running = false
-		s.stop(sendingGone)
-	}
-	for _, r := range slices.Clone(t.in) {
-		r.running = false
-		r.stop()
-	}
-}
-
-// metrics returns what is counted.
-func (t *transfers) metrics() TransferMetrics {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m := t.counts
-	m.Receiving = len(t.in)
-	for _, s := range t.out {
-		if s.isActive() {
-			m.Sending++
-		}
-	}
-	return m
 }
 
 // snapshotStatus is how a transfer to a member has ended, for the core.

@@ -107,6 +107,14 @@ func (s *groupSnapshots) compactionBehind(p *publishedSnapshot) (through uint64)
 	return through
 }
 
+// bytesSince returns how much the log has grown behind an index, in bytes with overhead, as far as it is
+// applied.
+func (s *groupSnapshots) bytesSince(index uint64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.applied.Load() - s.bytesAt(index)
+}
+
 // bytesAt returns how many bytes the log has through an index, about: as many as through the mark before it.
 func (s *groupSnapshots) bytesAt(index uint64) (bytes int64) {
 	bytes = s.applied.Load()

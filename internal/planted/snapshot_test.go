@@ -59,9 +59,9 @@ var snapshotBugs = []bug{
 	// Receiving.
 	{name: "snapshot_any_block_taken", in: "snapshot", what: "a received block is not compared with the offer", found: "TestPutRefuses", edits: []edit{{"snapshot/receiver.go",
 		`have != p.Sums[block+b] {`, `have != p.Sums[block+b] && n == 0 {`}}},
-	{name: "snapshot_resumes_with_foreign_parts", in: "snapshot", what: "a receive continues with complete parts of another offer", found: "TestAnotherOfferWithTheSameID", edits: []edit{{"snapshot/receiver.go",
+	{name: "snapshot_resumes_with_foreign_parts", in: "snapshot", what: "a receive continues with complete parts of another offer", found: "TestAnotherOfferWithTheSameID", edits: []edit{{"snapshot/resume.go",
 		`err = verifyFile(ctx, r.store.fs, filepath.Join(r.dir, name), r.m, i)`, `err = nil`}}},
-	{name: "snapshot_resumes_with_foreign_blocks", in: "snapshot", what: "a receive continues with blocks that the offer does not name", found: "TestRandomReceives", edits: []edit{{"snapshot/receiver.go",
+	{name: "snapshot_resumes_with_foreign_blocks", in: "snapshot", what: "a receive continues with blocks that the offer does not name", found: "TestRandomReceives", edits: []edit{{"snapshot/resume.go",
 		`if readBlock(f, p, b, piece) != nil {`, `if n, _ := f.ReadAt(piece, b*BlockBytes); n < len(piece) {`}}},
 	{name: "snapshot_received_part_not_synced", in: "snapshot", what: "a received part is published before it is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
 		`	f, err := r.store.fs.Open(recv)
@@ -96,6 +96,6 @@ var snapshotBugs = []bug{
 	return nil`}}},
 	{name: "snapshot_synced_at_the_end", in: "snapshot", what: "a part is synced as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/paced.go",
 		`p.waits < every {`, `p.waits < every<<20 {`}}},
-	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/receiver.go",
+	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/resume.go",
 		`f.WriteAt(piece, b*BlockBytes)`, `f.WriteAt(piece[:0], b*BlockBytes)`}}},
 }
