@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -14,24 +15,37 @@ func large() source {
 	return source{id: ID{9, 2}, host: content(1, 100), streams: []piece{{KindMachine, "state", content(2, 20*BlockBytes+17)}}}
 }
 
+// many is a source of as many bytes in small streams.
+func many() source {
+	src := source{id: ID{9, 2}, host: content(1, 100)}
+	for i := range 40 {
+		src.streams = append(src.streams, piece{KindMachine, fmt.Sprintf("state-%d", i), content(uint64(i), BlockBytes/2)})
+	}
+	return src
+}
+
 // While a snapshot is taken and received, little of it waits in the kernel's memory: the sync of a whole part
 // would hold up the log on the same disk.
 func TestLittleWaitsForASync(t *testing.T) {
 	const most = 4 * BlockBytes // three blocks and one that is being written
-	src := large()
-	watch := func(disk *crashfs.FS) *crashfs.FS {
-		disk.SetHook(func(op crashfs.Op) error {
-			if n := disk.UnsyncedBytes(); n > most {
-				t.Errorf("%d bytes wait for a sync before %v, want at most %d", n, op, most)
+	for name, src := range map[string]source{"one large part": large(), "many small parts": many()} {
+		t.Run(name, func(t *testing.T) {
+			watched := func() *crashfs.FS {
+				disk := crashfs.New()
+				disk.SetHook(func(op crashfs.Op) error {
+					if n := disk.UnsyncedBytes(); n > most {
+						t.Errorf("%d bytes wait for a sync before %v, want at most %d", n, op, most)
+					}
+					return nil
+				})
+				return disk
 			}
-			return nil
+			disk := watched()
+			from := openStore(t, disk)
+			must(t, src.take(disk, from))
+			must(t, receive(value(from.Open(src.id))(t), openStore(t, watched())))
 		})
-		return disk
 	}
-	disk := watch(crashfs.New())
-	from := openStore(t, disk)
-	must(t, src.take(disk, from))
-	must(t, receive(value(from.Open(src.id))(t), openStore(t, watch(crashfs.New()))))
 }
 
 // When such a sync fails, no block of the part counts any more: what the disk holds is unknown. The part is

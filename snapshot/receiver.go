@@ -33,6 +33,7 @@ type Receiver struct {
 	complete bool
 	ended    bool
 	paced    paced
+	unsynced []int // the parts that were written since paced was due
 	err      error // the first one after which the directory cannot be trusted
 }
 
@@ -255,7 +256,7 @@ func (r *Receiver) has(part int, block int64) bool {
 	return r.parts[part].has(block)
 }
 
-// write writes into recv-N. If a sync fails, nothing of the part counts any more.
+// write writes into recv-N.
 func (r *Receiver) write(part int, content []byte, off int64) (err error) {
 	open := r.store.fs.Open
 	if !r.parts[part].begun {
@@ -270,10 +271,7 @@ func (r *Receiver) write(part int, content []byte, off int64) (err error) {
 	if _, err = f.WriteAt(content, off); err != nil {
 		return err
 	}
-	if err := r.paced.wrote(f, len(content)); err != nil {
-		return errors.Join(err, r.drop(part))
-	}
-	return nil
+	return r.syncPaced(part, len(content))
 }
 
 // Finish makes what was received durable and verifies the SHA-256 of every part. It returns ErrIncomplete if

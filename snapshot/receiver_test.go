@@ -456,7 +456,9 @@ func TestSyncFailsAndTheProcessDies(t *testing.T) {
 	_, sender := published(t, src)
 	from := value(sender.Open(src.id))(t)
 	disk := crashfs.New()
-	to := value(openStore(t, disk).Receive(context.Background(), from.Manifest()))(t)
+	first := openStore(t, disk)
+	first.pace = syncBytes // nothing is synced before Finish
+	to := value(first.Receive(context.Background(), from.Manifest()))(t)
 	must(t, transfer(from, to, 100))
 	disk.SetHook(crashfs.Hooks(
 		crashfs.FailNth(crashfs.OpSync, 1, syscall.EIO),

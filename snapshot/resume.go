@@ -187,10 +187,10 @@ func (r *Receiver) scanReceived(ctx context.Context, i int) (useful bool, err er
 		if _, err := f.WriteAt(piece, b*BlockBytes); err != nil {
 			return true, err
 		}
-		if err := r.paced.wrote(f, len(piece)); err != nil {
+		r.mark(i, b, 1)
+		if err := r.syncPaced(i, len(piece)); err != nil {
 			return true, err // the next Receive writes all blocks again
 		}
-		r.mark(i, b, 1)
 	}
 	return true, nil
 }

@@ -88,14 +88,12 @@ var snapshotBugs = []bug{
 			return errors.Join(fmt.Errorf("sync %s: %w", recv, err), r.drop(i))
 		}
 `, ``}}},
-	{name: "snapshot_part_kept_after_failed_sync_midst", in: "snapshot", what: "blocks count although a sync in the midst of their part has failed", found: "TestAFailedSyncInTheMidstOfAPart", edits: []edit{{"snapshot/receiver.go",
-		`		return errors.Join(err, r.drop(part))
-	}
-	return nil`, `		return err
-	}
-	return nil`}}},
+	{name: "snapshot_part_kept_after_failed_sync_midst", in: "snapshot", what: "blocks count although a sync in the midst of their part has failed", found: "TestAFailedSyncInTheMidstOfAPart", edits: []edit{{"snapshot/paced.go",
+		`fmt.Errorf("sync %s: %w", recv, err), r.drop(i))`, `fmt.Errorf("sync %s: %w", recv, err))`}}},
 	{name: "snapshot_synced_at_the_end", in: "snapshot", what: "a part is synced as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/paced.go",
-		`p.waits < every {`, `p.waits < every<<20 {`}}},
+		`p.waits < p.every {`, `p.waits < p.every<<20 {`}}},
+	{name: "snapshot_small_parts_synced_at_the_end", in: "snapshot", what: "of many small parts, only the one that was written last is synced", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/paced.go",
+		`range r.unsynced {`, `range r.unsynced[len(r.unsynced)-1:] {`}}},
 	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/resume.go",
 		`f.WriteAt(piece, b*BlockBytes)`, `f.WriteAt(piece[:0], b*BlockBytes)`}}},
 }
