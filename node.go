@@ -163,8 +163,8 @@ func (n *Node[C, R]) LatestSnapshot() (s SnapshotInfo, ok bool) { return n.group
 
 // Export writes a backup to w: one archive with the state and the sessions of everything that this node had
 // applied before the call. It takes a snapshot, if the latest one has not all of that. Read linearizably
-// before, to have everything that was acknowledged. millrace snapshot restore begins a
-// new cluster with it. After an error what was written is no archive.
+// before, to have everything that was acknowledged. millrace snapshot restore begins a new cluster with it.
+// After an error what was written is no archive.
 func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
 	return n.group.Export(ctx, w)
 }

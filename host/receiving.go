@@ -12,7 +12,8 @@ import (
 )
 
 // receiving is a snapshot that is received, from the offer until this member's log has taken it over. There
-// is one for a group at most, and maxReceivings for a host.
+// is one for a group at most, and maxReceivings for a host; those that are complete, and are being installed,
+// are not counted.
 //
 // The manifest comes first, and its SHA-256 must be the hash that was offered. From then on every block is
 // checked against the manifest, so it does not matter who sends it: after a while of silence the receiver
@@ -106,7 +107,7 @@ func (t *transfers) offered(g *Group, from uint64, o snapshotOffer) {
 		return
 	case r != nil:
 		r.abort("another snapshot, which replaces it, is offered")
-	case len(t.in) >= maxReceivings:
+	case t.receives() >= maxReceivings:
 		t.sayEnd(g, from, o.hash, endBusy)
 		return
 	}
@@ -250,7 +251,7 @@ func (r *receiving) piece() (more bool) {
 		r.askMore()
 		more = len(r.blocks) > 0
 	}()
-	if r.pausedAt > 0 {
+	if r.pausedAt > 0 || r.stage == receivingGone {
 		return false
 	}
 	if r.reopens {
@@ -481,23 +482,26 @@ func (r *receiving) abort(cause string) {
 	r.stop()
 }
 
-// stop ends the transfer.
+// stop ends the transfer. A lane closes its receiver; if the group is leaving, none does, and what is on the
+// disk stays as it would in a crash.
 func (r *receiving) stop() {
 	r.stage, r.blocks = receivingGone, nil
-	if !r.running {
-		r.close()
-	}
+	r.enqueue()
 	r.all.in = slices.DeleteFunc(r.all.in, func(other *receiving) bool { return other == r })
 }
 
-// close closes the files. The caller holds mu, and no piece is under way.
+// close ends the receiver of a transfer that is gone, on the lane.
 func (r *receiving) close() {
-	if r.receiver != nil {
-		if err := r.receiver.Close(); err != nil {
+	receiver := r.receiver
+	r.receiver, r.manifest, r.hasBlock = nil, nil, nil
+	if receiver == nil {
+		return
+	}
+	r.outside(func() {
+		if err := receiver.Close(); err != nil {
 			r.group.host.env.logger.Warn("what was received of a snapshot may not be on the disk", "group", r.group.id, "host", r.group.self, "err", err)
 		}
-	}
-	r.receiver, r.manifest, r.hasBlock = nil, nil, nil
+	})
 }
 
 // beat is called at each beat, with the ticks that have passed.

@@ -195,9 +195,18 @@ func (t *transfers) closeAll() {
 		s.stop(sendingGone)
 	}
 	for _, r := range slices.Clone(t.in) {
-		r.running = false
 		r.stop()
 	}
+}
+
+// receives returns how many transfers to this host use the network and the disk.
+func (t *transfers) receives() (n int) {
+	for _, r := range t.in {
+		if r.stage != receivingInstalls {
+			n++
+		}
+	}
+	return n
 }
 
 // metrics returns what is counted.

@@ -271,6 +271,34 @@ func (n *nemesis) crashFull() {
 	}
 }
 
+// spoilSnapshots makes one host lie about snapshots for a while, or makes the files of its snapshots refuse
+// writes or return wrong bits.
+func (n *nemesis) spoilSnapshots() {
+	h := n.anyHost()
+	if n.w.groupConfig.Snapshots.Disabled || !n.mayFail(h) {
+		return
+	}
+	switch n.rng.IntN(3) {
+	case 0:
+		n.w.net.liar = h.id
+		n.w.plan(between(n.rng, 0, time.Second), fmt.Sprintf("host %d tells the truth", h.id), nil, func() {
+			if n.w.net.liar == h.id {
+				n.w.net.liar = 0
+			}
+		})
+		return
+	case 1:
+		h.trouble.rotten = true
+	default:
+		h.trouble.fullSnapshots = true
+		h.isFull = true
+		if h.alive != nil {
+			h.alive.sawFull = true
+		}
+	}
+	n.mendLater(h)
+}
+
 // failDisk makes a disk return errors: one, or all of some kinds until it is mended.
 func (n *nemesis) failDisk() {
 	h := n.anyHost()

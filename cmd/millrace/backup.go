@@ -266,6 +266,9 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 	}
 	draft := file + ".tmp"
 	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return 0, fmt.Errorf("%s is there already: another save writes it, or one that was killed has left it; if none runs, remove it", draft)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -16,44 +14,19 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/counting"
 )
 
-// tally is a machine that counts.
-type tally struct{ n uint64 }
-
-func (m *tally) Apply(batch []millrace.Command[int64], results []int64) error {
-	for i := range batch {
-		m.n += uint64(batch[i].Value)
-		results[i] = int64(m.n)
-	}
-	return nil
-}
-
-func (m *tally) Snapshot() (millrace.Snapshot, error) {
-	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, m.n)), nil
-}
-
-func (m *tally) Restore(_ context.Context, r io.Reader) error {
-	b, err := io.ReadAll(r)
-	if err == nil && len(b) != 8 {
-		err = errors.New("want 8 bytes")
-	}
-	if err == nil {
-		m.n = binary.BigEndian.Uint64(b)
-	}
-	return err
-}
-
-// openTally opens a node of a cluster of one.
-func openTally(t *testing.T, dir string, id uint64, addr string) *millrace.Node[int64, int64] {
+// openCounter opens a node of a cluster of one.
+func openCounter(t *testing.T, dir string, id uint64, addr string) *millrace.Node[int64, int64] {
 	t.Helper()
-	return openTallyWith(t, millrace.Config{ID: id, Dir: dir, Members: map[uint64]string{id: addr}, Listen: "127.0.0.1:0"})
+	return openCounterWith(t, millrace.Config{ID: id, Dir: dir, Members: map[uint64]string{id: addr}, Listen: "127.0.0.1:0"})
 }
 
-func openTallyWith(t *testing.T, c millrace.Config) *millrace.Node[int64, int64] {
+func openCounterWith(t *testing.T, c millrace.Config) *millrace.Node[int64, int64] {
 	t.Helper()
 	n, err := millrace.Open(t.Context(), c,
-		millrace.InMemory(&tally{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +44,7 @@ func propose(t *testing.T, n *millrace.Node[int64, int64], by, want int64) {
 func writeHost(t *testing.T) (dir, archive string) {
 	t.Helper()
 	dir, archive = t.TempDir(), filepath.Join(t.TempDir(), "archive")
-	n := openTally(t, dir, 1, "127.0.0.1:7001")
+	n := openCounter(t, dir, 1, "127.0.0.1:7001")
 	propose(t, n, 7, 7)
 	var b bytes.Buffer
 	if _, err := n.Export(t.Context(), &b); err != nil {
@@ -108,7 +81,7 @@ func TestSaveAndRestore(t *testing.T) {
 	is(exitOK, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004", "--json")
 	is(exitCannot, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004")
 
-	n := openTally(t, made, 4, "127.0.0.1:7004")
+	n := openCounter(t, made, 4, "127.0.0.1:7004")
 	propose(t, n, 1, 8)
 	is(exitCannot, "save", made, file+"-running")
 	if err := n.Close(t.Context()); err != nil {
@@ -140,7 +113,7 @@ func TestSaveAndRestore(t *testing.T) {
 func TestSaveRunning(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root) // paths of sockets are short
-	n := openTallyWith(t, millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true})
+	n := openCounterWith(t, millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true})
 	propose(t, n, 7, 7)
 	propose(t, n, 7, 14)
 	is := func(want int, text string, args ...string) {
@@ -158,8 +131,15 @@ func TestSaveRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	is(exitCannot, "--local is for", "save", "one", "local", "--local")
+	if err := os.WriteFile("torn.tmp", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(exitCannot, "torn.tmp is there already: another save writes it, or one that was killed", "save", "one", "torn")
+	if err := os.Remove("torn.tmp"); err != nil {
+		t.Fatal(err)
+	}
 	is(exitOK, "restored", "restore", "backup", "new", "--id", "4", "--members", "4=127.0.0.1:7004")
-	restored := openTally(t, "new", 4, "127.0.0.1:7004")
+	restored := openCounter(t, "new", 4, "127.0.0.1:7004")
 	propose(t, restored, 1, 15)
 	is(exitCannot, "set Config.AdminSocket", "save", "new", "running")
 	if err := restored.Close(t.Context()); err != nil {
@@ -175,8 +155,8 @@ func TestSaveRunning(t *testing.T) {
 func TestSaveWithoutAQuorum(t *testing.T) {
 	t.Chdir(t.TempDir())
 	members := map[uint64]string{1: freeAddr(t), 2: freeAddr(t)}
-	one := openTallyWith(t, millrace.Config{ID: 1, Dir: "one", Members: members, AdminSocket: true})
-	two := openTallyWith(t, millrace.Config{ID: 2, Dir: "two", Members: members})
+	one := openCounterWith(t, millrace.Config{ID: 1, Dir: "one", Members: members, AdminSocket: true})
+	two := openCounterWith(t, millrace.Config{ID: 2, Dir: "two", Members: members})
 	propose(t, one, 7, 7)
 	if err := two.Close(t.Context()); err != nil {
 		t.Fatal(err)

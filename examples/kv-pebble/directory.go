@@ -114,12 +114,18 @@ func (s *store) removeLeftovers() error {
 	return nil
 }
 
-// makeDir makes a directory, durably.
+// makeDir makes a directory and those above it that are missing, durably.
 func makeDir(fs vfs.FS, dir string) error {
+	above := fs.PathDir(dir)
+	if _, err := fs.Stat(dir); errors.Is(err, iofs.ErrNotExist) && above != dir {
+		if err := makeDir(fs, above); err != nil {
+			return err
+		}
+	}
 	if err := fs.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(fs, fs.PathDir(dir)), syncDir(fs, dir))
+	return errors.Join(syncDir(fs, above), syncDir(fs, dir))
 }
 
 func syncDir(fs vfs.FS, dir string) error {
