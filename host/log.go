@@ -91,7 +91,7 @@ type Log interface {
 
 // GroupLog is the log of one group, as readers see it. It shows what was appended, durable or not.
 //
-// HardState, Snapshot, FirstIndex, LastIndex, Term and Recent answer from memory. They never wait for a disk,
+// HardState, Snapshot, FirstIndex, LastIndex, Term, Typed and Recent answer from memory. They never wait for a disk,
 // nor for a call that does; a group's turn depends on that. Entries may read from disk and take any time.
 type GroupLog interface {
 	// HardState returns the term, vote and commit index last appended; zero if there are none.
@@ -117,6 +117,10 @@ type GroupLog interface {
 	// in the log at one moment. The error is wal.ErrCompacted if lo was compacted and wal.ErrUnavailable if
 	// hi-1 is above the last entry. Data must not be changed; the slice belongs to the caller.
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
+
+	// Typed returns the indexes of the entries in [lo, hi) whose type is not raftpb.EntryNormal, in ascending
+	// order: a group that is opened finds its membership changes by them, without reading its log.
+	Typed(lo, hi uint64) []uint64
 
 	// Recent is Entries from memory. It may return fewer entries than maxBytes allows. ok is false, and
 	// entries is empty, if the first is not in memory, or if Entries would return an error. An empty range is

@@ -364,7 +364,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if len(w.Entries) > 0 {
 		g.truncate(w.Entries[0].Index)
 		for i := range w.Entries {
-			g.setPlace(w.Entries[i].Index, w.Entries[i].Term, spots[i])
+			g.setPlace(w.Entries[i].Index, w.Entries[i].Term, uint8(w.Entries[i].Type), spots[i])
 		}
 	}
 }

@@ -61,12 +61,13 @@ type part struct {
 	seed    uint32
 	kind    record.Kind
 	version uint8
+	typ     uint8 // of an entry
 }
 
 // newPart returns the part for a record at where.
 func newPart(h record.Header, body []byte, where spot) part {
 	p := part{
-		index: h.Index, term: h.Term, kind: h.Kind, version: h.Version,
+		index: h.Index, term: h.Term, kind: h.Kind, version: h.Version, typ: h.Type,
 		segment: uint32(where.segment), off: uint32(where.off), bytes: uint32(where.end - where.off), seed: where.seed,
 	}
 	if h.Kind == record.KindHardState {

@@ -32,6 +32,7 @@ type Group struct {
 	last    uint64
 	index   index
 	cache   recent
+	typed   typed
 	cuts    uint64   // how often entries were taken back: what was read before and after may not belong together
 	stop    bookmark // where the last reader from disk stopped, for the next
 
@@ -119,6 +120,7 @@ func (g *Group) truncate(i uint64) {
 	}
 	g.index.truncate(i, &g.table.indexes)
 	g.cache.truncate(i)
+	g.typed.truncate(i)
 	g.cuts++
 	g.durable.Store(min(g.durable.Load(), i-1))
 	g.lowest = min(g.lowest, i-1)
@@ -133,6 +135,7 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	}
 	freed = g.index.compact(id.Index, &g.table.indexes)
 	g.cache.compact(id.Index)
+	g.typed.compact(id.Index)
 	g.start = id
 	g.setHardState(g.hs)
 	g.updateLast()
@@ -146,6 +149,7 @@ func (g *Group) forget() (freed int64) {
 	freed = all.live
 	g.index.clear(all)
 	g.cache.compact(math.MaxUint64 - 1)
+	g.typed = typed{}
 	g.pinHardState(0)
 	g.pinStart(0)
 	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, raftpb.EntryID{}, 0, false
@@ -166,15 +170,17 @@ func (g *Group) setHardState(hs raftpb.HardState) {
 }
 
 // place notes where entry i is. It removes the entries above it.
-func (g *Group) setPlace(i, term uint64, s spot) {
+func (g *Group) setPlace(i, term uint64, typ uint8, s spot) {
 	g.truncate(i)
 	g.index.put(i, term, s, &g.table.indexes)
+	g.typed.put(i, typ)
 	g.last = i
 }
 
 // move notes where entry i is now.
-func (g *Group) move(i, term uint64, s spot) {
+func (g *Group) move(i, term uint64, typ uint8, s spot) {
 	g.index.move(i, term, s, &g.table.indexes)
+	g.typed.put(i, typ)
 	g.updateLast()
 }
 

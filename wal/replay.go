@@ -69,9 +69,9 @@ func (sc *scan) replayPart(g *Group, p part) {
 		g.begin(p.kind, raftpb.EntryID{Index: p.index, Term: p.term})
 		g.pinStart(uint64(p.segment))
 	case record.KindEntry:
-		g.setPlace(p.index, p.term, p.where())
+		g.setPlace(p.index, p.term, p.typ, p.where())
 	case record.KindMoved:
-		g.move(p.index, p.term, p.where())
+		g.move(p.index, p.term, p.typ, p.where())
 	}
 	sc.table.boundIndex()
 }

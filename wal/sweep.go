@@ -245,7 +245,7 @@ func (l *Log) moveEntries(found []found) error {
 			}
 			g := l.table.known(f.Group)
 			g.mu.Lock()
-			g.move(f.Index, f.Term, f.moved)
+			g.move(f.Index, f.Term, f.Type, f.moved)
 			g.mu.Unlock()
 			l.stats.movedEntries.Add(1)
 		}

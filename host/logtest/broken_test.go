@@ -39,6 +39,7 @@ var bugs = map[string]string{
 	"Groups names deleted groups":                         "deleted groups",
 	"Recent shows truncated entries":                      "recent entries",
 	"Recent shows what is there of a range":               "recent entries",
+	"Typed ignores its range":                             "reads",
 	"Complete never says more":                            "flushes",
 	"a closed log goes on":                                "closed log",
 	"readers see half a write":                            "concurrent readers",

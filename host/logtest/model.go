@@ -42,6 +42,16 @@ func (s *groupState) through(i uint64) []raftpb.Entry {
 	return s.entries[:n:n]
 }
 
+// typed returns the indexes of the entries in [lo, hi) that have a type.
+func (s *groupState) typed(lo, hi uint64) (indexes []uint64) {
+	for i := range s.entries {
+		if e := &s.entries[i]; e.Type != raftpb.EntryNormal && e.Index >= lo && e.Index < hi {
+			indexes = append(indexes, e.Index)
+		}
+	}
+	return indexes
+}
+
 // begin makes the log begin after a snapshot.
 func (s *groupState) begin(snap wal.Snapshot) {
 	switch {
@@ -176,6 +186,11 @@ func (s *groupState) diff(g host.GroupLog) string {
 	}
 	if es, err := g.Entries(max(1, last), last+2, 1<<20); err == nil {
 		return fmt.Sprintf("read of entry %d, above the last: %d entries and no error", last+1, len(es))
+	}
+	for _, lo := range []uint64{first, first + 3} {
+		if typed := g.Typed(lo, last+1); !slices.Equal(typed, s.typed(lo, last+1)) {
+			return fmt.Sprintf("from entry %d on, entries %v have a type, want %v", lo, typed, s.typed(lo, last+1))
+		}
 	}
 	es, err := g.Entries(first, last+1, ^uint64(0))
 	if err != nil {

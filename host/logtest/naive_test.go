@@ -568,6 +568,15 @@ func (g *naiveGroup) Recent(lo, hi, maxBytes uint64) ([]raftpb.Entry, bool) {
 	return es, err == nil
 }
 
+// Typed implements host.GroupLog.
+func (g *naiveGroup) Typed(lo, hi uint64) []uint64 {
+	s := g.get()
+	if g.log.has("Typed ignores its range") {
+		lo, hi = 0, s.last()+1
+	}
+	return s.typed(lo, hi)
+}
+
 // read returns the entries [lo, hi) within a limit.
 func (s groupState) read(lo, hi, maxBytes uint64, bug string) ([]raftpb.Entry, error) {
 	switch {
