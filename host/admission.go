@@ -39,6 +39,11 @@ type admission struct {
 	unwritten map[uint64]bool    // peers whose record is in memory only
 	refused   map[uint64]string  // why a host was refused last
 
+	// retired are directories that were replaced, the latest last. None of them comes back.
+	retired map[uint64][]transport.Incarnation
+	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it.
+	turnedAway map[uint64]transport.Incarnation
+
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
 }
 
@@ -59,14 +64,20 @@ const (
 type peersText struct {
 	Version int          `json:"version"`
 	Peers   []peerRecord `json:"peers"`
+	// Retired are the directories of each host that were replaced.
+	Retired map[uint64][]transport.Incarnation `json:"retired,omitempty"`
 }
+
+// maxRetired bounds the directories of one host that are remembered as replaced. An older one is refused by
+// the rosters of its groups only.
+const maxRetired = 16
 
 // newAdmission reads what is recorded.
 func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]transport.Incarnation{}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -82,17 +93,19 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	for _, p := range text.Peers {
 		a.known[p.ID] = p
 	}
+	maps.Copy(a.retired, text.Retired)
 	return a, nil
 }
 
-// admit is transport.Receiver's Admit.
-func (a *admission) admit(peer transport.Introduction, remote string) error {
+// admit is transport.Receiver's Admit. vouched says that a group here is bound to the directory of the peer,
+// so that it may come in place of another one.
+func (a *admission) admit(peer transport.Introduction, remote string, vouched bool) error {
 	if err := rejectFounding(a.self, peer); err != nil {
 		return err
 	}
 	now := peerRecord{ID: peer.ID, Incarnation: peer.Incarnation, Generation: peer.Generation, Life: peer.Life}
 	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
-	if known, err := a.recall(now, remote); known || err != nil {
+	if known, err := a.recall(now, remote, vouched); known || err != nil {
 		return err
 	}
 	if !a.waits(now) {
@@ -102,7 +115,7 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	defer a.waited(now)
 	<-a.writing
 	defer func() { a.writing <- struct{}{} }()
-	switch known, err := a.recall(now, remote); { // another connection may have recorded it meanwhile
+	switch known, err := a.recall(now, remote, vouched); { // another connection may have recorded it meanwhile
 	case err != nil:
 		return err
 	case known && a.isWritten(now.ID):
@@ -144,14 +157,21 @@ func (a *admission) waited(now peerRecord) {
 
 // recall reports whether this life of a peer is known, and rejects a life that must not come after what is
 // known.
-func (a *admission) recall(now peerRecord, remote string) (known bool, err error) {
+func (a *admission) recall(now peerRecord, remote string, vouched bool) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if slices.Contains(a.retired[now.ID], now.Incarnation) && !planted.AnyDirectory {
+		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again (Group.Plan, ReplaceMember)",
+			now.ID, remote, now.Incarnation)
+	}
 	before, heard := a.known[now.ID]
-	if !heard {
+	if !heard || vouched && before.Incarnation != now.Incarnation {
 		return false, nil
 	}
 	if err := rejectLife(before, now, remote); err != nil {
+		if before.Incarnation != now.Incarnation {
+			a.turnedAway[now.ID] = now.Incarnation
+		}
 		return false, err
 	}
 	return before.Life == now.Life && before.Generation == now.Generation, nil
@@ -160,11 +180,15 @@ func (a *admission) recall(now peerRecord, remote string) (known bool, err error
 // remember records now as what is known of a peer. The caller has the token.
 func (a *admission) remember(now peerRecord) error {
 	a.mu.Lock()
-	next := maps.Clone(a.known)
+	next, retired := maps.Clone(a.known), maps.Clone(a.retired)
 	a.mu.Unlock()
 	before, heard := next[now.ID]
 	next[now.ID] = now
-	text := peersText{Version: peersFileVersion}
+	if heard && before.Incarnation != now.Incarnation {
+		list := append(slices.Clone(retired[now.ID]), before.Incarnation)
+		retired[now.ID] = list[max(0, len(list)-maxRetired):]
+	}
+	text := peersText{Version: peersFileVersion, Retired: retired}
 	for _, id := range slices.Sorted(maps.Keys(next)) {
 		text.Peers = append(text.Peers, next[id])
 	}
@@ -182,6 +206,8 @@ func (a *admission) remember(now peerRecord) error {
 		a.known[now.ID] = now
 		delete(a.unwritten, now.ID)
 	}
+	a.retired = retired
+	delete(a.turnedAway, now.ID)
 	return nil
 }
 
@@ -221,7 +247,7 @@ func rejectLife(before, now peerRecord, remote string) error {
 	case planted.AnyDirectory:
 		return nil
 	case before.Incarnation != now.Incarnation:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it with GroupConfig.Joins, and replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
@@ -247,7 +273,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = (*Host)(h).rejectUnbound(peer, remote)
 	}
 	if err == nil {
-		err = h.admission.admit(peer, remote)
+		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
 		(*Host)(h).admitted(peer.ID, before)
@@ -308,4 +334,11 @@ func (c Config) reachableAddr(t Transport) string {
 		return c.Peers[c.ID]
 	}
 	return a.Addr()
+}
+
+// turnAway notes with which directory a host was refused.
+func (a *admission) turnAway(peer transport.Introduction) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turnedAway[peer.ID] = peer.Incarnation
 }

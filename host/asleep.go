@@ -1,5 +1,7 @@
 package host
 
+import "slices"
+
 // A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's
 // heartbeats are left to the list. Its deadlines still come, one in each election timeout, but a turn would
 // only find that all is well and set the next one. So the shard looks for itself, without a turn, and moves
@@ -91,8 +93,9 @@ func (p *pulses) noteAnswered(leaders []dueLeader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range leaders {
-		l, active := &leaders[i], 1
-		p.eachActive(l.group, l.since, func(uint64) { active++ })
-		l.answered = active > len(l.group.voters())/2
+		l := &leaders[i]
+		p.heardOf = append(p.heardOf[:0], l.group.self)
+		p.eachActive(l.group, l.since, func(peer uint64) { p.heardOf = append(p.heardOf, peer) })
+		l.answered = l.group.isQuorum(func(id uint64) bool { return slices.Contains(p.heardOf, id) })
 	}
 }

@@ -42,8 +42,8 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) {
 const (
 	minRetryAfter = time.Millisecond
 	maxRetryAfter = 10 * time.Second
-	// drainSample is the least time over which the rate is measured, and maxDrainSample the most: a longer one
-	// counts time in which there was nothing to take.
+	// drainSample is the least time over which the rate is measured, and maxDrainSample the most: a longer
+	// one counts time in which there was nothing to take.
 	drainSample    = 10 * time.Millisecond
 	maxDrainSample = time.Second
 	// maxSpaceWaits bounds the waits for space in one group.

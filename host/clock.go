@@ -55,6 +55,7 @@ func (c *hostClock) beat() (ticks int) {
 		h.sendPulses()
 		h.greetUnmet()
 		h.tellWithout()
+		h.askPlans()
 	}
 	h.lookForHungTurns()
 	h.lane.tick()

@@ -35,8 +35,8 @@ type Command struct {
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
 	Caller Caller
-	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members, so
-	// the machine must not use it. 0 if there is no Caller.
+	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
+	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on.
@@ -47,14 +47,16 @@ type Command struct {
 type CommandOptions struct {
 	// Sessions bounds the table of sessions. All members of a group must have the same.
 	Sessions session.Options
-	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first result,
-	// and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8 MiB.
+	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first
+	// result, and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8
+	// MiB.
 	KeepResults bool
 	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
 	// commands lead to another state or result: members compare both only with members of the same version.
 	Version string
 	// Digest returns a number that depends on the whole state of the machine: equal for equal states. It is
-	// called between two calls of Apply, about once a second while commands come. nil: states are not compared.
+	// called between two calls of Apply, about once a second while commands come. nil: states are not
+	// compared.
 	Digest func() uint64
 	// Applied says that the machine keeps its state on disk: it returns the index of the last command that it
 	// holds durably, 0 for none. It is called by OpenGroup. Commands up to that index are not given to the

@@ -48,10 +48,10 @@ type Config struct {
 	// most a day.
 	ElectionTimeout time.Duration
 
-	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work waits
-	// for it, before the leader hands over: because of the disk to a member that works, if a quorum does,
-	// because of the state machine to a member that has applied more. Default two election timeouts, at least
-	// one.
+	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work
+	// waits for it, before the leader hands over: because of the disk to a member that works, if a quorum
+	// does, because of the state machine to a member that has applied more. Default two election timeouts, at
+	// least one.
 	StallTimeout time.Duration
 
 	// Durability says when a write counts as durable; default wal.ModeGroup.
@@ -68,14 +68,14 @@ type Config struct {
 	// Default an eighth of MemoryBytes.
 	LogCacheBytes int64
 	// SnapshotBytesPerSecond bounds what this host sends of snapshots, over all groups and members; default
-	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile, so
-	// it must be more than what the host's groups write.
+	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile,
+	// so it must be more than what the host's groups write.
 	SnapshotBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
 	// AdminSocket makes a Unix socket, Dir/admin.sock, at which a program of the same user can ask for the
-	// state of the groups, and for snapshots and backups (package admin; millrace snapshot save). Only the owner
-	// of Dir can connect. Its path may have 103 bytes. Default: there is none.
+	// state of the groups, and for snapshots and backups (package admin; millrace snapshot save). Only the
+	// owner of Dir can connect. Its path may have 103 bytes. Default: there is none.
 	AdminSocket bool
 }
 

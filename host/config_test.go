@@ -109,7 +109,7 @@ func TestGroupConfigValidate(t *testing.T) {
 	}{
 		{"millrace: OpenGroup needs a StateMachine for group 2", nil, GroupConfig{ID: 2}},
 		{"millrace: GroupConfig.ID is 0; number the groups of a cluster from 1", l.machine, GroupConfig{}},
-		{"millrace: GroupConfig.Members of group 2 is [2 3], without this host, 1; open the group on its members only", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
+		{"millrace: GroupConfig.Members of group 2 is [2 3], without this host, 1; open a new group on its founding members only, or set GroupConfig.Joins where a member will be added later", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
 		{"millrace: GroupConfig.Members of group 2 is [1 2 2], which names a host twice", l.machine, GroupConfig{ID: 2, Members: []uint64{2, 1, 2}}},
 		{"millrace: GroupConfig.Members of group 2 names host 4, which is not in Config.Peers", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
 		{"millrace: GroupConfig.MaxAppendBytes of group 2 is -1, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},

@@ -49,8 +49,8 @@ const (
 	// DivergedOptions: the members have other CommandOptions.Sessions, so they will not agree about which
 	// commands to apply.
 	DivergedOptions DivergedIn = "options"
-	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace has
-	// a bug.
+	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace
+	// has a bug.
 	DivergedCommands DivergedIn = "commands"
 	// DivergedResults: the machines gave other results for the same commands.
 	DivergedResults DivergedIn = "results"
@@ -200,7 +200,7 @@ func (h *Host) takeCheckpoints(from uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil && g.hasCommands && slices.Contains(g.config.Members, from) {
+	if g := h.groups.get(r.group); g != nil && g.hasCommands && g.isMember(from) {
 		g.divergence.take(from, r)
 		if g.status.Load().Leader == g.self {
 			g.divergence.compare(g)
@@ -363,10 +363,13 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 
 // countVoters returns how many members vote. Any goroutine may call it.
 func (g *Group) countVoters() int {
+	if r := g.roster(); r != nil {
+		return len(r.Conf.Voters)
+	}
 	if b := g.bound.Load(); b != nil {
 		return len(b.kept())
 	}
-	return len(g.config.Members)
+	return len(g.memberIDs())
 }
 
 // judge reports whether the members differ, and marks the minority if a majority of the voters agrees.

@@ -49,7 +49,7 @@ func leaderOf(t *testing.T, o CommandOptions) (*Group, *[]Event) {
 	t.Helper()
 	s := bareCommands(&listMachine{}, o, 0)
 	g := s.group
-	g.config.Members = []uint64{1, 2, 3}
+	g.members.ids.Store(&[]uint64{1, 2, 3})
 	g.status.Store(Status{Leader: 1})
 	g.host.env.logger = quiet
 	var events []Event

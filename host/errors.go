@@ -24,10 +24,13 @@ var (
 	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")
+	// ErrMemberRemoved: this host was removed from the group (Group.Execute), and its member has stopped.
+	ErrMemberRemoved = errors.New("millrace: this host was removed from the group")
 	// ErrRemoved: the group was removed from this host, and its id is never reused.
 	ErrRemoved = errors.New("millrace: group was removed from this host")
-	// ErrSessionExpired: the session of the command is forgotten, or may be, because it was idle for too long.
-	// The command was not applied under its number now and never will be; whether it was before is not known.
+	// ErrSessionExpired: the session of the command is forgotten, or may be, because it was idle for too
+	// long. The command was not applied under its number now and never will be; whether it was before is not
+	// known.
 	ErrSessionExpired = errors.New("millrace: the session has expired")
 	// ErrDiverged: the state of this member was not that of a majority, so its group stopped here
 	// (CommandOptions.StopDiverged).

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -16,9 +17,9 @@ import (
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
 // RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused,
-// MemberRefused, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled, SnapshotTransferAborted,
-// SnapshotFailed, SnapshotStalled, LogEvent or EventsDropped. A host reports an event just before it logs
-// the same in words (WithLogger).
+// MemberRefused, MembersChanged, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled,
+// SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent or EventsDropped. A host reports an
+// event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -165,11 +166,20 @@ type MemberRefused struct {
 	Group, Member uint64
 	Bound, Came   transport.Incarnation
 	LeftOut       bool // the group was founded without it; Bound is zero
+	Removed       bool // it was removed from the group; the same
+}
+
+// MembersChanged reports that a member has put another roster in force: the entry at index Version has
+// changed the members, or begun or ended a plan.
+type MembersChanged struct {
+	Group, Version uint64
+	Conf           raftpb.ConfState
 }
 
 func (GroupFounded) isEvent()            {}
 func (HostRefused) isEvent()             {}
 func (MemberRefused) isEvent()           {}
+func (MembersChanged) isEvent()          {}
 func (RoleChanged) isEvent()             {}
 func (LeadershipGivenUp) isEvent()       {}
 func (GroupStopped) isEvent()            {}

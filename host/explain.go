@@ -80,8 +80,8 @@ type Diagnosis struct {
 	// Healthy means that there are no causes.
 	Healthy bool
 	Causes  []Cause
-	// Leaderless is for how long this host has known no leader; 0 if it knows one. An election takes up to two
-	// election timeouts, and is no cause.
+	// Leaderless is for how long this host has known no leader; 0 if it knows one. An election takes up to
+	// two election timeouts, and is no cause.
 	Leaderless time.Duration
 }
 

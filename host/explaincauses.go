@@ -38,7 +38,7 @@ const fixDirectory = "give the host that is refused its old directory back, or s
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
 	out := e.leftOut()
-	for _, id := range e.config.Members {
+	for _, id := range e.memberIDs() {
 		p := e.host.meetings.peers[id]
 		if p == nil || slices.Contains(out, id) {
 			continue

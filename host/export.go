@@ -57,7 +57,8 @@ func (g *Group) openExport(ctx context.Context) (*snapshot.Reader, error) {
 		if last = err; !errors.Is(err, snapshot.ErrNotFound) {
 			break
 		}
-		// A newer one was published, and this one removed. The next call returns the newer one, or takes another.
+		// A newer one was published, and this one removed. The next call returns the newer one, or takes
+		// another.
 	}
 	return nil, fmt.Errorf("millrace: export of group %d: %w", g.id, last)
 }

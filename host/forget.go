@@ -71,6 +71,7 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
+		g.forgetMembers()
 		g.stretchPromise(0)
 		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
@@ -89,8 +90,8 @@ func (g *Group) ask() {
 		return
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
-	// A volatile machine may have applied what is not on the disk; a core that begins there could not read its
-	// log. For the same reason nothing is forgotten while a snapshot is installed.
+	// A volatile machine may have applied what is not on the disk; a core that begins there could not read
+	// its log. For the same reason nothing is forgotten while a snapshot is installed.
 	if st.Applied >= g.handed && st.Applied <= st.Durable {
 		g.asked = true
 		g.append.forget.Store(true)

@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -43,7 +42,7 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		return err
 	}
 	g := h.groups.get(r.group)
-	if g == nil || !g.hasCommands || !slices.Contains(g.config.Members, from) {
+	if g == nil || !g.hasCommands || !g.isMember(from) {
 		h.strays.Add(1)
 		return nil
 	}
@@ -81,7 +80,7 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil && g.hasCommands && slices.Contains(g.config.Members, from) {
+	if g := h.groups.get(r.group); g != nil && g.hasCommands && !g.leavesOutMember(from) { // a leader that this member may not know
 		g.inbox.putRefusal(r)
 		g.wake()
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -66,6 +67,45 @@ type foundingEntry struct {
 // foundingPage bounds one read of the log in search of founding entries.
 const foundingPage = 64 << 10
 
+// openFounding makes the founding list that of the log, if it has one, and that of the configuration if not.
+func (g *Group) openFounding() error {
+	if g.founded {
+		return nil // a snapshot has said so
+	}
+	if err := g.readFounding(); err != nil {
+		return err
+	}
+	found := g.current(true)
+	switch {
+	case found == nil && g.members.joins:
+		return nil // it learns of the list by the entry
+	case found == nil:
+		if len(g.storage.conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
+			g.storage.conf = raftpb.ConfState{Voters: g.memberIDs()}
+		}
+		return g.rejectOutsider()
+	case g.current(false) == nil && !g.members.joins:
+		if err := g.rejectBinding(found.bound); err != nil {
+			return err
+		}
+	}
+	ids := found.bound.ids()
+	g.members.ids.Store(&ids)
+	g.storage.conf = raftpb.ConfState{Voters: ids}
+	if g.members.joins {
+		return nil
+	}
+	return g.rejectDirectory(found.bound)
+}
+
+// rejectOutsider rejects a host that is not in the founding list of a new group.
+func (g *Group) rejectOutsider() error {
+	if slices.Contains(g.memberIDs(), g.self) {
+		return nil
+	}
+	return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, without this host, %d; open a new group on its founding members only, or set GroupConfig.Joins where a member will be added later", g.id, g.memberIDs(), g.self)
+}
+
 // readFounding reads the founding entries from the log when a group is opened. They come before the first
 // command, so little is read.
 func (g *Group) readFounding() error {
@@ -77,6 +117,7 @@ func (g *Group) readFounding() error {
 		}
 		for i := range page {
 			switch e := &page[i]; {
+			case e.Type == raftpb.EntryHost && isMemberEntry(e.Type, e.Data):
 			case e.Type == raftpb.EntryHost:
 				if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
 					return err
@@ -103,7 +144,10 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
 	}
 	if b != nil {
-		if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(data)); err != nil {
+		if g.node != nil {
+			err = g.rejectBinding(b)
+		}
+		if err := cmp.Or(err, g.rejectPromises(data)); err != nil {
 			return err
 		}
 	}
@@ -119,10 +163,18 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 
 // rejectBinding says why this member must not count under a binding, or returns nil.
 func (g *Group) rejectBinding(b binding) error {
-	if ids := b.ids(); !slices.Equal(ids, g.config.Members) {
-		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
-			g.id, ids, g.self, g.config.Members)
+	if g.members.joins {
+		return nil // it becomes a member later
 	}
+	if ids := b.ids(); !slices.Equal(ids, g.memberIDs()) {
+		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
+			g.id, ids, g.self, g.memberIDs())
+	}
+	return g.rejectDirectory(b)
+}
+
+// rejectDirectory says why this host's directory does not count under a binding, or returns nil.
+func (g *Group) rejectDirectory(b binding) error {
 	switch bound, kept := b.of(g.self); {
 	case !kept:
 		return g.foundedWithout()
@@ -134,7 +186,7 @@ func (g *Group) rejectBinding(b binding) error {
 
 // otherDirectory is why a member stops whose directory is not the one that the group is bound to.
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
-	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with GroupConfig.Joins and replace the old one (Group.Plan, ReplaceMember)",
 		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
 }
 
@@ -145,20 +197,30 @@ func (g *Group) current(found bool) (last *foundingEntry) {
 		if (e.bound != nil) != found || last != nil && e.index < last.index {
 			continue
 		}
-		if term, ok := g.node.EntryTerm(e.index); ok && term == e.term {
+		if term, ok := g.entryTerm(e.index); ok && term == e.term {
 			last = e
 		}
 	}
 	return last
 }
 
+// entryTerm returns the term of an entry, also while the group is being opened.
+func (g *Group) entryTerm(index uint64) (term uint64, ok bool) {
+	if g.node != nil {
+		return g.node.EntryTerm(index)
+	}
+	term, err := g.storage.log.Term(index)
+	return term, err == nil
+}
+
 // noteEntries notes the founding entries among those that are appended to this host's log.
 func (g *Group) noteEntries(entries []raftpb.Entry) {
+	g.noteMembers(entries)
 	if g.founded {
 		return
 	}
 	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost {
+		if e := &entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
 			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
 				g.fail(err)
 			}
@@ -171,20 +233,25 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 // noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
 // machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
 func (g *Group) noteCommitted(through uint64) {
-	if g.founded {
-		return
+	if !g.founded {
+		g.commitFounding(through)
 	}
+	g.commitMembers(through)
+}
+
+func (g *Group) commitFounding(through uint64) {
 	if e := g.current(false); e == nil || e.index > through {
 		return
 	}
 	g.founded = true
+	g.foundRoster(*g.bound.Load())
 	g.keepFound()
 	g.publishFounding()
 	g.seen = nil
 	g.dropLeaves()
 	if !g.knew {
 		g.host.events.emit(GroupFounded{Group: g.id})
-		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.config.Members, "voters", g.founders())
+		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs(), "voters", g.founders())
 	}
 }
 
@@ -203,7 +270,11 @@ func (g *Group) setBound() {
 		now = &b
 	}
 	g.bound.Store(now)
-	g.countUnfounded(now == nil)
+	if g.members.joins {
+		g.adoptFounders()
+	} else {
+		g.countUnfounded(now == nil)
+	}
 	g.setRefuses()
 }
 
@@ -225,15 +296,7 @@ func (g *Group) countUnfounded(is bool) {
 func (g *Group) setRefuses() {
 	g.host.meetings.refusing.Lock()
 	defer g.host.meetings.refusing.Unlock()
-	var refuses []uint64
-	if b := g.bound.Load(); b != nil {
-		for _, m := range *b {
-			came, known := g.host.admission.incarnation(m.id)
-			if m.isLeftOut() && !planted.CountLeftOut || !m.isLeftOut() && known && m.id != g.self && came != m.incarnation {
-				refuses = append(refuses, m.id)
-			}
-		}
-	}
+	refuses := g.refusedMembers()
 	if refuses == nil {
 		g.refuses.Store(nil)
 		return
@@ -244,9 +307,45 @@ func (g *Group) setRefuses() {
 	g.refuses.Store(&refuses)
 }
 
+// refusedMembers returns the members that do not count: those left out, those that were removed, and those
+// that have come with another directory.
+func (g *Group) refusedMembers() (refuses []uint64) {
+	r, b := g.roster(), g.bound.Load()
+	isOther := func(id uint64, bound transport.Incarnation) bool {
+		came, known := g.host.admission.incarnation(id)
+		return known && id != g.self && came != bound
+	}
+	if b != nil {
+		for _, m := range *b {
+			isMember := r != nil && r.Role(m.id) != membership.None
+			if !isMember && m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation) {
+				refuses = append(refuses, m.id)
+			}
+		}
+	}
+	if r == nil {
+		return refuses
+	}
+	for _, m := range r.Members {
+		if isOther(m.ID, m.Incarnation) {
+			refuses = append(refuses, m.ID)
+		}
+	}
+	for _, m := range r.Removed {
+		if r.Role(m.ID) == membership.None && m.ID != g.self {
+			refuses = append(refuses, m.ID)
+		}
+	}
+	return refuses
+}
+
 // mayVote reports whether a promise of this member may count: its directory is bound, or every member that is
 // to found the group knows it.
 func (g *Group) mayVote() bool {
+	if g.members.joins {
+		i, is := g.boundTo(g.self)
+		return is && i == g.host.incarnation() && g.roster() != nil
+	}
 	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
 }
 
@@ -263,7 +362,7 @@ func (g *Group) unmet() (ids []uint64) {
 // would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
 	refuses := g.refuses.Load()
-	if refuses == nil && g.founded || len(g.taken.messages) == 0 {
+	if refuses == nil && g.founded && !g.members.joins || len(g.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
@@ -291,7 +390,7 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 		return false
 	}
 	for i := range m.Entries {
-		if e := &m.Entries[i]; e.Type == raftpb.EntryHost {
+		if e := &m.Entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
 			if b, err := decodeFounding(e.Data); err == nil && b != nil {
 				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
 					g.fail(err)
@@ -306,18 +405,24 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 // refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
 // once. A member that is left out is told when that is final.
 func (g *Group) refuse(member uint64) {
-	b := g.bound.Load()
-	if b == nil {
+	if g.bound.Load() == nil {
 		return
 	}
-	bound, kept := b.of(member)
+	bound, kept := g.boundTo(member)
 	if !kept && !g.founded {
 		return
+	}
+	isRemoved := false
+	if r := g.roster(); r != nil && !kept {
+		_, isRemoved = r.Was(member)
 	}
 	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
 		g.refusedAt = max(now, 1)
 		body := refusal{g.id, bound}.encode()
-		if !kept {
+		switch {
+		case isRemoved:
+			body = encodeRemoved(g.id, g.roster().Version)
+		case !kept:
 			body = encodeLeftOut(g.id)
 		}
 		g.host.transport.SendBytes(member, transport.Control, body)
@@ -327,9 +432,13 @@ func (g *Group) refuse(member uint64) {
 	}
 	g.told = append(g.told, member)
 	came, _ := g.host.admission.incarnation(member)
-	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept})
+	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept && !isRemoved, Removed: isRemoved})
+	if isRemoved {
+		g.host.env.logger.Warn("a member is refused: it was removed from the group", "group", g.id, "host", g.self, "member", member)
+		return
+	}
 	if !kept {
-		g.host.env.logger.Warn("a member is refused: the group was founded without it; joining needs membership changes, which do not exist yet", "group", g.id, "host", g.self, "member", member)
+		g.host.env.logger.Warn("a member is refused: the group was founded without it; it joins with GroupConfig.Joins and Group.Plan, AddMember", "group", g.id, "host", g.self, "member", member)
 		return
 	}
 	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
@@ -343,10 +452,8 @@ func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
 	if bound == own || !g.isOther(member) {
 		return
 	}
-	if b := g.bound.Load(); b != nil {
-		if mine, _ := b.of(g.self); mine == own {
-			return
-		}
+	if mine, _ := g.boundTo(g.self); mine == own || g.members.joins {
+		return
 	}
 	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
 }
@@ -363,6 +470,9 @@ func (g *Group) advanceFounding() {
 		return
 	}
 	g.setBound()
+	if g.members.joins {
+		return
+	}
 	st := g.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; leads != g.leads {
 		g.leads, g.leadsSince = leads, g.at.ticks
@@ -384,7 +494,7 @@ func (g *Group) advanceFounding() {
 			return
 		}
 	}
-	if len(g.config.Members) == 1 || len(g.missing(found)) == 0 {
+	if len(g.memberIDs()) == 1 || len(g.missing(found)) == 0 {
 		g.proposeFounding(encodeFounded())
 	}
 }
@@ -395,7 +505,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 	if g.quick || st.Lead != raft.None || g.self != g.founders()[0] {
 		return
 	}
-	if g.leaves.Load() == nil && !g.host.meetings.areReady(g.config.Members, g.self) || len(g.unmet()) > 0 {
+	if g.leaves.Load() == nil && !g.host.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.quick = true
@@ -406,7 +516,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 // false if one has not come.
 func (g *Group) bind() (b binding, all bool) {
 	founders := g.founders()
-	for _, id := range g.config.Members {
+	for _, id := range g.memberIDs() {
 		i, known := g.host.incarnation(), true
 		switch {
 		case !slices.Contains(founders, id):

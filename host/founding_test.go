@@ -454,9 +454,8 @@ func TestMembersDiffer(t *testing.T) {
 	if err := ps[2].Group(theGroup).Close(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ps[2].OpenGroup(deadline(t), host.GroupConfig{ID: theGroup, Members: []uint64{1, 3}}, newJournal()); err == nil ||
-		!containsAll(err.Error(), []string{"members [1 2 3]", "of host 3 is [1 3]"}) {
-		t.Errorf("a founded group opens with another list: %v", err)
+	if _, err := ps[2].OpenGroup(deadline(t), host.GroupConfig{ID: theGroup, Members: []uint64{1, 3}}, newJournal()); err != nil {
+		t.Errorf("a founded group, whose members are in its log, is not opened with another list: %v", err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
 //	without:       3 │ group │ n uvarint, at least 1 │ n × id u64, ascending: the members to leave out
 //	left out:      4 │ group: it was founded without the host that reads this
+//	removed:       5 │ group │ version of the members: they are without the host that reads this
 const (
 	foundKind        byte = 1
 	foundedKind      byte = 2
@@ -33,6 +34,7 @@ const (
 	refusalKind  byte = 2
 	withoutKind  byte = 3
 	leftOutKind  byte = 4
+	removedKind  byte = 5
 
 	greetsAll byte = 1
 	greetsAsk byte = 2
@@ -250,4 +252,17 @@ func decodeLeftOut(body []byte) (group uint64, err error) {
 		return 0, fmt.Errorf("%w: %d bytes say that a group was founded without this host", errBadControl, len(body))
 	}
 	return group, nil
+}
+
+func encodeRemoved(group, version uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint([]byte{removedKind}, group), version)
+}
+
+func decodeRemoved(body []byte) (group, version uint64, err error) {
+	group, n := binary.Uvarint(body[1:])
+	version, m := binary.Uvarint(body[1+max(n, 0):])
+	if n <= 0 || m <= 0 || 1+n+m != len(body) {
+		return 0, 0, fmt.Errorf("%w: %d bytes say that a group has removed this host", errBadControl, len(body))
+	}
+	return group, version, nil
 }

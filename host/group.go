@@ -37,6 +37,9 @@ type Group struct {
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
 	divergence  divergence
+	members     members
+	plan        planned
+	executions  executions
 	append      *appendQueue
 	apply       *applyQueue
 	storage     *storage
@@ -195,7 +198,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.planDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -285,6 +288,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.startTransfer()
 	g.advanceTransfer()
 	g.advanceFounding()
+	g.advancePlan()
 	g.resume()
 	g.advanceReads()
 	g.takeRefusals()

@@ -8,38 +8,43 @@ import (
 
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
-// GroupConfig configures one group on one host. Only ID must be set. All members of a group must give it the
-// same ID and Members.
+// GroupConfig configures one group on one host. Only ID must be set. All founding members of a group must
+// give it the same ID and Members.
 type GroupConfig struct {
 	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
 	ID uint64
-	// Members are the ids of the hosts that vote in the group; default all of Config.Peers. This host must be
-	// one of them. Membership changes do not exist yet, so they must be the same at every start.
+	// Members are the ids of the hosts that found the group, and vote in it; default all of Config.Peers. All
+	// founding members must give the same list, with this host in it. When the group is founded its members
+	// are in its log, change by Group.Execute, and Members is not looked at any more.
 	Members []uint64
+	// Joins says that this host is not a founding member, or lost the directory with which it was one: it
+	// waits until Group.Execute, on a member, adds it or replaces its directory. It is noted at the first
+	// start, and not looked at any more when the group has entries here.
+	Joins bool
 	// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits,
 	// for no disk, for no network. Then it is called in the group's turn, without two hand-overs between
 	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard.
 	NonBlocking bool
 
-	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty, and
-	// gets all commands again. Then commands may be applied when a quorum holds them durably, before this
-	// host's disk does, so a leader whose disk is slow or hangs still answers. It must not be set for a machine
-	// that keeps files: a power cut could leave there what the log does not have.
+	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty,
+	// and gets all commands again. Then commands may be applied when a quorum holds them durably, before this
+	// host's disk does, so a leader whose disk is slow or hangs still answers. It must not be set for a
+	// machine that keeps files: a power cut could leave there what the log does not have.
 	Volatile bool
 
-	// Leases makes reads under a lease possible (Group.Lease). Every member then promises, with each answer to
-	// its leader and when it starts, to elect no other leader for an election timeout, so an election without a
-	// hand-over takes that long at least. It is a setting of the group: it is bound when the group is founded,
-	// with the election timeout of the host that founds it, and a member whose setting differs, or whose
-	// Config.ElectionTimeout is shorter, stops. A longer one does no harm, and makes no lease longer.
+	// Leases makes reads under a lease possible (Group.Lease). Every member then promises, with each answer
+	// to its leader and when it starts, to elect no other leader for an election timeout, so an election
+	// without a hand-over takes that long at least. It is a setting of the group: it is bound when the group
+	// is founded, with the election timeout of the host that founds it, and a member whose setting differs,
+	// or whose Config.ElectionTimeout is shorter, stops. A longer one does no harm, and makes no lease
+	// longer.
 	Leases bool
 
-	// Snapshots says when snapshots are taken, if the state machine is a Snapshotter. The default is a good one.
-	// It may differ between members.
+	// Snapshots says when snapshots are taken, if the state machine is a Snapshotter. The default is a good
+	// one. It may differ between members.
 	Snapshots SnapshotPolicy
 
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
@@ -56,8 +61,8 @@ const (
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20
-	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the leader
-	// steps down (docs/decisions/0014-slow-disks-everywhere.md).
+	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the
+	// leader steps down (docs/decisions/0014-slow-disks-everywhere.md).
 	answerTimeouts = 2
 	// maxCommandBytes leaves space in a frame for the append around a command.
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
@@ -85,8 +90,6 @@ func (g GroupConfig) validate(c Config) error {
 	switch most := c.largestCommand(); {
 	case g.ID == 0:
 		return errors.New("millrace: GroupConfig.ID is 0; number the groups of a cluster from 1")
-	case !slices.Contains(g.Members, c.ID):
-		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, without this host, %d; open the group on its members only", g.ID, g.Members, c.ID)
 	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
 		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, which names a host twice", g.ID, g.Members)
 	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
@@ -104,8 +107,6 @@ func (g GroupConfig) validate(c Config) error {
 	}
 	return nil
 }
-
-func (g GroupConfig) voters() raftpb.ConfState { return raftpb.ConfState{Voters: g.Members} }
 
 // core returns the configuration of the group's core.
 func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipeline.Pipeline) raft.Config {

@@ -161,7 +161,7 @@ func (h *Host) rejectSecondGroup() error {
 
 func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
 	stored := h.log.Group(c.ID)
-	store := &storage{log: stored, conf: c.voters()}
+	store := &storage{log: stored}
 	g := &Group{
 		id:        c.ID,
 		self:      h.config.ID,
@@ -191,8 +191,19 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	}
 	g.reads.init(&h.memory.waiting)
 	g.snapshots.init(g, machine)
+	g.roleTimes.begin(h.clock.livedAtBeat())
+	g.reached.Store(&Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
+	if err := g.openJoined(); err != nil {
+		return nil, err
+	}
 	if core.Applied, err = g.openSnapshot(ctx); err != nil {
+		return nil, err
+	}
+	if err := g.openFounding(); err != nil {
+		return nil, err
+	}
+	if err := g.readMembers(core.Applied); err != nil {
 		return nil, err
 	}
 	if g.node, err = raft.NewRawNode(&core); err != nil {
@@ -208,15 +219,8 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
-	g.roleTimes.begin(h.clock.livedAtBeat())
-	g.reached.Store(&Founding{})
 	if !g.founded {
-		if err := g.readFounding(); err != nil {
-			return nil, err
-		}
-	}
-	if !g.founded {
-		if g.setBound(); g.bound.Load() == nil {
+		if g.setBound(); g.bound.Load() == nil && !g.members.joins {
 			g.countUnfounded(true)
 		}
 	}

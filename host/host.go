@@ -52,6 +52,7 @@ type Host struct {
 	strays   atomic.Uint64 // messages for groups that are not open here
 	frames   atomic.Uint64 // of forwarded commands, so far
 
+	executing   atomic.Int64  // plans that callers here wait for (execute.go)
 	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 
 	closing  atomic.Bool // Close was called

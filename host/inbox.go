@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +97,20 @@ func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int
 	b.messageBytes += bytes
 	b.waiting.messages = append(b.waiting.messages, messages...)
 	return 0
+}
+
+// dropFrom drops the messages of a peer.
+func (b *inbox) dropFrom(peer uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.messages = slices.DeleteFunc(b.waiting.messages, func(m raftpb.Message) bool {
+		drop := m.From == peer
+		if drop {
+			b.messageBytes -= heldBytes(m)
+			b.memory.received.give(heldBytes(m))
+		}
+		return drop
+	})
 }
 
 func (b *inbox) putAnswers(answers []raftpb.Message) {
@@ -194,8 +209,8 @@ func (b *inbox) hold(on bool) (changed bool) {
 }
 
 const (
-	// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the append
-	// lane writes as much.
+	// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the
+	// append lane writes as much.
 	maxTurnBytes = maxRoundBytes
 	// maxCrowdedTurnBytes is the bound while other groups of the shard wait.
 	maxCrowdedTurnBytes = 256 << 10

@@ -102,8 +102,11 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	}
 	g.storage.conf = answer.Snapshot.Metadata.ConfState
 	g.handed = max(g.handed, p.id.Index)
+	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.id.Index })
 	block, err := decodeHostBlock(p.manifest.Host)
-	if err == nil && !g.founded {
+	if err == nil && g.founded {
+		g.takeRoster(block.roster)
+	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
 			g.countUnfounded(false)
 			g.setVoters()

@@ -35,14 +35,14 @@ type Log interface {
 	// it. What a crash leaves of the writes that do not count yet is a prefix of them, in the order of
 	// appending, over all groups.
 	//
-	// Append does not keep the slices of writes and entries. It may keep the Data of an entry, which therefore
-	// never changes.
+	// Append does not keep the slices of writes and entries. It may keep the Data of an entry, which
+	// therefore never changes.
 	//
 	// wal.ErrInvalidWrite, in a *wal.InvalidWriteError that names the group, means that a write breaks the
 	// rules of wal.Write; wal.ErrDeleted is in it too if the group was deleted. wal.ErrDiskFull means that
 	// there is no space: the same append may be tried again, and a write without entries should succeed even
-	// then, so that a member can vote. wal.ErrBacklog means that too many bytes wait for a flush: complete one
-	// first. In all three cases nothing of the append was written, for any group.
+	// then, so that a member can vote. wal.ErrBacklog means that too many bytes wait for a flush: complete
+	// one first. In all three cases nothing of the append was written, for any group.
 	Append(writes []wal.Write) error
 
 	// TakeSync begins to make durable what was appended. It does not block. If f is nil and wait is 0,
@@ -91,8 +91,9 @@ type Log interface {
 
 // GroupLog is the log of one group, as readers see it. It shows what was appended, durable or not.
 //
-// HardState, Snapshot, FirstIndex, LastIndex, Term, Typed and Recent answer from memory. They never wait for a disk,
-// nor for a call that does; a group's turn depends on that. Entries may read from disk and take any time.
+// HardState, Snapshot, FirstIndex, LastIndex, Term, Typed and Recent answer from memory. They never wait for
+// a disk, nor for a call that does; a group's turn depends on that. Entries may read from disk and take any
+// time.
 type GroupLog interface {
 	// HardState returns the term, vote and commit index last appended; zero if there are none.
 	HardState() raftpb.HardState

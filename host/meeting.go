@@ -151,19 +151,19 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 // cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
 // enough: it may have recorded the wrong one of two directories.
 func (g *Group) stopIfRefused() {
-	if g.bound.Load() != nil || g.Err() != nil {
+	if g.bound.Load() != nil || g.Err() != nil || g.members.joins {
 		return
 	}
 	var by []uint64
 	var why string
-	for _, id := range g.config.Members {
+	for _, id := range g.memberIDs() {
 		if p := g.host.meetings.peers[id]; p != nil {
 			if said := p.refuses.Load(); said != nil {
 				by, why = append(by, id), *said
 			}
 		}
 	}
-	if len(by) > len(g.config.Members)/2 {
+	if len(by) > len(g.memberIDs())/2 {
 		g.fail(&refusedDirectoryError{fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
 			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why)})
 	}
@@ -193,6 +193,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.receivedForward(from, transport.Control, body)
 	case len(body) > 0 && body[0] == forwardRefusalKind:
 		return h.receivedRefusal(from, body)
+	case len(body) > 0 && (body[0] == planRequestKind || body[0] == planAnswerKind):
+		return h.takePlanRecord(from, body)
 	case isSnapshotRecord(body):
 		return h.takeSnapshotRecord(from, transport.Control, body)
 	case len(body) > 0 && body[0] == reportKind:
@@ -217,6 +219,14 @@ func (h *Host) control(from uint64, body []byte) error {
 		if g := h.groups.get(group); g != nil {
 			g.leftOutBy(from)
 		}
+	case len(body) > 0 && body[0] == removedKind:
+		group, version, err := decodeRemoved(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(group); g != nil {
+			g.removedBy(from, version)
+		}
 	default:
 		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
 	}
@@ -230,6 +240,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 		return
 	}
 	for _, g := range h.groups.all() {
+		g.inbox.dropFrom(id) // of the directory before
 		g.setRefuses()
 	}
 }
@@ -242,19 +253,18 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	}
 	var other *Group
 	for _, g := range h.groups.all() {
-		if b := g.bound.Load(); b != nil {
-			switch i, bound := b.of(peer.ID); {
-			case bound && i == peer.Incarnation:
-				return nil
-			case bound:
-				other = g
-			}
+		switch i, bound := g.boundTo(peer.ID); {
+		case bound && i == peer.Incarnation:
+			return nil
+		case bound:
+			other = g
 		}
 	}
 	if other == nil {
 		return nil
 	}
-	bound, _ := other.bound.Load().of(peer.ID)
-	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+	h.admission.turnAway(peer)
+	bound, _ := other.boundTo(peer.ID)
+	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with GroupConfig.Joins, and replace the lost directory by its new one (Group.Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

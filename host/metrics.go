@@ -95,8 +95,8 @@ type SnapshotMetrics struct {
 	Failed       uint64
 	FailedInARow int
 	Taking       time.Duration // the time that all of Taken took, from the capture to the end
-	// LogBytes is how much the log has grown since the latest, in bytes with the overhead of each entry, as far
-	// as it is applied. LogEntries is how many entries the log has now.
+	// LogBytes is how much the log has grown since the latest, in bytes with the overhead of each entry, as
+	// far as it is applied. LogEntries is how many entries the log has now.
 	LogBytes   int64
 	LogEntries uint64
 }

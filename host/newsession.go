@@ -46,14 +46,18 @@ func (g *Group) committedTime() (latest time.Duration) {
 	return latest
 }
 
+// secrets returns a source of unpredictable bytes.
+func (h *Host) secrets() io.Reader {
+	if s := h.env.env.Secrets; s != nil {
+		return s
+	}
+	return rand.Reader
+}
+
 // drawSession draws a session with that birth.
 func (g *Group) drawSession(birth time.Duration) session.ID {
 	id := session.ID{Birth: birth}
-	secrets := g.host.env.env.Secrets
-	if secrets == nil {
-		secrets = rand.Reader
-	}
-	if _, err := io.ReadFull(secrets, id.Client[:]); err != nil {
+	if _, err := io.ReadFull(g.host.secrets(), id.Client[:]); err != nil {
 		panic(fmt.Sprintf("millrace: no random bytes for the id of a session: %v", err)) // crypto/rand never fails
 	}
 	return id

@@ -17,7 +17,8 @@ type Founding struct {
 	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
 	// knows. It is empty on other members.
 	Missing []uint64
-	// Refused are the members whose hosts come with another directory than the one that the group is bound to.
+	// Refused are the members whose hosts come with another directory than the one that the group is bound
+	// to.
 	Refused []uint64
 	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
 	// voters. Before Found is set they are what FoundWithout has asked for.

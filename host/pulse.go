@@ -40,6 +40,8 @@ type pulses struct {
 	mu    sync.Mutex
 	peers []*pulsesTo // ascending
 	hung  []bool      // by shard, at the last beat
+
+	heardOf []uint64 // scratch memory of noteAnswered
 }
 
 func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {

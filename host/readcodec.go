@@ -2,7 +2,6 @@ package host
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/millrace/millrace/transport"
 )
@@ -60,7 +59,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 	}
 	r.from = from
 	isQuestion := body[0] == readQuestionKind
-	if g := h.groups.get(r.group); g != nil && slices.Contains(g.config.Members, from) && (isQuestion || r.life == h.life()) {
+	if g := h.groups.get(r.group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && r.life == h.life() && !g.leavesOutMember(from)) {
 		g.inbox.putRead(r, isQuestion)
 		g.wake()
 	}

@@ -133,12 +133,10 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 	for i := range m.Entries {
 		switch e := &m.Entries[i]; e.Type {
 		case raftpb.EntryNormal:
-		case raftpb.EntryHost:
-			if _, err := decodeFounding(e.Data); err != nil {
+		default:
+			if err := rejectMemberEntry(e); err != nil {
 				return err.Error()
 			}
-		default:
-			return "entry of a membership change, which does not exist yet, or of an unknown type"
 		}
 	}
 	return ""

@@ -226,7 +226,10 @@ func (r *receiving) lied(what string) {
 
 // next returns the member after the one that is asked.
 func (r *receiving) next() uint64 {
-	others := slices.DeleteFunc(slices.Clone(r.group.config.Members), func(id uint64) bool { return id == r.group.self })
+	others := slices.DeleteFunc(slices.Clone(r.group.memberIDs()), func(id uint64) bool { return id == r.group.self })
+	if len(others) == 0 {
+		return r.from // a new member that knows no other one yet
+	}
 	i := slices.Index(others, r.from)
 	return others[(i+1)%len(others)]
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,9 +96,10 @@ type SnapshotPolicy struct {
 	// Every is the time after which a snapshot is taken if anything was applied since the last; 0: none is
 	// taken because of time. At least a heartbeat interval.
 	Every time.Duration
-	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get entries
-	// in place of the snapshot. Default as many bytes as the snapshot has, and 1 MiB at least (or a quarter of
-	// the interval between two snapshots, if that is less): what is longer costs more than the snapshot.
+	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get
+	// entries in place of the snapshot. Default as many bytes as the snapshot has, and 1 MiB at least (or a
+	// quarter of the interval between two snapshots, if that is less): what is longer costs more than the
+	// snapshot.
 	KeepBytes int64
 	// Disabled means that no snapshot is taken except by TakeSnapshot.
 	Disabled bool
@@ -204,7 +204,7 @@ const (
 )
 
 func snapshotsDir(hostDir string, group uint64) string {
-	return filepath.Join(groupsDir(hostDir), strconv.FormatUint(group, 10), "snapshots")
+	return filepath.Join(groupDir(hostDir, group), "snapshots")
 }
 
 func groupsDir(hostDir string) string { return filepath.Join(hostDir, "groups") }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/host/membership"
 )
 
 // The block that the host adds to the manifest of a snapshot (snapshot.Manifest.Host): what a member must
@@ -15,6 +17,8 @@ import (
 //	found      length, data of the entry found in force (foundingcodec.go). founded is behind it in the log,
 //	           and before the snapshot. Nothing: the snapshot was restored from an archive (restore.go), and
 //	           the group is founded behind it
+//	roster     length, the members at the snapshot's index (membership.Roster.Encode); nothing if there is no
+//	           found
 //	per entry  what an entry of the log counts on average, in bytes
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
 //	           commands u64, results u64, whole 1 byte, second, count (sums.go), and
@@ -23,6 +27,7 @@ import (
 // The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
 type hostBlock struct {
 	found    []byte
+	roster   *membership.Roster // nil if found is empty
 	perEntry int64
 	hasSums  bool
 	sums     sumsForm
@@ -37,13 +42,18 @@ type sumsForm struct {
 	count             int
 }
 
-const hostBlockVersion = 1
+const hostBlockVersion = 2
 
 var errBadHostBlock = errors.New("millrace: what the host keeps in a snapshot cannot be read")
 
 func (b *hostBlock) encode() []byte {
 	data := binary.AppendUvarint([]byte{hostBlockVersion}, uint64(len(b.found)))
 	data = append(data, b.found...)
+	var roster []byte
+	if b.roster != nil {
+		roster = b.roster.Encode()
+	}
+	data = append(binary.AppendUvarint(data, uint64(len(roster))), roster...)
 	data = binary.AppendUvarint(data, uint64(b.perEntry))
 	if !b.hasSums {
 		return append(data, 0)
@@ -67,10 +77,11 @@ func boolByte(is bool) byte {
 // same bytes.
 func decodeHostBlock(data []byte) (b hostBlock, err error) {
 	if len(data) == 0 || data[0] != hostBlockVersion {
-		return b, fmt.Errorf("%w: %d bytes do not begin with version %d; use a newer program", errBadHostBlock, len(data), hostBlockVersion)
+		return b, fmt.Errorf("%w: %d bytes do not begin with version %d; use the program that wrote it", errBadHostBlock, len(data), hostBlockVersion)
 	}
 	r := blockReader{rest: data[1:]}
 	b.found = append([]byte(nil), r.bytes(r.uvarint(maxFoundBytes))...)
+	roster := r.bytes(r.uvarint(maxRosterBytes))
 	b.perEntry = int64(r.uvarint(maxPerEntry))
 	switch has := r.bytes(1); {
 	case r.bad || has[0] > 1:
@@ -89,9 +100,15 @@ func decodeHostBlock(data []byte) (b hostBlock, err error) {
 	if r.bad || len(r.rest) > 0 {
 		return hostBlock{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", errBadHostBlock, len(data))
 	}
+	if len(b.found) == 0 != (len(roster) == 0) {
+		return hostBlock{}, fmt.Errorf("%w: it has %d bytes of found and %d of members", errBadHostBlock, len(b.found), len(roster))
+	}
 	if len(b.found) == 0 {
 		b.found = nil
 		return b, nil
+	}
+	if b.roster, err = membership.DecodeRoster(roster); err != nil {
+		return hostBlock{}, err
 	}
 	if bound, err := decodeFounding(b.found); err != nil {
 		return hostBlock{}, err
@@ -104,7 +121,9 @@ func decodeHostBlock(data []byte) (b hostBlock, err error) {
 const (
 	maxFoundBytes = 3 + maxGroupMembers*24 + promiseBytes
 	maxPerEntry   = 1 << 40
-	maxLogTime    = 1<<63 - 1
+	// maxRosterBytes has space for the members and for those removed, with their addresses.
+	maxRosterBytes = 1 << 20
+	maxLogTime     = 1<<63 - 1
 )
 
 // blockReader reads from the front of rest. After the first failure everything is zero.
@@ -142,10 +161,10 @@ func (r *blockReader) u64() uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// hostBlock returns the block as of what is applied, without the sums. It is called where the machine may be
-// called; founded is committed.
-func (g *Group) hostBlock() hostBlock {
-	return hostBlock{found: *g.snapshots.found.Load(), perEntry: g.snapshots.perEntry()}
+// hostBlock returns the block as of what is applied, which is index, without the sums. It is called where the
+// machine may be called; founded is committed.
+func (g *Group) hostBlock(index uint64) hostBlock {
+	return hostBlock{found: *g.snapshots.found.Load(), roster: g.members.rosterAt(index), perEntry: g.snapshots.perEntry()}
 }
 
 // store puts the sums into a block.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
 )
@@ -22,17 +23,34 @@ func aFound(promise time.Duration, leftOut bool) []byte {
 	return data
 }
 
+// aRoster is the roster that follows from a founding entry.
+func aRoster(t interface{ Fatal(...any) }, found []byte) *membership.Roster {
+	b, err := decodeFounding(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []membership.Member
+	for _, m := range b {
+		if !m.isLeftOut() {
+			members = append(members, membership.Member{ID: m.id, Incarnation: m.incarnation, Addr: "there:1"})
+		}
+	}
+	return membership.Founded(members)
+}
+
 // The bytes of a block are in the manifests of snapshots on disks, so they must not change.
 func TestHostBlockGolden(t *testing.T) {
+	one := encodeFound(binding{{1, incarnationOf(1)}})
+	const roster = "37010001010000000001010100000000000000000000000000000107" + "74686572653a31" + "000000000000000000000000000000000000000000"
 	for _, c := range []struct {
 		block hostBlock
 		want  string
 	}{
-		{hostBlock{found: encodeFound(binding{{1, incarnationOf(1)}}), perEntry: 300},
-			"011b" + "0101000100000000000000" + "01000000000000000000000000000001" + "ac02" + "00"},
-		{hostBlock{found: encodeFound(binding{{1, incarnationOf(1)}}), perEntry: 1, hasSums: true, last: 200,
+		{hostBlock{found: one, roster: aRoster(t, one), perEntry: 300},
+			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "ac02" + "00"},
+		{hostBlock{found: one, roster: aRoster(t, one), perEntry: 1, hasSums: true, last: 200,
 			sums: sumsForm{commands: 0x0102030405060708, results: 9, whole: true, second: 300, count: 5}},
-			"011b" + "0101000100000000000000" + "01000000000000000000000000000001" + "01" + "01" + "0807060504030201" + "0900000000000000" + "01" + "ac02" + "05" + "c801"},
+			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "01" + "01" + "0807060504030201" + "0900000000000000" + "01" + "ac02" + "05" + "c801"},
 	} {
 		if have := hex.EncodeToString(c.block.encode()); have != c.want {
 			t.Errorf("%+v is\n%s, want\n%s", c.block, have, c.want)
@@ -52,6 +70,7 @@ func TestHostBlockComesBack(t *testing.T) {
 			b.sums = sumsForm{rapid.Uint64().Draw(t, "commands"), rapid.Uint64().Draw(t, "results"), rapid.Bool().Draw(t, "whole"),
 				rapid.Int64Range(0, int64(maxLogTime/time.Second)).Draw(t, "second"), rapid.IntRange(0, maxCheckpointCommands).Draw(t, "count")}
 		}
+		b.roster = aRoster(t, b.found)
 		data := b.encode()
 		have, err := decodeHostBlock(data)
 		if err != nil || !bytes.Equal(have.encode(), data) || have.last != b.last || have.sums != b.sums || have.perEntry != b.perEntry || !bytes.Equal(have.found, b.found) {
@@ -70,9 +89,9 @@ func TestHostBlockComesBack(t *testing.T) {
 
 // FuzzHostBlock: any bytes are decoded or refused, and what is decoded has these bytes.
 func FuzzHostBlock(f *testing.F) {
-	f.Add((&hostBlock{found: aFound(0, false)}).encode())
+	f.Add((&hostBlock{found: aFound(0, false), roster: aRoster(f, aFound(0, false))}).encode())
 	f.Add((&hostBlock{perEntry: 9}).encode()) // restored from an archive
-	f.Add((&hostBlock{found: aFound(time.Second, true), perEntry: 77, hasSums: true, last: 9}).encode())
+	f.Add((&hostBlock{found: aFound(time.Second, true), roster: aRoster(f, aFound(time.Second, true)), perEntry: 77, hasSums: true, last: 9}).encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := decodeHostBlock(data)
 		if err == nil && !bytes.Equal(b.encode(), data) {

@@ -32,7 +32,8 @@ const (
 	// maxAskRanges and maxAskBlocks bound one ask.
 	maxAskRanges = windowBlocks
 	maxAskBlocks = windowBlocks
-	// maxBlockNumber bounds part and block numbers: content beyond it exists nowhere, and sums cannot overflow.
+	// maxBlockNumber bounds part and block numbers: content beyond it exists nowhere, and sums cannot
+	// overflow.
 	maxBlockNumber = 1 << 40
 
 	askRestarts byte = 1

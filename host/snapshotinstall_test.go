@@ -43,7 +43,7 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 	m := g.apply.machine.(*commandGroup)
 	write(snapshot.KindMachine, stateStream, []byte("499\n499 a command that was received"))
 	write(snapshot.KindHost, sessionsStream, m.table.AppendTo(nil))
-	block := g.hostBlock()
+	block := g.hostBlock(g.apply.position().Index)
 	m.sums.store(&block)
 	block.last = 499
 	manifest := snapshot.Manifest{

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -52,8 +53,7 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 	return rejectConf(m)
 }
 
-// rejectConf says why the configuration of a snapshot is not that of the founding that it tells, or returns
-// nil.
+// rejectConf says why the configuration of a snapshot is not that of the roster that it has, or returns nil.
 func rejectConf(m *snapshot.Manifest) error {
 	block, err := decodeHostBlock(m.Host)
 	if err != nil {
@@ -62,12 +62,11 @@ func rejectConf(m *snapshot.Manifest) error {
 	if len(block.found) == 0 {
 		return nil // it was restored from an archive (Group.rejectRestored)
 	}
-	bound, err := decodeFounding(block.found)
-	if err != nil {
-		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
+	if m.Conf.Equivalent(block.roster.Conf) != nil {
+		return fmt.Errorf("snapshot %v has the configuration %s, and its members have %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(block.roster.Conf))
 	}
-	if want := (raftpb.ConfState{Voters: bound.kept()}); m.Conf.Equivalent(want) != nil {
-		return fmt.Errorf("snapshot %v has the configuration %s, and its group was founded with %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(want))
+	if !slices.Equal(m.Members, manifestMembers(block.roster)) {
+		return fmt.Errorf("snapshot %v names other members than its host has written into it", m.ID())
 	}
 	return nil
 }
@@ -355,11 +354,11 @@ func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*
 // rejectRestored says why a group that was restored from an archive (restore.go) cannot be founded by the
 // members that this one is opened with, or returns nil. What follows in the log says how far the founding is.
 func (g *Group) rejectRestored(voters []uint64) error {
-	if slices.Equal(voters, g.config.Members) {
+	if slices.Equal(voters, g.memberIDs()) {
 		return nil
 	}
 	return fmt.Errorf("millrace: group %d was restored with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was restored with",
-		g.id, voters, g.self, g.config.Members)
+		g.id, voters, g.self, g.memberIDs())
 }
 
 // takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when
@@ -367,9 +366,6 @@ func (g *Group) rejectRestored(voters []uint64) error {
 func (g *Group) takeFounding(b *hostBlock) error {
 	bound, err := decodeFounding(b.found)
 	if err != nil {
-		return err
-	}
-	if err := g.rejectBinding(bound); err != nil {
 		return err
 	}
 	if err := g.rejectPromises(b.found); err != nil {
@@ -381,7 +377,23 @@ func (g *Group) takeFounding(b *hostBlock) error {
 	g.seen = nil
 	g.bound.Store(&bound)
 	g.keepFound()
+	g.takeRoster(b.roster)
 	return nil
+}
+
+// takeRoster takes over the roster of a snapshot, which has this member, if it is newer.
+func (g *Group) takeRoster(r *membership.Roster) {
+	if now := g.roster(); now == nil || r.Version > now.Version {
+		g.setRoster(r)
+	}
+}
+
+// manifestMembers returns what the manifest of a snapshot says of the members.
+func manifestMembers(r *membership.Roster) (members []snapshot.Member) {
+	for _, m := range r.Members {
+		members = append(members, snapshot.Member{ID: m.ID, Incarnation: m.Incarnation})
+	}
+	return members
 }
 
 // keepFound notes the entry found for snapshots, when founded is committed.

@@ -170,7 +170,7 @@ func (s *groupSnapshots) begin(id raftpb.EntryID, now time.Duration) *take {
 
 // captureState takes the view of the machine, and what the host keeps beside it.
 func (q *applyQueue) captureState(t *take) (err error) {
-	t.block = q.group.hostBlock()
+	t.block = q.group.hostBlock(t.id.Index)
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
@@ -338,16 +338,7 @@ func (t *take) publish() error {
 	if c, ok := g.apply.machine.(*commandGroup); ok {
 		m.Machine = c.options.Version
 	}
-	bound, err := decodeFounding(t.block.found)
-	if err != nil {
-		return err
-	}
-	for _, member := range bound {
-		if !member.isLeftOut() {
-			m.Conf.Voters = append(m.Conf.Voters, member.id)
-			m.Members = append(m.Members, snapshot.Member{ID: member.id, Incarnation: member.incarnation})
-		}
-	}
+	m.Conf, m.Members = t.block.roster.Conf, manifestMembers(t.block.roster)
 	if err := t.writer.Publish(m); err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ type Status struct {
 	// on this host's disk. Committed and LastIndex go back when a member with a full disk forgets entries
 	// that it could not write; Applied and Durable never do.
 	Applied, Committed, Durable, LastIndex uint64
-	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if the
-	// log is empty.
+	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if
+	// the log is empty.
 	FirstIndex uint64
 	// Refused counts invalid inputs. Dropped counts messages that did not fit in the inbox or were not for
 	// this group.

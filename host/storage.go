@@ -53,7 +53,8 @@ func (s *storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 	}
 	g := s.group
 	if g == nil || reader == raft.LocalApplyThread || !g.host.env.pipeline.AsyncStorageWrites() {
-		// Only the pipelines for the lab hand entries, and not ranges, to the state machine, or wait for the disk.
+		// Only the pipelines for the lab hand entries, and not ranges, to the state machine, or wait for the
+		// disk.
 		return s.Entries(lo, hi, maxSize)
 	}
 	if entries, found, err := s.take(reader, lo, hi); found {
@@ -99,8 +100,33 @@ func (s *storage) forget() {
 	s.fetched = nil
 }
 
-// Changes implements raft.ChangesStorage. There are no membership changes yet: Receive refuses their entries.
-func (s *storage) Changes(uint64, uint64) ([]uint64, error) { return nil, nil }
+// hasAllMembers reports whether a snapshot knows all members that the group has now.
+func (g *Group) hasAllMembers(p *publishedSnapshot) bool {
+	r := g.roster()
+	if r == nil {
+		return true
+	}
+	for _, m := range manifestMembers(r) {
+		if !slices.Contains(p.manifest.Members, m) {
+			return false
+		}
+	}
+	return true
+}
+
+// Changes implements raft.ChangesStorage: the entries of the log that have a type, without those of hosts.
+func (s *storage) Changes(lo, hi uint64) (indexes []uint64, err error) {
+	for _, i := range s.log.Typed(lo, hi) {
+		entries, err := s.log.Entries(i, i+1, 1)
+		if err != nil {
+			return nil, toRaft(err)
+		}
+		if entries[0].Type.ChangesMembers() {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes, nil
+}
 
 // Term implements raft.Storage. It never reads the disk.
 func (s *storage) Term(i uint64) (uint64, error) {
@@ -121,11 +147,14 @@ func (s *storage) Snapshot() (raftpb.Snapshot, error) {
 	if s.group != nil {
 		p = s.group.snapshots.latest()
 	}
+	if p != nil && !s.group.hasAllMembers(p) {
+		p = nil // a new member cannot begin from a snapshot that does not know it
+	}
 	if p == nil {
 		if s.group != nil {
 			s.group.snapshots.want()
 		}
-		return raftpb.Snapshot{}, fmt.Errorf("millrace: there is no snapshot yet; the log begins at entry %d: %w",
+		return raftpb.Snapshot{}, fmt.Errorf("millrace: there is no snapshot yet that has all members; the log begins at entry %d: %w",
 			s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
 	}
 	return raftpb.Snapshot{

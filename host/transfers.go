@@ -124,13 +124,13 @@ func (h *Host) takeSnapshotRecord(from uint64, kind transport.Kind, body []byte)
 	case body[0] == snapshotBlockKind && kind == transport.Bulk:
 		b, err := decodeSnapshotBlock(body)
 		if err == nil {
-			h.forMember(from, b.group, func(g *Group) { h.transfers.arrived(g, from, &b) })
+			h.forPeer(from, b.group, func(g *Group) { h.transfers.arrived(g, from, &b) })
 		}
 		return err
 	case body[0] == snapshotOfferKind && kind == transport.Control:
 		o, err := decodeSnapshotOffer(body)
 		if err == nil {
-			h.forMember(from, o.group, func(g *Group) { h.transfers.offered(g, from, o) })
+			h.forPeer(from, o.group, func(g *Group) { h.transfers.offered(g, from, o) })
 		}
 		return err
 	case body[0] == snapshotAskKind && kind == transport.Control:
@@ -156,8 +156,20 @@ func isSnapshotRecord(body []byte) bool {
 
 // forMember calls f for an open group that has from as another member.
 func (h *Host) forMember(from, group uint64, f func(*Group)) {
+	h.forPeer(from, group, func(g *Group) {
+		if !g.isMember(from) {
+			h.strays.Add(1)
+			return
+		}
+		f(g)
+	})
+}
+
+// forPeer calls f for an open group that does not refuse from. Whether from is a member is not asked: a
+// receiver that is behind does not know those that came later.
+func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 	g := h.groups.get(group)
-	if g == nil || g.Err() != nil || from == g.self || !slices.Contains(g.config.Members, from) || g.leavesOutMember(from) {
+	if g == nil || g.Err() != nil || from == g.self || g.leavesOutMember(from) {
 		h.strays.Add(1)
 		return
 	}

@@ -71,7 +71,7 @@ import (
 // Founding, and the event GroupFounded, say how far the group is. It is called on one of the members to keep,
 // which tells the others. They must be a majority of GroupConfig.Members and must all be up once. The members
 // that are left out do not vote and are not counted. A host that comes later is refused in this group with a
-// sentence, and its group stops; joining it needs membership changes, which do not exist yet.
+// sentence, and its group stops; it joins later with GroupConfig.Joins and AddMember.
 // GroupConfig.Members stays the same on all hosts.
 //
 // The caller knows that this group has never been founded. If it was, and the kept hosts have lost their
@@ -95,7 +95,7 @@ func (g *Group) FoundWithout(members ...uint64) error {
 		if slices.Equal(f.LeftOut, leaves) {
 			return nil // a call that is repeated
 		}
-		return fmt.Errorf("millrace: group %d cannot be founded without %v: it is founded; removing a member needs membership changes, which do not exist yet", g.id, leaves)
+		return fmt.Errorf("millrace: group %d cannot be founded without %v: it is founded; remove a member with Group.Plan", g.id, leaves)
 	}
 	if err := g.leaveOut(leaves); err != nil {
 		return fmt.Errorf("millrace: %w", err)
@@ -106,7 +106,7 @@ func (g *Group) FoundWithout(members ...uint64) error {
 
 // rejectLeaves says why the group cannot be founded without these members, which ascend.
 func (g *Group) rejectLeaves(leaves []uint64) error {
-	all := g.config.Members
+	all := g.memberIDs()
 	unknown := slices.IndexFunc(leaves, func(id uint64) bool { return !slices.Contains(all, id) })
 	kept := len(all) - len(leaves)
 	switch {
@@ -153,7 +153,7 @@ func (g *Group) leaveOut(leaves []uint64) error {
 		return nil
 	}
 	g.host.meetings.leaving.Add(1)
-	g.host.env.logger.Warn("the group will be founded without some of its members", "group", g.id, "host", g.self, "members", g.config.Members, "leftout", leaves)
+	g.host.env.logger.Warn("the group will be founded without some of its members", "group", g.id, "host", g.self, "members", g.memberIDs(), "leftout", leaves)
 	if g.Err() != nil {
 		g.dropLeaves() // it ended meanwhile
 	}
@@ -204,15 +204,12 @@ func (g *Group) tellOthers() {
 		return
 	}
 	body := without{g.id, *leaves}.encode()
-	for _, id := range g.config.Members {
+	for _, id := range g.memberIDs() {
 		if id != g.self && !slices.Contains(*leaves, id) {
 			g.host.transport.SendBytes(id, transport.Control, body)
 		}
 	}
 }
-
-// isOther reports whether a host is another member of the group.
-func (g *Group) isOther(id uint64) bool { return id != g.self && slices.Contains(g.config.Members, id) }
 
 // leftOut returns the members that the entry found leaves out, or before that those that FoundWithout has
 // named.
@@ -229,21 +226,28 @@ func (g *Group) leftOut() []uint64 {
 }
 
 // founders returns the members that found the group, which is all members or the kept ones, in ascending
-// order.
+// order; when it is founded, the members that it has now.
 func (g *Group) founders() []uint64 {
+	if r := g.roster(); r != nil {
+		return g.memberIDs()
+	}
 	out := g.leftOut()
 	if out == nil {
-		return g.config.Members
+		return g.memberIDs()
 	}
-	return slices.DeleteFunc(slices.Clone(g.config.Members), func(id uint64) bool { return slices.Contains(out, id) })
+	return slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return slices.Contains(out, id) })
 }
 
-// voters returns the members that the core counts: the kept ones when founded is in the log.
+// voters returns the members that the core counts: before the first roster, the kept ones when founded is in
+// the log.
 func (g *Group) voters() []uint64 {
+	if r := g.roster(); r != nil {
+		return r.Conf.Voters
+	}
 	if g.reached.Load().Founded {
 		return g.founders()
 	}
-	return g.config.Members
+	return g.memberIDs()
 }
 
 // leavesMore reports whether FoundWithout has named members, and the binding leaves out none. A leader then
@@ -274,7 +278,7 @@ func (g *Group) setVoters() {
 
 // foundedWithout is why a member stops that the group was founded without.
 func (g *Group) foundedWithout() error {
-	return fmt.Errorf("millrace: group %d was founded without host %d (Group.FoundWithout): it does not vote there and has none of its commands; joining the group needs membership changes, which do not exist yet",
+	return fmt.Errorf("millrace: group %d was founded without host %d (Group.FoundWithout): it does not vote there and has none of its commands; open the group with GroupConfig.Joins and add the member (Group.Plan, AddMember)",
 		g.id, g.self)
 }
 
@@ -284,10 +288,8 @@ func (g *Group) leftOutBy(member uint64) {
 	if !g.isOther(member) {
 		return
 	}
-	if b := g.bound.Load(); b != nil && g.Founding().Founded {
-		if _, kept := b.of(g.self); kept {
-			return
-		}
+	if _, kept := g.boundTo(g.self); kept && g.Founding().Founded || g.members.joins {
+		return
 	}
 	g.fail(fmt.Errorf("%w; host %d says so", g.foundedWithout(), member))
 }

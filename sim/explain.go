@@ -289,6 +289,10 @@ func (d *doctor) begin() {
 	case OneNeverCame:
 		d.startWithoutOne()
 	case FollowerHangs, LeaderHangs:
+		if d.kind == LeaderHangs { // in a few seeds the election takes longer, and this host does not learn of it at once
+			d.mayElect()
+			d.about(leader, host.CodeNoLeader, host.CodeMemberSilent)
+		}
 		d.hangDisk(pickOne(d.kind == LeaderHangs, leader, follower))
 	case FollowerFull, LeaderFull:
 		d.fillDisk(pickOne(d.kind == LeaderFull, leader, follower))
@@ -312,7 +316,8 @@ func (d *doctor) begin() {
 	case FollowerClosed:
 		d.closeGroup(leader, follower)
 	case FollowerFailed:
-		// All of them fail: a single error may hit the segment that the log prepares ahead, which it survives.
+		// All of them fail: a single error may hit the segment that the log prepares ahead, which it
+		// survives.
 		follower.trouble.failing = []crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite}
 		d.want(follower, host.CodeStopped, 0)
 		d.want(leader, host.CodeMemberSilent, follower.id)
@@ -344,11 +349,17 @@ func (d *doctor) elect(leader *machine) {
 	w.nemesis.reopen(r)
 	w.runUntil(w.now+w.config.ElectionTimeout, func() bool { return leader.alive.replicas[0] != r })
 	d.about(leader, host.CodeSlowMember)
-	was := d.allows
-	d.allows = func(v verdict) bool { // an election may take longer, in a few seeds
-		return was(v) || v.code == host.CodeNoLeader && w.now-d.ledAt > 2*w.config.ElectionTimeout
-	}
+	d.mayElect()
 	d.watch(20*w.config.ElectionTimeout, nil)
+}
+
+// mayElect allows hosts to say that there is no leader while there is none for two election timeouts: in a
+// few seeds an election takes longer.
+func (d *doctor) mayElect() {
+	was := d.allows
+	d.allows = func(v verdict) bool {
+		return was(v) || v.code == host.CodeNoLeader && d.w.now-d.ledAt > 2*d.w.config.ElectionTimeout
+	}
 }
 
 // loseQuorum leaves no quorum that can talk.

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// typed lists a group's entries that have a type, membership changes for example: whoever opens the log finds
-// them without reading it. There are few; each takes 8 bytes.
+// typed lists a group's entries that have a type, membership changes for example: a caller that opens the log
+// finds them without reading it. There are few; each takes 8 bytes.
 //
 // Invariant: indexes ascends, and has exactly the entries of the log whose type is not EntryNormal.
 type typed struct{ indexes []uint64 }

@@ -10,6 +10,7 @@ const (
 	CountMissed         = false
 	CountOldTerms       = false
 	CountUnsureRefusals = false
+	ForgetConfChange    = false
 	ForgetDrained       = false
 	ForgetVote          = false
 	HandOverBlindly     = false

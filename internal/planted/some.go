@@ -31,6 +31,8 @@ var (
 	CountOldTerms = is("count_old_terms")
 	// CountUnsureRefusals makes one refusal of a forwarded command count for its earlier tries, too.
 	CountUnsureRefusals = is("count_unsure_refusals")
+	// ForgetConfChange makes a host put a change of the members in force, and not tell its core.
+	ForgetConfChange = is("forget_conf_change")
 	// ForgetDrained makes an apply lane forget what waits until all is applied, if it came meanwhile.
 	ForgetDrained = is("forget_drained")
 	// ForgetVote makes a restart forget the vote of the node in its term.

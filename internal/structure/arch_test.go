@@ -43,7 +43,8 @@ transport/transporttest raft/raftpb transport                                   
 host/pipeline          raft/raftpb raft                                                                       |
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session host/admin internal/planted    |
+host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session host/admin host/membership internal/planted    |
 .                      host host/session                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
@@ -69,7 +70,7 @@ cmd/millrace           *                                                        
 `
 
 // pure packages do not touch the machine: no clock, disk, network, goroutine tool or ambient random source.
-var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session"}
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session", "host/membership"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
 

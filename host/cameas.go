@@ -1,0 +1,33 @@
+package host
+
+import (
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/transport"
+)
+
+// cameWith returns the directory with which a host could become a member: the one with which it was refused
+// last, if that is not the one it is bound to already, or else the one with which it was admitted.
+func (h *Host) cameWith(id uint64, r *membership.Roster) transport.Incarnation {
+	bound, _ := r.Member(id)
+	h.admission.mu.Lock()
+	defer h.admission.mu.Unlock()
+	if i, ok := h.admission.turnedAway[id]; ok && i != bound.Incarnation {
+		return i
+	}
+	if p, ok := h.admission.known[id]; ok && p.Incarnation != bound.Incarnation {
+		return p.Incarnation
+	}
+	return transport.Incarnation{}
+}
+
+// isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.
+func (h *Host) isVouched(peer transport.Introduction) bool {
+	for _, g := range h.groups.all() {
+		if r := g.roster(); r != nil {
+			if m, ok := r.Member(peer.ID); ok && m.Incarnation == peer.Incarnation {
+				return true
+			}
+		}
+	}
+	return false
+}

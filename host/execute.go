@@ -1,0 +1,364 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
+)
+
+// MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
+// DemoteMember and RemoveMember make one.
+type MemberChange struct{ want membership.Want }
+
+// AddMember adds a host as a voter: it becomes a learner, which gets the log, and a voter when it has caught
+// up. The host must have been heard by the one that plans, with GroupConfig.Joins in its group.
+func AddMember(id uint64) MemberChange {
+	return MemberChange{membership.Want{Op: membership.Add, Member: membership.Member{ID: id}}}
+}
+
+// AddLearner adds a host as a learner, for good: it has the log and the state machine, serves reads, and does
+// not vote.
+func AddLearner(id uint64) MemberChange {
+	c := AddMember(id)
+	c.want.Learner = true
+	return c
+}
+
+// ReplaceMember gives the id of a member to the directory with which its host comes now: the old one was
+// wiped, restored from a backup, or lost with its machine. A voter becomes a learner first, so meanwhile the
+// group tolerates fewer failures.
+func ReplaceMember(id uint64) MemberChange {
+	c := AddMember(id)
+	c.want.Replace = true
+	return c
+}
+
+// PromoteMember makes a learner a voter, when it has caught up.
+func PromoteMember(id uint64) MemberChange {
+	return MemberChange{membership.Want{Op: membership.Promote, Member: membership.Member{ID: id}}}
+}
+
+// DemoteMember makes a voter a learner.
+func DemoteMember(id uint64) MemberChange {
+	return MemberChange{membership.Want{Op: membership.Demote, Member: membership.Member{ID: id}}}
+}
+
+// RemoveMember removes a member. Its host stops the group and keeps its data.
+func RemoveMember(id uint64) MemberChange {
+	return MemberChange{membership.Want{Op: membership.Remove, Member: membership.Member{ID: id}}}
+}
+
+// MemberPlan is a way from the present members to others, and what each stage does to the group.
+type MemberPlan struct {
+	// Stages are what happens, one after the other.
+	Stages []PlanStage
+	// Tolerates is how many voters may fail before the plan begins, as far as this host knows who is there.
+	// It is negative if there is no quorum now.
+	Tolerates int
+	// Absent are members that this host has not heard lately.
+	Absent []uint64
+
+	group uint64
+	plan  membership.Plan
+}
+
+// PlanStage is one change of the members.
+type PlanStage struct {
+	// What is said of it in words.
+	What string
+	// Voters and Learners are the members after it.
+	Voters, Learners []uint64
+	// During and After are how many voters may fail while the stage is under way and after it, besides those
+	// that are not there now. A negative number means that the group would have no quorum: Execute refuses.
+	During, After int
+}
+
+// String is a page for an operator.
+func (p *MemberPlan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %v for group %d: %d failures are tolerated now", p.plan.ID, p.group, max(p.Tolerates, 0))
+	if p.Tolerates < 0 {
+		b.WriteString(", and there is no quorum")
+	}
+	if len(p.Absent) > 0 {
+		fmt.Fprintf(&b, "; members %v were not heard lately", p.Absent)
+	}
+	for i, s := range p.Stages {
+		fmt.Fprintf(&b, "\n%d. %s: tolerates %s meanwhile and %s afterwards, with voters %v", i+1, s.What, tolerance(s.During), tolerance(s.After), s.Voters)
+		if len(s.Learners) > 0 {
+			fmt.Fprintf(&b, " and learners %v", s.Learners)
+		}
+	}
+	return b.String()
+}
+
+func tolerance(n int) string {
+	switch {
+	case n < 0:
+		return "nothing (no quorum is left)"
+	case n == 1:
+		return "1 failure"
+	}
+	return fmt.Sprintf("%d failures", n)
+}
+
+// ErrMembersUnchanged is wrapped by errors that refuse a plan: a second one under way, members that have
+// changed since the plan was made, a directory that is not known, an address of another member, no quorum
+// left. The sentence says which.
+var ErrMembersUnchanged = membership.ErrRefused
+
+// ErrPlanCancelled: the plan was cancelled before its last stage. What was in force by then stays.
+var ErrPlanCancelled = errors.New("millrace: the plan was cancelled")
+
+// Plan says what changes of the members would do, stage by stage, and changes nothing. It judges by what this
+// host knows: who is a member, and which hosts were heard within an election timeout. The error wraps
+// ErrMembersUnchanged and says what cannot be. Any member may plan. It is safe for concurrent use.
+func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
+	r := g.roster()
+	if r == nil {
+		return nil, g.notFounded()
+	}
+	var wants []membership.Want
+	for _, c := range changes {
+		if c.want.Op == membership.Add {
+			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
+			c.want.Addr = g.host.config.Peers[c.want.ID]
+		}
+		wants = append(wants, c.want)
+	}
+	stages, err := r.Make(wants)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
+	}
+	p := &MemberPlan{group: g.id, plan: membership.Plan{Base: r.Version, Stages: stages}, Tolerates: r.Spare(g.isHere)}
+	for _, id := range r.IDs() {
+		if !g.isHere(id) {
+			p.Absent = append(p.Absent, id)
+		}
+	}
+	if _, err := io.ReadFull(g.host.secrets(), p.plan.ID[:]); err != nil {
+		return nil, fmt.Errorf("millrace: group %d: draw the id of a plan: %w", g.id, err)
+	}
+	return p, p.judge(g, r)
+}
+
+// judge says what each stage does. A member that a stage adds or promotes counts as there: a stage waits
+// until it has caught up.
+func (p *MemberPlan) judge(g *Group, r *membership.Roster) error {
+	works := func(id uint64) bool { return g.isHere(id) || !r.Votes(id) }
+	rosters, err := r.Play(p.plan.Stages)
+	if err != nil {
+		return err
+	}
+	before := r
+	for _, steps := range p.plan.Stages {
+		s := PlanStage{What: membership.Describe(steps), During: before.Spare(works)}
+		for {
+			next := rosters[0]
+			rosters = rosters[1:]
+			s.During = min(s.During, next.Spare(works))
+			before = next
+			if !next.IsJoint() {
+				break
+			}
+		}
+		s.After, s.Voters, s.Learners = before.Spare(works), before.Conf.Voters, before.Conf.Learners
+		p.Stages = append(p.Stages, s)
+	}
+	return nil
+}
+
+// Execution is a plan on its way (Group.StartPlan).
+type Execution struct {
+	group *Group
+	id    membership.PlanID
+	base  uint64
+	data  []byte
+	ends  bool // it cancels
+
+	mu   sync.Mutex
+	is   bool
+	err  error
+	done chan struct{}
+}
+
+// executions are those that this host waits for.
+type executions struct {
+	mu  sync.Mutex
+	all []*Execution
+}
+
+// StartPlan makes the group carry out a plan, without waiting for it: it asks the leader, again and again,
+// until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
+func (g *Group) StartPlan(p *MemberPlan) *Execution {
+	e := &Execution{group: g, id: p.plan.ID, base: p.plan.Base, data: append([]byte{planKind}, p.plan.Encode()...), done: make(chan struct{})}
+	if p.group != g.id {
+		e.finish(fmt.Errorf("millrace: the plan is for group %d, and this is group %d", p.group, g.id))
+		return e
+	}
+	return e.start()
+}
+
+func (e *Execution) start() *Execution {
+	x := &e.group.executions
+	x.mu.Lock()
+	x.all = append(x.all, e)
+	x.mu.Unlock()
+	e.group.host.executing.Add(1)
+	e.ask()
+	return e
+}
+
+// Execute carries out a plan, and returns nil when all of it is in force on this member. If ctx ends first,
+// the plan goes on: call Execute again with the same plan, on any member, to wait for it, or CancelPlan to
+// end it. An error that wraps ErrMembersUnchanged says why the plan was not begun; ErrPlanCancelled, that it
+// was cancelled. It is safe for concurrent use, and may be repeated.
+func (g *Group) Execute(ctx context.Context, p *MemberPlan) error { return g.StartPlan(p).wait(ctx) }
+
+// CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are
+// in force stay so; a joint configuration is left first.
+func (g *Group) CancelPlan(ctx context.Context) error {
+	r := g.roster()
+	if r == nil || r.Plan == nil {
+		return nil
+	}
+	e := &Execution{group: g, id: r.Plan.ID, data: append([]byte{cancelKind}, r.Plan.ID[:]...), ends: true, done: make(chan struct{})}
+	return e.start().wait(ctx)
+}
+
+func (e *Execution) wait(ctx context.Context) error {
+	for {
+		changed := e.group.members.changed.wait()
+		if done, err := e.Poll(); done {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-e.done:
+		case <-e.group.ended:
+		case <-ctx.Done():
+			e.stop()
+			return fmt.Errorf("millrace: plan %v of group %d is under way, or not begun yet: %w", e.id, e.group.id, context.Cause(ctx))
+		}
+	}
+}
+
+// Poll returns whether the plan has ended, as this member has applied it, and with which error. It never
+// waits.
+func (e *Execution) Poll() (done bool, err error) {
+	g := e.group
+	if r := g.roster(); r != nil {
+		switch {
+		case r.Ended.ID == e.id && r.Ended.Index > 0 && r.Ended.Cancelled && !e.ends:
+			e.finish(fmt.Errorf("%w, with %d of its stages in force", ErrPlanCancelled, r.Ended.Done))
+		case r.Ended.ID == e.id && r.Ended.Index > 0, e.ends && (r.Plan == nil || r.Plan.ID != e.id):
+			e.finish(nil)
+		case !e.ends && r.Version > e.base && (r.Plan == nil || r.Plan.ID != e.id):
+			e.finish(fmt.Errorf("millrace: group %d: %w: the members have changed since the plan was made, from version %d to %d; plan again", g.id, membership.ErrRefused, e.base, r.Version))
+		}
+	}
+	if err := g.Err(); err != nil {
+		e.finish(wrap(ErrStopped, err))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.is, e.err
+}
+
+// finish gives the outcome, once.
+func (e *Execution) finish(err error) {
+	e.mu.Lock()
+	first := !e.is
+	if first {
+		e.is, e.err = true, err
+		close(e.done)
+	}
+	e.mu.Unlock()
+	if first {
+		e.stop()
+	}
+}
+
+// stop makes this host ask no more.
+func (e *Execution) stop() {
+	x := &e.group.executions
+	x.mu.Lock()
+	n := len(x.all)
+	x.all = slices.DeleteFunc(x.all, func(other *Execution) bool { return other == e })
+	n -= len(x.all)
+	x.mu.Unlock()
+	e.group.host.executing.Add(int64(-n))
+}
+
+// ask asks the leader.
+func (e *Execution) ask() {
+	if done, _ := e.Poll(); done {
+		return
+	}
+	g := e.group
+	q := planRequest{from: g.self, id: e.id, data: e.data}
+	switch leader := g.status.Load().Leader; leader {
+	case raft.None:
+	case g.self:
+		g.inbox.putPlan(&g.plan, q)
+		g.wake()
+	default:
+		g.host.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
+	}
+}
+
+// refuse ends the executions of a plan.
+func (x *executions) refuse(id membership.PlanID, why error) {
+	x.mu.Lock()
+	all := slices.Clone(x.all)
+	x.mu.Unlock()
+	for _, e := range all {
+		if e.id == id {
+			e.finish(fmt.Errorf("millrace: group %d: %w", e.group.id, why))
+		}
+	}
+}
+
+// askPlans asks again for all plans that this host waits for. It is called once in a heartbeat interval.
+func (h *Host) askPlans() {
+	if h.executing.Load() == 0 {
+		return
+	}
+	for _, g := range h.groups.all() {
+		g.executions.mu.Lock()
+		all := slices.Clone(g.executions.all)
+		g.executions.mu.Unlock()
+		for _, e := range all {
+			e.ask()
+		}
+	}
+}
+
+// takePlanRecord takes a request, or the answer to one.
+func (h *Host) takePlanRecord(from uint64, body []byte) error {
+	if body[0] == planAnswerKind {
+		a, err := decodePlanAnswer(body)
+		if g := h.groups.get(a.group); err == nil && g != nil {
+			g.executions.refuse(a.id, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.why))
+		}
+		return err
+	}
+	group, q, err := decodePlanRequest(body)
+	if err != nil {
+		return err
+	}
+	q.from = from
+	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
+		g.inbox.putPlan(&g.plan, q)
+		g.wake()
+	}
+	return nil
+}

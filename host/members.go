@@ -1,0 +1,342 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// members is who the members of a group are, as this one has applied it. The entry found makes the first
+// roster, when founded is committed; then each entry that changes the configuration, or begins or cancels a
+// plan, makes another. It is in force on this member when the entry is handed out to be applied, in the core
+// and here at once. (An entry that changes the configuration is handed out only when it is durable on this
+// host's disk.)
+//
+// The apply lane may be behind: a snapshot that it captures has the roster of its own index. So the rosters
+// since the last entry that the machine has are kept.
+type members struct {
+	// Owned by the turn.
+	noted []notedEntry // of this host's log, that are not in force; by index
+
+	mu      sync.Mutex
+	rosters []*membership.Roster // the last one is in force; those before are for snapshots
+
+	roster  atomic.Pointer[membership.Roster] // in force; nil: the group is not founded
+	ids     atomic.Pointer[[]uint64]          // of its members; before, the founding list
+	joins   bool                              // this member was not, or not with this directory, among the founders
+	changed signal                            // the roster
+}
+
+// notedEntry is an entry that will change the roster.
+type notedEntry struct {
+	index, term uint64
+	typ         raftpb.EntryType
+	data        []byte
+}
+
+// Kinds of EntryHost that follow the founding. The plan's bytes or its id follow.
+const (
+	planKind   byte = 32
+	cancelKind byte = 33
+)
+
+// isMemberEntry reports whether an entry changes the roster when it is in force.
+func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && (data[0] == planKind || data[0] == cancelKind)
+}
+
+// rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
+func rejectMemberEntry(e *raftpb.Entry) error {
+	switch {
+	case e.Type == raftpb.EntryConfChangeV2:
+		var cc raftpb.ConfChangeV2
+		if err := cc.Unmarshal(e.Data); err != nil {
+			return err
+		}
+		if len(cc.Context) == 0 {
+			return nil // it leaves a joint configuration
+		}
+		_, err := membership.DecodeChange(cc.Context)
+		return err
+	case e.Type == raftpb.EntryHost && isMemberEntry(e.Type, e.Data):
+		if e.Data[0] == planKind {
+			_, err := membership.DecodePlan(e.Data[1:])
+			return err
+		}
+		if len(e.Data) != 1+len(membership.PlanID{}) {
+			return fmt.Errorf("%w: %d bytes cancel a plan", membership.ErrFormat, len(e.Data))
+		}
+		return nil
+	case e.Type == raftpb.EntryHost:
+		_, err := decodeFounding(e.Data)
+		return err
+	}
+	return fmt.Errorf("entry of type %d, which hosts do not write", e.Type)
+}
+
+// noteMembers notes the entries among those that are appended to this host's log, and forgets those that they
+// replace.
+func (g *Group) noteMembers(entries []raftpb.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	m := &g.members
+	if n := len(m.noted); n > 0 && m.noted[n-1].index >= entries[0].Index {
+		m.dropFrom(entries[0].Index)
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Type != raftpb.EntryNormal && isMemberEntry(e.Type, e.Data) {
+			m.noted = append(m.noted, notedEntry{e.Index, e.Term, e.Type, e.Data})
+		}
+	}
+}
+
+// dropFrom forgets what was noted at and above an index.
+func (m *members) dropFrom(index uint64) {
+	m.noted = slices.DeleteFunc(m.noted, func(e notedEntry) bool { return e.index >= index })
+}
+
+// readMembers notes what this host's log has behind an index when the group is opened.
+func (g *Group) readMembers(after uint64) error {
+	log := g.storage.log
+	for _, i := range log.Typed(max(after+1, log.FirstIndex()), log.LastIndex()+1) {
+		entries, err := log.Entries(i, i+1, 1)
+		if err != nil {
+			return fmt.Errorf("millrace: read entry %d of group %d, which may change its members: %w", i, g.id, err)
+		}
+		g.noteMembers(entries)
+	}
+	return nil
+}
+
+// forgetMembers forgets what was noted and is not in the log any more, when the core was started again from
+// the log.
+func (g *Group) forgetMembers() {
+	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool {
+		term, ok := g.node.EntryTerm(e.index)
+		return !ok || term != e.term
+	})
+}
+
+// commitMembers puts in force what was noted through an index. It is part of a turn, and comes before the
+// entries are handed to the state machine.
+func (g *Group) commitMembers(through uint64) {
+	m := &g.members
+	n := 0
+	for n < len(m.noted) && m.noted[n].index <= through {
+		g.commitMember(&m.noted[n])
+		n++
+	}
+	if n > 0 {
+		m.noted = slices.Delete(m.noted, 0, n)
+	}
+}
+
+func (g *Group) commitMember(e *notedEntry) {
+	now := g.roster()
+	if now == nil {
+		g.noteIgnored(e, fmt.Errorf("the group is not founded"))
+		return
+	}
+	if e.index <= now.Version {
+		return // a snapshot has it
+	}
+	next, err := g.nextRoster(now, e)
+	if err != nil {
+		g.noteIgnored(e, err)
+		return
+	}
+	g.setRoster(next)
+}
+
+// nextRoster returns the roster after an entry, and puts a change of the configuration in force in the core.
+// An entry that changes nothing does so on every member, and the core does not learn of it.
+func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
+	if e.typ == raftpb.EntryHost {
+		if e.data[0] == cancelKind {
+			return now.Cancel(e.index, membership.PlanID(e.data[1:]))
+		}
+		p, err := membership.DecodePlan(e.data[1:])
+		if err != nil {
+			return nil, err
+		}
+		return now.Begin(e.index, p)
+	}
+	var cc raftpb.ConfChangeV2
+	if err := cc.Unmarshal(e.data); err != nil {
+		return nil, err
+	}
+	next, err := now.Next(e.index, cc)
+	if err != nil {
+		return nil, err
+	}
+	if planted.ForgetConfChange {
+		return next, nil
+	}
+	if have := g.node.ApplyConfChange(cc); have.Equivalent(next.Conf) != nil {
+		g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
+			e.index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
+	}
+	return next, nil
+}
+
+func (g *Group) noteIgnored(e *notedEntry, why error) {
+	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.index, "cause", why)
+}
+
+// setRoster puts a roster in force.
+func (g *Group) setRoster(next *membership.Roster) {
+	m := &g.members
+	m.mu.Lock()
+	was := m.roster.Load()
+	if m.rosters = append(m.rosters, next); was == nil || next.Version <= was.Version {
+		m.rosters = []*membership.Roster{next}
+	}
+	m.trim(g.apply.applied.Load())
+	m.mu.Unlock()
+	m.roster.Store(next)
+	ids := next.IDs()
+	m.ids.Store(&ids)
+	g.storage.conf = next.Conf
+	if g.node == nil {
+		return // the group is being opened
+	}
+	g.setRefuses()
+	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
+	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))
+	g.members.changed.notify()
+	g.stopIfRemoved(was, next)
+}
+
+// trim drops the rosters before the one that is in force after an entry.
+func (m *members) trim(applied uint64) {
+	for len(m.rosters) > 1 && m.rosters[1].Version <= applied {
+		m.rosters = slices.Delete(m.rosters, 0, 1)
+	}
+}
+
+// rosterAt returns the roster after an entry that is applied.
+func (m *members) rosterAt(index uint64) *membership.Roster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var at *membership.Roster
+	for _, r := range m.rosters {
+		if r.Version <= index {
+			at = r
+		}
+	}
+	return at
+}
+
+// roster returns the roster in force, or nil if the group is not founded.
+func (g *Group) roster() *membership.Roster { return g.members.roster.Load() }
+
+// memberIDs returns the ids of the members, voters and learners; before the group is founded, its founding
+// list. Any goroutine may call it.
+func (g *Group) memberIDs() []uint64 {
+	if ids := g.members.ids.Load(); ids != nil {
+		return *ids
+	}
+	return nil
+}
+
+func (g *Group) isMember(id uint64) bool { return slices.Contains(g.memberIDs(), id) }
+
+// isOther reports whether a host is another member of the group.
+func (g *Group) isOther(id uint64) bool { return id != g.self && g.isMember(id) }
+
+// foundRoster makes the first roster of a group, when founded is committed.
+func (g *Group) foundRoster(b binding) {
+	if g.roster() != nil {
+		return
+	}
+	var founders []membership.Member
+	for _, m := range b {
+		if !m.isLeftOut() {
+			founders = append(founders, membership.Member{ID: m.id, Incarnation: m.incarnation})
+		}
+	}
+	g.setRoster(membership.Founded(founders))
+}
+
+// boundTo returns the directory that the group has bound a member to, if it has: by its roster, or before
+// that by the entry found in this host's log.
+func (g *Group) boundTo(id uint64) (i transport.Incarnation, bound bool) {
+	if r := g.roster(); r != nil {
+		m, ok := r.Member(id)
+		return m.Incarnation, ok
+	}
+	if b := g.bound.Load(); b != nil {
+		return b.of(id)
+	}
+	return i, false
+}
+
+// isQuorum reports whether the members for which is returns true are a quorum. Any goroutine may call it.
+func (g *Group) isQuorum(is func(id uint64) bool) bool {
+	if r := g.roster(); r != nil {
+		return r.Spare(is) >= 0
+	}
+	n, voters := 0, g.voters()
+	for _, id := range voters {
+		if is(id) {
+			n++
+		}
+	}
+	return n > len(voters)/2
+}
+
+// stopIfRemoved stops a member that was removed from its group. One that takes the place of a lost directory
+// reads in its log how that was removed, and goes on.
+func (g *Group) stopIfRemoved(was, now *membership.Roster) {
+	if _, is := now.Member(g.self); is || was == nil {
+		return
+	}
+	if before, is := was.Member(g.self); is && before.Incarnation == g.host.incarnation() {
+		g.fail(&removedError{group: g.id, self: g.self, index: now.Version})
+	}
+}
+
+// removedBy is told by another host that this one was removed. Only a member knows that.
+func (g *Group) removedBy(member, version uint64) {
+	r := g.roster()
+	if r == nil || version <= r.Version || !g.isOther(member) {
+		return // it is behind
+	}
+	if m, is := r.Member(g.self); !is || m.Incarnation != g.host.incarnation() {
+		return // it is not a member yet
+	}
+	g.fail(fmt.Errorf("%w; host %d says so", &removedError{group: g.id, self: g.self, index: version}, member))
+}
+
+// adoptFounders makes the founding list of the log that of a new member, and its configuration the one that
+// the log begins with.
+func (g *Group) adoptFounders() {
+	b := g.bound.Load()
+	if b == nil || g.roster() != nil || len(g.storage.conf.Voters) > 0 {
+		return
+	}
+	ids := b.ids()
+	g.members.ids.Store(&ids)
+	g.storage.conf = raftpb.ConfState{Voters: ids}
+	for _, id := range ids {
+		g.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})
+	}
+}
+
+// removedError is why a member that was removed has stopped.
+type removedError struct{ group, self, index uint64 }
+
+func (e *removedError) Error() string {
+	return fmt.Sprintf("millrace: host %d was removed from group %d by entry %d of its log; remove its data with Host.RemoveGroup, or its directory if it has no other groups; the host can join again with an empty directory and another id", e.self, e.group, e.index)
+}
+
+// Is makes errors.Is(err, ErrMemberRemoved) hold.
+func (e *removedError) Is(target error) bool { return target == ErrMemberRemoved }

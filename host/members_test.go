@@ -1,0 +1,171 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/host"
+	"go.uber.org/goleak"
+)
+
+// openJoining opens the host, with a group that waits to be added.
+func (p *party) openJoining(peers map[uint64]string, founders ...uint64) {
+	p.t.Helper()
+	p.openHost(peers)
+	p.journal = newJournal()
+	if _, err := p.OpenGroup(context.Background(), host.GroupConfig{ID: theGroup, Members: founders, Joins: true}, p.journal); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// change plans and executes changes on a host.
+func (p *party) change(changes ...host.MemberChange) {
+	p.t.Helper()
+	g := p.Group(theGroup)
+	plan, err := g.Plan(changes...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := g.Execute(deadline(p.t), plan); err != nil {
+		p.t.Fatalf("%v\n%v", plan, err)
+	}
+}
+
+// waitMembers waits until a host has put these voters and learners in force, and no plan is under way.
+func (p *party) waitMembers(voters, learners []uint64) {
+	p.t.Helper()
+	p.waitEventAfter("the members", func() bool {
+		m := p.Group(theGroup).Members()
+		return slices.Equal(m.Voters, voters) && slices.Equal(m.Learners, learners) && m.Plan == ""
+	})
+}
+
+func (p *party) waitEventAfter(what string, is func() bool) {
+	p.t.Helper()
+	if is() {
+		return
+	}
+	p.waitEvent(what, func(host.Event) bool { return is() })
+}
+
+// wipe stops the host and removes its directory.
+func (p *party) wipe() {
+	p.t.Helper()
+	p.close()
+	if err := os.RemoveAll(filepath.Join(p.dir, "data")); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Three members become five, five become three others, and every command stays.
+func TestMembersChange(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 5)
+	list := listOf(ps...)
+	for _, p := range ps[:3] {
+		p.openHost(list)
+		p.openGroup(1, 2, 3)
+	}
+	for _, p := range ps[3:] {
+		p.openJoining(list, 1, 2, 3)
+	}
+	write(t, ps[:3], "with three")
+	ps[1].change(host.AddMember(4), host.AddMember(5))
+	write(t, ps, "with five")
+	for _, p := range ps {
+		p.waitMembers([]uint64{1, 2, 3, 4, 5}, nil)
+	}
+	ps[3].change(host.RemoveMember(1), host.DemoteMember(2))
+	ps[0].waitStopped("host 1 was removed from group 1")
+	if err := ps[0].Group(theGroup).Err(); !errors.Is(err, host.ErrMemberRemoved) {
+		t.Errorf("it has stopped with %v", err)
+	}
+	write(t, ps[1:], "with three others and a learner")
+	for _, p := range ps[1:] {
+		p.waitMembers([]uint64{3, 4, 5}, []uint64{2})
+	}
+	for _, p := range ps[1:] {
+		p.close()
+	}
+	for _, p := range ps[1:] { // the founding list is not looked at any more
+		p.openHost(list)
+		p.openGroup()
+	}
+	write(t, ps[1:], "after a restart")
+	ps[1].change(host.RemoveMember(2))
+	ps[1].waitStopped("host 2 was removed")
+	for _, p := range ps {
+		p.close()
+	}
+}
+
+// A host whose directory was lost is refused, and is a member again when its directory was replaced. It
+// counts: with it and one other member the group goes on.
+func TestWipedMemberIsReplaced(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 3)
+	founded(t, ps...)
+	list := listOf(ps...)
+	ps[2].wipe()
+	ps[2].openJoining(list)
+	ps[0].waitRefusal(ps[2], "host 3", "another directory", "ReplaceMember")
+	ps[0].change(host.ReplaceMember(3))
+	write(t, ps, "with the new directory")
+	ps[1].close()
+	write(t, []*party{ps[0], ps[2]}, "with one old member and the new directory")
+	ps[2].close()
+	ps[2].openHost(list)
+	ps[2].openGroup()
+	write(t, []*party{ps[0], ps[2]}, "after a restart of the new directory")
+	ps[0].close()
+	ps[2].close()
+}
+
+// What cannot be is refused with a sentence, and changes nothing.
+func TestPlansAreRefused(t *testing.T) {
+	ps := parties(t, 4)
+	list := listOf(ps...)
+	for _, p := range ps[:3] {
+		p.openHost(list)
+		p.openGroup(1, 2, 3)
+	}
+	write(t, ps[:3], "with three")
+	g := ps[0].Group(theGroup)
+	for _, row := range []struct {
+		changes []host.MemberChange
+		says    string
+	}{
+		{nil, "no change is named"},
+		{[]host.MemberChange{host.AddMember(4)}, "it is not known which directory host 4 has"},
+		{[]host.MemberChange{host.AddMember(2)}, "member 2 is there already, as a voter"},
+		{[]host.MemberChange{host.RemoveMember(9)}, "there is no member 9 to remove; the members are [1 2 3]"},
+		{[]host.MemberChange{host.RemoveMember(2), host.DemoteMember(2)}, "one plan names member 2 twice"},
+		{[]host.MemberChange{host.PromoteMember(2)}, "member 2 is no learner, it is a voter"},
+		{[]host.MemberChange{host.RemoveMember(1), host.RemoveMember(2), host.RemoveMember(3)}, "removed all voters"},
+		{[]host.MemberChange{host.ReplaceMember(4)}, "there is no member 4 to replace"},
+		{[]host.MemberChange{host.ReplaceMember(3)}, "it is not known which directory host 3 has"},
+	} {
+		if _, err := g.Plan(row.changes...); !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{row.says}) {
+			t.Errorf("planned with %v, want %s", err, row.says)
+		}
+	}
+	stale, err := g.Plan(host.DemoteMember(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps[1].change(host.DemoteMember(3))
+	ps[0].waitMembers([]uint64{1, 2}, []uint64{3})
+	if err := g.Execute(deadline(t), stale); !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"have changed since the plan was made"}) {
+		t.Errorf("a plan for other members ends with %v", err)
+	}
+	ps[2].close()
+	ps[1].change(host.RemoveMember(3))
+	ps[0].waitMembers([]uint64{1, 2}, nil)
+	for _, p := range ps[:2] {
+		p.close()
+	}
+}

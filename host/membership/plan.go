@@ -1,0 +1,210 @@
+package membership
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// PlanID names a plan: 128 random bits.
+type PlanID [16]byte
+
+func (p PlanID) String() string { return hex.EncodeToString(p[:4]) }
+
+// Plan is a way from one roster to another, in stages. It is in the log, so every member knows it, and any
+// leader continues with it.
+type Plan struct {
+	ID PlanID
+	// Base is the version of the roster that it begins from.
+	Base uint64
+	// Stages are the changes, one after the other. A stage that promotes a learner waits until the learner
+	// has caught up.
+	Stages [][]Step
+	// Done is how many stages are in force.
+	Done int
+}
+
+// Ended is a plan that has ended.
+type Ended struct {
+	ID PlanID
+	// Index is the entry with which it has ended; 0: no plan has ended.
+	Index uint64
+	// Cancelled is set if it was cancelled before its last stage, with Done stages in force.
+	Cancelled bool
+	Done      int
+}
+
+// Want is what a caller wants of one member. The zero values of Learner and of what Op does not use are right
+// for most.
+type Want struct {
+	Op Op // Add, Promote, Demote, Remove
+	Member
+	// Learner makes an added member stay a learner.
+	Learner bool
+	// Replace gives the id of an existing member to another directory: Op is Add.
+	Replace bool
+}
+
+// Make returns the stages that lead from a roster to what is wanted, or why that cannot be.
+func (r *Roster) Make(wants []Want) ([][]Step, error) {
+	switch {
+	case len(wants) == 0:
+		return nil, refuse("no change is named")
+	case len(wants) > MaxSteps:
+		return nil, refuse("%d changes at once, want at most %d", len(wants), MaxSteps)
+	case r.Plan != nil:
+		return nil, refuse("plan %v is under way, at stage %d of %d; wait for it, or cancel it", r.Plan.ID, r.Plan.Done+1, len(r.Plan.Stages))
+	case r.IsJoint():
+		return nil, refuse("a change is under way: the configuration is joint")
+	}
+	var demote, leave, add, last []Step
+	named := map[uint64]bool{}
+	for _, w := range wants {
+		if named[w.ID] {
+			return nil, refuse("one plan names member %d twice", w.ID)
+		}
+		named[w.ID] = true
+		m := Member{ID: w.ID}
+		switch {
+		case w.Op == Add && w.Replace:
+			role := r.Role(w.ID)
+			if role == None {
+				return nil, refuse("there is no member %d to replace; the members are %v", w.ID, r.IDs())
+			}
+			if role != Learner {
+				demote = append(demote, Step{Op: Demote, Member: m})
+			}
+			leave = append(leave, Step{Op: Remove, Member: m})
+			add = append(add, Step{Op: Add, Member: w.Member, Replaces: true})
+			if role != Learner && !w.Learner {
+				last = append(last, Step{Op: Promote, Member: m})
+			}
+		case w.Op == Add:
+			add = append(add, Step{Op: Add, Member: w.Member})
+			if !w.Learner {
+				last = append(last, Step{Op: Promote, Member: m})
+			}
+		default:
+			last = append(last, Step{Op: w.Op, Member: m})
+		}
+	}
+	var stages [][]Step
+	for _, steps := range [][]Step{demote, leave, add, last} {
+		if len(steps) > 0 {
+			stages = append(stages, steps)
+		}
+	}
+	if err := r.rejectStages(stages); err != nil {
+		return nil, err
+	}
+	return stages, nil
+}
+
+// rejectStages plays stages, and says which of them cannot be.
+func (r *Roster) rejectStages(stages [][]Step) error {
+	_, err := r.Play(stages)
+	return err
+}
+
+// Play returns the rosters that stages lead to: after each stage, the joint configuration on the way before
+// it if there is one.
+func (r *Roster) Play(stages [][]Step) (rosters []*Roster, err error) {
+	at := *r
+	at.Plan = &Plan{Stages: stages}
+	next := &at
+	for i, steps := range stages {
+		c := Change{Base: next.Version, Stage: i, Steps: steps}
+		index := next.Version + 1
+		if next, err = next.Next(index, c.Entry()); err != nil {
+			return nil, err
+		}
+		rosters = append(rosters, next)
+		if next.IsJoint() {
+			if next, err = next.Next(index+1, leaveJoint); err != nil {
+				return nil, err
+			}
+			rosters = append(rosters, next)
+		}
+		if next.Plan == nil && i+1 < len(stages) {
+			return nil, refuse("the plan ends after stage %d of %d", i+1, len(stages))
+		}
+	}
+	return rosters, nil
+}
+
+// leaveJoint is the entry that the core proposes to leave a joint configuration.
+var leaveJoint = raftpb.ConfChangeV2{}
+
+// advance notes that a stage is in force.
+func (r *Roster) advance(c Change, index uint64) {
+	p := *r.Plan
+	p.Done++
+	r.Plan = &p
+	if p.Done == len(p.Stages) {
+		r.end(index, false)
+	}
+}
+
+func (r *Roster) end(index uint64, cancelled bool) {
+	r.Ended = Ended{ID: r.Plan.ID, Index: index, Cancelled: cancelled, Done: r.Plan.Done}
+	r.Plan = nil
+}
+
+// Begin returns the roster after an entry that begins a plan, or why the entry changes nothing.
+func (r *Roster) Begin(index uint64, p Plan) (*Roster, error) {
+	switch {
+	case p.Base != r.Version:
+		return nil, refuse("the plan was made for version %d of the members, and they have version %d; look at them, and plan again", p.Base, r.Version)
+	case r.Plan != nil:
+		return nil, refuse("plan %v is under way, at stage %d of %d; wait for it, or cancel it", r.Plan.ID, r.Plan.Done+1, len(r.Plan.Stages))
+	case r.IsJoint():
+		return nil, refuse("a change is under way: the configuration is joint")
+	case len(p.Stages) == 0:
+		return nil, refuse("the plan is empty")
+	}
+	if err := r.rejectStages(p.Stages); err != nil {
+		return nil, err
+	}
+	next := *r
+	next.Version = index
+	p.Done = 0
+	next.Plan = &p
+	return &next, nil
+}
+
+// Cancel returns the roster after an entry that cancels a plan, or why the entry changes nothing. Stages that
+// are in force stay so.
+func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
+	if r.Plan == nil || r.Plan.ID != id {
+		return nil, refuse("plan %v is not under way", id)
+	}
+	next := *r
+	next.Version = index
+	next.end(index, true)
+	return &next, nil
+}
+
+// NextStage returns the stage that comes next, if a plan is under way.
+func (r *Roster) NextStage() (c Change, ok bool) {
+	if r.Plan == nil || r.IsJoint() {
+		return c, false
+	}
+	return Change{Base: r.Version, Plan: r.Plan.ID, Stage: r.Plan.Done, Steps: r.Plan.Stages[r.Plan.Done]}, true
+}
+
+// Takes reports whether steps take the vote of a member.
+func Takes(steps []Step, id uint64) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return s.ID == id && (s.Op == Remove || s.Op == Demote) })
+}
+
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %v, %d of %d stages done", p.ID, p.Done, len(p.Stages))
+	for i, steps := range p.Stages {
+		fmt.Fprintf(&b, "; %d. %s", i+1, Describe(steps))
+	}
+	return b.String()
+}

@@ -1,0 +1,228 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/millrace/millrace/raft/confchange"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+	"github.com/millrace/millrace/transport"
+)
+
+// Roster says who the members of a group are after some entry of its log. It is immutable.
+type Roster struct {
+	// Version is the index of the entry that has changed the roster last; 0: it is as the group was founded.
+	Version uint64
+	// Conf is the configuration of the core.
+	Conf raftpb.ConfState
+	// Members are all members, voters and learners, by ascending id.
+	Members []Member
+	// Removed are the members that were removed, by ascending id, with the last directory of each. An id is
+	// given again only to replace a directory (Replace), and never to the same directory.
+	Removed []Member
+	// Plan is the plan under way; nil: there is none. Ended is the one that has ended last; zero: none has.
+	Plan  *Plan
+	Ended Ended
+}
+
+// Member is a member and the directory that it is bound to.
+type Member struct {
+	ID          uint64
+	Incarnation transport.Incarnation
+	// Addr is where the member was reached when it was added: a hint. It may be empty.
+	Addr string
+}
+
+// Role is what a member does in its group.
+type Role uint8
+
+// The roles. A member that is Incoming or Outgoing is a voter of one half of a joint configuration, on its
+// way to becoming a voter or to being none any more.
+const (
+	None Role = iota
+	Learner
+	Voter
+	Incoming
+	Outgoing
+)
+
+func (r Role) String() string {
+	return [...]string{"no member", "learner", "voter", "incoming voter", "outgoing voter"}[min(r, Outgoing)]
+}
+
+// Founded returns the roster of a group that was founded with these members, which ascend, all as voters.
+func Founded(members []Member) *Roster {
+	r := &Roster{Members: members}
+	for _, m := range members {
+		r.Conf.Voters = append(r.Conf.Voters, m.ID)
+	}
+	return r
+}
+
+// Member returns the member with an id.
+func (r *Roster) Member(id uint64) (m Member, ok bool) { return find(r.Members, id) }
+
+// Was returns the last directory of a member that was removed.
+func (r *Roster) Was(id uint64) (m Member, ok bool) { return find(r.Removed, id) }
+
+func find(members []Member, id uint64) (Member, bool) {
+	i := sort.Search(len(members), func(i int) bool { return members[i].ID >= id })
+	if i == len(members) || members[i].ID != id {
+		return Member{}, false
+	}
+	return members[i], true
+}
+
+// IDs returns the ids of all members, in ascending order.
+func (r *Roster) IDs() []uint64 {
+	ids := make([]uint64, len(r.Members))
+	for i, m := range r.Members {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// Role returns the role of a member.
+func (r *Roster) Role(id uint64) Role {
+	in, out := slices.Contains(r.Conf.Voters, id), slices.Contains(r.Conf.VotersOutgoing, id)
+	switch {
+	case in && (out || len(r.Conf.VotersOutgoing) == 0):
+		return Voter
+	case in:
+		return Incoming
+	case out:
+		return Outgoing
+	case slices.Contains(r.Conf.Learners, id):
+		return Learner
+	}
+	return None
+}
+
+// Votes reports whether a member is a voter of any half of the configuration.
+func (r *Roster) Votes(id uint64) bool { return r.Role(id) >= Voter }
+
+// IsJoint reports whether a transition through a joint configuration is under way.
+func (r *Roster) IsJoint() bool { return len(r.Conf.VotersOutgoing) > 0 }
+
+// Spare returns how many more voters may fail before the group has no quorum, if those for which is returns
+// true work now. It is negative if they are no quorum.
+func (r *Roster) Spare(works func(id uint64) bool) int { return spare(r.Conf, works) }
+
+func spare(conf raftpb.ConfState, works func(id uint64) bool) int {
+	left := half(conf.Voters, works)
+	if len(conf.VotersOutgoing) > 0 {
+		left = min(left, half(conf.VotersOutgoing, works))
+	}
+	return left
+}
+
+func half(voters []uint64, works func(id uint64) bool) int {
+	n := 0
+	for _, id := range voters {
+		if works(id) {
+			n++
+		}
+	}
+	return n - (len(voters)/2 + 1)
+}
+
+// ErrRefused is wrapped by every error that refuses a change or a plan.
+var ErrRefused = errors.New("the members are not changed")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
+}
+
+// Next returns the roster after an entry with a change of the configuration, or why the entry changes
+// nothing. It is the same on every member.
+func (r *Roster) Next(index uint64, cc raftpb.ConfChangeV2) (*Roster, error) {
+	next := *r
+	next.Version = index
+	if len(cc.Context) == 0 {
+		if !cc.LeaveJoint() {
+			return nil, refuse("entry %d changes the configuration and does not say which directories its members have", index)
+		}
+	} else {
+		c, err := DecodeChange(cc.Context)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.rejectChange(c); err != nil {
+			return nil, err
+		}
+		if want := c.Entry(); want.Transition != cc.Transition || !slices.Equal(want.Changes, cc.Changes) {
+			return nil, refuse("entry %d changes the configuration by %v, and its context says %v", index, cc.Changes, want.Changes)
+		}
+		next.Members = after(r.Members, c.Steps)
+		next.advance(c, index)
+	}
+	conf, err := nextConf(r.Conf, cc)
+	if err != nil {
+		return nil, refuse("%w", err)
+	}
+	next.Conf = conf
+	next.dropRemoved()
+	return &next, nil
+}
+
+// after returns the members with those that the steps add. Removed ones are still there.
+func after(members []Member, steps []Step) []Member {
+	for _, s := range steps {
+		if s.Op != Add {
+			continue
+		}
+		at := sort.Search(len(members), func(i int) bool { return members[i].ID >= s.ID })
+		members = slices.Insert(slices.Clip(members), at, s.Member)
+	}
+	return members
+}
+
+// dropRemoved moves those that are not in the configuration any more to Removed.
+func (r *Roster) dropRemoved() {
+	in := func(id uint64) bool { return r.Role(id) != None || slices.Contains(r.Conf.LearnersNext, id) }
+	if !slices.ContainsFunc(r.Members, func(m Member) bool { return !in(m.ID) }) {
+		return
+	}
+	members, removed := []Member(nil), slices.Clone(r.Removed)
+	for _, m := range r.Members {
+		if in(m.ID) {
+			members = append(members, m)
+			continue
+		}
+		m.Addr = ""
+		at := sort.Search(len(removed), func(i int) bool { return removed[i].ID >= m.ID })
+		if at < len(removed) && removed[at].ID == m.ID {
+			removed[at] = m
+		} else {
+			removed = slices.Insert(removed, at, m)
+		}
+	}
+	r.Members, r.Removed = members, removed
+}
+
+// nextConf returns the configuration after a change.
+func nextConf(conf raftpb.ConfState, cc raftpb.ConfChangeV2) (raftpb.ConfState, error) {
+	empty := confchange.Changer{Tracker: tracker.MakeProgressTracker(1, 0)}
+	config, views, err := confchange.Restore(empty, conf)
+	if err != nil {
+		return conf, err
+	}
+	t := tracker.MakeProgressTracker(1, 0)
+	t.Config, t.Progress = config, views
+	changer := confchange.Changer{Tracker: t}
+	switch autoLeave, joint := cc.EnterJoint(); {
+	case cc.LeaveJoint():
+		config, _, err = changer.LeaveJoint()
+	case joint:
+		config, _, err = changer.EnterJoint(autoLeave, cc.Changes...)
+	default:
+		config, _, err = changer.Simple(cc.Changes...)
+	}
+	if err != nil {
+		return conf, err
+	}
+	return config.ConfState(), nil
+}

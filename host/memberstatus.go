@@ -1,0 +1,73 @@
+package host
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/transport"
+)
+
+// Members says who the members of a group are, as one of them has applied it.
+type Members struct {
+	// Version is the index of the entry that has changed the members last; 0: they are the founding ones.
+	Version uint64
+	// Founded is false before the group is founded; then only All is set, without directories.
+	Founded bool
+	// All are the members, by id. Voters and Learners are their ids; in a joint configuration Voters are
+	// those of the new half, and Outgoing those of the old one.
+	All                        []MemberInfo
+	Voters, Outgoing, Learners []uint64
+	// Removed are the ids of members that were removed. They are not given again.
+	Removed []uint64
+	// Plan says how far the plan under way is, and Waits for what it waits, as far as this host knows; both
+	// are empty if there is none.
+	Plan, Waits string
+	// Tolerates is how many of the voters that were heard lately may fail before there is no quorum. It is
+	// negative if there is none now.
+	Tolerates int
+}
+
+// MemberInfo is one member.
+type MemberInfo struct {
+	ID          uint64
+	Role        membership.Role
+	Incarnation transport.Incarnation // the directory that it is bound to
+	Addr        string                // where it was when it was added, or Config.Peers
+	There       bool                  // it is this host, or was heard within an election timeout
+}
+
+// Members returns who the members of the group are, as this member has applied it. It never waits.
+func (g *Group) Members() Members {
+	r := g.roster()
+	if r == nil {
+		var m Members
+		for _, id := range g.memberIDs() {
+			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.config.Peers[id], There: g.isHere(id)})
+		}
+		return m
+	}
+	m := Members{
+		Version: r.Version, Founded: true,
+		Voters: slices.Clone(r.Conf.Voters), Outgoing: slices.Clone(r.Conf.VotersOutgoing), Learners: slices.Clone(r.Conf.Learners),
+		Tolerates: r.Spare(g.isHere),
+	}
+	for _, member := range r.Members {
+		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Addr: member.Addr, There: g.isHere(member.ID)}
+		if addr := g.host.config.Peers[member.ID]; addr != "" {
+			info.Addr = addr
+		}
+		m.All = append(m.All, info)
+	}
+	for _, member := range r.Removed {
+		if r.Role(member.ID) == membership.None {
+			m.Removed = append(m.Removed, member.ID)
+		}
+	}
+	if r.Plan != nil {
+		m.Plan = r.Plan.String()
+		if why := g.plan.waits.Load(); why != nil {
+			m.Waits = *why
+		}
+	}
+	return m
+}

@@ -1,0 +1,269 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+	"github.com/millrace/millrace/transport"
+)
+
+// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
+// each when it may be. So a plan continues when its caller ends, and when another member leads.
+//
+//	entry plan      begins it (Group.Execute)
+//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
+//	                and the core has left its joint configuration; when every learner that the stage promotes
+//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
+//	entry cancel    ends it. What is in force stays
+//
+// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
+//
+// A learner has caught up when it needs less than an election timeout for what the log has got in the round
+// before (thesis §4.2.1). Otherwise the group could wait that long for a quorum with the new voter.
+type planned struct {
+	// Owned by the turn.
+	version uint64         // of the roster for which the following is
+	rounds  []catchUpRound // of learners that the next stage promotes
+	asked   int64          // tick at which the leadership was offered to another member
+	waits   atomic.Pointer[string]
+
+	requests []planRequest // that wait for a turn; guarded by the lock of the inbox
+}
+
+// catchUpRound is a round of a learner that catches up.
+type catchUpRound struct {
+	id    uint64
+	goal  uint64 // the end of the log when the round began
+	since int64  // tick
+	level bool
+}
+
+// planRequest asks the leader to begin or to cancel a plan.
+type planRequest struct {
+	from uint64 // this host or another
+	id   membership.PlanID
+	data []byte // of the entry
+}
+
+// putPlan leaves a request for the next turn. A member has one at a time, so there are as many as members.
+func (b *inbox) putPlan(p *planned, r planRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	if i := slices.IndexFunc(p.requests, func(other planRequest) bool { return other.from == r.from && other.id == r.id }); i >= 0 {
+		p.requests[i] = r
+		return
+	}
+	if len(p.requests) < maxPlanRequests {
+		p.requests = append(p.requests, r)
+	}
+}
+
+const maxPlanRequests = 16
+
+func (b *inbox) takePlans(p *planned) (requests []planRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	requests, p.requests = p.requests, nil
+	return requests
+}
+
+// advancePlan takes the next step of a plan, if this member leads. It is part of a turn.
+func (g *Group) advancePlan() {
+	requests := g.inbox.takePlans(&g.plan)
+	r := g.roster()
+	st := g.node.BasicStatus()
+	if r == nil || st.RaftState != raft.StateLeader || g.asked {
+		for _, q := range requests {
+			g.answerPlan(q, g.host.notLeader(st.Lead))
+		}
+		g.plan.rounds, g.plan.version = nil, 0
+		g.plan.waits.Store(nil)
+		return
+	}
+	for _, q := range requests {
+		g.takePlan(r, q)
+	}
+	c, ok := r.NextStage()
+	if !ok || len(g.members.noted) > 0 {
+		return
+	}
+	if g.plan.version != r.Version {
+		g.plan.version, g.plan.rounds = r.Version, nil
+	}
+	why := g.stageWaits(r, c)
+	g.plan.waits.Store(&why)
+	switch {
+	case why != "":
+	case membership.Takes(c.Steps, g.self):
+		g.yieldTo(c)
+	default:
+		kind, data, err := raftpb.MarshalConfChange(c.Entry())
+		if err == nil {
+			err = g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
+		}
+		if err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrConfChangeRefused) {
+			g.noteRefusal(err)
+		}
+	}
+}
+
+// stageWaits says what a stage waits for, or "".
+func (g *Group) stageWaits(r *membership.Roster, c membership.Change) string {
+	var behind []string
+	for _, s := range c.Steps {
+		if s.Op == membership.Promote && !g.isLevel(s.ID) {
+			behind = append(behind, fmt.Sprintf("member %d has not caught up", s.ID))
+		}
+	}
+	if behind != nil {
+		return strings.Join(behind, ", ")
+	}
+	return g.leavesNoQuorum(r, [][]membership.Step{c.Steps})
+}
+
+// leavesNoQuorum says after which of some stages the members that were heard lately would be no quorum, or
+// "". A member that is promoted on the way counts as there: the stage waits for it.
+func (g *Group) leavesNoQuorum(r *membership.Roster, stages [][]membership.Step) string {
+	rosters, err := r.Play(stages)
+	if err != nil {
+		return err.Error()
+	}
+	for _, next := range rosters {
+		if left := next.Spare(func(id uint64) bool { return g.isHere(id) || !r.Votes(id) }); left < 0 {
+			return fmt.Sprintf("with voters %v, of which %v were heard lately, the group would have no quorum", next.Conf.Voters, g.there(next.Conf.Voters))
+		}
+	}
+	return ""
+}
+
+// isHere reports whether a member is this one, or was heard lately, as far as this one knows.
+func (g *Group) isHere(id uint64) bool {
+	switch {
+	case id == g.self:
+		return true
+	case g.status.Load().Role == raft.StateLeader:
+		return g.isThere(id)
+	}
+	return g.host.isThere(id)
+}
+
+// there returns those of some members that were heard lately.
+func (g *Group) there(ids []uint64) []uint64 {
+	return slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return !g.isHere(id) })
+}
+
+// isLevel reports whether a learner has caught up.
+func (g *Group) isLevel(id uint64) bool {
+	at := slices.IndexFunc(g.plan.rounds, func(c catchUpRound) bool { return c.id == id })
+	st := g.node.BasicStatus()
+	if at < 0 {
+		g.plan.rounds = append(g.plan.rounds, catchUpRound{id: id, goal: st.LastIndex, since: g.at.ticks})
+		return false
+	}
+	c := &g.plan.rounds[at]
+	pr, ok := g.progress(id)
+	if !ok || pr.Match < c.goal || pr.State != tracker.StateReplicate {
+		c.level = false
+		return false
+	}
+	c.level = g.at.ticks-c.since <= int64(g.host.config.electionTicks())
+	c.goal, c.since = st.LastIndex, g.at.ticks
+	return c.level
+}
+
+// progress returns what this leader knows of a member.
+func (g *Group) progress(id uint64) (found tracker.Progress, ok bool) {
+	g.node.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if other == id {
+			found, ok = pr, true
+		}
+	})
+	return found, ok
+}
+
+// yieldTo hands the leadership to a member that stays a voter after a stage.
+func (g *Group) yieldTo(c membership.Change) {
+	if g.node.BasicStatus().LeadTransferee != raft.None || g.plan.asked > 0 && g.at.ticks < g.plan.asked+int64(g.host.config.electionTicks()) {
+		return
+	}
+	g.plan.asked = max(g.at.ticks, 1)
+	target := g.successor(func(id uint64, pr tracker.Progress) bool {
+		return !membership.Takes(c.Steps, id) && (pr.RecentActive || g.host.isThere(id))
+	})
+	if target == raft.None {
+		return
+	}
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
+	if err := g.node.TransferLeader(target); err != nil {
+		g.noteRefusal(err)
+	}
+}
+
+// takePlan proposes what a request asks for, unless it is on its way or done already.
+func (g *Group) takePlan(r *membership.Roster, q planRequest) {
+	begins := q.data[0] == planKind
+	switch {
+	case begins && r.Plan != nil && r.Plan.ID == q.id, r.Ended.ID == q.id && r.Ended.Index > 0:
+		return // the asker applies it
+	case len(g.members.noted) > 0:
+		return // it asks again
+	}
+	if err := g.rejectPlan(r, q); err != nil {
+		g.answerPlan(q, err)
+		return
+	}
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: q.data}}})
+	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
+		g.noteRefusal(err)
+	}
+}
+
+// rejectPlan says why a leader does not propose what a request asks for, or returns nil.
+func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
+	if q.data[0] == cancelKind {
+		_, err := r.Cancel(r.Version+1, q.id)
+		return err
+	}
+	p, err := membership.DecodePlan(q.data[1:])
+	if err != nil {
+		return err
+	}
+	if _, err := r.Begin(r.Version+1, p); err != nil {
+		return err
+	}
+	if why := g.leavesNoQuorum(r, p.Stages); why != "" {
+		return fmt.Errorf("%w: %s; start the members that are down first, or remove them before others", membership.ErrRefused, why)
+	}
+	return nil
+}
+
+// answerPlan refuses a request.
+func (g *Group) answerPlan(q planRequest, err error) {
+	var elsewhere *NotLeaderError
+	if errors.As(err, &elsewhere) {
+		return // it asks the next leader
+	}
+	if q.from == g.self {
+		g.executions.refuse(q.id, err)
+		return
+	}
+	g.host.transport.SendBytes(q.from, transport.Control, planAnswer{g.id, q.id, err.Error()}.encode())
+}
+
+// planDue returns the tick at which a leader looks at its plan again.
+func (g *Group) planDue() int64 {
+	if r := g.roster(); r == nil || r.Plan == nil || g.node.BasicStatus().RaftState != raft.StateLeader {
+		return never
+	}
+	return g.at.ticks + ticksPerHeartbeat
+}
