@@ -80,7 +80,7 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil && g.hasCommands && !g.leavesOutMember(from) { // a leader that this member may not know
+	if g := h.groups.get(r.group); g != nil && g.hasCommands && g.isMemberOrLeads(from) {
 		g.inbox.putRefusal(r)
 		g.wake()
 	}

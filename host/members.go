@@ -252,6 +252,12 @@ func (g *Group) isMember(id uint64) bool { return slices.Contains(g.memberIDs(),
 // isOther reports whether a host is another member of the group.
 func (g *Group) isOther(id uint64) bool { return id != g.self && g.isMember(id) }
 
+// isMemberOrLeads reports whether a host is a member, or leads: a member that is behind may not know its
+// leader as a member yet.
+func (g *Group) isMemberOrLeads(id uint64) bool {
+	return g.isMember(id) || id == g.status.Load().Leader && !g.leavesOutMember(id)
+}
+
 // foundRoster makes the first roster of a group, when founded is committed.
 func (g *Group) foundRoster(b binding) {
 	if g.roster() != nil {

@@ -59,7 +59,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 	}
 	r.from = from
 	isQuestion := body[0] == readQuestionKind
-	if g := h.groups.get(r.group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && r.life == h.life() && !g.leavesOutMember(from)) {
+	if g := h.groups.get(r.group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && r.life == h.life() && g.isMemberOrLeads(from)) {
 		g.inbox.putRead(r, isQuestion)
 		g.wake()
 	}

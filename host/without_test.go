@@ -382,7 +382,7 @@ func TestMemberThatIsLeftOutStops(t *testing.T) {
 		t.Fatalf("told by a host that is no member: %v", err)
 	}
 	l.control(2, encodeLeftOut(theGroup))
-	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{words, "host 2 says so", "membership changes"}) {
+	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{words, "host 2 says so", "AddMember"}) {
 		t.Errorf("it has stopped with %v", err)
 	}
 
