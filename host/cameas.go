@@ -9,12 +9,13 @@ import (
 // last, if that is not the one it is bound to already, or else the one with which it was admitted.
 func (h *Host) cameWith(id uint64, r *membership.Roster) transport.Incarnation {
 	bound, _ := r.Member(id)
+	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
 	h.admission.mu.Lock()
 	defer h.admission.mu.Unlock()
-	if i, ok := h.admission.turnedAway[id]; ok && i != bound.Incarnation {
+	if i, ok := h.admission.turnedAway[id]; ok && isNew(i) {
 		return i
 	}
-	if p, ok := h.admission.known[id]; ok && p.Incarnation != bound.Incarnation {
+	if p, ok := h.admission.known[id]; ok && isNew(p.Incarnation) {
 		return p.Incarnation
 	}
 	return transport.Incarnation{}
@@ -23,6 +24,9 @@ func (h *Host) cameWith(id uint64, r *membership.Roster) transport.Incarnation {
 // isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.
 func (h *Host) isVouched(peer transport.Introduction) bool {
 	for _, g := range h.groups.all() {
+		if g.isHinted(peer.ID, peer.Incarnation) {
+			return true
+		}
 		if r := g.roster(); r != nil {
 			if m, ok := r.Member(peer.ID); ok && m.Incarnation == peer.Incarnation {
 				return true

@@ -56,6 +56,9 @@ func (c *hostClock) beat() (ticks int) {
 		h.greetUnmet()
 		h.tellWithout()
 		h.askPlans()
+		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
+			h.askForRosters()
+		}
 	}
 	h.lookForHungTurns()
 	h.lane.tick()

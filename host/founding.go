@@ -296,7 +296,8 @@ func (g *Group) countUnfounded(is bool) {
 func (g *Group) setRefuses() {
 	g.host.meetings.refusing.Lock()
 	defer g.host.meetings.refusing.Unlock()
-	refuses := g.refusedMembers()
+	refuses, hinted := g.refusedMembers()
+	g.members.hinted.Store(&hinted)
 	if refuses == nil {
 		g.refuses.Store(nil)
 		return
@@ -309,7 +310,7 @@ func (g *Group) setRefuses() {
 
 // refusedMembers returns the members that do not count: those left out, those that were removed, and those
 // that have come with another directory.
-func (g *Group) refusedMembers() (refuses []uint64) {
+func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 	r, b := g.roster(), g.bound.Load()
 	isOther := func(id uint64, bound transport.Incarnation) bool {
 		came, known := g.host.admission.incarnation(id)
@@ -324,19 +325,29 @@ func (g *Group) refusedMembers() (refuses []uint64) {
 		}
 	}
 	if r == nil {
-		return refuses
+		return refuses, nil
 	}
 	for _, m := range r.Members {
-		if isOther(m.ID, m.Incarnation) {
+		came, _ := g.host.admission.incarnation(m.ID)
+		switch {
+		case !isOther(m.ID, m.Incarnation):
+		case g.isHinted(m.ID, came):
+			hinted = append(hinted, m.ID)
+		default:
 			refuses = append(refuses, m.ID)
 		}
 	}
 	for _, m := range r.Removed {
-		if r.Role(m.ID) == membership.None && m.ID != g.self {
+		came, _ := g.host.admission.incarnation(m.ID)
+		switch {
+		case r.Role(m.ID) != membership.None || m.ID == g.self:
+		case g.isHinted(m.ID, came):
+			hinted = append(hinted, m.ID)
+		default:
 			refuses = append(refuses, m.ID)
 		}
 	}
-	return refuses
+	return refuses, hinted
 }
 
 // mayVote reports whether a promise of this member may count: its directory is bound, or every member that is
@@ -362,7 +373,7 @@ func (g *Group) unmet() (ids []uint64) {
 // would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
 	refuses := g.refuses.Load()
-	if refuses == nil && g.founded && !g.members.joins || len(g.taken.messages) == 0 {
+	if refuses == nil && g.founded && !g.members.joins && g.members.hint.Load() == nil || len(g.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
@@ -372,6 +383,8 @@ func (g *Group) dropUncounted() {
 		switch {
 		case refuses != nil && slices.Contains(*refuses, m.From):
 			g.refuse(m.From)
+			continue
+		case (m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgPreVoteResp) && !g.countsVoteOf(m.From):
 			continue
 		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
 			continue
@@ -412,16 +425,17 @@ func (g *Group) refuse(member uint64) {
 	if !kept && !g.founded {
 		return
 	}
+	came, _ := g.host.admission.incarnation(member)
 	isRemoved := false
 	if r := g.roster(); r != nil && !kept {
-		_, isRemoved = r.Was(member)
+		isRemoved = r.Was(member, came)
 	}
 	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
 		g.refusedAt = max(now, 1)
 		body := refusal{g.id, bound}.encode()
 		switch {
 		case isRemoved:
-			body = encodeRemoved(g.id, g.roster().Version)
+			body = removal{g.id, g.roster().Version, came}.encode()
 		case !kept:
 			body = encodeLeftOut(g.id)
 		}
@@ -431,7 +445,6 @@ func (g *Group) refuse(member uint64) {
 		return
 	}
 	g.told = append(g.told, member)
-	came, _ := g.host.admission.incarnation(member)
 	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group", "group", g.id, "host", g.self, "member", member)

@@ -23,7 +23,8 @@ import (
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
 //	without:       3 │ group │ n uvarint, at least 1 │ n × id u64, ascending: the members to leave out
 //	left out:      4 │ group: it was founded without the host that reads this
-//	removed:       5 │ group │ version of the members: they are without the host that reads this
+//	removed:       5 │ group │ version of the members: they are without the directory of the host that reads this
+//	               │ incarnation 16 B, that directory
 const (
 	foundKind        byte = 1
 	foundedKind      byte = 2
@@ -254,15 +255,25 @@ func decodeLeftOut(body []byte) (group uint64, err error) {
 	return group, nil
 }
 
-func encodeRemoved(group, version uint64) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint([]byte{removedKind}, group), version)
+// removal tells a host that a group has removed its directory.
+type removal struct {
+	group, version uint64
+	incarnation    transport.Incarnation
 }
 
-func decodeRemoved(body []byte) (group, version uint64, err error) {
+func (r removal) encode() []byte {
+	body := binary.AppendUvarint(binary.AppendUvarint([]byte{removedKind}, r.group), r.version)
+	return append(body, r.incarnation[:]...)
+}
+
+func decodeRemoval(body []byte) (r removal, err error) {
 	group, n := binary.Uvarint(body[1:])
 	version, m := binary.Uvarint(body[1+max(n, 0):])
-	if n <= 0 || m <= 0 || 1+n+m != len(body) {
-		return 0, 0, fmt.Errorf("%w: %d bytes say that a group has removed this host", errBadControl, len(body))
+	if rest := body[min(len(body), 1+max(n, 0)+max(m, 0)):]; n <= 0 || m <= 0 || len(rest) != len(r.incarnation) {
+		return r, fmt.Errorf("%w: %d bytes say that a group has removed this host", errBadControl, len(body))
+	} else {
+		r.incarnation = transport.Incarnation(rest)
 	}
-	return group, version, nil
+	r.group, r.version = group, version
+	return r, nil
 }

@@ -266,6 +266,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		}
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 		g.noteAck(&g.taken.messages[i])
+		g.noteLeader(&g.taken.messages[i])
 		g.noteOrder(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)

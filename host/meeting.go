@@ -195,6 +195,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.receivedRefusal(from, body)
 	case len(body) > 0 && (body[0] == planRequestKind || body[0] == planAnswerKind):
 		return h.takePlanRecord(from, body)
+	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
+		return h.takeRosterRecord(from, body)
 	case isSnapshotRecord(body):
 		return h.takeSnapshotRecord(from, transport.Control, body)
 	case len(body) > 0 && body[0] == reportKind:
@@ -220,12 +222,12 @@ func (h *Host) control(from uint64, body []byte) error {
 			g.leftOutBy(from)
 		}
 	case len(body) > 0 && body[0] == removedKind:
-		group, version, err := decodeRemoved(body)
+		r, err := decodeRemoval(body)
 		if err != nil {
 			return err
 		}
-		if g := h.groups.get(group); g != nil {
-			g.removedBy(from, version)
+		if g := h.groups.get(r.group); g != nil {
+			g.removedBy(from, r)
 		}
 	default:
 		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))

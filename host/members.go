@@ -32,6 +32,10 @@ type members struct {
 	ids     atomic.Pointer[[]uint64]          // of its members; before, the founding list
 	joins   bool                              // this member was not, or not with this directory, among the founders
 	changed signal                            // the roster
+
+	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterasked.go)
+	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
+	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
 }
 
 // notedEntry is an entry that will change the roster.
@@ -208,6 +212,9 @@ func (g *Group) setRoster(next *membership.Roster) {
 	if g.node == nil {
 		return // the group is being opened
 	}
+	if h := m.hint.Load(); h != nil && h.Version <= next.Version {
+		m.hint.Store(nil)
+	}
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
 	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))
@@ -310,16 +317,13 @@ func (g *Group) stopIfRemoved(was, now *membership.Roster) {
 	}
 }
 
-// removedBy is told by another host that this one was removed. Only a member knows that.
-func (g *Group) removedBy(member, version uint64) {
-	r := g.roster()
-	if r == nil || version <= r.Version || !g.isOther(member) {
-		return // it is behind
+// removedBy is told by another host that this one's directory was removed. It may never have applied that it
+// was added.
+func (g *Group) removedBy(member uint64, r removal) {
+	if now := g.roster(); r.incarnation != g.host.incarnation() || now != nil && r.version <= now.Version || g.roster() == nil && !g.members.joins {
+		return // it is about another directory, or late
 	}
-	if m, is := r.Member(g.self); !is || m.Incarnation != g.host.incarnation() {
-		return // it is not a member yet
-	}
-	g.fail(fmt.Errorf("%w; host %d says so", &removedError{group: g.id, self: g.self, index: version}, member))
+	g.fail(fmt.Errorf("%w; host %d says so", &removedError{group: g.id, self: g.self, index: r.version}, member))
 }
 
 // adoptFounders makes the founding list of the log that of a new member, and its configuration the one that

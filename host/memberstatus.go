@@ -59,7 +59,7 @@ func (g *Group) Members() Members {
 		m.All = append(m.All, info)
 	}
 	for _, member := range r.Removed {
-		if r.Role(member.ID) == membership.None {
+		if r.Role(member.ID) == membership.None && !slices.Contains(m.Removed, member.ID) {
 			m.Removed = append(m.Removed, member.ID)
 		}
 	}

@@ -180,7 +180,7 @@ func (c *clients) repeat(first *replica, command string, mark session.Mark) {
 		if l == nil || l.process == nil || c.w.nemesis.stopped {
 			return
 		}
-		if r := l.replicas[first.id-1]; r.group != nil && (r.mayTakeMore() || c.w.calls.eager && len(r.calls) < maxPendingEver) {
+		if r := l.replicas[first.id-1]; r.group != nil && r.ghost.has(l.host.id) && (r.mayTakeMore() || c.w.calls.eager && len(r.calls) < maxPendingEver) {
 			call := &simCall{command: command, replica: r, since: c.w.now}
 			call.call.Owner, call.call.Session = call, &mark
 			c.handIn(call)

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -42,6 +44,10 @@ type ghost struct {
 	acks    []acknowledgement    // the same, in the order in which clients were told
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
+
+	rosters map[uint64]raftpb.ConfState // version → configuration: churn.go
+	version uint64                      // the latest
+	churns  bool                        // members change
 
 	founded     bool   // as a host has reported
 	lastCommand string // must be acknowledged after the faults
@@ -138,6 +144,12 @@ func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
 	if l.host.wiped || l.host.leftOut {
 		return // it is refused
+	}
+	if errors.Is(err, host.ErrMemberRemoved) && w.churn != nil {
+		if r.ghost.has(l.host.id) {
+			w.violate("%s has stopped as removed, and is a member: %v", r.name, err)
+		}
+		return
 	}
 	if !l.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", r.name, err)
@@ -341,35 +353,42 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receip
 	g.acked[r.Index] = command
 	g.acks = append(g.acks, acknowledgement{r.Index, r.Term, command, w.now})
 	if w.rng.IntN(16) == 0 {
-		w.checkDurable(g.id, len(w.hosts)-len(by.group.Founding().LeftOut), command, r)
+		w.checkDurable(by, command, r)
 	}
 }
 
 // checkDurable: a quorum of the voters hold an entry.
-func (w *world) checkDurable(group uint64, voters int, command string, r host.Receipt) {
+func (w *world) checkDurable(by *replica, command string, r host.Receipt) {
+	group, voters := by.id, len(w.hosts)-len(by.group.Founding().LeftOut)
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it
 	}
-	var holders int
+	var holders []uint64
 	loss, excused := w.lossToSurvive()
 	for _, h := range w.hosts {
 		if excused(h) {
-			holders++
+			holders = append(holders, h.id)
 			continue
 		}
 		h.afterCrash(loss, group, func(log *wal.Group) {
 			if log.FirstIndex() > r.Index && snapshotOn(h.disk.Image(loss, nil), group) >= r.Index {
-				holders++
+				holders = append(holders, h.id)
 				return
 			}
 			entries, err := log.Entries(r.Index, r.Index+1, 1)
 			if err == nil && entries[0].Term == r.Term && w.commandOf(entries[0].Data) == command {
-				holders++
+				holders = append(holders, h.id)
 			}
 		})
 	}
-	if holders <= voters/2 {
-		w.violate("%q is acknowledged at index %d, but after a crash with %v only %d of the disks of %d voters would have it", command, r.Index, loss, holders, voters)
+	if w.churn != nil {
+		if !by.ghost.quorum(by, r.Index, func(id uint64) bool { return slices.Contains(holders, id) }) {
+			w.violate("%q is acknowledged at index %d, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, r.Index, loss, holders)
+		}
+		return
+	}
+	if len(holders) <= voters/2 {
+		w.violate("%q is acknowledged at index %d, but after a crash with %v only %d of the disks of %d voters would have it", command, r.Index, loss, len(holders), voters)
 	}
 }
 

@@ -68,7 +68,7 @@ func (c *clients) submitOne() {
 		return
 	}
 	r := l.replicas[c.rng.IntN(len(l.replicas))]
-	if r.group == nil || r.ghost.finished || !r.mayTakeMore() {
+	if r.group == nil || r.ghost.finished || !r.mayTakeMore() || !r.ghost.has(l.host.id) {
 		return
 	}
 	if !r.leads() && c.rng.IntN(20) > 0 && c.w.calls == nil {
@@ -142,7 +142,7 @@ func isRefusal(err error) bool {
 // client has to give up to get an answer.
 func (w *world) everyoneIsAnswered() bool {
 	waits := false
-	w.eachReplica(func(r *replica) { waits = waits || r.isAwaited() })
+	w.eachReplica(func(r *replica) { waits = waits || r.isAwaited() && !r.neverJoined() })
 	return !waits
 }
 

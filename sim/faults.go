@@ -44,6 +44,10 @@ const (
 	RottenReads // of snapshots, that returned wrong bits
 	Lies        // about snapshots, that a host sent
 
+	Plans     // to change the members
+	PlansDone // and carried out
+	Wipes     // of the directory of a member, which is then replaced
+
 	faultKinds
 )
 
@@ -55,6 +59,7 @@ var faultNames = [faultKinds]string{
 	"pulses for idle groups", "answers with exceptions",
 	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
 	"wrong reads of snapshots", "lies about snapshots",
+	"plans begun", "plans carried out", "directories wiped",
 }
 
 func (f Fault) String() string { return faultNames[f] }

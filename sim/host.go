@@ -31,8 +31,10 @@ type machine struct {
 	alive   *life // nil: down
 	lives   int
 	clock   hardwareClock
-	reached map[uint64]uint64 // the highest index applied in any life, by group
-	timeout time.Duration     // its election timeout; 0: that of the run
+	joins   bool                  // it waits to be added to its groups (churn.go)
+	lost    transport.Incarnation // the directory that was wiped
+	reached map[uint64]uint64     // the highest index applied in any life, by group
+	timeout time.Duration         // its election timeout; 0: that of the run
 
 	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
@@ -237,6 +239,8 @@ func (l *life) event(e host.Event) {
 		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) {
 			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
+	case host.MembersChanged:
+		l.w.ghosts[e.Group-1].checkRoster(l.w, l.name, e)
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
 	case host.RefusedForgotten:

@@ -33,7 +33,7 @@ type impostors struct {
 func (w *world) startImpostors() {
 	rng := splitSeed(w.options.Seed, 5)
 	m := &impostors{w: w, rng: rng, pace: pick(rng, 0, 100*time.Millisecond, 700*time.Millisecond)}
-	if m.pace > 0 && !w.nemesis.calm {
+	if m.pace > 0 && !w.nemesis.calm && w.churn == nil {
 		m.schedule()
 	}
 }

@@ -371,7 +371,7 @@ func (w *world) stopFaults() {
 // converged reports whether the last command of each group is acknowledged, and all hosts that are not lost
 // for good have applied the same entries.
 func (w *world) converged() bool {
-	if !w.finished() {
+	if !w.finished() || w.churn != nil && !w.churn.isQuiet() {
 		return false
 	}
 	for _, g := range w.ghosts {
@@ -391,7 +391,7 @@ func (w *world) groupConverged(g *ghost) bool {
 		}
 	})
 	for _, h := range w.hosts {
-		if h.gone {
+		if h.gone || !g.has(h.id) {
 			continue
 		}
 		if h.alive == nil || h.alive.process == nil {

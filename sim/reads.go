@@ -112,7 +112,7 @@ func (c *reads) readOne() {
 		return
 	}
 	r := l.replicas[c.rng.IntN(len(l.replicas))]
-	if r.group == nil || len(r.reading) >= maxReading {
+	if r.group == nil || len(r.reading) >= maxReading || !r.ghost.has(l.host.id) {
 		return
 	}
 	kind := readKind(c.rng.IntN(int(readKinds)))

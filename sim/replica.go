@@ -54,7 +54,7 @@ func (l *life) newReplica(g *ghost) *replica {
 
 func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
 	c := r.life.w.groupConfig
-	c.ID = r.id
+	c.ID, c.Joins = r.id, r.life.w.joins(r.life.host)
 	if u := r.life.w.user; u != nil {
 		r.group, err = u.open(r, process, c)
 		return err

@@ -50,6 +50,8 @@ type Options struct {
 	small  bool // three hosts and the asynchronous pipeline, for every seed
 	hosts  int  // so many, if small
 	calls  bool // the groups have commands
+	churn  bool // members change, for every seed
+	still  bool // members do not change
 }
 
 // Report describes a run.
@@ -125,6 +127,7 @@ func Run(o Options) (report Report, err error) {
 	w.reads.schedule()
 	w.startNemesis()
 	w.startImpostors()
+	w.startChurn()
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil

@@ -47,6 +47,7 @@ type world struct {
 	padding      int          // bytes that each snapshot has besides its content
 	calls        *callOptions // nil: the groups take plain entries
 	user         user         // user.go; nil: the clients are the simulator's
+	churn        *churn       // churn.go; nil: the members stay
 	violation    *Violation   // the first
 }
 
@@ -91,6 +92,9 @@ func newWorld(o Options) *world {
 		w.mode = *o.Mode
 	}
 	w.config.Durability = w.mode
+	if w.drawChurn() {
+		n = churnHosts
+	}
 	for i := range n {
 		id := uint64(i + 1)
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -114,7 +115,16 @@ func (r *Roster) rejectSteps(steps []Step) error {
 		return refuse("the change is empty")
 	}
 	seen := map[uint64]bool{}
-	for _, s := range steps {
+	for i, s := range steps {
+		for _, other := range steps[:i] {
+			switch {
+			case s.Op != Add || other.Op != Add:
+			case s.Incarnation == other.Incarnation:
+				return refuse("hosts %d and %d have the same directory, %v", other.ID, s.ID, s.Incarnation)
+			case s.Addr != "" && s.Addr == other.Addr:
+				return refuse("hosts %d and %d have the same address, %s", other.ID, s.ID, s.Addr)
+			}
+		}
 		if seen[s.ID] {
 			return refuse("one change names member %d twice", s.ID)
 		}
@@ -148,7 +158,7 @@ func (r *Roster) rejectStep(s Step) error {
 }
 
 func (r *Roster) rejectAdd(s Step) error {
-	was, removed := r.Was(s.ID)
+	removed := slices.ContainsFunc(r.Removed, func(m Member) bool { return m.ID == s.ID })
 	switch {
 	case s.ID == 0:
 		return refuse("a member's id is not 0")
@@ -156,14 +166,14 @@ func (r *Roster) rejectAdd(s Step) error {
 		return refuse("member %d is there already, as a %v", s.ID, r.Role(s.ID))
 	case s.Incarnation == transport.Incarnation{}:
 		return refuse("it is not known which directory host %d has; start it, so that a member hears it", s.ID)
-	case removed && was.Incarnation == s.Incarnation:
+	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):
 		return refuse("directory %v of host %d was removed from this group, and is never a member again; start the host with an empty directory", s.Incarnation, s.ID)
 	case removed && !s.Replaces:
 		return refuse("host %d was a member and was removed; give the new member an id that was never used", s.ID)
 	case !removed && s.Replaces:
 		return refuse("host %d was never removed, so there is nothing to replace", s.ID)
-	case len(r.Removed) >= MaxRemoved && !removed:
-		return refuse("%d members were removed, the most that a group remembers", len(r.Removed))
+	case len(r.Removed) >= MaxRemoved:
+		return refuse("%d directories were removed, the most that a group remembers; found a new group, or restore this one from a backup", len(r.Removed))
 	}
 	for _, m := range r.Members {
 		switch {

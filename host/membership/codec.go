@@ -107,7 +107,7 @@ func DecodeRoster(data []byte) (*Roster, error) {
 	var s Roster
 	s.Version = r.uvarint(^uint64(0))
 	s.Conf = raftpb.ConfState{Voters: r.ids(), Learners: r.ids(), VotersOutgoing: r.ids(), LearnersNext: r.ids(), AutoLeave: r.boolean()}
-	s.Members, s.Removed = r.members(MaxMembers), r.members(MaxRemoved)
+	s.Members, s.Removed = r.members(MaxMembers, 1), r.members(MaxRemoved, 0)
 	if r.boolean() {
 		p := r.plan()
 		s.Plan = &p
@@ -253,10 +253,11 @@ func (r *reader) member() (m Member) {
 	return m
 }
 
-func (r *reader) members(most uint64) (members []Member) {
+// members reads a list in which each id is at least apart above the one before.
+func (r *reader) members(most, apart uint64) (members []Member) {
 	for range r.uvarint(most) {
 		m := r.member()
-		if r.bad || m.ID == 0 || len(members) > 0 && m.ID <= members[len(members)-1].ID {
+		if r.bad || m.ID == 0 || len(members) > 0 && m.ID < members[len(members)-1].ID+apart {
 			r.bad = true
 			return nil
 		}

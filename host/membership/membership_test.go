@@ -103,6 +103,9 @@ func TestRandomPlans(t *testing.T) {
 				w := Want{Op: Op(rapid.IntRange(1, 4).Draw(t, "op")), Member: Member{ID: rapid.Uint64Range(1, 7).Draw(t, "id")}, Learner: rapid.Bool().Draw(t, "learner")}
 				if w.Op == Add {
 					w.Replace, w.Incarnation = rapid.Bool().Draw(t, "replace"), directory(h.drawn)
+					if rapid.Bool().Draw(t, "old directory") {
+						w.Incarnation = directory(rapid.IntRange(1, h.drawn).Draw(t, "directory"))
+					}
 				}
 				wants = append(wants, w)
 			}

@@ -20,8 +20,9 @@ type Roster struct {
 	Conf raftpb.ConfState
 	// Members are all members, voters and learners, by ascending id.
 	Members []Member
-	// Removed are the members that were removed, by ascending id, with the last directory of each. An id is
-	// given again only to replace a directory (Replace), and never to the same directory.
+	// Removed are the directories that were removed, by ascending id of their member, and those of one member in
+	// the order of their removal. An id is given again only to replace a directory (Want.Replace), and never to
+	// one of these.
 	Removed []Member
 	// Plan is the plan under way; nil: there is none. Ended is the one that has ended last; zero: none has.
 	Plan  *Plan
@@ -65,8 +66,10 @@ func Founded(members []Member) *Roster {
 // Member returns the member with an id.
 func (r *Roster) Member(id uint64) (m Member, ok bool) { return find(r.Members, id) }
 
-// Was returns the last directory of a member that was removed.
-func (r *Roster) Was(id uint64) (m Member, ok bool) { return find(r.Removed, id) }
+// Was reports whether a directory of a member was removed.
+func (r *Roster) Was(id uint64, i transport.Incarnation) bool {
+	return slices.ContainsFunc(r.Removed, func(m Member) bool { return m.ID == id && m.Incarnation == i })
+}
 
 func find(members []Member, id uint64) (Member, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].ID >= id })
@@ -193,12 +196,8 @@ func (r *Roster) dropRemoved() {
 			continue
 		}
 		m.Addr = ""
-		at := sort.Search(len(removed), func(i int) bool { return removed[i].ID >= m.ID })
-		if at < len(removed) && removed[at].ID == m.ID {
-			removed[at] = m
-		} else {
-			removed = slices.Insert(removed, at, m)
-		}
+		at := sort.Search(len(removed), func(i int) bool { return removed[i].ID > m.ID })
+		removed = slices.Insert(removed, at, m)
 	}
 	r.Members, r.Removed = members, removed
 }
