@@ -241,10 +241,24 @@ func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
 	if _, err := r.Begin(r.Version+1, p); err != nil {
 		return err
 	}
+	for _, steps := range p.Stages {
+		for _, s := range steps {
+			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && g.leavesOutMember(s.ID) && !rebinds(p.Stages, s.ID) {
+				return fmt.Errorf("%w: host %d comes with another directory than member %d is bound to; replace the member", membership.ErrRefused, s.ID, s.ID)
+			}
+		}
+	}
 	if why := g.leavesNoQuorum(r, p.Stages); why != "" {
 		return fmt.Errorf("%w: %s; start the members that are down first, or remove them before others", membership.ErrRefused, why)
 	}
 	return nil
+}
+
+// rebinds reports whether stages bind a member to another directory.
+func rebinds(stages [][]membership.Step, id uint64) bool {
+	return slices.ContainsFunc(stages, func(steps []membership.Step) bool {
+		return slices.ContainsFunc(steps, func(s membership.Step) bool { return s.ID == id && s.Replaces })
+	})
 }
 
 // answerPlan refuses a request.

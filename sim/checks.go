@@ -146,10 +146,7 @@ func (w *world) checkFailure(r *replica, err error) {
 		return // it is refused
 	}
 	if errors.Is(err, host.ErrMemberRemoved) && w.churn != nil {
-		if r.ghost.has(l.host.id) {
-			w.violate("%s has stopped as removed, and is a member: %v", r.name, err)
-		}
-		return
+		return // checkAtEnd looks whether it is so: the run may learn of the roster later
 	}
 	if !l.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", r.name, err)
@@ -169,7 +166,8 @@ func (w *world) checkFailure(r *replica, err error) {
 // forget what it could not write, and with it that it is committed. The cursors are always in order.
 func (w *world) checkCursors(r *replica, s host.Status) {
 	was := r.watch.status
-	// It may also forget that entries which are durable were replaced. Then its log grows, or ends where it did.
+	// It may also forget that entries which are durable were replaced. Then its log grows, or ends where it
+	// did.
 	forgot := r.life.sawFull && was.Durable < was.LastIndex && (s.LastIndex != was.LastIndex || s.Durable == s.LastIndex)
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
 		w.violate("%s went back: %+v, was %+v", r.name, s, was)
@@ -463,6 +461,11 @@ func (w *world) checkAtEnd() {
 			}
 		}
 	}
+	w.eachReplica(func(r *replica) {
+		if r.group != nil && errors.Is(r.group.Err(), host.ErrMemberRemoved) && r.ghost.has(r.life.host.id) {
+			w.violate("%s has stopped as removed, and is a member: %v", r.name, r.group.Err())
+		}
+	})
 	for _, h := range w.hosts {
 		if h.alive != nil {
 			h.close()

@@ -21,7 +21,7 @@ import (
 // the founders wait to be added. Every check of the run applies, and these:
 //
 //   - members that put a roster of one version in force have the same configuration (checkRoster);
-//   - a member stops as removed only if it is (checkFailure);
+//   - a member stops as removed only if it is (checkAtEnd);
 //   - an acknowledged command is on a quorum of the voters of its configuration, or of a later one;
 //   - when the faults stop, plans under way end, and the wiped host is a member again or is removed.
 //
@@ -165,6 +165,8 @@ func (c *churn) act() {
 		return
 	}
 	switch stopped := c.w.nemesis.stopped; {
+	case stopped && c.wiped != nil && m.Plan != "" && c.rng.IntN(8) == 0:
+		_ = r.group.CancelPlan(ended) // it may wait for the directory that is lost
 	case c.wiped != nil && (stopped || c.rng.IntN(2) == 0):
 		c.start(r, host.ReplaceMember(c.wiped.id))
 	case stopped:

@@ -139,7 +139,8 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
 			return
 		}
-		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is lost.
+		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is
+		// lost.
 		_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
 			if kind != transport.Consensus {
 				l.receiver.Deliver(lk.from, kind, body)

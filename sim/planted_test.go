@@ -47,7 +47,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.
 		{"one_hard_state", "../host", "TestTornRoundCommitsNothing", nil},
 		{"put_back_vote", "../host", "TestRefusedRoundDoesNotPutTheVoteBack", nil},
-		// The simulator's groups are woken again by the next heartbeat, so a lost wake only delays them there.
+		// The simulator's groups are woken again by the next heartbeat, so a lost wake only delays them
+		// there.
 		{"lose_wake", "../host", "TestInputDuringATurnIsNotLost", nil},
 		// There a round of a lane is one moment, and an install cannot come while it lasts.
 		{"forget_drained", "../host", "TestApplyEndsWithWhatIsDrained", nil},
