@@ -221,7 +221,12 @@ func isFull(err error) bool {
 func rejectFounding(self, peer transport.Introduction) error {
 	lists := fmt.Sprintf("host %d with %s, host %d with %s", self.ID, transport.ListText(self.Members), peer.ID, transport.ListText(peer.Members))
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
-	switch {
+	switch joins := len(self.Members) == 0 || len(peer.Members) == 0; {
+	case joins && self.Cluster != peer.Cluster:
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
+			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
+	case joins:
+		return nil
 	case self.Derived != peer.Derived:
 		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them; set Config.Cluster for all hosts or for none (their lists: %s)",
 			self.ID, peer.ID, lists)
@@ -266,7 +271,7 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
-	before, _ := h.admission.incarnation(peer.ID)
+	before, addr := h.admission.last(peer.ID)
 	err := rejectFounding(h.admission.self, peer)
 	isForeign := err != nil
 	if err == nil {
@@ -277,17 +282,26 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	}
 	if err == nil {
 		(*Host)(h).admitted(peer.ID, before)
+		(*Host)(h).noteMoved(peer, addr)
 		h.watch.noteAdmitted(peer.ID)
 		return nil
 	}
 	var refused *transport.DirectoryRefused
-	if _, isPeer := h.meetings.peers[peer.ID]; isPeer && (isForeign || errors.As(err, &refused)) {
+	if h.meetings.of(peer.ID) != nil && (isForeign || errors.As(err, &refused)) {
 		h.watch.noteRefused(peer.ID, err, remote, h.clock.livedAtBeat(), h.config.recentTicks())
 	}
 	if h.admission.isNews(peer.ID, remote, err) {
 		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
+}
+
+// last returns the directory with which a host has come, and where it listened then.
+func (a *admission) last(id uint64) (i transport.Incarnation, addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.known[id]
+	return p.Incarnation, p.Addr
 }
 
 // incarnation returns the directory with which a host has come.

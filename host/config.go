@@ -28,10 +28,15 @@ type Config struct {
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of all hosts of the cluster, including this one. Membership changes
-	// do not exist yet, so the ids must be the same on every host and at every start. An address may change
-	// after the first start.
+	// Peers are the addresses (host:port) of the hosts of the cluster, including this one. At the first start
+	// they are the founding list, which must be the same on every host, unless Joins is set. Later they say where
+	// hosts are: they may change, and hosts that they do not name are learned of by the rosters of the groups and
+	// by SetPeer.
 	Peers map[uint64]string
+	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of that
+	// (Host.Cluster), and Peers must name this host and one that is reached. It is looked at when the directory is
+	// new.
+	Joins bool
 	// ClientAddrs are the addresses at which hosts serve clients, in whatever form the program uses, for
 	// instance a URL. They are optional, and only handed out: with a leader (Group.WaitLeader) and in a
 	// NotLeaderError. The ids must be in Peers. An address has at most 1,024 bytes. They may differ between
@@ -104,6 +109,8 @@ func (c Config) Validate() error {
 		return errors.New("millrace: Config.Peers is empty; list the addresses of all hosts, this one's included")
 	case !has(c.Peers, c.ID):
 		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
+	case c.Joins && c.Cluster == 0:
+		return errors.New("millrace: Config.Joins is set and Config.Cluster is 0; set it to the number of the cluster, which Host.Cluster tells on its hosts")
 	case c.HeartbeatInterval < minHeartbeat:
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
 	case c.HeartbeatInterval > maxElection:

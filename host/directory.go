@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -66,16 +67,15 @@ func enterDirectory(fsys vfs.FS, c Config, brought bool) (_ *directory, err erro
 	if err := d.rejectLog(); err != nil {
 		return d, err
 	}
-	if err := d.identity.rejectConfig(c); err != nil {
-		if d.brought {
-			return d, err
-		}
-		started, inspection := hasStarted(fsys, logDir(c.Dir))
-		if started || inspection != nil {
-			return d, errors.Join(err, inspection)
-		}
-		d.replace = true
+	err = d.identity.rejectConfig(c)
+	if differs := !slices.Equal(d.identity.ids(), c.founding().ids()); err == nil && !differs || d.brought {
+		return d, err
 	}
+	started, inspection := hasStarted(fsys, logDir(c.Dir))
+	if inspection != nil || started && err != nil {
+		return d, errors.Join(err, inspection)
+	}
+	d.replace = !started // a list may change when the host has started; until then it is corrected
 	return d, nil
 }
 

@@ -130,7 +130,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
 			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
-			c.want.Addr = g.host.config.Peers[c.want.ID]
+			c.want.Addr = g.host.peers.addr(c.want.ID)
 		}
 		wants = append(wants, c.want)
 	}

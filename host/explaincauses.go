@@ -39,7 +39,7 @@ const fixDirectory = "give the host that is refused its old directory back, or s
 func (e *examination) lookForIdentity() {
 	out := e.leftOut()
 	for _, id := range e.memberIDs() {
-		p := e.host.meetings.peers[id]
+		p := e.host.meetings.of(id)
 		if p == nil || slices.Contains(out, id) {
 			continue
 		}
@@ -156,7 +156,7 @@ func (e *examination) lookForLeader() {
 		case id == e.self:
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
-			heardSince = append(heardSince, e.host.meetings.peers[id].heardSince.Load())
+			heardSince = append(heardSince, e.host.meetings.of(id).heardSince.Load())
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -181,7 +181,7 @@ func (e *examination) lookForLeader() {
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
 // did before a tick does not count against it.
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
-	p := e.host.meetings.peers[id]
+	p := e.host.meetings.of(id)
 	if p == nil {
 		return 0, false
 	}
@@ -223,7 +223,7 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.meetings.peers[v.id].heardSince.Load())
+	silentSince := max(v.activeAt, e.host.meetings.of(v.id).heardSince.Load())
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),

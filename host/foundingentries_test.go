@@ -94,7 +94,7 @@ func openUnmet(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	for _, p := range l.meetings.peers {
+	for _, p := range l.meetings.all() {
 		p.met.Store(false)
 	}
 	l.group = l.open(theGroup, l.machine)

@@ -47,6 +47,7 @@ type Host struct {
 	clock    hostClock
 	pulses   *pulses
 	meetings meetings
+	peers    peers
 	heard    heard
 	watch    hostWatch
 	strays   atomic.Uint64 // messages for groups that are not open here
@@ -152,6 +153,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
+	h.peers.init(c)
 	h.meetings.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err
@@ -210,11 +212,6 @@ func (h *Host) startLanes() {
 
 // incarnation returns the incarnation of this host's directory.
 func (h *Host) incarnation() transport.Incarnation { return h.directory.identity.Incarnation }
-
-// others returns the ids of the other hosts.
-func (h *Host) others() []uint64 {
-	return slices.DeleteFunc(sortedIDs(h.config.Peers), func(id uint64) bool { return id == h.config.ID })
-}
 
 const (
 	maxShards     = 16

@@ -32,8 +32,8 @@ type identity struct {
 	ID      uint64 `json:"id"`
 	// Incarnation names this directory to other hosts. It is wal.Log.ID.
 	Incarnation transport.Incarnation `json:"incarnation"`
-	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids
-	// may not.
+	// Founders is Config.Peers as it was at the first start of a host that has founded the cluster; a host that
+	// has joined it has none. Config.Peers may change later.
 	Founders []transport.Member `json:"founders"`
 }
 
@@ -45,6 +45,9 @@ const (
 // founding returns the identity that a new directory gets, except for its incarnation.
 func (c Config) founding() identity {
 	id := identity{Version: identityVersion, Cluster: c.Cluster, ID: c.ID}
+	if c.Joins {
+		return id
+	}
 	for _, peer := range sortedIDs(c.Peers) {
 		id.Founders = append(id.Founders, transport.Member{ID: peer, Addr: c.Peers[peer]})
 	}
@@ -70,6 +73,9 @@ func sortedIDs(m map[uint64]string) []uint64 {
 	return ids
 }
 
+// joined reports whether the host has joined a cluster that was there.
+func (i identity) joined() bool { return len(i.Founders) == 0 }
+
 func (i identity) ids() []uint64 {
 	ids := make([]uint64, 0, len(i.Founders))
 	for _, m := range i.Founders {
@@ -94,14 +100,11 @@ func (i identity) rejectConfig(c Config) error {
 	switch {
 	case i.ID != want.ID:
 		return fmt.Errorf("millrace: directory %s belongs to host %d, Config.ID is %d; give each host its own directory", c.Dir, i.ID, c.ID)
-	case c.Cluster == 0 && !i.Derived:
+	case c.Cluster == 0 && !i.Derived && !i.joined():
 		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is 0; set it to %d", c.Dir, i.Cluster, i.Cluster)
 	case c.Cluster != 0 && c.Cluster != i.Cluster:
 		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is %d; give each host its own directory, and do not change a cluster's number after the first start",
 			c.Dir, i.Cluster, c.Cluster)
-	case !slices.Equal(i.ids(), want.ids()):
-		return fmt.Errorf("millrace: directory %s was founded with hosts %v, Config.Peers names %v; membership cannot change by configuration",
-			c.Dir, i.ids(), want.ids())
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ import (
 // so that they meet before the first election. When all have met, the member with the lowest id campaigns at
 // once instead of after an election timeout.
 type meetings struct {
-	peers map[uint64]*meeting // of every other host; the map does not change
+	peers atomic.Pointer[map[uint64]*meeting] // of every other host that is known; a new map when one is added
 
 	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
 	leaving   atomic.Int64 // groups that are open here and will be founded without some members
@@ -36,34 +37,47 @@ type meeting struct {
 }
 
 func (m *meetings) init(others []uint64) {
-	m.peers = map[uint64]*meeting{}
+	all := map[uint64]*meeting{}
 	for _, id := range others {
-		m.peers[id] = new(meeting)
+		all[id] = new(meeting)
 	}
+	m.peers.Store(&all)
 }
+
+// add makes the meeting of one more host. The caller adds one at a time.
+func (m *meetings) add(id uint64) {
+	all := maps.Clone(m.all())
+	all[id] = new(meeting)
+	m.peers.Store(&all)
+}
+
+func (m *meetings) all() map[uint64]*meeting { return *m.peers.Load() }
+
+// of returns the meeting with another host, or nil if that is not known.
+func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
 
 // has reports whether a host was met.
 func (m *meetings) has(id uint64) bool {
-	p := m.peers[id]
+	p := m.of(id)
 	return p != nil && p.met.Load()
 }
 
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
-	p := h.meetings.peers[id]
+	p := h.meetings.of(id)
 	return p != nil && p.met.Load() && h.clock.livedAtBeat()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
 // areReady reports whether these hosts, apart from self, were met and have met all others.
 func (m *meetings) areReady(ids []uint64, self uint64) bool {
 	return !slices.ContainsFunc(ids, func(id uint64) bool {
-		p := m.peers[id]
+		p := m.of(id)
 		return id != self && (p == nil || !p.met.Load() || !p.ready.Load())
 	})
 }
 
-func (m *meetings) all() bool {
-	for _, p := range m.peers {
+func (m *meetings) areAllMet() bool {
+	for _, p := range m.all() {
 		if !p.met.Load() {
 			return false
 		}
@@ -73,7 +87,7 @@ func (m *meetings) all() bool {
 
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
-	p := h.meetings.peers[from]
+	p := h.meetings.of(from)
 	if p == nil {
 		return
 	}
@@ -90,7 +104,7 @@ func (h *Host) meet(from uint64) {
 		return
 	}
 	p.met.Store(true)
-	if h.meetings.all() {
+	if h.meetings.areAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)
 		}
@@ -113,7 +127,7 @@ func (h *Host) wakeUnfounded() {
 
 // greet sends a greeting.
 func (h *Host) greet(to uint64, flags byte) {
-	if h.meetings.all() {
+	if h.meetings.areAllMet() {
 		flags |= greetsAll
 	}
 	h.transport.SendBytes(to, transport.Control, []byte{greetingKind, flags})
@@ -125,7 +139,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.meetings.peers[id]; !p.met.Load() || !p.ready.Load() {
+		if p := h.meetings.of(id); !p.met.Load() || !p.ready.Load() {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -133,7 +147,7 @@ func (h *Host) greetUnmet() {
 
 // RefusedBy implements transport.RefusalReceiver.
 func (h *inbound) RefusedBy(by uint64, why string) {
-	p := h.meetings.peers[by]
+	p := h.meetings.of(by)
 	if p == nil {
 		return
 	}
@@ -157,7 +171,7 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.peers[id]; p != nil {
+		if p := g.host.meetings.of(id); p != nil {
 			if said := p.refuses.Load(); said != nil {
 				by, why = append(by, id), *said
 			}
@@ -173,7 +187,7 @@ func (g *Group) stopIfRefused() {
 func (h *Host) control(from uint64, body []byte) error {
 	switch {
 	case len(body) == 2 && body[0] == greetingKind:
-		if p := h.meetings.peers[from]; p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+		if p := h.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
 			h.wakeUnfounded()
 		}
 		if body[1]&greetsAsk != 0 {

@@ -215,6 +215,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	if h := m.hint.Load(); h != nil && h.Version <= next.Version {
 		m.hint.Store(nil)
 	}
+	g.host.learnMembers(next)
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
 	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))

@@ -3,10 +3,12 @@ package host_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/host"
 	"go.uber.org/goleak"
@@ -166,6 +168,53 @@ func TestPlansAreRefused(t *testing.T) {
 	ps[1].change(host.RemoveMember(3))
 	ps[0].waitMembers([]uint64{1, 2}, nil)
 	for _, p := range ps[:2] {
+		p.close()
+	}
+}
+
+// A host that no founder knew joins the cluster, under an address that the others learn by the entry that adds
+// it, and moves: it says where it listens, and the others find it.
+func TestHostJoinsAndMoves(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 4)
+	founded(t, ps[:3]...)
+	late := ps[3]
+	open := func() {
+		c := late.config(map[uint64]string{1: ps[0].addr, 2: ps[1].addr, 4: late.addr})
+		c.Joins, c.Cluster = true, ps[0].Cluster()
+		h, err := host.Open(context.Background(), c, host.WithLogger(slog.New(slog.NewTextHandler(late, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		late.Host, late.journal = h, newJournal()
+		if _, err := h.OpenGroup(context.Background(), host.GroupConfig{ID: theGroup, Members: []uint64{1, 2}, Joins: true}, late.journal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	if err := ps[0].SetPeer(4, late.addr); err != nil {
+		t.Fatal(err)
+	}
+	plan := func() (p *host.MemberPlan, err error) { return ps[0].Group(theGroup).Plan(host.AddMember(4)) }
+	ctx, again := deadline(t), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	p, err := plan()
+	for ; err != nil; p, err = plan() { // until host 4 was heard
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatal(err)
+		}
+	}
+	if err := ps[0].Group(theGroup).Execute(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	write(t, ps, "with host 4")
+	late.close()
+	late.addr = newParty(t, 4).addr
+	open()
+	write(t, ps, "at another address")
+	for _, p := range ps {
 		p.close()
 	}
 }

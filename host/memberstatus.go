@@ -42,7 +42,7 @@ func (g *Group) Members() Members {
 	if r == nil {
 		var m Members
 		for _, id := range g.memberIDs() {
-			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.config.Peers[id], There: g.isHere(id)})
+			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.peers.addr(id), There: g.isHere(id)})
 		}
 		return m
 	}
@@ -53,7 +53,7 @@ func (g *Group) Members() Members {
 	}
 	for _, member := range r.Members {
 		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Addr: member.Addr, There: g.isHere(member.ID)}
-		if addr := g.host.config.Peers[member.ID]; addr != "" {
+		if addr := g.host.peers.addr(member.ID); addr != "" {
 			info.Addr = addr
 		}
 		m.All = append(m.All, info)

@@ -296,7 +296,7 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.watch.allPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.meetings.peers[id]
+		p := h.meetings.of(id)
 		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -50,6 +51,14 @@ func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {
 		p.peers = append(p.peers, &pulsesTo{peer: id, entries: map[uint64]*pulseEntry{}})
 	}
 	return p
+}
+
+// add makes the list of one more host.
+func (p *pulses) add(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(p.peers, id, func(to *pulsesTo, id uint64) int { return cmp.Compare(to.peer, id) })
+	p.peers = slices.Insert(p.peers, at, &pulsesTo{peer: id, entries: map[uint64]*pulseEntry{}})
 }
 
 // set puts a group into the lists of its members, without those left out. It reports whether there is

@@ -11,6 +11,9 @@ import (
 // lane for each other host, so a read that hangs holds up one follower, in all groups, and nothing else.
 // (Entries for state machines are read by the apply lanes.)
 type readers struct {
+	start func(name string, w env.Worker) env.Task
+
+	mu    sync.Mutex
 	lanes map[uint64]*readLane // by host
 	order []*readLane
 }
@@ -39,18 +42,34 @@ const maxReadBytes = 4 << 20
 
 // startReaders schedules the lanes for other hosts.
 func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task) *readers {
-	r := &readers{lanes: map[uint64]*readLane{}}
+	r := &readers{start: start, lanes: map[uint64]*readLane{}}
 	for _, id := range hosts {
-		l := &readLane{host: id}
-		l.task = start(fmt.Sprintf("reader for host %d", id), l)
-		r.lanes[id], r.order = l, append(r.order, l)
+		r.add(id)
 	}
 	return r
 }
 
+// add schedules the lane for one more host.
+func (r *readers) add(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &readLane{host: id}
+	l.task = r.start(fmt.Sprintf("reader for host %d", id), l)
+	r.lanes[id], r.order = l, append(r.order, l)
+}
+
+// all returns the lanes, for the end of the host.
+func (r *readers) all() []*readLane {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*readLane(nil), r.order...)
+}
+
 // ask makes a lane read, and tells the group afterwards.
 func (r *readers) ask(q readRequest) {
+	r.mu.Lock()
 	l := r.lanes[q.reader]
+	r.mu.Unlock()
 	l.put(q)
 	l.task.Wake()
 }

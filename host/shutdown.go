@@ -49,7 +49,7 @@ func (h *Host) parts() []part {
 		}
 	}
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
-	for _, l := range h.readers.order {
+	for _, l := range h.readers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
 	for _, l := range h.appliers.all() {

@@ -52,7 +52,7 @@ func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTrans
 	l := openTestHost(t, n, append(options, WithTransport(c))...)
 	l.out = c.recordingTransport
 	l.reopen()
-	for _, p := range l.meetings.peers {
+	for _, p := range l.meetings.all() {
 		p.met.Store(false)
 	}
 	l.out.take(0)
