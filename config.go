@@ -24,10 +24,17 @@ type Config struct {
 	ID uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Members are the addresses (host:port) of all members, including this one. Give all members the same map
-	// at their first start. The ids stay as they are, because membership changes do not exist yet; addresses
-	// may change later.
+	// Members are the addresses (host:port) of all members, including this one. Give all founding members the
+	// same map at their first start. From then on the members are in the log and change by Node.Plan and
+	// Node.Execute; Members only says where they are, and may change.
 	Members map[uint64]string
+	// Joins is set for a node that is not a founding member, or has lost the directory with which it was one: it
+	// waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster then
+	// (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked at when the
+	// directory is new.
+	Joins bool
+	// Cluster is the number of the cluster, for Joins.
+	Cluster uint64
 	// ClientAddrs are the addresses at which clients reach the members, in a form that you choose. Millrace only
 	// passes them on: NotLeaderError and WaitLeader name the leader's. Default none.
 	ClientAddrs map[uint64]string
@@ -186,7 +193,9 @@ func (c Config) host() host.Config {
 	return host.Config{
 		ID:                c.ID,
 		Dir:               c.Dir,
+		Cluster:           c.Cluster,
 		Peers:             c.Members,
+		Joins:             c.Joins,
 		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
 		HeartbeatInterval: c.HeartbeatInterval,
@@ -201,7 +210,7 @@ func (c Config) host() host.Config {
 
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Leases: c.Leases, Snapshots: c.Snapshots}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Joins: c.Joins, Leases: c.Leases, Snapshots: c.Snapshots}
 }
 
 // Option injects an object that a node uses instead of its own.

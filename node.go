@@ -31,6 +31,12 @@ type (
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
 	Event = host.Event
+	// Members says who the members of a group are.
+	Members = host.Members
+	// MemberPlan is a way from the present members to others, with what each stage does to the quorum.
+	MemberPlan = host.MemberPlan
+	// MemberChange is what a plan does to one member.
+	MemberChange = host.MemberChange
 )
 
 // Node is one member of a replicated state machine with commands C and results R. Its methods may be called
@@ -215,3 +221,44 @@ func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host
 // and forget it when it was idle for an hour of log time. On a node that was just opened draw it after a
 // first Read: the node may not know yet what the time is.
 func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }
+
+// Members returns who the members of the group are, as this one has applied it, and how far a plan under way
+// is. It never waits.
+func (n *Node[C, R]) Members() Members { return n.group.Members() }
+
+// Plan says what changes of the members would do to the group, stage by stage, and changes nothing. Its String
+// is a page for an operator. The error wraps host.ErrMembersUnchanged and says what cannot be.
+func (n *Node[C, R]) Plan(changes ...MemberChange) (*MemberPlan, error) {
+	return n.group.Plan(changes...)
+}
+
+// Execute carries out a plan, and returns nil when all of it is in force on this member. The plan is in the log:
+// if ctx ends first it continues, also under another leader, and Execute with the same plan waits for it, on
+// any member. CancelPlan ends it.
+func (n *Node[C, R]) Execute(ctx context.Context, p *MemberPlan) error {
+	return n.group.Execute(ctx, p)
+}
+
+// CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are in
+// force stay so.
+func (n *Node[C, R]) CancelPlan(ctx context.Context) error { return n.group.CancelPlan(ctx) }
+
+// AddMember adds a node as a voter: a learner first, until it has caught up. The node was opened with
+// Config.Joins, and this one has heard it (host.SetPeer says where it is).
+func AddMember(id uint64) MemberChange { return host.AddMember(id) }
+
+// AddLearner adds a node that has everything, serves reads, and does not vote.
+func AddLearner(id uint64) MemberChange { return host.AddLearner(id) }
+
+// ReplaceMember gives the id of a member to the directory with which its node comes now, because the old one
+// is lost.
+func ReplaceMember(id uint64) MemberChange { return host.ReplaceMember(id) }
+
+// PromoteMember makes a learner a voter, when it has caught up.
+func PromoteMember(id uint64) MemberChange { return host.PromoteMember(id) }
+
+// DemoteMember makes a voter a learner.
+func DemoteMember(id uint64) MemberChange { return host.DemoteMember(id) }
+
+// RemoveMember removes a member. Its node stops.
+func RemoveMember(id uint64) MemberChange { return host.RemoveMember(id) }

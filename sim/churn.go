@@ -170,8 +170,9 @@ func (c *churn) act() {
 	case c.wiped != nil && (stopped || c.rng.IntN(2) == 0):
 		c.start(r, host.ReplaceMember(c.wiped.id))
 	case stopped:
-	case c.wiped == nil && c.rng.IntN(5) == 0 && len(m.Voters) >= 3 && m.Plan == "":
+	case c.wiped == nil && c.rng.IntN(4) == 0 && len(m.Voters) >= 3 && m.Plan == "" && len(c.running) == 0:
 		c.wipe(m)
+	case c.wiped != nil: // a voter less would leave no quorum, as a second lost directory would
 	case m.Plan != "" && c.rng.IntN(12) == 0:
 		c.w.note(fmt.Sprintf("%s cancels %s", r.name, m.Plan))
 		_ = r.group.CancelPlan(ended)
