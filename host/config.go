@@ -29,13 +29,13 @@ type Config struct {
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
 	// Peers are the addresses (host:port) of the hosts of the cluster, including this one. At the first start
-	// they are the founding list, which must be the same on every host, unless Joins is set. Later they say where
-	// hosts are: they may change, and hosts that they do not name are learned of by the rosters of the groups and
-	// by SetPeer.
+	// they are the founding list, which must be the same on every host, unless Joins is set. Later they say
+	// where hosts are: they may change, and hosts that they do not name are learned of by the rosters of the
+	// groups and by SetPeer.
 	Peers map[uint64]string
-	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of that
-	// (Host.Cluster), and Peers must name this host and one that is reached. It is looked at when the directory is
-	// new.
+	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of
+	// that (Host.Cluster), and Peers must name this host and one that is reached. It is looked at when the
+	// directory is new.
 	Joins bool
 	// ClientAddrs are the addresses at which hosts serve clients, in whatever form the program uses, for
 	// instance a URL. They are optional, and only handed out: with a leader (Group.WaitLeader) and in a

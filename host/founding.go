@@ -319,13 +319,17 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 	if b != nil {
 		for _, m := range *b {
 			isMember := r != nil && r.Role(m.id) != membership.None
-			if !isMember && m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation) {
+			came, _ := g.host.admission.incarnation(m.id)
+			switch {
+			case r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation) && g.isHinted(m.id, came):
+				hinted = append(hinted, m.id)
+			case !isMember && m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
 				refuses = append(refuses, m.id)
 			}
 		}
 	}
 	if r == nil {
-		return refuses, nil
+		return refuses, hinted
 	}
 	for _, m := range r.Members {
 		came, _ := g.host.admission.incarnation(m.ID)

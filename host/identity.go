@@ -32,8 +32,8 @@ type identity struct {
 	ID      uint64 `json:"id"`
 	// Incarnation names this directory to other hosts. It is wal.Log.ID.
 	Incarnation transport.Incarnation `json:"incarnation"`
-	// Founders is Config.Peers as it was at the first start of a host that has founded the cluster; a host that
-	// has joined it has none. Config.Peers may change later.
+	// Founders is Config.Peers as it was at the first start of a host that has founded the cluster; a host
+	// that has joined it has none. Config.Peers may change later.
 	Founders []transport.Member `json:"founders"`
 }
 

@@ -49,11 +49,12 @@ type notedEntry struct {
 const (
 	planKind   byte = 32
 	cancelKind byte = 33
+	settleKind byte = 34
 )
 
 // isMemberEntry reports whether an entry changes the roster when it is in force.
 func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && (data[0] == planKind || data[0] == cancelKind)
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= settleKind
 }
 
 // rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
@@ -75,7 +76,7 @@ func rejectMemberEntry(e *raftpb.Entry) error {
 			return err
 		}
 		if len(e.Data) != 1+len(membership.PlanID{}) {
-			return fmt.Errorf("%w: %d bytes cancel a plan", membership.ErrFormat, len(e.Data))
+			return fmt.Errorf("%w: %d bytes end a plan", membership.ErrFormat, len(e.Data))
 		}
 		return nil
 	case e.Type == raftpb.EntryHost:
@@ -164,8 +165,11 @@ func (g *Group) commitMember(e *notedEntry) {
 // An entry that changes nothing does so on every member, and the core does not learn of it.
 func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
 	if e.typ == raftpb.EntryHost {
-		if e.data[0] == cancelKind {
+		switch e.data[0] {
+		case cancelKind:
 			return now.Cancel(e.index, membership.PlanID(e.data[1:]))
+		case settleKind:
+			return now.Settle(e.index, membership.PlanID(e.data[1:]))
 		}
 		p, err := membership.DecodePlan(e.data[1:])
 		if err != nil {

@@ -98,7 +98,7 @@ func TestMembersChange(t *testing.T) {
 		p.openGroup()
 	}
 	write(t, ps[1:], "after a restart")
-	ps[1].change(host.RemoveMember(2))
+	ps[2].change(host.RemoveMember(2))
 	ps[1].waitStopped("host 2 was removed")
 	for _, p := range ps {
 		p.close()
@@ -172,8 +172,8 @@ func TestPlansAreRefused(t *testing.T) {
 	}
 }
 
-// A host that no founder knew joins the cluster, under an address that the others learn by the entry that adds
-// it, and moves: it says where it listens, and the others find it.
+// A host that no founder knew joins the cluster, under an address that the others learn by the entry that
+// adds it, and moves: it says where it listens, and the others find it.
 func TestHostJoinsAndMoves(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 4)

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come from
-// Config.Peers, from SetPeer, from the rosters of the groups, and from a host itself, which says at each
+// peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
+// from Config.Peers, from SetPeer, from the rosters of the groups, and from a host itself, which says at each
 // connection where it listens. A host is never forgotten in one life of this one.
 type peers struct {
 	adding sync.Mutex // held while a host is added
@@ -43,9 +43,9 @@ func (h *Host) others() []uint64 { return *h.peers.ids.Load() }
 const maxHosts = 1 << 12
 
 // SetPeer says where another host is: one that this host has not known, or one that has moved. The members of
-// groups learn of a new member's address by the entry that adds it (AddMember), so it is enough to call SetPeer
-// on the host that plans. addr is host:port. It is safe for concurrent use. A host that was given at the start
-// need not be named again.
+// groups learn of a new member's address by the entry that adds it (AddMember), so it is enough to call
+// SetPeer on the host that plans. addr is host:port. It is safe for concurrent use. A host that was given at
+// the start need not be named again.
 func (h *Host) SetPeer(id uint64, addr string) error {
 	switch {
 	case id == 0 || raft.IsLocalMsgTarget(id):

@@ -21,7 +21,8 @@ import (
 //	stage           an entry that changes the configuration. It is proposed when the stage before is in force
 //	                and the core has left its joint configuration; when every learner that the stage promotes
 //	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry cancel    ends it. What is in force stays
+//	entry settle    ends it, when all is in force: a quorum holds durably that it is (membership.Roster.Settle)
+//	entry cancel    ends it before. What is in force stays
 //
 // A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
 //
@@ -94,7 +95,13 @@ func (g *Group) advancePlan() {
 		g.takePlan(r, q)
 	}
 	c, ok := r.NextStage()
-	if !ok || len(g.members.noted) > 0 {
+	switch {
+	case len(g.members.noted) > 0:
+		return
+	case r.Settles():
+		g.proposeHost(append([]byte{settleKind}, r.Plan.ID[:]...))
+		return
+	case !ok:
 		return
 	}
 	if g.plan.version != r.Version {
@@ -222,7 +229,12 @@ func (g *Group) takePlan(r *membership.Roster, q planRequest) {
 		g.answerPlan(q, err)
 		return
 	}
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: q.data}}})
+	g.proposeHost(q.data)
+}
+
+// proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
+func (g *Group) proposeHost(data []byte) {
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
 	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
 		g.noteRefusal(err)
 	}

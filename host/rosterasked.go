@@ -11,16 +11,16 @@ import (
 )
 
 // A member that was away may have missed what has changed the members, and then cannot find out: if it was
-// removed nobody sends it anything any more, and if the leader is a member with a new directory it refuses its
-// leader. So a member that hears no leader for two election timeouts asks all hosts for their rosters:
+// removed nobody sends it anything any more, and if the leader is a member with a new directory it refuses
+// its leader. So a member that hears no leader for two election timeouts asks all hosts for their rosters:
 //
 //	roster question  58 │ group │ version of the roster that it has
 //	roster answer    59 │ group │ a later roster
 //	removed              (foundingcodec.go), if the later one is without it
 //
-// A later roster is true: the one who sends it has applied the entry that makes it. The member admits hosts by
-// it, and takes what a leader sends. Votes it counts by its own roster only: until it has applied what others
-// have, it is no candidate that should win.
+// A later roster is true: the one who sends it has applied the entry that makes it. The member admits hosts
+// by it, and takes what a leader sends. Votes it counts by its own roster only: until it has applied what
+// others have, it is no candidate that should win.
 const (
 	rosterQuestionKind byte = 58
 	rosterAnswerKind   byte = 59
@@ -128,7 +128,8 @@ func (g *Group) isHinted(id uint64, i transport.Incarnation) bool {
 	return ok && m.Incarnation == i
 }
 
-// countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own roster.
+// countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own
+// roster.
 func (g *Group) countsVoteOf(id uint64) bool {
 	hinted := g.members.hinted.Load()
 	return hinted == nil || !slices.Contains(*hinted, id)

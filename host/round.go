@@ -152,7 +152,7 @@ func hardStateOf(m *raftpb.Message) raftpb.HardState {
 
 func changesMembers(entries []raftpb.Entry) bool {
 	for i := range entries {
-		if entries[i].Type.ChangesMembers() {
+		if isMemberEntry(entries[i].Type, entries[i].Data) {
 			return true
 		}
 	}

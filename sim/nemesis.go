@@ -360,7 +360,7 @@ func (w *world) stopFaults() {
 		w.stalledUntil = max(w.stalledUntil, until) // work that has begun to hang hangs on
 		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
-		if h.alive != nil && h.alive.failed {
+		if h.alive != nil && (h.alive.failed || w.churn != nil && h.alive.sawError && !h.alive.impostor) { // a directory of a snapshot whose sync failed stays until a restart
 			h.close()
 		}
 		h.start()

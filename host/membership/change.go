@@ -103,7 +103,7 @@ func (r *Roster) rejectChange(c Change) error {
 		return refuse("a change is under way: the configuration is joint")
 	case r.Plan == nil:
 		return refuse("no plan is under way, and the change is stage %d of plan %v", c.Stage, c.Plan)
-	case c.Plan != r.Plan.ID || c.Stage != r.Plan.Done:
+	case c.Plan != r.Plan.ID || c.Stage != r.Plan.Done || c.Stage == len(r.Plan.Stages):
 		return refuse("the change is stage %d of plan %v, and the next one is stage %d of plan %v", c.Stage, c.Plan, r.Plan.Done, r.Plan.ID)
 	}
 	return r.rejectSteps(c.Steps)

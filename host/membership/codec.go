@@ -141,7 +141,7 @@ func (r *Roster) reject() error {
 		return fmt.Errorf("%w: the configuration has %d members, and %d are listed", ErrFormat, len(ids), len(r.Members))
 	case len(r.Conf.Voters) == 0:
 		return fmt.Errorf("%w: there are no voters", ErrFormat)
-	case r.Plan != nil && (len(r.Plan.Stages) == 0 || r.Plan.Done >= len(r.Plan.Stages)):
+	case r.Plan != nil && (len(r.Plan.Stages) == 0 || r.Plan.Done > len(r.Plan.Stages)):
 		return fmt.Errorf("%w: %d of %d stages of the plan under way are done", ErrFormat, r.Plan.Done, len(r.Plan.Stages))
 	}
 	return nil

@@ -23,7 +23,8 @@ type Plan struct {
 	// Stages are the changes, one after the other. A stage that promotes a learner waits until the learner
 	// has caught up.
 	Stages [][]Step
-	// Done is how many stages are in force.
+	// Done is how many stages are in force. When all are, the plan is under way until an entry behind them is
+	// (Settle).
 	Done int
 }
 
@@ -128,9 +129,6 @@ func (r *Roster) Play(stages [][]Step) (rosters []*Roster, err error) {
 			}
 			rosters = append(rosters, next)
 		}
-		if next.Plan == nil && i+1 < len(stages) {
-			return nil, refuse("the plan ends after stage %d of %d", i+1, len(stages))
-		}
 	}
 	return rosters, nil
 }
@@ -139,13 +137,29 @@ func (r *Roster) Play(stages [][]Step) (rosters []*Roster, err error) {
 var leaveJoint = raftpb.ConfChangeV2{}
 
 // advance notes that a stage is in force.
-func (r *Roster) advance(c Change, index uint64) {
+func (r *Roster) advance() {
 	p := *r.Plan
 	p.Done++
 	r.Plan = &p
-	if p.Done == len(p.Stages) {
-		r.end(index, false)
+}
+
+// Settles reports whether all stages of a plan are in force and the entry that ends it is next.
+func (r *Roster) Settles() bool {
+	return r.Plan != nil && r.Plan.Done == len(r.Plan.Stages) && !r.IsJoint()
+}
+
+// Settle returns the roster after the entry that ends a plan whose stages are all in force, or why the entry
+// changes nothing. Members that hold this entry durably hold durably that the last stage is committed, since
+// the leader proposes it behind that. A quorum that had forgotten it would count by the configuration before,
+// and wait for members that the plan has removed, and whose disks may be gone.
+func (r *Roster) Settle(index uint64, id PlanID) (*Roster, error) {
+	if !r.Settles() || r.Plan.ID != id {
+		return nil, refuse("plan %v does not end here", id)
 	}
+	next := *r
+	next.Version = index
+	next.end(index, false)
+	return &next, nil
 }
 
 func (r *Roster) end(index uint64, cancelled bool) {
@@ -181,6 +195,9 @@ func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
 	if r.Plan == nil || r.Plan.ID != id {
 		return nil, refuse("plan %v is not under way", id)
 	}
+	if r.Plan.Done == len(r.Plan.Stages) {
+		return nil, refuse("all stages of plan %v are in force", id)
+	}
 	next := *r
 	next.Version = index
 	next.end(index, true)
@@ -189,7 +206,7 @@ func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
 
 // NextStage returns the stage that comes next, if a plan is under way.
 func (r *Roster) NextStage() (c Change, ok bool) {
-	if r.Plan == nil || r.IsJoint() {
+	if r.Plan == nil || r.IsJoint() || r.Settles() {
 		return c, false
 	}
 	return Change{Base: r.Version, Plan: r.Plan.ID, Stage: r.Plan.Done, Steps: r.Plan.Stages[r.Plan.Done]}, true

@@ -20,9 +20,9 @@ type Roster struct {
 	Conf raftpb.ConfState
 	// Members are all members, voters and learners, by ascending id.
 	Members []Member
-	// Removed are the directories that were removed, by ascending id of their member, and those of one member in
-	// the order of their removal. An id is given again only to replace a directory (Want.Replace), and never to
-	// one of these.
+	// Removed are the directories that were removed, by ascending id of their member, and those of one member
+	// in the order of their removal. An id is given again only to replace a directory (Want.Replace), and
+	// never to one of these.
 	Removed []Member
 	// Plan is the plan under way; nil: there is none. Ended is the one that has ended last; zero: none has.
 	Plan  *Plan
@@ -160,7 +160,7 @@ func (r *Roster) Next(index uint64, cc raftpb.ConfChangeV2) (*Roster, error) {
 			return nil, refuse("entry %d changes the configuration by %v, and its context says %v", index, cc.Changes, want.Changes)
 		}
 		next.Members = after(r.Members, c.Steps)
-		next.advance(c, index)
+		next.advance()
 	}
 	conf, err := nextConf(r.Conf, cc)
 	if err != nil {
