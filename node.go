@@ -226,21 +226,21 @@ func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }
 // is. It never waits.
 func (n *Node[C, R]) Members() Members { return n.group.Members() }
 
-// Plan says what changes of the members would do to the group, stage by stage, and changes nothing. Its String
-// is a page for an operator. The error wraps host.ErrMembersUnchanged and says what cannot be.
+// Plan says what changes of the members would do to the group, stage by stage, and changes nothing. Its
+// String is a page for an operator. The error wraps host.ErrMembersUnchanged and says what cannot be.
 func (n *Node[C, R]) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	return n.group.Plan(changes...)
 }
 
-// Execute carries out a plan, and returns nil when all of it is in force on this member. The plan is in the log:
-// if ctx ends first it continues, also under another leader, and Execute with the same plan waits for it, on
-// any member. CancelPlan ends it.
+// Execute carries out a plan, and returns nil when all of it is in force on this member. The plan is in the
+// log: if ctx ends first it continues, also under another leader, and Execute with the same plan waits for
+// it, on any member. CancelPlan ends it.
 func (n *Node[C, R]) Execute(ctx context.Context, p *MemberPlan) error {
 	return n.group.Execute(ctx, p)
 }
 
-// CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are in
-// force stay so.
+// CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are
+// in force stay so.
 func (n *Node[C, R]) CancelPlan(ctx context.Context) error { return n.group.CancelPlan(ctx) }
 
 // AddMember adds a node as a voter: a learner first, until it has caught up. The node was opened with

@@ -217,10 +217,10 @@ func (e *Execution) start() *Execution {
 	return e
 }
 
-// Execute carries out a plan, and returns nil when all of it is in force on this member. If ctx ends first, the
-// plan goes on: call Execute again with the same plan, on any member, to wait for it, or CancelPlan to end it.
-// An error that wraps ErrMembersUnchanged says why the plan was not begun; ErrPlanCancelled, that it was
-// cancelled; ErrMemberRemoved, that it has removed this member, and continues without it. It is safe for
+// Execute carries out a plan, and returns nil when all of it is in force on this member. If ctx ends first,
+// the plan goes on: call Execute again with the same plan, on any member, to wait for it, or CancelPlan to
+// end it. An error that wraps ErrMembersUnchanged says why the plan was not begun; ErrPlanCancelled, that it
+// was cancelled; ErrMemberRemoved, that it has removed this member, and continues without it. It is safe for
 // concurrent use, and may be repeated.
 func (g *Group) Execute(ctx context.Context, p *MemberPlan) error { return g.StartPlan(p).wait(ctx) }
 

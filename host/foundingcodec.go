@@ -23,7 +23,7 @@ import (
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
 //	without:       3 │ group │ n uvarint, at least 1 │ n × id u64, ascending: the members to leave out
 //	left out:      4 │ group: it was founded without the host that reads this
-//	removed:       5 │ group │ version of the members: they are without the directory of the host that reads this
+//	removed:       5 │ group │ version of the roster, which is without the directory of the reader
 //	               │ incarnation 16 B, that directory
 const (
 	foundKind        byte = 1

@@ -73,7 +73,7 @@ func sortedIDs(m map[uint64]string) []uint64 {
 	return ids
 }
 
-// joined reports whether the host has joined a cluster that was there.
+// joined reports whether the host has joined a cluster that others have founded.
 func (i identity) joined() bool { return len(i.Founders) == 0 }
 
 func (i identity) ids() []uint64 {

@@ -49,12 +49,12 @@ type notedEntry struct {
 const (
 	planKind   byte = 32
 	cancelKind byte = 33
-	settleKind byte = 34
+	endKind    byte = 34
 )
 
 // isMemberEntry reports whether an entry changes the roster when it is in force.
 func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= settleKind
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= endKind
 }
 
 // rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
@@ -168,8 +168,8 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 		switch e.data[0] {
 		case cancelKind:
 			return now.Cancel(e.index, membership.PlanID(e.data[1:]))
-		case settleKind:
-			return now.Settle(e.index, membership.PlanID(e.data[1:]))
+		case endKind:
+			return now.End(e.index, membership.PlanID(e.data[1:]))
 		}
 		p, err := membership.DecodePlan(e.data[1:])
 		if err != nil {

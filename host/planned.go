@@ -21,7 +21,7 @@ import (
 //	stage           an entry that changes the configuration. It is proposed when the stage before is in force
 //	                and the core has left its joint configuration; when every learner that the stage promotes
 //	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry settle    ends it, when all is in force: a quorum holds durably that it is (membership.Roster.Settle)
+//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
 //	entry cancel    ends it before. What is in force stays
 //
 // A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
@@ -98,8 +98,8 @@ func (g *Group) advancePlan() {
 	switch {
 	case len(g.members.noted) > 0:
 		return
-	case r.Settles():
-		g.proposeHost(append([]byte{settleKind}, r.Plan.ID[:]...))
+	case r.Ends():
+		g.proposeHost(append([]byte{endKind}, r.Plan.ID[:]...))
 		return
 	case !ok:
 		return

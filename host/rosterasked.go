@@ -11,14 +11,14 @@ import (
 )
 
 // A member that was away may have missed what has changed the members, and then cannot find out: if it was
-// removed nobody sends it anything any more, and if the leader is a member with a new directory it refuses
+// removed no member sends it anything any more, and if the leader is a member with a new directory it refuses
 // its leader. So a member that hears no leader for two election timeouts asks all hosts for their rosters:
 //
 //	roster question  58 │ group │ version of the roster that it has
 //	roster answer    59 │ group │ a later roster
 //	removed              (foundingcodec.go), if the later one is without it
 //
-// A later roster is true: the one who sends it has applied the entry that makes it. The member admits hosts
+// A later roster is true: its sender has applied the entry that makes it. The member admits hosts
 // by it, and takes what a leader sends. Votes it counts by its own roster only: until it has applied what
 // others have, it is no candidate that should win.
 const (

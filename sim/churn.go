@@ -351,7 +351,7 @@ func Churn(o Options) (Faults, error) {
 	return r.Faults, err
 }
 
-// neverJoined reports whether a replica waits to be added to its group, and nobody has added it: its clients
+// neverJoined reports whether a replica waits to be added to its group, and was not added: its clients
 // wait, too, as long as they like.
 func (r *replica) neverJoined() bool {
 	return r.group != nil && r.life.w.joins(r.life.host) && !r.ghost.has(r.life.host.id) && r.group.Status().LastIndex == 0 && r.group.Err() == nil

@@ -68,7 +68,7 @@ func (h *history) enter(next *Roster, err error) {
 
 // carryOut carries out the plan under way, maybe not to its end.
 func (h *history) carryOut(stop int) {
-	for h.now.Plan != nil && stop > 0 && !h.now.Settles() {
+	for h.now.Plan != nil && stop > 0 && !h.now.Ends() {
 		stop--
 		h.index++
 		c, ok := h.now.NextStage()
@@ -84,9 +84,9 @@ func (h *history) carryOut(stop int) {
 			h.enter(h.now.Next(h.index, leaveJoint))
 		}
 	}
-	if h.now.Settles() {
+	if h.now.Ends() {
 		h.index++
-		h.enter(h.now.Settle(h.index, h.now.Plan.ID))
+		h.enter(h.now.End(h.index, h.now.Plan.ID))
 	}
 	if h.now.Plan != nil {
 		h.index++

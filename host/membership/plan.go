@@ -24,7 +24,7 @@ type Plan struct {
 	// has caught up.
 	Stages [][]Step
 	// Done is how many stages are in force. When all are, the plan is under way until an entry behind them is
-	// (Settle).
+	// (End).
 	Done int
 }
 
@@ -143,26 +143,26 @@ func (r *Roster) advance() {
 	r.Plan = &p
 }
 
-// Settles reports whether all stages of a plan are in force and the entry that ends it is next.
-func (r *Roster) Settles() bool {
+// Ends reports whether all stages of a plan are in force and the entry that ends it is next.
+func (r *Roster) Ends() bool {
 	return r.Plan != nil && r.Plan.Done == len(r.Plan.Stages) && !r.IsJoint()
 }
 
-// Settle returns the roster after the entry that ends a plan whose stages are all in force, or why the entry
+// End returns the roster after the entry that ends a plan whose stages are all in force, or why the entry
 // changes nothing. Members that hold this entry durably hold durably that the last stage is committed, since
 // the leader proposes it behind that. A quorum that had forgotten it would count by the configuration before,
 // and wait for members that the plan has removed, and whose disks may be gone.
-func (r *Roster) Settle(index uint64, id PlanID) (*Roster, error) {
-	if !r.Settles() || r.Plan.ID != id {
+func (r *Roster) End(index uint64, id PlanID) (*Roster, error) {
+	if !r.Ends() || r.Plan.ID != id {
 		return nil, refuse("plan %v does not end here", id)
 	}
 	next := *r
 	next.Version = index
-	next.end(index, false)
+	next.finish(index, false)
 	return &next, nil
 }
 
-func (r *Roster) end(index uint64, cancelled bool) {
+func (r *Roster) finish(index uint64, cancelled bool) {
 	r.Ended = Ended{ID: r.Plan.ID, Index: index, Cancelled: cancelled, Done: r.Plan.Done}
 	r.Plan = nil
 }
@@ -200,13 +200,13 @@ func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
 	}
 	next := *r
 	next.Version = index
-	next.end(index, true)
+	next.finish(index, true)
 	return &next, nil
 }
 
 // NextStage returns the stage that comes next, if a plan is under way.
 func (r *Roster) NextStage() (c Change, ok bool) {
-	if r.Plan == nil || r.IsJoint() || r.Settles() {
+	if r.Plan == nil || r.IsJoint() || r.Ends() {
 		return c, false
 	}
 	return Change{Base: r.Version, Plan: r.Plan.ID, Stage: r.Plan.Done, Steps: r.Plan.Stages[r.Plan.Done]}, true
