@@ -263,7 +263,7 @@ func (r *restore) group(ctx context.Context, log Log, a *archive) (_ RestoredGro
 // manifest returns the manifest that an archive gets in this directory.
 func (r *restore) manifest(a *archive) snapshot.Manifest {
 	m, block := a.manifest, a.block
-	block.found = nil // this group is not founded yet
+	block.found, block.roster = nil, nil // this group is not founded yet
 	m.Cluster, m.Host = r.id.Cluster, block.encode()
 	m.Conf, m.Members = raftpb.ConfState{Voters: r.id.ids()}, nil
 	for _, id := range r.id.ids() {

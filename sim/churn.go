@@ -171,7 +171,7 @@ func (c *churn) act() {
 		c.start(r, host.ReplaceMember(c.wiped.id))
 	case stopped:
 	case c.wiped == nil && c.rng.IntN(4) == 0 && len(m.Voters) >= 3 && m.Plan == "" && len(c.running) == 0:
-		c.wipe(m)
+		c.wipe()
 	case c.wiped != nil: // a voter less would leave no quorum, as a second lost directory would
 	case m.Plan != "" && c.rng.IntN(12) == 0:
 		c.w.note(fmt.Sprintf("%s cancels %s", r.name, m.Plan))
@@ -234,16 +234,15 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 
 // wipe removes the directory of a host, which comes back to be replaced. The others must hold what it held: a
 // quorum without it is level.
-func (c *churn) wipe(m host.Members) {
+func (c *churn) wipe() {
 	h := c.w.hosts[c.rng.IntN(len(c.w.hosts))]
 	if h.alive == nil || h.alive.process == nil || !c.mayBeWiped(h) {
 		return
 	}
 	c.w.note(fmt.Sprintf("%s is wiped", h.alive.name))
 	c.w.count(Wipes)
-	if at := slices.IndexFunc(m.All, func(i host.MemberInfo) bool { return i.ID == h.id }); at >= 0 {
-		h.lost = m.All[at].Incarnation
-	}
+	all := c.w.leading(1).group.Members().All
+	h.lost = all[slices.IndexFunc(all, func(i host.MemberInfo) bool { return i.ID == h.id })].Incarnation
 	h.crash(crashfs.LoseAll)
 	h.disk = crashfs.New()
 	h.disk.SetHook(h.onOperation)

@@ -425,6 +425,9 @@ func (w *world) positions() string {
 				continue
 			}
 			s += fmt.Sprintf("%s %+v; ", r.name, r.group.Status())
+			if m := r.group.Members(); w.churn != nil && (m.Plan != "" || m.Waits != "") {
+				s += fmt.Sprintf("%v, which waits for %q; ", m.Plan, m.Waits)
+			}
 		}
 	}
 	for _, g := range w.ghosts {
