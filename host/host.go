@@ -91,10 +91,16 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		hook = startHook(events, e.env.Scheduler, e.hook)
 		undo = append(undo, hook)
 	}
-	if e.transport == nil {
+	switch {
+	case e.transport == nil:
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
 		}
+		if err := c.validateTLS(); err != nil {
+			return nil, err
+		}
+	case c.TLS != nil:
+		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
 	}
 	logConfig := LogConfig{
 		FS:           e.fs,
@@ -121,7 +127,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	undo = append(undo, directory)
 	if e.transport == nil {
-		if e.transport, err = c.listen(e.logger); err != nil {
+		if e.transport, err = c.listen(e.logger, events.emit); err != nil {
 			return nil, err
 		}
 		undo = append(undo, e.transport)
@@ -234,10 +240,13 @@ func (h *Host) diskFull(g *Group, err error) {
 }
 
 // listen returns TCP to Peers.
-func (c Config) listen(logger *slog.Logger) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Logger: logger})
+func (c Config) listen(logger *slog.Logger, emit func(Event)) (Transport, error) {
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), TLS: c.transportTLS(emit), Logger: logger})
 	if err != nil {
 		return nil, err
+	}
+	if addr, is := c.exposed(); is && c.TLS == nil {
+		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
 	}
 	for id, addr := range c.Peers {
 		if id != c.ID {

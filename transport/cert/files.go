@@ -94,6 +94,9 @@ func Parse(text []byte, most int) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
+// ReadFile reads a file that may hold certificates or a key, at most 256 KiB.
+func ReadFile(path string) ([]byte, error) { return readFile(path, maxCABytes) }
+
 // readFile reads a regular file, at most limit bytes.
 func readFile(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)

@@ -97,6 +97,43 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
+// ReadKey reads a private key in PEM that is not encrypted: PKCS #8, PKCS #1 or SEC 1.
+func ReadKey(path string) (crypto.Signer, error) {
+	text, err := readFile(path, maxPairBytes)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, nil
+}
+
+// ParseKey is ReadKey for a text.
+func ParseKey(text []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(text)
+	for block != nil && block.Type == "EC PARAMETERS" { // openssl writes them first
+		block, text = pem.Decode(text)
+	}
+	if block == nil {
+		return nil, errors.New("there is no key in PEM (-----BEGIN PRIVATE KEY-----)")
+	}
+	if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+		if signer, ok := key.(crypto.Signer); ok {
+			return signer, nil
+		}
+		return nil, fmt.Errorf("the key cannot sign (%T)", key)
+	}
+	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	return nil, fmt.Errorf("the block %.40q holds no key that can be read; it must not be encrypted", block.Type)
+}
+
 // Encode returns certificates in PEM.
 func Encode(certificates ...*x509.Certificate) []byte {
 	var text []byte
