@@ -91,11 +91,11 @@ func (c Config) validateTLS() error {
 }
 
 // transportTLS returns the options of the transport.
-func (c Config) transportTLS(emit func(Event)) *tcp.TLS {
+func (c Config) transportTLS(event func(tcp.TLSEvent)) *tcp.TLS {
 	if c.TLS == nil {
 		return nil
 	}
-	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.now, Events: func(e tcp.TLSEvent) { emit(TLSEvent{e}) }}
+	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.now, Events: event}
 }
 
 // exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this

@@ -162,6 +162,31 @@ func proposeSecured(t *testing.T, hosts []*Host) {
 	}
 }
 
+// The files are read again, also when they are replaced one by one.
+func TestTLSFilesAreReadAgain(t *testing.T) {
+	ca := testCA(t, "ours")
+	s := tlsFiles(t, ca, 1, time.Hour)
+	first, err := s.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := tlsFiles(t, ca, 1, time.Hour)
+	replace := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(next.CertFile, s.CertFile)
+	if _, err := s.load(); err == nil || !strings.Contains(err.Error(), "the two files must belong together") {
+		t.Errorf("half of a pair: %v", err)
+	}
+	replace(next.KeyFile, s.KeyFile)
+	if second, err := s.load(); err != nil || second.Equal(first) || second.Validate(1, time.Now()) != nil {
+		t.Errorf("the new pair: %v", err)
+	}
+}
+
 // Three hosts with files commit over TLS, and keys reach no place where a plain connection has none.
 func TestHostsTalkOverTLS(t *testing.T) {
 	ca := testCA(t, "ours")
@@ -198,6 +223,17 @@ func TestCertificateRefusedIsAnEvent(t *testing.T) {
 			}
 		case <-deadline:
 			t.Fatalf("events of both ends, want; have by the peer or not: %v", seen)
+		}
+	}
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for _, h := range hosts { // host 3 says so of both others, and they say so of it
+		for deadline := time.After(30 * time.Second); !h.Group(theGroup).Explain().Has(CodeCertificateRefused); {
+			select {
+			case <-again.C:
+			case <-deadline:
+				t.Fatalf("Explain does not say it:\n%v", h.Group(theGroup).Explain())
+			}
 		}
 	}
 	for _, h := range hosts {
