@@ -60,11 +60,7 @@ func (s *TLS) load() (*cert.Credentials, error) {
 	if s.Source == nil {
 		return cert.Files{Cert: s.CertFile, Key: s.KeyFile, CA: s.CAFile}.Load()
 	}
-	found, err := s.Source()
-	if err == nil && found == nil {
-		err = errors.New("the Source has returned no credentials")
-	}
-	return found, err
+	return s.Source()
 }
 
 func (s *TLS) now() time.Time {
@@ -81,6 +77,9 @@ func (c Config) validateTLS() error {
 		return nil
 	}
 	found, err := c.TLS.load()
+	if err == nil && found == nil {
+		err = errors.New("the Source has returned no credentials")
+	}
 	if err == nil {
 		err = found.Validate(c.ID, c.TLS.now())
 	}

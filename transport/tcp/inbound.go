@@ -288,7 +288,7 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 	if v.code != welcome {
 		return from, class, errors.New(v.why) // even if the verdict could not be sent
 	}
-	in.welcomed()
+	in.welcomed(t.o.stall(class))
 	t.limit.prove(in.addr, time.Now())
 	return from, class, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }

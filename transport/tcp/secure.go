@@ -101,10 +101,10 @@ func (t *Transport) provenID(in *inbound) uint64 {
 	return id
 }
 
-// welcomed ends what is special about a stranger's connection.
-func (in *inbound) welcomed() {
+// welcomed ends what is special about a stranger's connection. A record that has begun may take stall.
+func (in *inbound) welcomed(stall time.Duration) {
 	if in.channel != nil {
-		in.channel.known, in.channel.writing = true, refuse
+		in.channel.known, in.channel.writing, in.channel.stall = true, refuse, stall
 	}
 }
 

@@ -63,7 +63,7 @@ type TLSEvent interface{ isTLSEvent() }
 // CertificateRefused reports that no connection was made, or that one was ended, because of a certificate. It
 // is reported at most once per peer and second.
 type CertificateRefused struct {
-	Peer   uint64 // 0: a host that is not in the address book
+	Peer   uint64 // that it says it is, which is not proved; 0: a host that is not in the address book
 	Remote string // its address
 	ByPeer bool   // the peer refuses the certificate of this host
 	Err    error  // what is wrong, and what to do
@@ -172,84 +172,6 @@ func explainHandshake(err error) error {
 		return fmt.Errorf("the other end closed the connection: %w", err)
 	}
 	return err
-}
-
-// channel is the TCP connection beneath a TLS connection. It bounds what is read before the peer is known,
-// and collects what is written if the sender must not block.
-type channel struct {
-	net.Conn
-	peeked  []byte // read, and not consumed
-	budget  int    // how many more bytes may be read
-	known   bool   // the peer is known: no budget
-	writing writing
-	sealed  []byte // what was collected
-}
-
-// writing says what happens to bytes that TLS writes.
-type writing int
-
-// tlsHandshake is the first byte of a connection that begins with a TLS handshake.
-const tlsHandshake = 0x16
-
-const (
-	passOn  writing = iota // the handshake, and what follows it
-	collect                // a link, whose owner writes them when it wants (link.seal)
-	refuse                 // an inbound connection, on which nothing is sent after the verdict
-)
-
-var (
-	errHandshakeBytes = fmt.Errorf("the other end sent more than %d bytes before it was known", maxHandshakeBytes)
-	errOneWay         = errors.New("nothing is sent on this connection any more")
-)
-
-func (c *channel) Read(b []byte) (int, error) {
-	if len(c.peeked) > 0 {
-		n := copy(b, c.peeked)
-		c.peeked = c.peeked[n:]
-		return n, nil
-	}
-	if c.known {
-		return c.Conn.Read(b)
-	}
-	if c.budget == 0 {
-		return 0, errHandshakeBytes
-	}
-	n, err := c.Conn.Read(b[:min(len(b), c.budget)])
-	c.budget -= n
-	return n, err
-}
-
-func (c *channel) Write(b []byte) (int, error) {
-	switch c.writing {
-	case collect:
-		c.sealed = append(c.sealed, b...)
-		return len(b), nil
-	case refuse:
-		return 0, errOneWay
-	}
-	return c.Conn.Write(b)
-}
-
-// peek returns the first byte of the connection without consuming it.
-func (c *channel) peek() (byte, error) {
-	var b [1]byte
-	if _, err := io.ReadFull(c.Conn, b[:]); err != nil {
-		return 0, err
-	}
-	c.budget--
-	c.peeked = b[:]
-	return b[0], nil
-}
-
-// sealOn returns the function that encrypts the frames of a link, without writing them. What it returns is
-// valid until the next call.
-func (c *channel) sealOn(secured *tls.Conn) func(frame []byte) ([]byte, error) {
-	c.writing = collect
-	return func(frame []byte) ([]byte, error) {
-		c.sealed = c.sealed[:0]
-		_, err := secured.Write(frame)
-		return c.sealed, err
-	}
 }
 
 // tlsCounters are the counts of TLSStats.

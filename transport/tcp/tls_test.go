@@ -275,42 +275,6 @@ func TestNoSessionTickets(t *testing.T) {
 	}
 }
 
-// What a stranger can make this host read is bounded, in whatever it is wrapped.
-func TestOversizedHandshake(t *testing.T) {
-	a := newAuthority(t, "ours")
-	e := hostWith(t, 1, a.member(1))
-	e.Start(e)
-	raw, err := net.Dial("tcp", e.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	c := a.credentials(2, a.valid(time.Hour)).Certificate
-	for range 200 { // a chain of some 100 KiB, which crypto/tls takes
-		c.Certificate = append(c.Certificate, c.Certificate[0])
-	}
-	_ = raw.SetDeadline(time.Now().Add(maxWait))
-	s := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c}, NextProtos: []string{protocol}})
-	_ = s.Handshake()
-	_, _ = io.Copy(io.Discard, raw) // until it is closed
-	e.line(t, "more than 49152 bytes before it was known")
-
-	// The channel itself, with a reader that asks for more than is left.
-	ch := &channel{Conn: pipeOf(t, make([]byte, 2*maxHandshakeBytes)), budget: maxHandshakeBytes}
-	n, err := io.Copy(io.Discard, ch)
-	if n != maxHandshakeBytes || err == nil {
-		t.Errorf("read %d bytes, error %v, want %d", n, err, maxHandshakeBytes)
-	}
-}
-
-// pipeOf returns a connection from which content can be read.
-func pipeOf(t *testing.T, content []byte) net.Conn {
-	here, there := net.Pipe()
-	t.Cleanup(func() { here.Close(); there.Close() })
-	go func() { _, _ = there.Write(content) }()
-	return here
-}
-
 // Garbage in place of a TLS handshake costs its connection.
 func TestGarbageInsteadOfTLS(t *testing.T) {
 	a := newAuthority(t, "ours")
@@ -350,14 +314,7 @@ func TestSlowTLSHandshakes(t *testing.T) {
 	one := hostWith(t, 1, a.member(1))
 	two.SetPeer(1, one.Addr())
 	two.Start(two)
-	record, sent := net.Pipe()
-	go func() { _ = tls.Client(sent, &tls.Config{InsecureSkipVerify: true}).Handshake() }()
-	first := make([]byte, 100)
-	if _, err := io.ReadFull(record, first); err != nil {
-		t.Fatal(err)
-	}
-	record.Close()
-	sent.Close()
+	first := clientHello(t)
 	var slow []net.Conn
 	for i := range 20 {
 		c, err := net.Dial("tcp", two.Addr())
@@ -475,6 +432,7 @@ func TestTLSOptions(t *testing.T) {
 	for want, o := range map[string]*TLS{
 		"has no Credentials":                 {},
 		"ReloadEvery is -1s":                 {Credentials: func() (*cert.Credentials, error) { return good, nil }, ReloadEvery: -time.Second},
+		"has returned no credentials":        {Credentials: func() (*cert.Credentials, error) { return nil, nil }},
 		"no such file":                       {Credentials: func() (*cert.Credentials, error) { return nil, fmt.Errorf("no such file") }},
 		"names member 2, not member 1":       a.member(2),
 		"cert.pem: the certificate is refus": a.tls(a.credentials(1, cert.Span{NotBefore: a.start.Add(-time.Hour), NotAfter: a.start.Add(-time.Second)})),

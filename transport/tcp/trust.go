@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -42,7 +43,7 @@ func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := d.Credentials()
+	first, err := d.read()
 	if err != nil {
 		return nil, fmt.Errorf("tcp: host %d: TLS: %w", id, err)
 	}
@@ -53,6 +54,15 @@ func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
 	t.current.Store(first)
 	t.shared = t.config()
 	return t, nil
+}
+
+// read returns the credentials of the source.
+func (o *TLS) read() (*cert.Credentials, error) {
+	c, err := o.Credentials()
+	if err == nil && c == nil {
+		err = errors.New("the source has returned no credentials")
+	}
+	return c, err
 }
 
 // keepTrust keeps trust up to date until ctx is done. Listen has just loaded it.
@@ -79,7 +89,7 @@ func (t *Transport) reviewTrust() {
 // load takes new credentials, if there are some and they are valid.
 func (t *trust) load() {
 	now, before := t.o.Now(), t.current.Load()
-	next, err := t.o.Credentials()
+	next, err := t.o.read()
 	if err == nil && next.Equal(before) {
 		t.refusal.why = ""
 		return
