@@ -19,7 +19,7 @@ type channel struct {
 	writing writing
 	sealed  []byte // what was collected
 
-	// Owned by the reader, after the peer is known.
+	// Owned by the reader. A record has a limit when the peer is known.
 	stall  time.Duration // how long a record may take that has begun
 	record record
 	limit  time.Time // that the frames have set; zero: none
@@ -82,6 +82,7 @@ func (c *channel) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b[:min(len(b), c.budget)])
 	c.budget -= n
+	c.record.pass(b[:n])
 	return n, err
 }
 
@@ -127,6 +128,7 @@ func (c *channel) peek() (byte, error) {
 		return 0, err
 	}
 	c.budget--
+	c.record.pass(b[:])
 	c.peeked = b[:]
 	return b[0], nil
 }

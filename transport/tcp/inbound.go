@@ -289,7 +289,9 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 		return from, class, errors.New(v.why) // even if the verdict could not be sent
 	}
 	in.welcomed(t.o.stall(class))
-	t.limit.prove(in.addr, time.Now())
+	if t.trust != nil {
+		t.limit.prove(in.addr, time.Now())
+	}
 	return from, class, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }
 
