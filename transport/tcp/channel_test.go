@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -207,4 +208,68 @@ func clientHello(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return first[:n]
+}
+
+// Strangers that send the beginning of a huge handshake cost little memory each.
+func TestMemoryOfStrangers(t *testing.T) {
+	a := newAuthority(t, "ours")
+	e := hostWith(t, 1, a.member(1))
+	e.o.HandshakeTimeout = time.Hour
+	e.Start(e)
+	const strangers, perStranger = maxStrangersPerAddr, 512 << 10
+	const most = maxHandshakeBytes - 1 // one more byte, and the connection ends
+	var stream []byte
+	for i := 0; len(stream)+recordHeaderBytes < most; i++ {
+		n := min(16<<10, most-len(stream)-recordHeaderBytes)
+		body := make([]byte, n)
+		if i == 0 {
+			copy(body, []byte{1, 0, 0xff, 0xff}) // a client hello of 65,535 bytes
+		}
+		stream = append(append(stream, tlsHandshake, 3, 1, byte(n>>8), byte(n)), body...)
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for range strangers {
+		w := dialed(t, e.Transport)
+		w.write(stream)
+	}
+	eventually(t, "all strangers wait", func() bool {
+		e.inbound.mu.Lock()
+		defer e.inbound.mu.Unlock()
+		return len(e.inbound.strangers) == strangers
+	})
+	if after := heap(); after > before+strangers*perStranger {
+		t.Errorf("%d strangers cost %d bytes, want at most %d each", strangers, after-before, perStranger)
+	} else {
+		t.Logf("%d strangers cost %d bytes", strangers, int64(after)-int64(before))
+	}
+}
+
+// A stranger that refuses this host, in words of its choice, does not pass for a member, and its words are
+// made printable.
+func TestRefusalOfAStranger(t *testing.T) {
+	a, b := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	e := hostWith(t, 1, a.member(1))
+	e.SetPeer(2, "127.0.0.1:1")
+	e.Start(e)
+	for id, issuer := range map[uint64]*authority{0: b, 2: a} {
+		raw, err := net.Dial("tcp", e.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.SetDeadline(time.Now().Add(maxWait))
+		s := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{issuer.credentials(2, a.valid(time.Hour)).Certificate}, NextProtos: []string{protocol}})
+		if _, err := s.Write(appendRefusal(nil, spoken, 1, "no\x1b[2J\nlevel=ERROR")); err != nil {
+			t.Fatal(err)
+		}
+		if v := event[CertificateRefused](t, e); v.Peer != id || !v.ByPeer || !strings.HasSuffix(v.Err.Error(), "refuses this one: no?[2J?level=ERROR") {
+			t.Errorf("%+v, want peer %d", v, id)
+		}
+		raw.Close()
+	}
 }
