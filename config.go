@@ -41,9 +41,13 @@ type Config struct {
 	// Listen is the address to listen on, default Members[ID]. Port 0 is any port, and Node.Addr tells which.
 	// Without a host it is every address of the machine, or the loopback address if all Members are on it.
 	Listen string
-	// Insecure allows addresses that are not on this machine. Connections are neither encrypted nor
-	// authenticated yet (TLS comes with a later release), so any program that reaches the port can read
-	// and forge everything. On loopback addresses nothing needs to be set.
+	// TLS encrypts the connections between members, and makes each prove its id with a certificate. Members at
+	// addresses that are not on this machine need it, or Insecure. All members need the same of both. "millrace
+	// cert" makes certificates; docs/operate/tls.md says how to use and to replace them.
+	TLS *TLS
+	// Insecure allows addresses that are not on this machine without TLS. Connections are then neither encrypted
+	// nor authenticated: any program that reaches the port can read and forge everything. Open warns. On
+	// loopback addresses nothing needs to be set.
 	Insecure bool
 
 	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for an
@@ -81,8 +85,11 @@ type Config struct {
 // theGroup is the id of the group of a node that has a host of its own.
 const theGroup = 1
 
+// TLS says with which certificate a member proves its id, and which CAs it trusts.
+type TLS = host.TLS
+
 // Validate reports the first setting that Open would refuse, in a sentence that says what to change. It
-// assumes TCP; WithTransport takes any addresses.
+// assumes TCP; WithTransport takes any addresses. It looks at no file; Open checks those of TLS.
 func (c Config) Validate() error { return c.validate(true) }
 
 func (c Config) validate(tcp bool) error {
@@ -104,6 +111,9 @@ func (c Config) validate(tcp bool) error {
 	}
 	if c.MaxCommandBytes < 0 {
 		return fmt.Errorf("millrace: Config.MaxCommandBytes is %d, want at least 1, or 0 for the default", c.MaxCommandBytes)
+	}
+	if c.TLS != nil && c.Insecure {
+		return errors.New("millrace: Config.TLS and Config.Insecure are both set; Insecure is for connections without TLS, so leave it out")
 	}
 	if tcp {
 		if err := c.validateAddresses(); err != nil {
@@ -135,8 +145,8 @@ func (c Config) validateAddresses() error {
 			return fmt.Errorf("millrace: Config.Members gives %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
 		case taken:
 			return fmt.Errorf("millrace: Config.Members gives %d and %d the same address %q; each member needs its own", other, id, addr)
-		case !c.Insecure && !isLoopback(name):
-			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which is not a loopback address, and connections are not encrypted or authenticated yet; set Config.Insecure if every program that reaches the port may read and write the data", id, addr)
+		case !c.mayLeave() && !isLoopback(name):
+			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which is not a loopback address, and without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", id, addr)
 		}
 		owner[endpoint] = id
 	}
@@ -144,11 +154,14 @@ func (c Config) validateAddresses() error {
 	switch name, _, err := splitAddr(listen); {
 	case err != nil:
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", listen, err)
-	case !c.Insecure && !isLoopback(name):
-		return fmt.Errorf("millrace: Config.Listen is %q, which is not a loopback address, and connections are not encrypted or authenticated yet; set Config.Insecure if every program that reaches the port may read and write the data", listen)
+	case !c.mayLeave() && !isLoopback(name):
+		return fmt.Errorf("millrace: Config.Listen is %q, which is not a loopback address, and without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", listen)
 	}
 	return nil
 }
+
+// mayLeave reports whether addresses may be those of other machines.
+func (c Config) mayLeave() bool { return c.Insecure || c.TLS != nil }
 
 // listen returns the address to listen on: a Listen without a host is on loopback if all members are.
 func (c Config) listen() string {
@@ -198,6 +211,7 @@ func (c Config) host() host.Config {
 		Joins:             c.Joins,
 		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
+		TLS:               c.TLS,
 		HeartbeatInterval: c.HeartbeatInterval,
 		ElectionTimeout:   c.ElectionTimeout,
 		StallTimeout:      c.StallTimeout,

@@ -65,9 +65,14 @@
 // for longer than the log reaches back gets one from another member. [Node.TakeSnapshot] takes one now.
 // [Node.Export] writes a backup, from which a new cluster can begin.
 //
+// # Other machines
+//
+// Members at addresses that are not on this machine need Config.TLS: certificates that name members, which
+// "millrace cert" makes. docs/operate/tls.md says what is checked, and how certificates are replaced.
+//
 // # What is not there yet
 //
-// Changes of Members. TLS: addresses that are not on this machine need Config.Insecure.
+// Changes of Members.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

@@ -101,7 +101,7 @@ func ExampleOpen() {
 		Dir:         "/var/lib/shelf",
 		Members:     map[uint64]string{1: "10.0.0.1:7001", 2: "10.0.0.2:7001", 3: "10.0.0.3:7001"},
 		ClientAddrs: map[uint64]string{1: "http://10.0.0.1", 2: "http://10.0.0.2", 3: "http://10.0.0.3"},
-		Insecure:    true, // the network is ours: there is no TLS yet
+		TLS:         &millrace.TLS{CertFile: "/etc/shelf/cert.pem", KeyFile: "/etc/shelf/key.pem", CAFile: "/etc/shelf/ca.pem"},
 	}, millrace.InMemory(newShelf(), millrace.JSON[Set]()))
 	if err != nil {
 		log.Fatal(err)

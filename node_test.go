@@ -348,6 +348,7 @@ func firstLeader(t *testing.T, apart time.Duration) {
 
 // Validate explains every setting that it refuses, and accepts the rest.
 func TestConfigIsExplained(t *testing.T) {
+	files := &millrace.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"}
 	good := millrace.Config{ID: 1, Dir: "d", Members: map[uint64]string{1: "127.0.0.1:7001", 2: "[::1]:7001", 3: "localhost:7003"}}
 	for _, c := range []struct {
 		change func(*millrace.Config)
@@ -357,12 +358,15 @@ func TestConfigIsExplained(t *testing.T) {
 		{func(c *millrace.Config) { c.Listen = ":0" }, ""},
 		{func(c *millrace.Config) { c.Members = map[uint64]string{1: "127.0.0.1:0"} }, ""},
 		{func(c *millrace.Config) { c.Members[2], c.Insecure = "10.0.0.2:1", true }, ""},
+		{func(c *millrace.Config) { c.Members[2], c.TLS = "10.0.0.2:1", files }, ""},
+		{func(c *millrace.Config) { c.TLS = &millrace.TLS{KeyFile: "k"} }, "Config.TLS.CertFile is empty; TLS needs CertFile, KeyFile and CAFile"},
+		{func(c *millrace.Config) { c.TLS, c.Insecure = files, true }, "Config.TLS and Config.Insecure are both set"},
 		{func(c *millrace.Config) { c.ID = 0 }, "Config.ID is 0; give each member a different id, starting at 1"},
 		{func(c *millrace.Config) { c.ID = 4 }, "Config.Members has no entry for this host, id 4; it has [1 2 3]"},
 		{func(c *millrace.Config) { c.Dir = "" }, "Config.Dir is empty"},
 		{func(c *millrace.Config) { c.Members = nil }, "Config.Members is empty"},
 		{func(c *millrace.Config) { c.Members[2] = "10.0.0.2:1" }, "gives 2 the address \"10.0.0.2:1\", which is not a loopback address"},
-		{func(c *millrace.Config) { c.Members[2] = "example.org:1" }, "set Config.Insecure if"},
+		{func(c *millrace.Config) { c.Members[2] = "example.org:1" }, "set Config.TLS (millrace cert makes certificates), or set Config.Insecure if"},
 		{func(c *millrace.Config) { c.Listen = "0.0.0.0:7001" }, "Config.Listen is \"0.0.0.0:7001\", which is not a loopback address"},
 		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1" }, "gives 2 the address \"127.0.0.1\": want host:port"},
 		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1:x" }, "where port is a number from 0 to 65535"},

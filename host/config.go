@@ -45,6 +45,10 @@ type Config struct {
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
+	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts. Without
+	// it, every program that reaches the port of a host can read and forge everything; Open warns if an address
+	// is not a loopback address.
+	TLS *TLS
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
@@ -97,7 +101,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports the first invalid setting, in a sentence. Defaults count as set. The transport decides
-// which addresses are valid: Open checks those that it gives to TCP, and WithTransport takes any.
+// which addresses are valid: Open checks those that it gives to TCP, and WithTransport takes any. Open checks
+// the files of TLS, too.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
@@ -111,6 +116,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
 	case c.Joins && c.Cluster == 0:
 		return errors.New("millrace: Config.Joins is set and Config.Cluster is 0; set it to the number of the cluster, which Host.Cluster tells on its hosts")
+	case c.TLS.validate() != nil:
+		return c.TLS.validate()
 	case c.HeartbeatInterval < minHeartbeat:
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
 	case c.HeartbeatInterval > maxElection:

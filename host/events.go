@@ -18,8 +18,8 @@ import (
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
 // RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused,
 // MemberRefused, MembersChanged, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled,
-// SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent or EventsDropped. A host reports an
-// event just before it logs the same in words (WithLogger).
+// SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent, TLSEvent or EventsDropped. A host
+// reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.

@@ -30,6 +30,8 @@ const (
 	CodeStopped CauseCode = "stopped"
 	// CodeIdentityRefused: a host refuses the directory of another one, so the two do not speak.
 	CodeIdentityRefused CauseCode = "identity refused"
+	// CodeCertificateRefused: two hosts do not speak, because one refuses the certificate of the other.
+	CodeCertificateRefused CauseCode = "certificate refused"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
 	// CodeDiskFull: this host's disk refuses entries.
@@ -174,6 +176,7 @@ type examination struct {
 // What other files look for is added here.
 var symptoms = []func(*examination){
 	(*examination).lookForIdentity,
+	(*examination).lookForCertificates,
 	(*examination).lookForDivergence,
 	(*examination).lookForFounding,
 	(*examination).lookForFullDisk,

@@ -214,9 +214,11 @@ func (e *examination) lookForMembers() {
 	}
 }
 
-// isRefused reports whether a member is not heard because of its identity, or this one's.
+// isRefused reports whether a member is not heard because of its identity or certificate, or this one's.
 func (e *examination) isRefused(id uint64) bool {
-	return slices.ContainsFunc(e.d.Causes, func(c Cause) bool { return c.Code == CodeIdentityRefused && c.Member == id })
+	return slices.ContainsFunc(e.d.Causes, func(c Cause) bool {
+		return (c.Code == CodeIdentityRefused || c.Code == CodeCertificateRefused) && c.Member == id
+	})
 }
 
 // judgeMember judges a follower whose host is heard. The turn that has looked at it last was at v.at.

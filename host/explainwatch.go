@@ -46,12 +46,13 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 
 // hostWatch is what a host notes for Explain. Its methods may be called by any goroutine.
 type hostWatch struct {
-	mu      sync.Mutex
-	disk    stallWatch
-	pauses  [maxPauses]pause // a ring: the latest ones
-	nPauses int              // so far
-	missed  int64            // ticks, in all of them
-	refused map[uint64]refusedHost
+	mu           sync.Mutex
+	disk         stallWatch
+	pauses       [maxPauses]pause // a ring: the latest ones
+	nPauses      int              // so far
+	missed       int64            // ticks, in all of them
+	refused      map[uint64]refusedHost
+	certificates map[uint64]refusedCertificate
 }
 
 // pause is a time in which the process did not run. It ended at a tick, missed ones included.
@@ -103,6 +104,7 @@ func (w *hostWatch) noteAdmitted(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.refused, id)
+	delete(w.certificates, id)
 }
 
 // noteRefused notes that a host of the founding list was refused because of its identity.

@@ -66,6 +66,7 @@ type Host struct {
 func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error) {
 	e, err := newEnvironment(options)
 	undo := []io.Closer{}
+	var h *Host
 	if e.transport != nil {
 		undo = append(undo, e.transport)
 	}
@@ -91,10 +92,16 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		hook = startHook(events, e.env.Scheduler, e.hook)
 		undo = append(undo, hook)
 	}
-	if e.transport == nil {
+	switch {
+	case e.transport == nil:
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
 		}
+		if err := c.validateTLS(); err != nil {
+			return nil, err
+		}
+	case c.TLS != nil:
+		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
 	}
 	logConfig := LogConfig{
 		FS:           e.fs,
@@ -121,7 +128,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	undo = append(undo, directory)
 	if e.transport == nil {
-		if e.transport, err = c.listen(e.logger); err != nil {
+		if e.transport, err = c.listen(e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
 			return nil, err
 		}
 		undo = append(undo, e.transport)
@@ -150,7 +157,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h = &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.peers.init(c)
@@ -233,11 +240,14 @@ func (h *Host) diskFull(g *Group, err error) {
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 
-// listen returns TCP to Peers.
-func (c Config) listen(logger *slog.Logger) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Logger: logger})
+// listen returns TCP to Peers. It calls event after Start only.
+func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), TLS: c.transportTLS(event), Logger: logger})
 	if err != nil {
 		return nil, err
+	}
+	if addr, is := c.exposed(); is && c.TLS == nil {
+		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
 	}
 	for id, addr := range c.Peers {
 		if id != c.ID {

@@ -52,6 +52,10 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"lose_wake", "../host", "TestInputDuringATurnIsNotLost", nil},
 		// There a round of a lane is one moment, and an install cannot come while it lasts.
 		{"forget_drained", "../host", "TestApplyEndsWithWhatIsDrained", nil},
+		// Certificates are the transport's, and the simulator has a network of its own.
+		{"any_ca", "../transport/tcp", "TestCertificatesAreRefusedAtBothEnds", nil},
+		{"any_member", "../transport/tcp", "TestCertificatesAreRefusedAtBothEnds", nil},
+		{"keep_revoked", "../transport/tcp", "TestDistrustedConnectionsEnd", nil},
 	} {
 		t.Run(r.bug, func(t *testing.T) {
 			t.Parallel() // most of the time one of them builds or links

@@ -13,7 +13,7 @@ import (
 // Introduction is what a host says of itself when a connection begins, before the first message. A transport
 // carries it and compares only ids. Receiver.Admit decides with which hosts to speak.
 //
-// It identifies a host and proves nothing: a host that lies is believed. Proof needs TLS.
+// It identifies a host and proves nothing: a host that lies is believed. Only Key is proved.
 type Introduction struct {
 	ID uint64
 	// Cluster is the number of the host's cluster. Derived means that the host which first opened the
@@ -31,6 +31,10 @@ type Introduction struct {
 	Addr string
 	// Members is the founding list: ids in ascending order, with their first addresses.
 	Members []Member
+	// Key is the SHA-256 of the public key (SubjectPublicKeyInfo) of the certificate with which the peer has
+	// proved ID, zero if it has proved nothing: the connection is not TLS. The transport that made the
+	// connection sets it. It is not a part of the encoding, so no peer can choose it.
+	Key [32]byte
 }
 
 // Member is one line of a founding list.

@@ -49,6 +49,7 @@ package transport
 
 import (
 	"errors"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -77,8 +78,8 @@ type Receiver interface {
 	// could not be connected, or its queue was full. Reports are rate-limited. A report always follows its
 	// loss. Losses of the other kinds are not reported.
 	Unreachable(peer uint64)
-	// Introduce returns what this host says of itself. The transport calls it once, in Start, and replaces
-	// the id by its own.
+	// Introduce returns what this host says of itself. The transport calls it once, in Start, replaces the id by
+	// its own, and does not pass on its Key.
 	Introduce() Introduction
 	// Admit decides whether to speak with the host that introduced itself as peer, over a connection from the
 	// address remote. The transport calls it before it delivers the first message of a connection, so once or
@@ -130,6 +131,17 @@ type Stats struct {
 	Reports             uint64 // calls of Receiver.Unreachable
 
 	PeersUp int // now: peers with a connection of class consensus to them
+
+	TLS TLSStats // zero without TLS
+}
+
+// TLSStats are about the encryption of connections, and about certificates.
+type TLSStats struct {
+	Handshakes, Failures uint64 // TLS handshakes, of both directions, and those that failed before certificates were compared
+	Limited              uint64 // connections that were closed because their address began too many handshakes
+	Loads, LoadFailures  uint64 // new credentials that were taken, and looks at credentials that were refused
+	// Expires is when the first of this host's certificates and of the CAs that it trusts expires.
+	Expires time.Time
 }
 
 // KindStats are the counts of one kind. What is sent and received is counted in messages (consensus) or in

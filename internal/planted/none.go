@@ -4,7 +4,9 @@ package planted
 
 const (
 	AckBeforeSync       = false
+	AnyCA               = false
 	AnyDirectory        = false
+	AnyMember           = false
 	CompactEarly        = false
 	CountLeftOut        = false
 	CountMissed         = false
@@ -16,6 +18,7 @@ const (
 	HandOverBlindly     = false
 	InstallWithoutConf  = false
 	KeepDeposed         = false
+	KeepRevoked         = false
 	KeepStuck           = false
 	LeaseFromAnswer     = false
 	LoseWake            = false

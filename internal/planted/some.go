@@ -19,8 +19,12 @@ var known = map[string]bool{"": true}
 var (
 	// AckBeforeSync makes the append worker give its answers before the sync that they wait for.
 	AckBeforeSync = is("ack_before_sync")
+	// AnyCA makes a host accept certificates that no CA has signed, or that have expired.
+	AnyCA = is("any_ca")
 	// AnyDirectory makes a host accept a peer with any directory.
 	AnyDirectory = is("any_directory")
+	// AnyMember makes a host accept the certificate of another member.
+	AnyMember = is("any_member")
 	// CompactEarly makes a host compact its log before a snapshot was read back.
 	CompactEarly = is("compact_early")
 	// CountLeftOut makes the members of a group that is founded without some go on hearing those.
@@ -45,6 +49,8 @@ var (
 	// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands,
 	// forever if it does not.
 	KeepDeposed = is("keep_deposed")
+	// KeepRevoked makes a host keep connections whose certificates it would not accept any more.
+	KeepRevoked = is("keep_revoked")
 	// KeepStuck makes a leader with a stuck state machine keep the leadership.
 	KeepStuck = is("keep_stuck")
 	// LeaseFromAnswer makes a lease begin when its round was answered, not when it was sent.

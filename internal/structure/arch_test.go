@@ -37,14 +37,15 @@ wal                    raft/raftpb vfs env wal/record                           
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 snapshot               raft/raftpb vfs                                                                        |
 transport              raft/raftpb env                                                                        |
-transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
+transport/cert         internal/planted                                                                       |
+transport/tcp          raft/raftpb env transport transport/cert internal/planted                              | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/tcp host/pipeline host/session host/admin host/membership internal/planted    |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
 .                      host host/session                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

@@ -1,6 +1,7 @@
 // Package history judges what clients of a replicated key-value store have seen: it records operations and
 // checks with porcupine that they are linearizable. Its tests run three processes of examples/kv (or of
 // examples/kv-pebble: -program), which are killed, paused, cut off from each other and wiped under load.
+// TestRotations replaces the CA and all certificates of processes that talk over TLS, under load.
 // TestSnapshotKills runs processes of its own, which take, send and install snapshots all the time, and are
 // killed in the middle of that.
 package history

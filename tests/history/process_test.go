@@ -98,6 +98,12 @@ func startCluster(t *testing.T, flags ...string) *cluster {
 
 func startClusterOf(t *testing.T, binary string, flags ...string) *cluster {
 	t.Helper()
+	return startClusterWith(t, binary, func(int) []string { return flags })
+}
+
+// startClusterWith takes the flags of each host.
+func startClusterWith(t *testing.T, binary string, flags func(id int) []string) *cluster {
+	t.Helper()
 	c := &cluster{ways: map[[2]int]*proxy{}}
 	dir := t.TempDir()
 	for id := 1; id <= 3; id++ {
@@ -109,7 +115,7 @@ func startClusterOf(t *testing.T, binary string, flags ...string) *cluster {
 	clients := list(c.hosts, func(p *process) string { return p.address })
 	for _, p := range c.hosts {
 		common := append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", "-http", clients,
-			fmt.Sprint("-redirect=", p.id == 3), fmt.Sprint("-snapshot-bytes=", *snapshotBytes)}, flags...)
+			fmt.Sprint("-redirect=", p.id == 3), fmt.Sprint("-snapshot-bytes=", *snapshotBytes)}, flags(p.id)...)
 		p.founded = append([]string{"-peers", list(c.hosts, func(p *process) string { return p.raft })}, common...)
 		p.args = append([]string{"-peers", list(c.hosts, func(to *process) string {
 			if to == p {

@@ -137,7 +137,7 @@ func (t *Transport) Start(r transport.Receiver) {
 		panic("loopback: Start called twice")
 	}
 	t.started, t.receiver, t.self = true, r, r.Introduce()
-	t.self.ID = t.id
+	t.self.ID, t.self.Key = t.id, [32]byte{}
 	t.work.Go(t.reportLosses)
 }
 

@@ -3,6 +3,7 @@ package tcp
 import (
 	"io"
 	"net"
+	"runtime"
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -59,11 +60,16 @@ type counting struct {
 func (c *counting) Receive(_ uint64, batch []transport.Envelope) { c.credit <- len(batch) }
 func (c *counting) Unreachable(uint64)                           {}
 
-func pairOf(b testing.TB, inline bool) (*Transport, *Transport) {
+func pairOf(b testing.TB, inline, secure bool) (*Transport, *Transport) {
 	b.Helper()
 	var ts [2]*Transport
+	a := newAuthority(b, "bench")
 	for i := range ts {
-		t, err := Listen(Options{ID: uint64(i + 1)})
+		o := Options{ID: uint64(i + 1)}
+		if secure {
+			o.TLS = a.member(o.ID)
+		}
+		t, err := Listen(o)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -84,6 +90,12 @@ func appendOf(valueBytes ...int) []transport.Envelope {
 	return []transport.Envelope{{Group: 1, Message: m}}
 }
 
+// ways are the ways in which a message leaves.
+var ways = []struct {
+	name           string
+	inline, secure bool
+}{{"writer", false, false}, {"sender", true, false}, {"sender-tls", true, true}}
+
 // A 1 KiB append one way, an acknowledgement back; for comparison, the same bytes over a bare TCP connection.
 func BenchmarkPingPong(b *testing.B) {
 	var rawNs float64
@@ -91,10 +103,9 @@ func BenchmarkPingPong(b *testing.B) {
 		rawPingPong(b, 1024+60, 40)
 		rawNs = float64(b.Elapsed().Nanoseconds()) / float64(b.N)
 	})
-	for _, inline := range []bool{false, true} {
-		name := map[bool]string{false: "writer", true: "sender"}[inline]
-		b.Run(name, func(b *testing.B) {
-			one, two := pairOf(b, inline)
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) {
+			one, two := pairOf(b, way.inline, way.secure)
 			a := &asking{t: one, msgs: appendOf(1024), left: b.N, done: make(chan struct{})}
 			one.Start(a)
 			two.Start(&answering{t: two, to: 2})
@@ -147,9 +158,8 @@ func rawPingPong(b *testing.B, there, back int) {
 
 // A window of 1,000 messages in flight. Each is an entry of 1 KiB and a Send of its own.
 func BenchmarkPipelined(b *testing.B) {
-	for _, inline := range []bool{false, true} {
-		name := map[bool]string{false: "writer", true: "sender"}[inline]
-		b.Run(name, func(b *testing.B) { inFlight(b, inline, 1000, appendOf(1024), 1024) })
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) { inFlight(b, way.inline, way.secure, 1000, appendOf(1024), 1024) })
 	}
 }
 
@@ -161,13 +171,15 @@ func BenchmarkLargeAppends(b *testing.B) {
 		for i := range values {
 			values[i] = 1000
 		}
-		b.Run(name, func(b *testing.B) { inFlight(b, true, 16, appendOf(values...), int64(entries*1000)) })
+		for _, way := range ways[1:] {
+			b.Run(name+"/"+way.name, func(b *testing.B) { inFlight(b, true, way.secure, 16, appendOf(values...), int64(entries*1000)) })
+		}
 	}
 }
 
 // inFlight keeps a window of messages between two hosts.
-func inFlight(b *testing.B, inline bool, size int, msgs []transport.Envelope, bytes int64) {
-	one, two := pairOf(b, inline)
+func inFlight(b *testing.B, inline, secure bool, size int, msgs []transport.Envelope, bytes int64) {
+	one, two := pairOf(b, inline, secure)
 	c := &counting{credit: make(chan int, size)}
 	one.Start(idle{})
 	two.Start(c)
@@ -185,4 +197,29 @@ func inFlight(b *testing.B, inline bool, size int, msgs []transport.Envelope, by
 	}
 	s := one.Stats()
 	b.ReportMetric(float64(b.N)/float64(s.WritesInline+s.WritesQueued), "msgs/write")
+}
+
+// A connection from nothing: both certificates are checked, and both sides introduce themselves.
+func BenchmarkConnect(b *testing.B) {
+	for name, secure := range map[string]bool{"plain": false, "tls": true} {
+		b.Run(name, func(b *testing.B) {
+			one, two := pairOf(b, true, secure)
+			two.Start(idle{})
+			one.self.ID, one.receiver = 1, idle{}
+			for b.Loop() {
+				two.limit.mu.Lock()
+				clear(two.limit.addrs)
+				two.limit.strangers.used = 0
+				two.limit.mu.Unlock()
+				l, err := one.dial(b.Context(), 2, two.Addr(), transport.ClassBulk)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l.fail(nil)
+				for len(two.inbound.all()) > 0 {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
 }

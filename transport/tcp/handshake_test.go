@@ -181,6 +181,7 @@ func (c lineWriter) Write(b []byte) (int, error) {
 func FuzzHandshake(f *testing.F) {
 	f.Add(helloOf(2, 1).append(nil))
 	f.Add(hello{versions: versionRange{9, 9}}.append(nil))
+	f.Add(appendRefusal(nil, spoken, 2, "no\x1b[2J"))
 	f.Add(verdict{code: refused, why: "no\x1b[2J"}.append(nil))
 	f.Add(verdict{host: transport.Introduction{ID: 2, Members: []transport.Member{{ID: 1, Addr: "a:1"}}}}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

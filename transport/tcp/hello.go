@@ -91,6 +91,23 @@ func appendBody(dst []byte, at int, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[at:], castagnoli))
 }
 
+// refusalClass is in place of a class in a hello that only says why its sender does not continue.
+const refusalClass = 1<<32 - 1
+
+// appendRefusal appends a hello that refuses host to.
+func appendRefusal(dst []byte, versions versionRange, to uint64, why string) []byte {
+	at := len(dst)
+	dst = append(dst, magic...)
+	dst = binary.LittleEndian.AppendUint32(dst, versions.highest)
+	dst = binary.LittleEndian.AppendUint32(dst, versions.lowest)
+	dst = binary.LittleEndian.AppendUint32(dst, refusalClass)
+	dst = binary.LittleEndian.AppendUint64(dst, to)
+	return appendBody(dst, at, []byte(why[:min(len(why), maxReasonBytes)]))
+}
+
+// errSpeaksTLS is the error of readHello for a connection that begins with a TLS handshake.
+var errSpeaksTLS = errors.New("the dialing host speaks TLS, and this one plain TCP; configure TLS on both, or on none")
+
 var errNotHello = errors.New("the connection does not begin with a hello of this protocol")
 
 // readHello reads a hello for a host that speaks versions. If there is no common one, or the class is
@@ -100,8 +117,18 @@ func readHello(r io.Reader, versions versionRange) (hello, error) {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return hello{}, err
 	}
+	if head[0] == tlsHandshake && head[1] == 3 {
+		return hello{}, errSpeaksTLS
+	}
 	if string(head[:8]) != magic {
 		return hello{}, errNotHello
+	}
+	if binary.LittleEndian.Uint32(head[16:]) == refusalClass {
+		why, err := readBody(r, head[:], maxReasonBytes)
+		if err != nil {
+			return hello{}, fmt.Errorf("%w: %w", errNotHello, err)
+		}
+		return hello{}, &certificateError{byPeer: true, err: fmt.Errorf("the dialing host refuses this one: %s", printable(string(why)))}
 	}
 	h := hello{
 		versions: versionRange{lowest: binary.LittleEndian.Uint32(head[12:]), highest: binary.LittleEndian.Uint32(head[8:])},
@@ -155,6 +182,7 @@ const (
 	otherVersion             // has this value in every version
 	refused
 	refusedDirectory // transport.DirectoryRefused
+	refusedCertificate
 )
 
 func (v verdict) append(dst []byte) []byte {

@@ -19,7 +19,12 @@ const keepEnvelopes = 4096
 // stranger's until its hello is read.
 type inbound struct {
 	conn net.Conn
-	addr string        // of the other end, without the port
+	addr string // of the other end, without the port
+	// Set by greet: what the hosts say to each other goes over stream, which is conn without TLS.
+	stream  net.Conn
+	channel *channel // beneath TLS, or nil
+	proof   *proof   // nil without TLS
+
 	from sender        // of its hello, if the peer is in the address book, else zero; guarded by inboundSet.mu
 	done chan struct{} // closed when the connection has delivered its last message
 }
@@ -145,6 +150,17 @@ func (s *inboundSet) drop(in *inbound) {
 	}
 }
 
+// all returns the connections that have shown a proof to the end.
+func (s *inboundSet) all() []*inbound {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*inbound
+	for _, connections := range s.senders {
+		all = append(all, connections...)
+	}
+	return all
+}
+
 func (s *inboundSet) closeFrom(peer uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,6 +198,9 @@ func (t *Transport) accept() {
 			continue
 		}
 		t.count.accepts.Add(1)
+		if !t.mayHandshake(conn) {
+			continue
+		}
 		in, evicted := t.inbound.enter(conn, t.o.MaxStrangers)
 		if in == nil {
 			conn.Close()
@@ -208,7 +227,8 @@ func (t *Transport) serve(in *inbound) {
 		if t.peer(from) == nil {
 			about = 0 // a stranger may name any id
 		}
-		t.log.warn(about, "refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "class", class, "error", err)
+		remote := in.conn.RemoteAddr().String()
+		t.log.report(about, "refused a connection", func() { t.tellCertificate(about, remote, err) }, "remote", remote, "from", from, "class", class, "error", err)
 		return
 	}
 	before := t.inbound.supersede(in)
@@ -219,7 +239,7 @@ func (t *Transport) serve(in *inbound) {
 	if t.peer(from) == nil {
 		return // removed since the greeting
 	}
-	err = t.deliver(from, class, in.conn)
+	err = t.deliver(from, class, in.stream)
 	switch {
 	case errors.Is(err, transport.ErrBadFrame):
 		t.count.badFrames.Add(1)
@@ -235,14 +255,27 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 	if err := in.conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return 0, 0, err
 	}
-	h, err := readHello(in.conn, t.versions)
+	in.stream = in.conn
+	if t.trust != nil {
+		if err := t.secureInbound(in); err != nil {
+			return 0, 0, err
+		}
+	}
+	h, err := readHello(in.stream, t.versions)
+	if errors.Is(err, errSpeaksTLS) && t.trust == nil {
+		t.refuseTLS(in.conn)
+	}
 	if err != nil {
-		return 0, 0, err
+		return t.provenID(in), 0, err
 	}
 	from, class = h.from.ID, h.class
 	known := t.peer(from) != nil
 	if t.ctx.Err() != nil {
 		return from, class, net.ErrClosed // the empty address book of a closing host is no reason to refuse
+	}
+	if err := t.prove(in, &h); err != nil {
+		_, _ = in.stream.Write(verdict{code: refusedCertificate, why: err.Error()}.append(nil))
+		return from, class, err
 	}
 	if known && !t.inbound.recognize(in, sender{from, class}) {
 		return from, class, fmt.Errorf("host %d already has %d connections of class %v", from, maxPerSender, class)
@@ -251,9 +284,13 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 		return t.receiver.Admit(i, in.conn.RemoteAddr().String())
 	})
 	v.host = t.self
-	_, err = in.conn.Write(v.append(nil))
+	_, err = in.stream.Write(v.append(nil))
 	if v.code != welcome {
 		return from, class, errors.New(v.why) // even if the verdict could not be sent
+	}
+	in.welcomed(t.o.stall(class))
+	if t.trust != nil {
+		t.limit.prove(in.addr, time.Now())
 	}
 	return from, class, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }

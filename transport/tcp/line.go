@@ -158,8 +158,11 @@ func (p *line) mayWriteInline(l *link) bool {
 
 // writeInline is the sender's one attempt to write the next frame. The sender has set l.busy.
 func (p *line) writeInline(l *link, from *cutter) {
-	frame := p.cut(from)
-	n, err := l.tryWrite(frame)
+	frame, err := p.cut(l, from)
+	n := 0
+	if err == nil {
+		n, err = l.tryWrite(frame)
+	}
 	if err != nil {
 		l.fail(err) // the link stays busy, so no goroutine writes to it any more
 		return
@@ -179,13 +182,16 @@ func (p *line) writeInline(l *link, from *cutter) {
 	}
 }
 
-// cut makes the next frame and counts it.
-func (p *line) cut(from *cutter) []byte {
+// cut makes the next frame and counts it. It returns the bytes for the socket.
+func (p *line) cut(l *link, from *cutter) ([]byte, error) {
 	frame := from.next()
 	count := &p.t.count.kinds[from.kind]
 	count.framesSent.Add(1)
 	count.bytesSent.Add(uint64(len(frame)))
-	return frame
+	if l.seal != nil {
+		return l.seal(frame)
+	}
+	return frame, nil
 }
 
 // waits reports whether anything is queued that no goroutine has taken. The caller holds mu.
@@ -260,6 +266,13 @@ func (p *line) close() {
 	p.discard()
 	p.cancel()
 	signal(p.wake)
+}
+
+// linked returns the link, or nil while there is none.
+func (p *line) linked() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
 }
 
 // status returns how much waits, of the class's kind and in a pulse, and whether there is a link.

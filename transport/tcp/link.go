@@ -20,11 +20,12 @@ const maxUnsentBytes = 128 << 10
 // link is a connection that this host dialed, after the welcome. Only this host sends on it, so anything from
 // the other end ends the link, be it a byte, a reset or an end of stream.
 type link struct {
-	conn net.Conn
-	raw  syscall.RawConn
-	dead chan struct{} // closed by fail
-	once sync.Once
-	err  error // the cause; set before dead is closed
+	conn  net.Conn // TCP, also beneath TLS
+	raw   syscall.RawConn
+	proof *proof        // nil without TLS
+	dead  chan struct{} // closed by fail
+	once  sync.Once
+	err   error // the cause; set before dead is closed
 
 	// Guarded by line.mu.
 	busy      bool // Invariant: only the goroutine that set it writes
@@ -35,7 +36,9 @@ type link struct {
 	burst  cutter // what it took from the queue
 	pulse  cutter // the pulse that goes first
 	pulsed bool   // the last frame was a pulse's
-	left   []byte // the rest of a frame that a sender began to write
+	left   []byte // the rest of a frame that a sender began to write, as it goes to the socket
+	// seal encrypts a frame; nil without TLS. What it returns is valid until the next call.
+	seal func(frame []byte) ([]byte, error)
 	// The callback is made once, so that a write allocates nothing.
 	attempt struct {
 		write func(fd uintptr) bool
@@ -134,33 +137,59 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 	if err := conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	h := hello{versions: t.versions, class: class, to: to, from: t.self}
-	if _, err := conn.Write(h.append(nil)); err != nil {
+	l, err := newLink(conn)
+	if err != nil {
 		return nil, err
 	}
-	v, err := readVerdict(conn)
+	stream := net.Conn(conn)
+	if t.trust != nil {
+		secured, err := t.secure(l, to)
+		if err != nil {
+			return nil, err
+		}
+		l.proof.id, stream = to, secured
+	}
+	h := hello{versions: t.versions, class: class, to: to, from: t.self}
+	if _, err := stream.Write(h.append(nil)); err != nil {
+		return nil, err
+	}
+	v, err := readVerdict(stream)
 	if err != nil {
 		return nil, fmt.Errorf("no answer to the hello: %w", err)
 	}
-	if v.code == refusedDirectory {
-		transport.TellRefusal(t.receiver, to, &transport.DirectoryRefused{Why: v.why})
+	if err := t.judgeVerdict(v, to); err != nil {
+		return nil, err
 	}
-	if v.code != welcome {
-		return nil, fmt.Errorf("refused: %s", v.why)
-	}
-	if !t.versions.has(v.version) {
-		return nil, fmt.Errorf("refused by this host: host %d chose version %d of the transport protocol, and this host speaks %v", to, v.version, t.versions)
-	}
-	if v.host.ID != to {
-		return nil, fmt.Errorf("refused by this host: host %d answered instead of host %d", v.host.ID, to)
+	if l.proof != nil {
+		v.host.Key = l.proof.key()
 	}
 	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
 		return nil, fmt.Errorf("refused by this host: %w", err)
 	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return nil, err
+	if secured, ok := stream.(*securedLink); ok {
+		l.seal = secured.channel.sealOn(secured.Conn)
 	}
-	return newLink(conn)
+	return l, conn.SetDeadline(time.Time{})
+}
+
+// judgeVerdict returns why the verdict of host to is no welcome.
+func (t *Transport) judgeVerdict(v verdict, to uint64) error {
+	switch {
+	case v.code == refusedDirectory:
+		transport.TellRefusal(t.receiver, to, &transport.DirectoryRefused{Why: v.why})
+	case v.code == refusedCertificate:
+		return &certificateError{byPeer: true, err: fmt.Errorf("refused: %s", v.why)}
+	}
+	if v.code != welcome {
+		return fmt.Errorf("refused: %s", v.why)
+	}
+	if !t.versions.has(v.version) {
+		return fmt.Errorf("refused by this host: host %d chose version %d of the transport protocol, and this host speaks %v", to, v.version, t.versions)
+	}
+	if v.host.ID != to {
+		return fmt.Errorf("refused by this host: host %d answered instead of host %d", v.host.ID, to)
+	}
+	return nil
 }
 
 // keepAlive detects the dead peer of an idle connection in about half a minute.

@@ -28,10 +28,16 @@ type logged struct {
 
 // warn writes a line about a peer of the address book, or about strangers (peer 0).
 func (l *limitedLog) warn(peer uint64, message string, args ...any) {
+	l.report(peer, message, func() {}, args...)
+}
+
+// report is warn for what is an event as well: it calls event first, if it writes the line.
+func (l *limitedLog) report(peer uint64, message string, event func(), args ...any) {
 	skipped, ok := l.admit(topic{peer, message}, time.Now())
 	if !ok {
 		return
 	}
+	event()
 	if peer != 0 {
 		args = append([]any{"peer", peer}, args...)
 	}

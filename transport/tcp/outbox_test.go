@@ -164,7 +164,11 @@ func TestPulseAtEachBorder(t *testing.T) {
 				continue
 			}
 			wantPulse := inPulse || pulseWaits && !(afterPulse && othersWait)
-			h, part, _, err := transport.OpenFrame(p.cut(from))
+			frame, err := p.cut(l, from)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			h, part, _, err := transport.OpenFrame(frame)
 			if err != nil {
 				rt.Fatal(err)
 			}

@@ -38,6 +38,9 @@
 // slots of its own after its hello (inbound.go). So no number of silent connections keeps a member out. At
 // the end of the handshake (hello.go) both receivers decide (Receiver.Admit).
 //
+// With TLS (Options.TLS), both ends prove with a certificate which member they are, before that. Without it,
+// an introduction is believed.
+//
 // # Failure
 //
 // Nothing is retried. A link that fails takes with it what was queued, Unreachable is reported, and the peer
@@ -80,6 +83,8 @@ type Options struct {
 	IdleTimeout      time.Duration // after which a connection for control or bulk is closed [1 min]
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
+
+	TLS *TLS // nil: plain TCP, and every program that reaches the port is believed
 
 	Logger *slog.Logger // for operators: at most one line per message, peer and second [none]
 }
@@ -125,6 +130,8 @@ func (o Options) stall(c transport.Class) time.Duration {
 type Transport struct {
 	o        Options
 	listener net.Listener
+	trust    *trust // nil: no TLS
+	limit    handshakeLimit
 	log      limitedLog
 	count    counters
 	losses   lossReporter
@@ -162,17 +169,24 @@ type kindCounters struct {
 	droppedUnknown, droppedFull, droppedTooLarge, replaced atomic.Uint64
 }
 
-// Listen binds the address. It accepts and dials nothing before Start.
+// Listen loads the credentials, if there is TLS, and binds the address. It accepts and dials nothing before
+// Start.
 func Listen(o Options) (*Transport, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	var trust *trust
+	if o.TLS != nil {
+		if trust, err = newTrust(o.TLS, o.ID, o.Logger.With("host", o.ID)); err != nil {
+			return nil, err
+		}
+	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: host %d: %w", o.ID, err)
 	}
-	t := &Transport{o: o, listener: listener, inline: true, versions: spoken, peers: map[uint64]*peer{}}
+	t := &Transport{o: o, listener: listener, trust: trust, inline: true, versions: spoken, peers: map[uint64]*peer{}}
 	t.log.logger = o.Logger.With("host", o.ID)
 	t.losses.init()
 	t.inbound.init()
@@ -197,6 +211,9 @@ func (t *Transport) Start(r transport.Receiver) {
 	t.self.ID = t.o.ID
 	t.work.Go(t.accept)
 	t.work.Go(func() { t.losses.run(t.ctx, t.report) })
+	if t.trust != nil {
+		t.work.Go(func() { t.keepTrust(t.ctx) })
+	}
 	for _, p := range t.peers {
 		p.start(t)
 	}
@@ -315,6 +332,9 @@ func (t *Transport) Stats() transport.Stats {
 	}
 	for kind := range s.Kinds {
 		s.Kinds[kind] = c.kinds[kind].load()
+	}
+	if t.trust != nil {
+		s.TLS = t.trust.stats()
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -68,7 +68,7 @@ func (p *line) attempt(ctx context.Context, addr string) (retired bool) {
 	if err != nil {
 		if ctx.Err() == nil {
 			p.t.count.dialFailures.Add(1)
-			p.t.log.warn(p.to, "cannot connect to a peer", "addr", addr, "class", p.class, "error", err)
+			p.t.log.report(p.to, "cannot connect to a peer", func() { p.t.tellCertificate(p.to, addr, err) }, "addr", addr, "class", p.class, "error", err)
 		}
 		return false
 	}
@@ -174,7 +174,10 @@ func (p *line) writeOut(l *link) error {
 				return nil
 			}
 			p.mu.Unlock()
-			left = p.cut(from)
+			var err error
+			if left, err = p.cut(l, from); err != nil {
+				return err
+			}
 		}
 		if err := l.writeAll(left, p.t.o.stall(p.class)); err != nil {
 			return err

@@ -206,6 +206,14 @@ var bugs = []bug{
 			broken.admit = func(peer transport.Introduction) error { _ = real.Admit(peer, ""); return nil }
 		})
 	}},
+	{"a peer chooses its key", []string{"Admission"}, func(w *wrapper, _ testing.TB) {
+		receiving(w, func(real transport.Receiver, broken *receiver) {
+			broken.admit = func(peer transport.Introduction) error {
+				peer.Key = [32]byte{0xee}
+				return real.Admit(peer, "")
+			}
+		})
+	}},
 	{"opaque bodies need no admission", []string{"Admission"}, func(w *wrapper, _ testing.TB) {
 		receiving(w, func(real transport.Receiver, broken *receiver) {
 			var refused atomic.Bool

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -63,12 +64,17 @@ func admission(k *kit) {
 		ID: 1, Cluster: 4, Derived: true, Incarnation: transport.Incarnation{9}, Generation: 3, Life: 8, Addr: "here",
 		Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}},
 	}
+	lie := [32]byte{0xee} // a transport alone says which key a peer has proved
+	want.Key = lie
 	const refused, admitted = 99, 7
 	var asked atomic.Uint64
 	choosy := k.newInbox()
 	choosy.admit = func(peer transport.Introduction) error {
 		asked.Add(1)
-		if !equal(peer, want) {
+		if peer.Key == lie {
+			return errors.New("the key is one that the peer chose")
+		}
+		if peer.Key = want.Key; !equal(peer, want) {
 			return fmt.Errorf("host %d is not who it was: %+v", peer.ID, peer)
 		}
 		return nil

@@ -69,7 +69,11 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	peers := flags.String("peers", "", "`addresses` for Raft of all hosts, the same on each: 1=127.0.0.1:7001,2=127.0.0.1:7002,3=127.0.0.1:7003")
 	clients := flags.String("http", "", "`addresses` for clients of all hosts: 1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003")
 	flags.StringVar(&c.Listen, "listen", "", "`address` for Raft to listen on, if it is not the one in -peers")
-	flags.BoolVar(&c.Insecure, "public", false, "allow addresses that other machines reach; every machine that reaches them can read and write")
+	public := flags.Bool("public", false, "allow addresses that other machines reach; every machine that reaches -http, and without -cert the others, too, can read and write")
+	secured := &millrace.TLS{}
+	flags.StringVar(&secured.CertFile, "cert", "", "`file` with the certificate that names -id (millrace cert): hosts talk over TLS")
+	flags.StringVar(&secured.KeyFile, "key", "", "`file` with the private key of -cert")
+	flags.StringVar(&secured.CAFile, "ca", "", "`file` with the CAs that name hosts")
 	flags.DurationVar(&c.HeartbeatInterval, "heartbeat", 100*time.Millisecond, "`time` between heartbeats, the same on each host; ten without one start an election")
 	flags.BoolVar(&c.Leases, "leases", true, "let members promise their leader to elect no other for a while, the same on each host: consistency=lease needs it")
 	flags.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "how many `bytes` the log grows between two snapshots; 0: 64 MiB, or four times the last snapshot if that is more")
@@ -79,6 +83,10 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is no flag; -h prints them", flags.Arg(0))
 	}
+	if secured.CertFile != "" || secured.KeyFile != "" || secured.CAFile != "" {
+		c.TLS = secured
+	}
+	c.Insecure = *public && c.TLS == nil
 	if o.timeout < time.Millisecond || o.timeout > time.Hour {
 		return o, fmt.Errorf("-timeout is %v, want 1ms to 1h", o.timeout)
 	}
@@ -92,7 +100,7 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 		return o, fmt.Errorf("-http has no address for -id %d", c.ID)
 	}
 	for id, address := range o.http {
-		if name, _, _ := net.SplitHostPort(address); !c.Insecure && name != "localhost" && !net.ParseIP(name).IsLoopback() {
+		if name, _, _ := net.SplitHostPort(address); !*public && name != "localhost" && !net.ParseIP(name).IsLoopback() {
 			return o, fmt.Errorf("-http: host %d: %s is not a loopback address, and HTTP asks for no password here; -public lets other machines in", id, address)
 		}
 	}

@@ -1,0 +1,115 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/transport/cert"
+	"github.com/millrace/millrace/transport/tcp"
+)
+
+// TLS says with which certificate a host proves its id to other hosts, and which CAs it trusts. The files are
+// PEM. They may be replaced while the host runs, one by one: it looks at them every few seconds, and keeps
+// what it has if the new ones are not valid. docs/operate/tls.md says what is checked, and how to replace
+// them.
+type TLS struct {
+	// CertFile has the certificate that names this host's id (transport/cert says how; millrace cert makes
+	// it), and then those between it and the CA, at most 4 together. It must allow clientAuth and serverAuth.
+	CertFile string
+	// KeyFile has the private key, not encrypted.
+	KeyFile string
+	// CAFile has the certificates of all CAs that may name members, at most 64. Two are enough while one
+	// replaces the other.
+	CAFile string
+
+	// Source returns the credentials if they are not in files, which must not be named then. It is called in
+	// Open, and then every few seconds on one goroutine.
+	Source func() (*cert.Credentials, error)
+	// Now is the time with which certificates are compared; default time.Now.
+	Now func() time.Time
+}
+
+// TLSEvent is something about certificates: tcp.CertificateRefused, tcp.CertificateExpires,
+// tcp.CredentialsLoaded or tcp.CredentialsRefused.
+type TLSEvent struct{ tcp.TLSEvent }
+
+func (TLSEvent) isEvent() {}
+
+// validate reports a setting that Open would refuse without looking at a file.
+func (s *TLS) validate() error {
+	if s == nil {
+		return nil
+	}
+	files := []struct{ name, value string }{{"CertFile", s.CertFile}, {"KeyFile", s.KeyFile}, {"CAFile", s.CAFile}}
+	for _, f := range files {
+		switch {
+		case s.Source != nil && f.value != "":
+			return fmt.Errorf("millrace: Config.TLS has a Source and names a file in %s; want one of them", f.name)
+		case s.Source == nil && f.value == "":
+			return fmt.Errorf("millrace: Config.TLS.%s is empty; TLS needs CertFile, KeyFile and CAFile (millrace cert makes them), or leave Config.TLS out", f.name)
+		}
+	}
+	return nil
+}
+
+// load returns the credentials.
+func (s *TLS) load() (*cert.Credentials, error) {
+	if s.Source == nil {
+		return cert.Files{Cert: s.CertFile, Key: s.KeyFile, CA: s.CAFile}.Load()
+	}
+	return s.Source()
+}
+
+func (s *TLS) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
+}
+
+// validateTLS reports in a sentence why other hosts would refuse the credentials of this one, before anything
+// is written and before it listens.
+func (c Config) validateTLS() error {
+	if c.TLS == nil {
+		return nil
+	}
+	found, err := c.TLS.load()
+	if err == nil && found == nil {
+		err = errors.New("the Source has returned no credentials")
+	}
+	if err == nil {
+		err = found.Validate(c.ID, c.TLS.now())
+	}
+	if err != nil {
+		return fmt.Errorf("millrace: Config.TLS of host %d: %w", c.ID, err)
+	}
+	return nil
+}
+
+// transportTLS returns the options of the transport.
+func (c Config) transportTLS(event func(tcp.TLSEvent)) *tcp.TLS {
+	if c.TLS == nil {
+		return nil
+	}
+	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.now, Events: event}
+}
+
+// exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this
+// machine.
+func (c Config) exposed() (addr string, is bool) {
+	for _, id := range sortedIDs(c.Peers) {
+		if !onLoopback(c.Peers[id]) {
+			return c.Peers[id], true
+		}
+	}
+	return c.Listen, !onLoopback(c.Listen)
+}
+
+func onLoopback(addr string) bool {
+	name, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(name)
+	return err == nil && (strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback())
+}

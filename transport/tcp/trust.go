@@ -1,0 +1,200 @@
+package tcp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/transport/cert"
+)
+
+// trust is what this host presents and trusts now. One goroutine (keepTrust) loads it again, ends connections
+// that rest on what is not trusted any more, and warns of certificates that expire. Handshakes never wait for
+// a file: they use what was loaded last.
+//
+// A connection is looked at with the same function and the same clock as a handshake. So there is one rule:
+// what would be refused now does not stay. It needs no list of revoked certificates, and no age at which
+// connections are dialed again.
+type trust struct {
+	o       TLS
+	id      uint64
+	logger  *slog.Logger
+	current atomic.Pointer[cert.Credentials]
+	shared  *tls.Config
+	count   tlsCounters
+
+	// Owned by keepTrust.
+	refusal struct { // of credentials
+		why string
+		at  time.Time
+	}
+	warned map[string]time.Time // fingerprint: when it was warned of last
+}
+
+// newTrust loads the credentials for the first time. They must be valid.
+func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
+	d, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	first, err := d.read()
+	if err != nil {
+		return nil, fmt.Errorf("tcp: host %d: TLS: %w", id, err)
+	}
+	if err := first.Validate(id, d.Now()); err != nil {
+		return nil, fmt.Errorf("tcp: host %d: TLS: %w", id, err)
+	}
+	t := &trust{o: *d, id: id, logger: logger, warned: map[string]time.Time{}}
+	t.current.Store(first)
+	t.shared = t.config()
+	return t, nil
+}
+
+// read returns the credentials of the source.
+func (o *TLS) read() (*cert.Credentials, error) {
+	c, err := o.Credentials()
+	if err == nil && c == nil {
+		err = errors.New("the source has returned no credentials")
+	}
+	return c, err
+}
+
+// keepTrust keeps trust up to date until ctx is done. Listen has just loaded it.
+func (t *Transport) keepTrust(ctx context.Context) {
+	again := time.NewTicker(t.trust.o.ReloadEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			t.reviewTrust()
+		}
+	}
+}
+
+// reviewTrust is one round of keepTrust.
+func (t *Transport) reviewTrust() {
+	t.trust.load()
+	t.trust.warn()
+	t.endDistrusted()
+}
+
+// load takes new credentials, if there are some and they are valid.
+func (t *trust) load() {
+	now, before := t.o.Now(), t.current.Load()
+	next, err := t.o.read()
+	if err == nil && next.Equal(before) {
+		t.refusal.why = ""
+		return
+	}
+	if err == nil {
+		err = next.Validate(t.id, now)
+	}
+	if err != nil {
+		t.count.loadFailures.Add(1)
+		if why := err.Error(); why != t.refusal.why || now.Sub(t.refusal.at) >= time.Hour {
+			t.refusal.why, t.refusal.at = why, now
+			t.o.Events(CredentialsRefused{Err: err})
+			t.logger.Warn("new certificates cannot be used; the host keeps the ones that it has", "error", err)
+		}
+		return
+	}
+	t.refusal.why = ""
+	t.current.Store(next)
+	t.count.loads.Add(1)
+	chain, _ := next.Chain()
+	loaded := CredentialsLoaded{Certificate: cert.Text(chain[0]), NotAfter: chain[0].NotAfter, CAs: len(next.Roots)}
+	t.o.Events(loaded)
+	t.logger.Info("certificates were loaded", "certificate", loaded.Certificate, "not_after", loaded.NotAfter, "cas", loaded.CAs)
+}
+
+const (
+	warnBefore = 7 * 24 * time.Hour
+	warnEvery  = 24 * time.Hour
+)
+
+// warn says which certificates expire soon.
+func (t *trust) warn() {
+	now := t.o.Now()
+	next := map[string]time.Time{} // so that it holds only certificates that are in use
+	for _, e := range t.current.Load().Expiries() {
+		print := cert.Fingerprint(e.Certificate)
+		if _, twice := next[print]; twice || now.Before(e.Certificate.NotAfter.Add(-warnBefore)) {
+			continue
+		}
+		next[print] = t.warned[print]
+		if last := t.warned[print]; !last.IsZero() && now.Sub(last) < warnEvery {
+			continue
+		}
+		next[print] = now
+		t.o.Events(CertificateExpires{Certificate: cert.Text(e.Certificate), From: e.From, IsCA: e.IsCA, NotAfter: e.Certificate.NotAfter})
+		what := "a certificate expires soon; renew it, or other hosts will refuse this one"
+		if e.IsCA {
+			what = "a CA expires soon; replace it, or the certificates that it has signed will be refused"
+		}
+		t.logger.Warn(what, "certificate", cert.Text(e.Certificate), "file", e.From, "not_after", e.Certificate.NotAfter)
+	}
+	t.warned = next
+}
+
+// stats returns the counts, and the next end of a certificate.
+func (t *trust) stats() transport.TLSStats {
+	c := &t.count
+	s := transport.TLSStats{
+		Handshakes: c.handshakes.Load(), Failures: c.failures.Load(), Limited: c.limited.Load(),
+		Loads: c.loads.Load(), LoadFailures: c.loadFailures.Load(),
+	}
+	for _, e := range t.current.Load().Expiries() {
+		if end := e.Certificate.NotAfter; s.Expires.IsZero() || end.Before(s.Expires) {
+			s.Expires = end
+		}
+	}
+	return s
+}
+
+// endDistrusted closes the connections whose certificate would be refused now.
+func (t *Transport) endDistrusted() {
+	if planted.KeepRevoked {
+		return
+	}
+	for _, in := range t.inbound.all() {
+		if err := t.trust.verify(in.proof, in.proof.id); err != nil {
+			t.distrust(in.proof.id, in.conn.RemoteAddr().String(), err)
+			in.conn.Close()
+		}
+	}
+	for _, l := range t.links() {
+		if err := t.trust.verify(l.proof, l.proof.id); err != nil {
+			t.distrust(l.proof.id, l.conn.RemoteAddr().String(), err)
+			l.fail(err)
+		}
+	}
+}
+
+// links returns the connections that this host has dialed.
+func (t *Transport) links() []*link {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var all []*link
+	for _, p := range t.peers {
+		for _, line := range p.lines {
+			if l := line.linked(); l != nil {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+func (t *Transport) distrust(peer uint64, remote string, err error) {
+	t.log.report(peer, "ended a connection because of a certificate", func() {
+		t.trust.o.Events(CertificateRefused{Peer: peer, Remote: remote, Err: err})
+	}, "remote", remote, "error", err)
+}
