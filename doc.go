@@ -70,9 +70,11 @@
 // Members at addresses that are not on this machine need Config.TLS: certificates that name members, which
 // "millrace cert" makes. docs/operate/tls.md says what is checked, and how certificates are replaced.
 //
-// # What is not there yet
+// # Members
 //
-// Changes of Members.
+// [Node.Plan] says what a change of the members does to the quorum, stage by stage; [Node.Execute] carries it
+// out while the group works: nodes are added ([AddMember], Config.Joins), removed, and replaced when their
+// directory is lost. docs/operate/members.md says how.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

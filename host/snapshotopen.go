@@ -130,7 +130,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	case s.machine == nil:
 		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, first)
 	}
-	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace this host: members cannot be made from a part of a log", g.id, first, s.dir, errors.Join(unfit...))
+	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, first, s.dir, errors.Join(unfit...))
 }
 
 // list returns the snapshots of the group, the oldest first. If there is no directory it makes none.
