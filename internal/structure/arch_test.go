@@ -44,7 +44,7 @@ transport/transporttest raft/raftpb transport                                   
 host/pipeline          raft/raftpb raft                                                                       |
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
-host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host/membership        raft/raftpb raft/tracker raft/confchange transport internal/planted                    |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
 .                      host host/session                                                                      |
 internal/counting      .                                                                                      |
