@@ -258,6 +258,7 @@ func (p *process) tail() string {
 // status is the part of examples/kv's status that the tests need.
 type status struct {
 	ID, Term, Leader, Applied uint64
+	Cluster                   uint64
 	Keys                      int
 	Bytes                     int64
 	DuplicatesSuppressed      uint64

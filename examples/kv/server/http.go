@@ -42,6 +42,8 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("POST /keys/{name}/add", a.add)
 	mux.HandleFunc("POST /sessions", a.session)
 	mux.HandleFunc("GET /status", a.status)
+	mux.HandleFunc("GET /members", a.members)
+	mux.HandleFunc("POST /members", a.changeMembers)
 	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /metrics", a.metrics)
 	return mux
@@ -339,6 +341,7 @@ func retryAfter(err error) string {
 type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
 	Role             string // leader, follower, candidate or precandidate
+	Cluster          uint64 // its number, for hosts that join
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
 	Applied          uint64 // index of the last command in the state
@@ -353,7 +356,7 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
 	answer := Status{
 		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")),
-		Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
+		Cluster: a.node.Host().Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
 	t := a.store.Totals()
 	answer.Keys, answer.Bytes = t.Keys, t.Bytes

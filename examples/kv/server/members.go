@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace"
+)
+
+// members answers GET /members: who the members are, and how far a plan is.
+func (a *api) members(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a.node.Members())
+}
+
+// changeMembers answers POST /members with the changes of its form, each of which may be given several times:
+// add=4=127.0.0.1:7004, learner=4=127.0.0.1:7004, replace=3, promote=4, demote=2, remove=1. With plan=true it
+// only says what they would do; otherwise it answers when all of them are in force.
+func (a *api) changeMembers(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusBadRequest, "the form cannot be read: %v", err)
+		return
+	}
+	changes, err := a.parseChanges(r.Form)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	plan, err := a.node.Plan(changes...)
+	if err != nil {
+		refuse(w, http.StatusConflict, "%v", err)
+		return
+	}
+	if r.Form.Get("plan") == "true" {
+		fmt.Fprintln(w, plan)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
+	defer cancel()
+	switch err := a.node.Execute(ctx, plan); {
+	case err == nil:
+		fmt.Fprintln(w, plan)
+	case errors.Is(err, context.DeadlineExceeded):
+		refuse(w, http.StatusAccepted, "%v; GET /members says how far it is", err)
+	default:
+		refuse(w, http.StatusConflict, "%v", err)
+	}
+}
+
+// parseChanges reads the changes of a form, and tells the host where new members are.
+func (a *api) parseChanges(form url.Values) (changes []millrace.MemberChange, err error) {
+	for _, of := range []struct {
+		word    string
+		change  func(uint64) millrace.MemberChange
+		hasAddr bool
+	}{
+		{"add", millrace.AddMember, true},
+		{"learner", millrace.AddLearner, true},
+		{"replace", millrace.ReplaceMember, false},
+		{"promote", millrace.PromoteMember, false},
+		{"demote", millrace.DemoteMember, false},
+		{"remove", millrace.RemoveMember, false},
+	} {
+		for _, text := range form[of.word] {
+			number, addr, found := strings.Cut(text, "=")
+			id, err := strconv.ParseUint(number, 10, 64)
+			if err != nil || found != of.hasAddr {
+				return nil, fmt.Errorf("%s=%.80q: want %s=4%s", of.word, text, of.word, map[bool]string{true: "=127.0.0.1:7004"}[of.hasAddr])
+			}
+			if of.hasAddr {
+				if err := a.node.Host().SetPeer(id, addr); err != nil {
+					return nil, err
+				}
+			}
+			changes = append(changes, of.change(id))
+		}
+	}
+	if len(changes) == 0 {
+		return nil, errors.New("the form has no change: want add=4=127.0.0.1:7004, learner=4=127.0.0.1:7004, replace=3, promote=4, demote=2 or remove=1")
+	}
+	return changes, nil
+}

@@ -1,0 +1,232 @@
+package history
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var memberRounds = flag.Int("member-rounds", 1, "how many rounds of changes TestMembers makes")
+
+// TestMembers changes the members of a cluster under load: three processes become five; members are demoted,
+// promoted and replaced, some with their directory wiped, while leaders are killed; the five become three
+// others, and each of those moves to another address. What the clients saw must be linearizable, and no
+// acknowledged change may be lost.
+func TestMembers(t *testing.T) {
+	d := startMembers(t)
+	d.must(t, 1, "add", fmt.Sprintf("4=%s", d.hosts[3].raft), "add", fmt.Sprintf("5=%s", d.hosts[4].raft))
+	l := startLoad(t, d.cluster, loadOptions{
+		clients: 8, sessions: 3, readers: 5, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
+		reads: []read{{}, {}, {query: "consistency=lease"}, {"consistency=bounded&age=100ms", 100 * time.Millisecond}},
+	})
+	l.waitForMore(t, 100, "with five members")
+	for range *memberRounds {
+		d.round(t, l)
+	}
+	d.must(t, 3, "remove", "1", "remove", "2")
+	d.left(t, 1)
+	d.left(t, 2)
+	rest := d.hosts[2:]
+	l.waitForMore(t, 100, "with three other members")
+	for _, p := range rest {
+		p.terminate(t)
+		p.raft = freeAddress(t)
+		p.args = d.args(p, rest)
+		p.start(t, p.args)
+		l.waitForMore(t, 30, "after a member has moved")
+		d.waitLevel(t, p, rest)
+	}
+	l.waitForMore(t, 100, "after all have moved")
+	l.stop()
+	l.check(t, rest)
+	judge(t, l)
+	t.Logf("%d plans carried out, %d directories wiped, %d leaders killed; the longest plan took %v", d.plans, d.wiped, d.killed, d.longest.Round(time.Millisecond))
+	for _, p := range rest {
+		p.terminate(t)
+	}
+}
+
+// membersRun is five processes: three found a cluster, two wait to join it.
+type membersRun struct {
+	*cluster
+	number               uint64 // of the cluster
+	plans, wiped, killed int
+	longest              time.Duration
+}
+
+func startMembers(t *testing.T) *membersRun {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &membersRun{cluster: &cluster{}}
+	dir := t.TempDir()
+	for id := 1; id <= 5; id++ {
+		d.hosts = append(d.hosts, &process{id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: freeAddress(t), address: freeAddress(t)})
+	}
+	t.Cleanup(func() { d.end(t) })
+	founders := d.hosts[:3]
+	for _, p := range founders {
+		p.args = d.args(p, founders)
+		p.start(t, p.args)
+	}
+	s, err := d.leaderOf(t, founders).status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.number = s.Cluster
+	for _, p := range d.hosts[3:] {
+		p.args = append(d.args(p, append(slices.Clone(founders), p)), d.joins()...)
+		p.start(t, p.args)
+	}
+	return d
+}
+
+func (d *membersRun) joins() []string {
+	return []string{"-joins", "-cluster", strconv.FormatUint(d.number, 10)}
+}
+
+// args are the arguments of a process that knows these hosts.
+func (d *membersRun) args(p *process, known []*process) []string {
+	return []string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", fmt.Sprint("-snapshot-bytes=", *snapshotBytes), "-timeout", "20s",
+		"-peers", list(known, func(p *process) string { return p.raft }), "-http", list(known, func(p *process) string { return p.address })}
+}
+
+// change asks a host to change the members, and returns what it says.
+func (d *membersRun) change(by int, pairs ...string) (text string, err error) {
+	form := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	client := http.Client{Timeout: 40 * time.Second}
+	r, err := client.PostForm("http://"+d.hosts[by-1].address+"/members", form)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("host %d: %s: %s", by, r.Status, b)
+	}
+	return string(b), err
+}
+
+// must changes the members, whatever disturbs it: a plan is asked for again until it is carried out, here or
+// before.
+func (d *membersRun) must(t *testing.T, by int, pairs ...string) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, fmt.Sprintf("the members are changed by %v", pairs), func() error {
+		_, err := d.change(by, pairs...)
+		if err != nil && d.isDone(by, pairs) {
+			return nil
+		}
+		return err
+	})
+	d.plans++
+	d.longest = max(d.longest, time.Since(began))
+}
+
+// memberList is the part of GET /members that the tests need.
+type memberList struct {
+	Voters, Learners, Removed []int
+	Plan                      string
+}
+
+func (d *membersRun) list(by int) (m memberList, err error) {
+	r, err := plain.Get("http://" + d.hosts[by-1].address + "/members")
+	if err != nil {
+		return m, err
+	}
+	defer r.Body.Close()
+	return m, json.NewDecoder(r.Body).Decode(&m)
+}
+
+// isDone reports whether members are as changes want them, and no plan is under way: an earlier answer was
+// lost.
+func (d *membersRun) isDone(by int, pairs []string) bool {
+	m, err := d.list(by)
+	if err != nil || m.Plan != "" {
+		return false
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		text, _, _ := strings.Cut(pairs[i+1], "=")
+		id, _ := strconv.Atoi(text)
+		is := map[string]bool{"add": slices.Contains(m.Voters, id), "promote": slices.Contains(m.Voters, id), "demote": slices.Contains(m.Learners, id), "remove": slices.Contains(m.Removed, id)}[pairs[i]]
+		if !is {
+			return false
+		}
+	}
+	return true
+}
+
+// left waits until the process of a removed member has ended by itself.
+func (d *membersRun) left(t *testing.T, id int) {
+	t.Helper()
+	p := d.hosts[id-1]
+	select {
+	case <-p.ended:
+		p.cmd = nil
+	case <-time.After(maxWait):
+		t.Fatalf("host %d was removed, and runs\n%s", id, p.tail())
+	}
+	if p.line("was removed from group") == "" {
+		t.Errorf("host %d was removed, and does not say so:\n%s", id, p.tail())
+	}
+}
+
+// round changes the members in several ways, with a leader killed in the middle of a plan, and one directory
+// lost.
+func (d *membersRun) round(t *testing.T, l *load) {
+	t.Helper()
+	for range 2 {
+		id := 1 + rand.IntN(5)
+		by := 1 + id%5
+		d.must(t, by, "demote", strconv.Itoa(id))
+		l.waitForMore(t, 20, "with a learner")
+		d.must(t, by, "promote", strconv.Itoa(id))
+		l.waitForMore(t, 20, "with five voters")
+	}
+	leader := d.leader(t)
+	other := 1 + leader.id%5
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = d.change(other, "demote", strconv.Itoa(leader.id))
+	}()
+	leader.kill(t)
+	d.killed++
+	<-done
+	l.waitForMore(t, 20, "after a leader was killed")
+	leader.start(t, leader.args)
+	d.waitLevel(t, leader, d.without(leader))
+	if m, err := d.list(other); err == nil && slices.Contains(m.Learners, leader.id) {
+		d.must(t, other, "promote", strconv.Itoa(leader.id))
+	}
+
+	lost := d.hosts[rand.IntN(5)]
+	by := 1 + lost.id%5
+	lost.kill(t)
+	l.waitForMore(t, 20, "with four members")
+	if err := os.RemoveAll(lost.dir); err != nil {
+		t.Fatal(err)
+	}
+	d.wiped++
+	lost.args = append(d.args(lost, d.hosts), d.joins()...)
+	lost.start(t, lost.args)
+	d.must(t, by, "replace", strconv.Itoa(lost.id))
+	d.waitLevel(t, lost, d.without(lost))
+	l.waitForMore(t, 20, "with a directory that was replaced")
+}
