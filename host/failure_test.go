@@ -421,7 +421,8 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 }
 
 // A host that counted writes before they were durable, and lost power, may have forgotten what it promised.
-// It does not start again, not even at the next try. The death of its process is no loss of power.
+// A group without other members, which could say what is missing, is not opened, not even at the next try.
+// The death of its process is no loss of power.
 func TestAmnesiaIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		loss crashfs.Loss
