@@ -96,7 +96,7 @@ func (r *raft) confirmed(id uint64, b *returning) bool {
 	if s.released < b.position {
 		return false
 	}
-	if !b.lacksTerms {
+	if !b.lacksTerms || planted.RegainByQuorum {
 		return true
 	}
 	for i := range r.leader.members {
@@ -110,8 +110,8 @@ func (r *raft) confirmed(id uint64, b *returning) bool {
 
 // awaitsEchoes reports whether heartbeats must go on carrying a position although no read waits.
 func (l *leader) awaitsEchoes() bool {
-	for _, b := range l.returning {
-		if b.asked && !b.authority && b.lacksTerms {
+	for id, b := range l.returning {
+		if pr := l.members.Get(id); pr != nil && b.asked && !b.authority && b.lacksTerms {
 			return true
 		}
 	}

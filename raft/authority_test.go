@@ -296,6 +296,47 @@ func TestAForgottenVoteNeedsAllWhoMayLead(t *testing.T) {
 	}
 }
 
+// The same with five nodes. A quorum of nodes 1, 4 and 5 follows node 1 after node 3 came back, and that is
+// not enough: node 5 votes for node 2 later, which leads with the vote that node 3 has forgotten.
+func TestAForgottenVoteNeedsMoreThanAQuorum(t *testing.T) {
+	w := newTestCluster(5, func(c *Config) { c.PreVote, c.CheckQuorum = false, false })
+	w.start()
+	leader, other, damaged := w.host(1), w.host(2), w.host(3)
+	must(t, leader.input((*RawNode).Campaign))
+	w.runIdle(nil)
+	before := copyStorage(damaged.disk)
+	var late []raftpb.Message // the vote of node 3, and the request to node 5
+	must(t, other.input((*RawNode).Campaign))
+	w.runIdle(func(m raftpb.Message) bool {
+		if m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgVote && m.To == 5 {
+			late = append(late, m)
+		}
+		return m.Type != raftpb.MsgVote || m.To != 3
+	})
+	damaged.crash()
+	damaged.unsynced, damaged.disk = nil, before
+	delete(w.judge.votes, 3)
+	damaged.cfg.WithoutAuthority, damaged.cfg.LacksTerms, damaged.cfg.Life = true, true, 1
+	damaged.restart(0, 0)
+	for range 5 {
+		must(t, leader.input(func(rn *RawNode) error { rn.Tick(); return nil }))
+		w.runIdle(func(m raftpb.Message) bool { return m.From == 2 || m.To == 2 })
+	}
+	if damaged.node.MayRegain() != (planted.RegainByQuorum || planted.RegainUnconfirmed) {
+		t.Errorf("without the word of node 2 node 3 may have authority again: %t", damaged.node.MayRegain())
+	}
+	must(t, damaged.input(func(rn *RawNode) error { rn.Regain(); return nil }))
+	must(t, leader.input(func(rn *RawNode) error { return rn.Propose([]byte("acknowledged")) }))
+	w.runIdle(func(m raftpb.Message) bool { return m.From == 2 || m.To == 2 || m.From == 5 || m.To == 5 })
+	for _, m := range late {
+		_ = w.handOver(m)
+	}
+	w.runIdle(func(m raftpb.Message) bool { return m.From == 1 || m.To == 1 })
+	if other.node.raft.role != StateLeader {
+		t.Errorf("node 2 does not lead, although it has three votes: %s", statusLine(other))
+	}
+}
+
 // One of three nodes loses its power, and then the only other one that is up is not a quorum: the leader
 // steps down, commits nothing and answers no read, and is not asked to hand over to it.
 func TestANodeWithoutAuthorityIsNoQuorum(t *testing.T) {

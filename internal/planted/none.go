@@ -31,6 +31,7 @@ const (
 	PublishEarly          = false
 	PulseReads            = false
 	PutBackVote           = false
+	RegainByQuorum        = false
 	RegainLocally         = false
 	RegainUnconfirmed     = false
 	RenumberRetries       = false

@@ -79,6 +79,9 @@ var (
 	PulseReads = is("pulse_reads")
 	// PutBackVote lets a refused round write its own term and vote, although later ones have overtaken it.
 	PutBackVote = is("put_back_vote")
+	// RegainByQuorum gives a member that may have forgotten a vote authority again when a quorum follows its
+	// leader.
+	RegainByQuorum = is("regain_by_quorum")
 	// RegainLocally gives a member authority again when it holds what it knows to be committed itself, whatever
 	// its leader had committed.
 	RegainLocally = is("regain_locally")

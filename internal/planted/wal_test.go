@@ -284,6 +284,8 @@ var walBugs = []bug{
 		`(r.scan.past.boot == "" || r.scan.past.boot != f.boot)`, `r.scan.past.boot == ""`}}},
 	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
+	{name: "salvage_keeps_terms", what: "a log that may lack votes says that it lacks entries only", found: "TestFenceIsMadeAnew", edits: []edit{{"wal/fence.go",
+		`		f.flags |= flagTerms`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFence", edits: []edit{{"wal/log.go",
