@@ -75,9 +75,6 @@ func (c *trioOfDisks) propose(group uint64, command string) host.Receipt {
 		if err == nil {
 			return r
 		}
-		if !errors.Is(err, host.ErrNotLeader) {
-			c.t.Logf("group %d: %v", group, err)
-		}
 		_, _ = g.WaitLeader(ctx)
 	}
 	c.t.Fatalf("group %d does not take %q", group, command)

@@ -77,6 +77,23 @@ func (w *world) damageOne(rng *rand.Rand) {
 		h.mayForget, h.forgot, h.wiped = true, true, false
 	}
 	h.start()
+	w.plan(between(rng, 0, 400*time.Millisecond), fmt.Sprintf("host %d is asked", h.id), nil, func() { w.askWithout(h) })
+}
+
+// askWithout asks a host that may be without authority, and the leader, what is wrong.
+func (w *world) askWithout(h *machine) {
+	l := h.alive
+	if l == nil || l.process == nil || !l.isWithoutAuthority() {
+		return
+	}
+	if d := l.replicas[0].group.Explain(); !d.Has(host.CodeWithoutAuthority) {
+		w.violate("%s is without authority, and says: %v", l.name, d)
+	}
+	if leader := w.leader(); leader != nil && slices.ContainsFunc(leader.alive.replicas[0].group.Explain().Causes, func(c host.Cause) bool {
+		return c.Code == host.CodeWithoutAuthority && c.Member == h.id
+	}) {
+		w.count(LeadersTold)
+	}
 }
 
 // Blackouts runs hosts in an unsafe mode of durability, and cuts the power of a majority at once, or of all.

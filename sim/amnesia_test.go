@@ -14,7 +14,7 @@ var (
 
 // TestRepairs: a flipped bit does not cost a member, and nothing that was acknowledged.
 func TestRepairs(t *testing.T) {
-	eachWith(t, min(*repairs, most(t, 8)), sim.Repairs, sim.Repaired, sim.LostAuthority, sim.Regained, sim.Cuts)
+	eachWith(t, min(*repairs, most(t, 8)), sim.Repairs, sim.Repaired, sim.LostAuthority, sim.Regained, sim.LeadersTold, sim.Cuts)
 }
 
 // TestBlackouts: a majority that may have forgotten something stands still.

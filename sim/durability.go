@@ -40,8 +40,9 @@ type memory struct {
 	gone       bool // it has refused to start and is lost for good
 }
 
-// mayLose reports whether a host may be lost for good, or forget something. Only a minority may, and only
-// when all groups are founded, which takes every host once (Founding runs the other cases).
+// mayLose reports whether a host may be lost for good, or forget something. Only a minority may. One may be
+// lost for good only when all groups are founded, which takes every host once (Founding runs the other
+// cases).
 func (w *world) mayLose(h *machine) bool {
 	if h.expendable {
 		return true
@@ -52,7 +53,7 @@ func (w *world) mayLose(h *machine) bool {
 			n++
 		}
 	}
-	h.expendable = n <= (len(w.hosts)-1)/2 && w.isFounded()
+	h.expendable = n <= (len(w.hosts)-1)/2 && (w.mode.Kind != wal.KindMemory || w.isFounded())
 	return h.expendable
 }
 

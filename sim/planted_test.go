@@ -41,6 +41,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"count_late_acks", "../raft", "TestPowerCuts", []string{"-seeds", "600"}},
 		{"regain_locally", "../raft", "TestPowerCuts", []string{"-seeds", "600"}},
 		{"regain_unconfirmed", "../raft", "TestAForgottenVoteNeedsAllWhoMayLead", nil},
+		{"forget_amnesia_early", "../host", "TestARepairedHostRegainsAuthority", nil},
 		{"regain_by_quorum", "../raft", "TestAForgottenVoteNeedsMoreThanAQuorum", nil},
 		{"heartbeat_commits", "../raft", "TestPowerCuts", []string{"-seeds", "600"}},
 		{"pulse_reads", "../raft", "TestPulsesConfirmNoRead", nil},

@@ -12,6 +12,7 @@ const (
 	CountOldTerms         = false
 	CountUnsureRefusals   = false
 	CountWithoutAuthority = false
+	ForgetAmnesiaEarly    = false
 	ForgetConfChange      = false
 	ForgetDrained         = false
 	ForgetVote            = false

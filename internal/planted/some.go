@@ -38,6 +38,8 @@ var (
 	CountLateAcks = is("count_late_acks")
 	// CountWithoutAuthority makes the acknowledgements of a member without authority count like others.
 	CountWithoutAuthority = is("count_without_authority")
+	// ForgetAmnesiaEarly makes a host remove the mark of its log when the first of its groups has authority.
+	ForgetAmnesiaEarly = is("forget_amnesia_early")
 	// ForgetDrained makes an apply lane forget what waits until all is applied, if it came meanwhile.
 	ForgetDrained = is("forget_drained")
 	// ForgetVote makes a restart forget the vote of the node in its term.
