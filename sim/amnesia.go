@@ -25,6 +25,10 @@ func Repairs(o Options) (Faults, error) {
 		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
 		w.net.drop, w.net.duplicate = pick(rng, 0, 0, 0.02), pick(rng, 0, 0, 0.05)
 		w.nemesis.loss = []crashfs.Loss{crashfs.LoseAll, crashfs.LoseNothing}
+		if rng.IntN(2) == 0 { // what is missing comes as a snapshot
+			w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(rng, int64(4<<10), 16<<10), KeepBytes: pick(rng, int64(1), 8<<10)}
+			w.padding = pick(rng, 0, 3000)
+		}
 		w.groupConfig.MaxAppendBytes = 0 // a repaired log may lack nearly all, and must be fed within healTime
 		w.startCalmly()
 		w.nemesis.acts = []func(){w.nemesis.isolate, w.nemesis.isolateLeader, w.nemesis.crashOne, w.nemesis.driftClocks}
