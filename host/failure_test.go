@@ -458,5 +458,14 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 				h.Close(context.Background())
 			}
 		}
+		o := wal.RepairOptions{InspectOptions: wal.InspectOptions{FS: disk.Mount(), Dir: "/data/1/log"}, Write: true, AcceptLoss: true}
+		if r, err := wal.RepairLog(t.Context(), o); err != nil || r.Fence.Amnesia {
+			t.Fatalf("the loss is not accepted: %+v, %v", r, err)
+		}
+		h, err = open()
+		if err != nil {
+			t.Fatalf("after the loss was accepted: %v", err)
+		}
+		h.Close(context.Background())
 	}
 }
