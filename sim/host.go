@@ -109,6 +109,7 @@ func (h *machine) start() {
 		return
 	case err != nil && l.excused(err):
 		l.dead, h.alive = true, nil
+		h.promised = false // the log may have been closed in good order
 		h.w.count(FailedStarts)
 		h.w.note(fmt.Sprintf("%s does not start: %v", l.name, err))
 		h.w.nemesis.restart(h)
