@@ -38,7 +38,7 @@
 //	ErrDiverged        Node.Err: the member differs from the majority (Machine.StopDiverged)
 //	ErrStopped         the node was closed, or has failed: Node.Err says why
 //	ErrRemoved         the group was removed from this host
-//	ErrAmnesia         Open: the log may lack what this host has promised; the error names the tool to use
+//	ErrAmnesia         Open: the log may lack what this host has promised, and no others can fill the gap
 //
 // Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". What a state
 // machine has against a command is a part of its result, not an error: an error of Apply means that this

@@ -28,8 +28,9 @@ var (
 	ErrStopped = host.ErrStopped
 	// ErrRemoved: the group was removed from this host and its id is not reused. Use another member.
 	ErrRemoved = host.ErrRemoved
-	// ErrAmnesia: the log may lack what this host has promised, so Open refuses. The error says which command
-	// shows what is missing; the other members continue without this one.
+	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that could
+	// say what is missing, so Open refuses. The error says which command shows what is missing, and which one
+	// accepts the loss.
 	ErrAmnesia = host.ErrAmnesia
 	// ErrDiverged: Node.Err of a member whose commands, results or state differ from those of the majority
 	// (Machine.StopDiverged). The error says where. Find out why before the member is opened again.

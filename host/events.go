@@ -16,10 +16,10 @@ import (
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
-// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused,
-// MemberRefused, MembersChanged, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled,
-// SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent, TLSEvent or EventsDropped. A host
-// reports an event just before it logs the same in words (WithLogger).
+// RefusedForgotten, AuthorityLost, AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped,
+// Diverged, HostRefused, MemberRefused, MembersChanged, SnapshotTaken, SnapshotSent, SnapshotReceived,
+// SnapshotInstalled, SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent, TLSEvent or
+// EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -49,6 +49,15 @@ type DiskFull struct {
 	Group uint64
 	Err   error
 }
+
+// AuthorityLost reports that a group was opened without authority: its log may lack what it has acknowledged,
+// because the machine lost power in an unsafe mode of durability, or because the log was repaired. The member
+// neither votes nor counts until it has caught up.
+type AuthorityLost struct{ Group uint64 }
+
+// AuthorityRegained reports that such a member has caught up in Term, and votes and counts again. Its log is
+// durable through Durable.
+type AuthorityRegained struct{ Group, Term, Durable uint64 }
 
 // RefusedForgotten reports that a member with a full disk has forgotten the entries that the log refused,
 // because it heard no leader. Its log ends at LastIndex.
@@ -184,6 +193,8 @@ func (RoleChanged) isEvent()             {}
 func (LeadershipGivenUp) isEvent()       {}
 func (GroupStopped) isEvent()            {}
 func (DiskFull) isEvent()                {}
+func (AuthorityLost) isEvent()           {}
+func (AuthorityRegained) isEvent()       {}
 func (RefusedForgotten) isEvent()        {}
 func (ApplyStalled) isEvent()            {}
 func (TurnStalled) isEvent()             {}

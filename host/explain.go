@@ -34,6 +34,9 @@ const (
 	CodeCertificateRefused CauseCode = "certificate refused"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
+	// CodeWithoutAuthority: a member may lack what it has acknowledged, and does not count until it has caught
+	// up.
+	CodeWithoutAuthority CauseCode = "without authority"
 	// CodeDiskFull: this host's disk refuses entries.
 	CodeDiskFull CauseCode = "disk full"
 	// CodeDiskStalled: this host's disk completes nothing or, if Member is set, that of a follower seems to.
@@ -179,6 +182,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForCertificates,
 	(*examination).lookForDivergence,
 	(*examination).lookForFounding,
+	(*examination).lookForAuthority,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
 	(*examination).lookForStuckApply,

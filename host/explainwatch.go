@@ -172,6 +172,7 @@ type memberView struct {
 	match, next  uint64 // it holds the log through match, and next is sent next
 	behind       uint64 // entries of the leader's log that it does not hold
 	slow         bool   // it acknowledges, and has been behind for long
+	lostSince    int64  // it is without authority; -1: it has authority
 }
 
 // memberWatches is how a leader watches its followers: a view of each, and what was committed when. Only the
@@ -230,7 +231,7 @@ func (g *Group) watchMembers() {
 		}
 		v := &w.views[n]
 		if n++; v.id != id || slept {
-			*v = memberView{id: id, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, match: pr.Match}
+			*v = memberView{id: id, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, lostSince: -1, match: pr.Match}
 		}
 		if w.look(v, &pr, st, now, timeout); now-v.activeAt > timeout/2 {
 			g.host.askIfAlive(id, now)
@@ -256,6 +257,12 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 		v.readingSince = -1
 	case v.readingSince < 0 || v.next != pr.Next:
 		v.readingSince = now
+	}
+	switch {
+	case !pr.WithoutAuthority:
+		v.lostSince = -1
+	case v.lostSince < 0:
+		v.lostSince = now
 	}
 	v.next, v.match, v.behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
 	if pr.Match >= st.Commit {

@@ -421,7 +421,8 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 }
 
 // A host that counted writes before they were durable, and lost power, may have forgotten what it promised.
-// It does not start again, not even at the next try. The death of its process is no loss of power.
+// A group without other members, which could say what is missing, is not opened, not even at the next try.
+// The death of its process is no loss of power.
 func TestAmnesiaIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		loss crashfs.Loss
@@ -457,5 +458,14 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 				h.Close(context.Background())
 			}
 		}
+		o := wal.RepairOptions{InspectOptions: wal.InspectOptions{FS: disk.Mount(), Dir: "/data/1/log"}, Write: true, AcceptLoss: true}
+		if r, err := wal.RepairLog(t.Context(), o); err != nil || r.Fence.Amnesia {
+			t.Fatalf("the loss is not accepted: %+v, %v", r, err)
+		}
+		h, err = open()
+		if err != nil {
+			t.Fatalf("after the loss was accepted: %v", err)
+		}
+		h.Close(context.Background())
 	}
 }

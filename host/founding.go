@@ -554,7 +554,7 @@ func (g *Group) bind() (b binding, all bool) {
 func (g *Group) missing(found *foundingEntry) (ids []uint64) {
 	progress := g.node.Status().Progress
 	for _, id := range found.bound.kept() {
-		if pr, ok := progress[id]; !ok || pr.Match < found.index {
+		if pr, ok := progress[id]; !ok || pr.WithoutAuthority || pr.Match < found.index {
 			ids = append(ids, id)
 		}
 	}

@@ -155,7 +155,7 @@ func (g *Group) readyWithout(since int64) (target uint64) {
 			return
 		}
 		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
-		if voters++; id == g.self || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
+		if voters++; id == g.self || pr.WithoutAuthority || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
 			return
 		}
 		if ready++; target == raft.None || pr.Match > most {
@@ -206,7 +206,7 @@ func (g *Group) handOver() bool {
 func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind == raft.ProgressTypePeer && id != g.self && fits(id, pr) && (target == raft.None || pr.Match > most) {
+		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})

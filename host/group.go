@@ -97,6 +97,9 @@ type Group struct {
 	lastLeader   uint64       // that was known; owned by the turn
 	refusesSince atomic.Int64 // refuses is not empty since then
 
+	withoutAuthority atomic.Bool // changed by the turn only
+	lostAt           int64       // when it was opened without
+
 	endOnce  sync.Once
 	ended    chan struct{} // closed by a failure, by Close and by a removal
 	hasEnded atomic.Bool   // the same, for turns, which ask often
@@ -273,6 +276,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		}
 	}
 	g.stepReceived()
+	g.regainAuthority()
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}

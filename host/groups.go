@@ -206,6 +206,9 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.readMembers(core.Applied); err != nil {
 		return nil, err
 	}
+	if err := g.loseAuthority(&core); err != nil {
+		return nil, err
+	}
 	if g.node, err = raft.NewRawNode(&core); err != nil {
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
@@ -215,6 +218,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied
+		g.setAuthority(&core, g.withoutAuthority.Load())
 		core.Seed++
 		return raft.NewRawNode(&core)
 	}
@@ -229,6 +233,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()
 	g.publish()
+	g.tellAuthorityLost()
 	return g, nil
 }
 
@@ -295,6 +300,7 @@ func (g *Group) partDone(part leavingPart) {
 			g.snapshots.close()
 			if g.append.deleted {
 				g.host.groups.bury(g.id)
+				g.host.removedGroup(g.id)
 				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)

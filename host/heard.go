@@ -117,7 +117,7 @@ func (g *Group) follow(line pulseLine, leader uint64, c *cover) bool {
 
 func (g *Group) follows(line pulseLine, leader uint64) bool {
 	s := g.status.Load()
-	return s.Role == raft.StateFollower && s.Term == line.term && s.Leader == leader && s.Committed >= line.commit && g.Err() == nil
+	return s.Role == raft.StateFollower && s.Term == line.term && s.Leader == leader && s.Committed >= line.commit && !g.withoutAuthority.Load() && g.Err() == nil
 }
 
 // uncover ends that.

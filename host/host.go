@@ -25,6 +25,7 @@ type Host struct {
 	directory *directory
 	admission *admission
 	log       Log
+	authority authority
 	transport Transport
 	memory    memory
 	waiters   waiterPool
@@ -142,10 +143,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	undo = append(undo, log)
-	if log.Fence().Amnesia {
-		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
-			ErrAmnesia, logConfig.Dir, logConfig.Dir)
-	}
 	if err := directory.take(log); err != nil {
 		return nil, err
 	}
@@ -161,6 +158,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.peers.init(c)
+	h.authority.init(h.log)
 	h.meetings.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err

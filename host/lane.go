@@ -37,11 +37,12 @@ type appendLane struct {
 	ready     ring[*appendQueue]
 	departing []*appendQueue // of groups that leave
 
-	retry   atomic.Bool // parked queues may be tried again
-	parking atomic.Int32
-	failure atomic.Pointer[error]
-	working atomic.Bool   // in the middle of a piece of work, or with a round that is not synced
-	pieces  atomic.Uint64 // of work that were completed
+	retry    atomic.Bool // parked queues may be tried again
+	caughtUp atomic.Bool // the log's mark of amnesia must be removed (authority.go)
+	parking  atomic.Int32
+	failure  atomic.Pointer[error]
+	working  atomic.Bool   // in the middle of a piece of work, or with a round that is not synced
+	pieces   atomic.Uint64 // of work that were completed
 
 	// Owned by RunOnce.
 	batch    []*appendQueue // of the write call under way
@@ -91,7 +92,7 @@ func (l *appendLane) work() (more bool) {
 	case l.failed():
 		return false
 	}
-	return l.write()
+	return l.removeMark() || l.write()
 }
 
 // write takes what is queued, up to a round, and passes it to the log.

@@ -15,9 +15,9 @@ import (
 // the other's incarnation durably (admission.go). A host knows that when something of the other arrives:
 // a transport delivers nothing before both ends have admitted each other.
 //
-// Hosts with a group that is not founded greet those that they have not met, once in a heartbeat interval,
-// so that they meet before the first election. When all have met, the member with the lowest id campaigns at
-// once instead of after an election timeout.
+// Hosts with a group that is not founded, or without authority after a repair, greet those that they have
+// not met, once in a heartbeat interval, so that they meet before the first election. When all have met, the
+// member with the lowest id campaigns at once instead of after an election timeout.
 type meetings struct {
 	peers atomic.Pointer[map[uint64]*meeting] // of every other host that is known; a new map when one is added
 
@@ -136,6 +136,13 @@ func (h *Host) greet(to uint64, flags byte) {
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
 	if h.meetings.unfounded.Load() == 0 {
+		if h.authority.waitsForMeetings() && !h.meetings.areAllMet() {
+			for _, id := range h.others() {
+				if !h.meetings.has(id) {
+					h.greet(id, greetsAsk)
+				}
+			}
+		}
 		return
 	}
 	for _, id := range h.others() {

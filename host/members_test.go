@@ -167,7 +167,7 @@ func TestPlansAreRefused(t *testing.T) {
 	ps[2].close()
 	ps[1].change(host.RemoveMember(3))
 	ps[0].waitMembers([]uint64{1, 2}, nil)
-	refusesToLoseItsQuorum(t)
+	rejectLostQuorum(t)
 	for _, p := range ps[:2] {
 		p.close()
 	}
@@ -221,7 +221,7 @@ func TestHostJoinsAndMoves(t *testing.T) {
 }
 
 // With one of three members down, a change that leaves that one and another is refused.
-func refusesToLoseItsQuorum(t *testing.T) {
+func rejectLostQuorum(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
 	ps[2].close()

@@ -106,6 +106,7 @@ type HostMetrics struct {
 	Host uint64
 
 	Groups, Leading, StoppedGroups, FullGroups int // now: open groups, and those of them that are so
+	WithoutAuthority                           int // the same
 
 	Memory    MemoryStats
 	Log       wal.Stats
@@ -280,6 +281,9 @@ func (h *Host) Metrics() HostMetrics {
 		}
 		if g.append.full.Load() {
 			m.FullGroups++
+		}
+		if g.withoutAuthority.Load() {
+			m.WithoutAuthority++
 		}
 	}
 	m.Transfers = h.transfers.metrics()

@@ -15,6 +15,9 @@ type Status struct {
 	// on this host's disk. Committed and LastIndex go back when a member with a full disk forgets entries
 	// that it could not write; Applied and Durable never do.
 	Applied, Committed, Durable, LastIndex uint64
+	// WithoutAuthority means that this member may lack what it has acknowledged, and neither votes nor counts
+	// until it has caught up.
+	WithoutAuthority bool
 	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if
 	// the log is empty.
 	FirstIndex uint64
@@ -35,6 +38,7 @@ func (g *Group) Status() Status {
 	if g.Err() != nil {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
+	s.WithoutAuthority = g.withoutAuthority.Load()
 	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
 	if g.storage != nil {
 		s.FirstIndex = g.storage.log.FirstIndex()

@@ -190,7 +190,7 @@ func (g *Group) memberAhead() (target uint64) {
 	s, most := &g.machine, uint64(0)
 	last := g.node.BasicStatus().LastIndex
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind != raft.ProgressTypePeer || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {
+		if !hasAuthority(kind, &pr) || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {
 			return
 		}
 		m := s.member(id)

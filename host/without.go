@@ -238,11 +238,11 @@ func (g *Group) founders() []uint64 {
 	return slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return slices.Contains(out, id) })
 }
 
-// voters returns the members that the core counts: before the first roster, the kept ones when founded is in
-// the log.
+// voters returns the members that the core counts, in either half of a joint configuration: before the first
+// roster, the kept ones when founded is in the log.
 func (g *Group) voters() []uint64 {
 	if r := g.roster(); r != nil {
-		return r.Conf.Voters
+		return r.Voters()
 	}
 	if g.reached.Load().Founded {
 		return g.founders()

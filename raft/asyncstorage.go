@@ -79,12 +79,12 @@ func (rn *RawNode) AwaitsAppend() bool {
 }
 
 // AwaitsAcks reports whether a follower's acknowledgement of what is committed already may make this leader
-// act at once: it has not sent everything, its commit index included, to every follower, or transfers its
-// leadership. Otherwise such an acknowledgement may wait for the next input: it only notes progress. For a
-// node that does not lead the answer is true.
+// act at once: it has not sent everything, its commit index included, to every follower, transfers its
+// leadership, or has a member that was without authority in its term. Otherwise such an acknowledgement may
+// wait for the next input: it only notes progress. For a node that does not lead the answer is true.
 func (rn *RawNode) AwaitsAcks() bool {
 	r := rn.raft
-	if r.leader == nil || r.transferring() {
+	if r.leader == nil || r.transferring() || len(r.leader.returning) > 0 {
 		return true
 	}
 	last := r.log.lastIndex()

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/quorum"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -100,7 +101,9 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 			reply.Commit, reply.LogTerm = committed.Index, committed.Term
 		}
 		r.giveWay(v)
-		r.send(reply)
+		if r.term > 0 { // a node without authority may refuse before its first term
+			r.send(reply)
+		}
 		return
 	}
 	if !v.pre {
@@ -120,11 +123,11 @@ func (r *raft) giveWay(v voteRequest) {
 	}
 }
 
-// rejectVote reports whether the vote, or pre-vote, must be refused: it was given to another node, or the
-// candidate's log is not up to date.
+// rejectVote reports whether the vote, or pre-vote, must be refused: it was given to another node, the
+// candidate's log is not up to date, or this node is without authority.
 func (r *raft) rejectVote(from uint64, v voteRequest) bool {
 	free := r.vote == from || (r.vote == None && r.lead == None) || (v.pre && v.term > r.term)
-	return !free || !r.log.isUpToDate(v.last)
+	return !free || !r.log.isUpToDate(v.last) || r.authority.without && !planted.VoteWithoutAuthority
 }
 
 // handleVote counts an answer. An answer to the other kind of round is late, and is ignored.

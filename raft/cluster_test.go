@@ -39,6 +39,7 @@ type host struct {
 	disk     *MemoryStorage   // what a crash leaves: every synced write
 	unsynced []raftpb.Message // executed and not synced; after a crash also those that were queued
 	full     bool             // the disk has no space for entries
+	power    *powerLog        // what a power cut leaves, in a mode that acknowledges early; nil: what disk has
 
 	appends, applies, inbox []raftpb.Message
 	taken                   *Ready // synchronous mode: the Ready that is being processed
@@ -254,6 +255,7 @@ func (h *host) runAppend() (done raftpb.Message, ok bool) {
 func (h *host) sync() {
 	for _, m := range h.unsynced {
 		write(h.disk, m)
+		h.power.note(m)
 	}
 	h.unsynced = nil
 }

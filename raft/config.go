@@ -104,6 +104,17 @@ type Config struct {
 	// while another change is under way, or if the change is illegal at that moment. It is only for an
 	// application that orders the changes itself. A change that is illegal when it is applied has no effect.
 	DisableConfChangeValidation bool
+	// WithoutAuthority starts the node without authority: it may lack entries that it has acknowledged. It
+	// casts no vote, does not campaign, and what it acknowledges does not count, until RawNode.Regain. Its term
+	// and vote are those that it has promised, unless LacksTerms. All members must be of this package
+	// (docs/divergence.md).
+	WithoutAuthority bool
+	// LacksTerms says that terms and votes may be missing, too. Then all other voters with authority have to
+	// confirm that the node may have authority again, and not only a quorum. It needs WithoutAuthority.
+	LacksTerms bool
+	// Life is higher in each run of the node that begins without authority than in every earlier run. Only for
+	// WithoutAuthority, which needs at least 1.
+	Life uint64
 	// StepDownOnRemoval makes a leader step down as soon as it has applied its own removal or demotion
 	// (thesis §4.2.2). Without it the leader steps down within an election timeout, in which it takes no
 	// proposals but informs the others.
@@ -130,6 +141,10 @@ func (c *Config) Validate() error {
 		return errors.New("raft: Config.ApplyUnstable is set, which needs AsyncStorageWrites: otherwise the application saves a Ready before it applies it")
 	case c.ApplyRanges && !c.AsyncStorageWrites:
 		return errors.New("raft: Config.ApplyRanges is set, which needs AsyncStorageWrites: in synchronous mode a Ready has the entries to apply")
+	case c.WithoutAuthority && c.Life == 0:
+		return errors.New("raft: Config.Life is 0, but WithoutAuthority needs a number that is higher in each run, from 1")
+	case c.LacksTerms && !c.WithoutAuthority:
+		return errors.New("raft: Config.LacksTerms is set, which needs WithoutAuthority: a node that may have forgotten a vote must not vote")
 	case c.MaxInflightMsgs < 1:
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:

@@ -100,8 +100,8 @@
 // # Reading order
 //
 // rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go,
-// leader.go, replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go,
-// transfer.go, tick.go, forget.go, log.go, unstable.go, entryarray.go, sizes.go, changes.go, reading.go,
-// applying.go, outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go,
-// describe.go, statustext.go, logger.go, fifo.go.
+// leader.go, replicate.go, commit.go, authority.go, snapshot.go, membership.go, bootstrap.go, read.go,
+// lease.go, transfer.go, tick.go, forget.go, log.go, unstable.go, entryarray.go, sizes.go, changes.go,
+// reading.go, applying.go, outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside:
+// memorystorage.go, describe.go, statustext.go, logger.go, fifo.go.
 package raft

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -21,6 +22,9 @@ func (r *raft) hearLeader(from uint64) error {
 	r.electionElapsed = 0
 	r.promise()
 	r.lead = from
+	if r.authority.without && r.authority.lacksTerms && r.vote == None {
+		r.vote = from // it may have voted in this term; this vote changes nothing, as the leader is elected
+	}
 	return nil
 }
 
@@ -68,13 +72,14 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 // the leader gets an answer when it asks again.
 func (r *raft) answerWaits(leader, index uint64) bool {
 	waits := r.out.ackHandedOut
-	return waits.term == r.term && waits.to == leader && index <= waits.index && index >= r.log.unstable.offset
+	now := r.acknowledgement(leader, index)
+	return waits.sameAuthor(now) && index <= waits.index && index >= r.log.unstable.offset
 }
 
 // acknowledge tells the leader, once it is durable, that the log matches the leader's through index.
 func (r *raft) acknowledge(to, index uint64) {
-	r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: to, Index: index})
-	r.out.ack = acknowledgement{term: r.term, to: to, index: index}
+	r.send(r.withStanding(raftpb.Message{Type: raftpb.MsgAppResp, To: to, Index: index}))
+	r.out.ack = r.acknowledgement(to, index)
 }
 
 // rejectAppendEntries returns why no correct leader sends this append, or nil: its entries are not contiguous
@@ -112,25 +117,36 @@ func (r *raft) rejectAppendEntries(from uint64, a appendEntries) error {
 // paragraph).
 func (r *raft) sendAppendReject(to uint64, prev raftpb.EntryID) {
 	hint := r.log.lastNotAfter(min(prev.Index, r.log.lastIndex()), prev.Term)
-	r.send(raftpb.Message{
+	r.send(r.withStanding(raftpb.Message{
 		Type:       raftpb.MsgAppResp,
 		To:         to,
 		Index:      prev.Index,
 		Reject:     true,
 		RejectHint: hint.Index,
 		LogTerm:    hint.Term,
-	})
+	}))
 }
 
-// handleHeartbeat advances the commit index. The leader has capped it at what this node acknowledged.
+// handleHeartbeat advances the commit index. The leader has capped it at what this node acknowledged. A node
+// without authority takes it only from a heartbeat for this life of the node: in an earlier one it may have
+// acknowledged entries in place of those that it has now.
 func (r *raft) handleHeartbeat(from, commit uint64, context []byte) error {
+	told, ours := r.hearNotice(context)
+	if r.authority.without && !ours && !planted.HeartbeatCommits {
+		commit = 0
+	}
 	if last := r.log.lastIndex(); commit > last {
 		return &PeerError{From: from, Rule: "heartbeat commits beyond the end of this log: this node has lost entries that it acknowledged", Have: last, Want: commit}
 	}
 	r.log.commitTo(commit)
-	if !r.remembersPromise() {
-		context = nil
+	answer := raftpb.Message{Type: raftpb.MsgHeartbeatResp, To: from}
+	if !told && !r.authority.without {
+		if r.remembersPromise() {
+			answer.Context = context
+		}
+		r.send(answer)
+		return nil
 	}
-	r.send(raftpb.Message{Type: raftpb.MsgHeartbeatResp, To: from, Context: context})
+	r.send(r.withStanding(answer))
 	return nil
 }

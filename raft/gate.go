@@ -23,6 +23,7 @@ type appendEntries struct {
 }
 
 type appendReply struct {
+	standing
 	index    uint64
 	rejected bool
 	hint     raftpb.EntryID // where the follower suggests to try next, in a rejection
@@ -71,6 +72,7 @@ func (r *raft) step(m *raftpb.Message) error {
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
+		r.hearNotice(m.Context)
 		return r.handleAppendEntries(m.From, appendEntries{
 			prev:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
 			entries: m.Entries,
@@ -87,13 +89,22 @@ func (r *raft) step(m *raftpb.Message) error {
 		}
 		return r.handleHeartbeat(m.From, m.Commit, m.Context)
 	case raftpb.MsgAppResp:
+		s, err := standingOf(m)
+		if err != nil {
+			return err
+		}
 		return r.handleAppendReply(m.From, appendReply{
+			standing: s,
 			index:    m.Index,
-			rejected: m.Reject,
+			rejected: m.Reject && !s.acknowledging,
 			hint:     raftpb.EntryID{Term: m.LogTerm, Index: m.RejectHint},
 		})
 	case raftpb.MsgHeartbeatResp:
-		return r.handleHeartbeatReply(m.From, m.Context)
+		s, err := standingOf(m)
+		if err != nil {
+			return err
+		}
+		return r.handleHeartbeatReply(m.From, s, m.Context)
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		r.handleVoteRequest(m.From, voteRequest{
 			term:    m.Term,

@@ -52,6 +52,7 @@ type history struct {
 	grows     bool            // members change, and logs are compacted
 	gone      map[uint64]bool // removed and wiped; a new host has a new id
 	newConfig func(*Config)   // of a host that replaces a removed one
+	newLife   func(*host)     // starts a host again; nil: restart does
 	// reports are the transport's pending reports to leaders about their snapshots.
 	reports []snapshotReport
 	tell    func(format string, args ...any)
@@ -228,6 +229,11 @@ func (w *history) calm() {
 
 func (w *history) restart(h *host) {
 	if w.gone[h.id()] {
+		return
+	}
+	if w.newLife != nil {
+		h.recover(w.chance.IntN(len(h.unsynced)+1), 0)
+		w.newLife(h)
 		return
 	}
 	kept, parts := h.recoverSome(w.chance)

@@ -31,6 +31,9 @@ type leader struct {
 	// was ordered in this term.
 	ticks, leaseUntil int
 	orderedElection   bool
+	// returning has the members that came without authority in this term, and epochs counts their lives.
+	returning map[uint64]*returning
+	epochs    uint64
 }
 
 func newLeader(r *raft) *leader {
@@ -52,6 +55,11 @@ func newLeader(r *raft) *leader {
 // setMembers replaces the view when the configuration changes.
 func (l *leader) setMembers(c tracker.Config, members tracker.Members) {
 	l.members, l.voters = members, tracker.MakeJointVoters(c, members)
+	for id, b := range l.returning { // also one that was removed and is added again
+		if pr := members.Get(id); pr != nil && !b.authority {
+			pr.WithoutAuthority = true
+		}
+	}
 }
 
 func noop() []raftpb.Entry { return []raftpb.Entry{{}} }
@@ -233,7 +241,7 @@ func (r *raft) termStart() uint64 {
 }
 
 func (r *raft) broadcastHeartbeat() {
-	position := r.leader.reads.position()
+	position := r.leader.position()
 	for i := range r.leader.members {
 		if id := r.leader.members[i].ID; id != r.id {
 			r.sendHeartbeat(id, &r.leader.members[i].Progress, position)
@@ -245,20 +253,30 @@ func (r *raft) broadcastHeartbeat() {
 // follower has acknowledged, because the follower may not have the rest.
 func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress, position []byte) {
 	commit := min(pr.Match, r.log.committed)
+	if pr.WithoutAuthority {
+		position = r.noticeOf(to, pr)
+	}
 	r.send(raftpb.Message{Type: raftpb.MsgHeartbeat, To: to, Commit: commit, Context: position})
 	pr.SentCommit(commit)
 }
 
 // handleHeartbeatReply records that a follower is alive, and was alive when the reads through a position were
 // asked. A follower that is behind is sent what it may have missed.
-func (r *raft) handleHeartbeatReply(from uint64, context []byte) error {
+func (r *raft) handleHeartbeatReply(from uint64, s standing, context []byte) error {
 	pr := r.progressOf(from)
 	if pr == nil {
 		return nil
 	}
+	if s.lost || s.epoch > 0 {
+		context = nil
+	}
 	position, err := r.echoedPosition(from, context)
 	if err != nil {
 		return err
+	}
+	before := pr.WithoutAuthority
+	if r.hearStanding(from, pr, s); before && !pr.WithoutAuthority {
+		r.reconsider()
 	}
 	pr.RecentActive = true
 	pr.MsgAppFlowPaused = false

@@ -20,7 +20,22 @@ type outbox struct {
 }
 
 // acknowledgement is what a leader is told once it is durable: the log matches the leader's through index.
-type acknowledgement struct{ term, to, index uint64 }
+type acknowledgement struct {
+	term, to, epoch uint64
+	without         bool // without authority
+	index           uint64
+}
+
+// acknowledgement returns what this node would tell a leader now.
+func (r *raft) acknowledgement(to, index uint64) acknowledgement {
+	return acknowledgement{r.term, to, r.authority.epoch, r.authority.without, index}
+}
+
+// sameAuthor reports whether two acknowledgements differ in the index at most.
+func (a acknowledgement) sameAuthor(b acknowledgement) bool {
+	a.index = b.index
+	return a == b
+}
 
 // answersWrite reports whether a message or an acknowledgement waits for the next write.
 func (o *outbox) answersWrite() bool { return len(o.afterAppend.waiting) > 0 || o.ownAck.Index > 0 }

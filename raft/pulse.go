@@ -16,7 +16,7 @@ import (
 // releases no read and renews no lease.
 //
 // A leader leaves its heartbeats to the pulses while SetPulsed is on, which is for a leader that has nothing
-// else to say (Quiet).
+// else to say (Quiet). A member without authority needs its heartbeats.
 //
 // HeardLeader and PeerActive must be applied before anything else that reads the election clock. A pulse that
 // is noted elsewhere while a vote request is stepped would let a node vote although it has heard its leader.
@@ -65,7 +65,7 @@ func (rn *RawNode) PeerActive(id uint64) error {
 		return rn.Err()
 	}
 	if planted.PulseReads {
-		m.Context = rn.raft.leader.reads.position()
+		m.Context = rn.raft.leader.position()
 	}
 	return rn.Step(m)
 }
@@ -82,7 +82,7 @@ func (rn *RawNode) Quiet() bool {
 		return false
 	}
 	for i := range r.leader.members {
-		if pr := &r.leader.members[i].Progress; pr.Match < r.log.lastIndex() || pr.State != tracker.StateReplicate && r.leader.members[i].ID != r.id {
+		if pr := &r.leader.members[i].Progress; pr.Match < r.log.lastIndex() || pr.WithoutAuthority || pr.State != tracker.StateReplicate && r.leader.members[i].ID != r.id {
 			return false
 		}
 	}

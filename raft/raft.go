@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -64,6 +65,7 @@ type raft struct {
 	start           raftpb.EntryID // the term and the end of the log that this run found on disk
 	savedCommit     uint64         // the commit index that this run found, in the hard state or by a snapshot
 	random          splitmix
+	authority       authority
 	lastAtTick      uint64 // the end of the log at the last tick; see shrink
 
 	// out holds the messages that leave with the next Ready.
@@ -126,9 +128,10 @@ func newRaft(c *Config) (*raft, error) {
 			validateConfChanges: !c.DisableConfChangeValidation,
 			stepDownOnRemoval:   c.StepDownOnRemoval,
 		},
-		log:    log,
-		random: splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
-		events: c.Logger,
+		log:       log,
+		random:    splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
+		events:    c.Logger,
+		authority: authority{without: c.WithoutAuthority, lacksTerms: c.LacksTerms, life: c.Life},
 	}
 	if r.conf, err = r.restored(cs); err != nil {
 		return nil, fmt.Errorf("raft: the stored configuration (%s) is invalid: %w; check the ConfState that Storage.InitialState returns", DescribeConfState(cs), err)
@@ -182,8 +185,11 @@ func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 	return nil
 }
 
-// promotable reports whether this node may lead: it is a voter, and no pending snapshot will replace its log.
-func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil }
+// promotable reports whether this node may lead: it is a voter with authority, and no pending snapshot will
+// replace its log.
+func (r *raft) promotable() bool {
+	return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil && (!r.authority.without || planted.VoteWithoutAuthority)
+}
 
 func (r *raft) hardState() raftpb.HardState {
 	return raftpb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}

@@ -88,8 +88,8 @@ func (rn *RawNode) TickMissed(n int) {
 }
 
 // Campaign starts an election now. It does nothing, and returns nil, on a leader, on a learner, on a node
-// that is not a member, and while a snapshot or a committed membership change waits to be applied.
-// ErrPromised means that a leader may be reading by lease; any other error is Err.
+// that is not a member or is without authority, and while a snapshot or a committed membership change waits
+// to be applied. ErrPromised means that a leader may be reading by lease; any other error is Err.
 func (rn *RawNode) Campaign() error {
 	return rn.step(&raftpb.Message{Type: raftpb.MsgHup})
 }

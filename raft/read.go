@@ -132,21 +132,20 @@ func (r *raft) askQuorum(requests ...readRequest) {
 }
 
 // position returns the context of a heartbeat: the last position, 8 bytes in little-endian order as in
-// etcd-io/raft, or nil if no read waits.
-func (s *reads) position() []byte {
-	if len(s.waiting) == 0 {
+// etcd-io/raft, or nil if no read waits, and no member that is without authority.
+func (l *leader) position() []byte {
+	if len(l.reads.waiting) == 0 && !l.awaitsEchoes() {
 		return nil
 	}
-	return binary.LittleEndian.AppendUint64(nil, s.lastPosition())
+	return binary.LittleEndian.AppendUint64(nil, l.reads.lastPosition())
 }
+
+const positionBytes = 8
 
 // echoedPosition decodes the context of a heartbeat's answer.
 func (r *raft) echoedPosition(from uint64, context []byte) (uint64, error) {
 	if len(context) == 0 {
 		return 0, nil
-	}
-	if len(context) != 8 {
-		return 0, &PeerError{From: from, Rule: "heartbeat answer echoes a read position of the wrong length", Have: uint64(len(context)), Want: 8}
 	}
 	position := binary.LittleEndian.Uint64(context)
 	if last := r.leader.reads.lastPosition(); position > last {
@@ -175,6 +174,9 @@ func (e echoes) AckedIndex(id uint64) (quorum.Index, bool) {
 	s := &e.r.leader.reads
 	if id == e.r.id {
 		return quorum.Index(s.lastPosition()), true
+	}
+	if pr := e.r.leader.members.Get(id); pr != nil && pr.WithoutAuthority {
+		return 0, false
 	}
 	position, ok := s.echoed[id]
 	return quorum.Index(position), ok
@@ -216,7 +218,9 @@ func (r *raft) dropRead(q readRequest) {
 	case r.id:
 		r.out.droppedReads = append(r.out.droppedReads, q.context)
 	default:
-		r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
+		if r.term > 0 { // a node that has lost its term may be asked before it learns of one
+			r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
+		}
 	}
 }
 

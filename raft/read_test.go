@@ -156,7 +156,7 @@ func TestPulsesConfirmNoRead(t *testing.T) {
 			t.Fatalf("have %v, want no answer to a pulse alone", have)
 		}
 	}
-	position := rn.raft.leader.reads.position()
+	position := rn.raft.leader.position()
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: position}))
 	if have, _ := answers(t, rn, s); len(have) != 1 || have[0] != "r@1" {
 		t.Fatalf("have %v, want r@1", have)

@@ -55,6 +55,7 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	m := r.out.now.next()
 	m.Type, m.To, m.From, m.Term = raftpb.MsgApp, to, r.id, r.term
 	m.Index, m.LogTerm, m.Entries, m.Commit = prev.Index, prev.Term, entries, r.log.committed
+	m.Context = r.noticeOf(to, pr)
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.addPayload(bytes)
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
@@ -89,14 +90,21 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	if a.index > r.log.lastIndex() {
 		return &PeerError{From: from, Rule: "answer is about entries beyond the end of this leader's log", Have: a.index, Want: r.log.lastIndex()}
 	}
+	before, lacked := pr.Match, pr.WithoutAuthority
 	pr.RecentActive = true
+	if !r.hearStanding(from, pr, a.standing) {
+		r.sendAppend(from, pr, evenIfEmpty) // with the epoch
+		return nil
+	}
+	if lacked && !pr.WithoutAuthority {
+		defer r.reconsider()
+	}
 	if a.rejected {
 		pr.Answered(0, r.leader.ticks)
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
 	pr.Answered(a.index, r.leader.ticks)
-	before := pr.Match
 	// Index 0 acknowledges nothing: it answers a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
 	if !pr.MaybeUpdate(a.index) && !confirmsProbe {

@@ -70,7 +70,7 @@ func (r *raft) handleSnapshot(from uint64, s *raftpb.Snapshot) error {
 	default:
 		r.restore(s, config)
 	}
-	r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: from, Index: r.log.committed})
+	r.send(r.withStanding(raftpb.Message{Type: raftpb.MsgAppResp, To: from, Index: r.log.committed}))
 	return nil
 }
 

@@ -51,6 +51,7 @@ func (r *raft) enter(role StateType, term uint64) {
 	}
 	if term != r.term {
 		r.term, r.vote = term, None
+		r.authority.epoch = 0
 	}
 	r.role, r.lead, r.candidate, r.leader = role, None, nil, nil
 	r.log.unstable.keepSizes = noLimit

@@ -97,6 +97,7 @@ func entriesOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 func (h *host) recover(writes, parts int) {
 	for _, m := range h.unsynced[:writes] {
 		write(h.disk, m)
+		h.power.note(m)
 	}
 	if parts > 0 {
 		for _, do := range h.cluster.order(h.unsynced[writes])[:parts] {

@@ -65,6 +65,8 @@ func (r *raft) rejectTransfer(target uint64) error {
 		return fmt.Errorf("%w: node %d is not a member", ErrTransferRefused, target)
 	case !r.conf.IsVoter(target):
 		return fmt.Errorf("%w: node %d is a learner, which cannot lead", ErrTransferRefused, target)
+	case r.leader.members.Get(target).WithoutAuthority:
+		return fmt.Errorf("%w: node %d is without authority, because it may lack what it has acknowledged; try again when it has caught up", ErrTransferRefused, target)
 	}
 	return nil
 }
@@ -89,7 +91,7 @@ func (r *raft) tickTransfer() {
 // reports whether it did. Every message from the target repeats the order, which may have been lost. A target
 // that already campaigns is in a later term and ignores it.
 func (r *raft) sendTimeoutNow(id uint64, pr *tracker.Progress) bool {
-	if id != r.leader.transfer.target || pr.Match < r.log.lastIndex() {
+	if id != r.leader.transfer.target || pr.Match < r.log.lastIndex() || pr.WithoutAuthority {
 		return false
 	}
 	r.leader.orderedElection = true

@@ -93,6 +93,7 @@ func (w *world) check(who *life) {
 	for _, h := range w.hosts {
 		if l := h.alive; l != nil && l.process != nil && (who == nil || who == l) {
 			w.checkMemory(l)
+			h.forgot = h.forgot && l.isWithoutAuthority() // from here on its log may know
 			for _, r := range l.replicas {
 				if r.group != nil {
 					w.checkReplica(r)

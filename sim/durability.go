@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -12,15 +13,14 @@ import (
 //
 //	sync, group, group-delay     A host may lose its power at any time, and all hosts at once. It comes
 //	                             back, and nothing that was acknowledged is lost.
-//	unsafe-interval, unsafe-os   A process may die at any time, as above. A host that loses its power must
-//	                             refuse to start (ErrAmnesia) and never comes back. So power cuts, and disk
-//	                             errors, which have the same effect, hit a minority only. The others must
-//	                             continue and lose nothing.
+//	unsafe-interval, unsafe-os   A process may die at any time, as above. A host that loses its power comes
+//	                             back without authority, and must regain it. Power cuts, and disk errors,
+//	                             which have the same effect, hit a minority at a time: until all groups of a
+//	                             host have authority again, and its log knows. Nothing is lost.
 //	memory                       A process that ends has lost everything and must not come back under its
 //	                             id. So only a minority may end, and never comes back.
 //
-// A cluster in an unsafe mode in which more than a minority has lost its power is not simulated: no recovery
-// keeps what was acknowledged, and none is promised.
+// A cluster in an unsafe mode in which more than a minority has lost its power stands still (amnesia.go).
 
 // drawMode prefers the modes that keep Raft's promises, and among them those that delay a flush.
 func drawMode(rng *rand.Rand) wal.Mode {
@@ -31,17 +31,18 @@ func drawMode(rng *rand.Rand) wal.Mode {
 
 // memory is what a host may have forgotten in an unsafe mode.
 type memory struct {
-	expendable bool // it may be lost for good; such hosts are a minority
+	expendable bool // it may be lost for good, or forget something; such hosts are a minority
 	promised   bool // appends that are not durable may have been acknowledged
-	mayForget  bool // it may have forgotten some of them, so it may refuse to start
-	forgot     bool // it has forgotten some of them, so it must refuse to start
+	mayForget  bool // it may have forgotten some of them, so it may come back without authority
+	forgot     bool // it has forgotten some of them, so it must come back without authority
 	wiped      bool // its directory was lost, and it runs on an empty one
 	leftOut    bool // its groups may be founded without it, and then stop
 	gone       bool // it has refused to start and is lost for good
 }
 
-// mayLose reports whether a host may be lost for good. Only a minority may, and only when all groups are
-// founded, which takes every host once (Founding runs the other cases).
+// mayLose reports whether a host may be lost for good, or forget something. Only a minority may. One may be
+// lost for good only when all groups are founded, which takes every host once (Founding runs the other
+// cases).
 func (w *world) mayLose(h *machine) bool {
 	if h.expendable {
 		return true
@@ -52,7 +53,7 @@ func (w *world) mayLose(h *machine) bool {
 			n++
 		}
 	}
-	h.expendable = n <= (len(w.hosts)-1)/2 && w.isFounded()
+	h.expendable = n <= (len(w.hosts)-1)/2 && (w.mode.Kind != wal.KindMemory || w.isFounded())
 	return h.expendable
 }
 
@@ -69,8 +70,22 @@ func (n *nemesis) drawLoss(h *machine) (loss crashfs.Loss, ok bool) {
 	return loss, true
 }
 
+// remembers records that a host has everything again that it may have forgotten, unless it is about to lose
+// something once more.
+func (h *machine) remembers() {
+	h.mayForget, h.forgot = false, false
+	if h.power.after == 0 && h.trouble.failing == nil && h.w.mode.Kind != wal.KindMemory {
+		h.expendable = false
+	}
+}
+
+// isWithoutAuthority reports whether a group of the process is without authority.
+func (l *life) isWithoutAuthority() bool {
+	return slices.ContainsFunc(l.replicas, func(r *replica) bool { return r.group != nil && r.group.Status().WithoutAuthority })
+}
+
 // mayFail reports whether h's disk may return errors. After an error, a host in an unsafe mode assumes that
-// un-synced appends are lost, and refuses to start.
+// un-synced appends are lost, and comes back without authority.
 func (n *nemesis) mayFail(h *machine) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
 
 // ended records what the end of a process has cost.
@@ -96,5 +111,5 @@ func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*machine) bool)
 	if w.mode.Unsafe() {
 		return crashfs.LoseNothing, func(h *machine) bool { return h.gone || h.mayForget }
 	}
-	return crashfs.LoseAll, func(h *machine) bool { return h.wiped }
+	return crashfs.LoseAll, func(h *machine) bool { return h.wiped || h.mayForget }
 }

@@ -29,11 +29,15 @@ const (
 	FailedHosts
 	FailedStarts
 	ClockDrifts
-	Pauses     // of a process
-	TornTails  // torn tails that a recovery cut
-	LostHosts  // hosts lost for good in a crash, as the mode of durability allows
-	Pulses     // heard, that stand for the heartbeats of idle groups
-	Exceptions // groups that a follower excepted from a pulse
+	Pauses        // of a process
+	TornTails     // torn tails that a recovery cut
+	LostAuthority // hosts that came back without authority
+	Regained      // groups that have authority again
+	Repaired      // logs, by an operator, with something missing
+	LeadersTold   // of members without authority, and Explain says so
+	LostHosts     // hosts lost for good in a crash, as the mode of durability allows
+	Pulses        // heard, that stand for the heartbeats of idle groups
+	Exceptions    // groups that a follower excepted from a pulse
 
 	SnapshotsTaken
 	SnapshotsFailed
@@ -55,7 +59,7 @@ var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "closes of a group under load", "cuts", "disk stalls", "disk hangs",
 	"hanging reads", "machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
-	"torn tails", "hosts lost for good",
+	"torn tails", "hosts without authority", "groups with authority again", "logs repaired", "leaders that name a member without authority", "hosts lost for good",
 	"pulses for idle groups", "answers with exceptions",
 	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
 	"wrong reads of snapshots", "lies about snapshots",

@@ -107,20 +107,25 @@ func (h *machine) start() {
 	switch {
 	case l.dead: // during Open
 		return
-	case errors.Is(err, host.ErrAmnesia) && h.mayForget:
-		l.dead, h.alive = true, nil
-		h.leaveForGood(l)
-		return
 	case err != nil && l.excused(err):
 		l.dead, h.alive = true, nil
+		h.promised = false // the log may have been closed in good order
 		h.w.count(FailedStarts)
 		h.w.note(fmt.Sprintf("%s does not start: %v", l.name, err))
 		h.w.nemesis.restart(h)
 		return
 	case err != nil:
 		h.w.violate("%s does not start from its own disk: %v", l.name, err)
+	case l.isWithoutAuthority():
+		if !h.mayForget && !h.expendable {
+			h.w.violate("%s is without authority, although its machine has not lost its power", l.name)
+		}
+		h.mayForget = true
+		h.w.count(LostAuthority)
 	case h.forgot:
-		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
+		h.w.violate("%s starts with authority, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
+	default:
+		h.remembers()
 	}
 	h.promised = h.w.mode.Unsafe()
 	h.w.note(l.name + " is up")
@@ -214,9 +219,14 @@ func (h *machine) delay(t *task) time.Duration {
 func (l *life) event(e host.Event) {
 	switch e := e.(type) {
 	case host.LogEvent:
-		if _, cut := e.Event.(wal.TailCut); cut {
+		switch e.Event.(type) {
+		case wal.TailCut:
 			l.w.count(TornTails)
+		case wal.AmnesiaEnded:
+			l.host.remembers()
 		}
+	case host.AuthorityRegained:
+		l.w.count(Regained)
 	case host.GroupFounded:
 		l.w.ghosts[e.Group-1].founded = true
 	case host.Diverged:

@@ -1,7 +1,7 @@
 package wal
 
 // Event is something that happened to a log and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a TailCut or an AmnesiaFound.
+// console or a simulation. It is a TailCut, an AmnesiaFound or an AmnesiaEnded.
 type Event interface{ isEvent() }
 
 // TailCut reports that recovery has cut a torn tail: bytes after the last whole record, of which no watermark
@@ -21,8 +21,16 @@ type AmnesiaFound struct {
 	Generation uint64 // of the life that may have lost something
 }
 
+// AmnesiaEnded reports that the log holds again what it may have lost, or that the loss was accepted
+// (Log.CaughtUp). The next Open finds no amnesia.
+type AmnesiaEnded struct {
+	Dir        string
+	Generation uint64 // of this life
+}
+
 func (TailCut) isEvent()      {}
 func (AmnesiaFound) isEvent() {}
+func (AmnesiaEnded) isEvent() {}
 
 // emit passes an event to Options.Events, if that is set.
 func (o *Options) emit(e Event) {

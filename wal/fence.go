@@ -18,7 +18,7 @@ import (
 //   - a log has amnesia if it was dirty and is opened on another boot, if it had to be salvaged
 //     (salvage.go), or if its mode was unsafe and it was closed after a failed write or sync. Amnesia
 //     survives restarts. It ends with CaughtUp, when the log again holds what the cluster had committed
-//     when the member came back.
+//     when the member came back. After a salvage terms and votes may be missing, too.
 //
 // The end of a log may also be missing without a trace in the rest: a file that was deleted, cut short or
 // not copied. So the fence says that there is a log, which one, and how far it reached (missing.go judges):
@@ -35,9 +35,12 @@ import (
 type Fence struct {
 	// Generation is higher after each Open of the directory.
 	Generation uint64
-	// Amnesia means that the log may lack entries, terms or votes that it acknowledged. The member must not
-	// vote, nor count for a commit, until CaughtUp.
+	// Amnesia means that the log may lack entries that it acknowledged. The member must not vote, nor count for
+	// a commit, until it has caught up (CaughtUp).
 	Amnesia bool
+	// LacksTerms means that the log may lack terms and votes, too, because it was salvaged. A power cut takes no
+	// terms and votes in any mode but memory. It is set with Amnesia only.
+	LacksTerms bool
 }
 
 // fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after
@@ -100,6 +103,7 @@ func (r *recovery) enterFence(tail *trace) error {
 	}
 	if r.scan.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
+		f.flags |= flagTerms
 	}
 	if r.scan.damage != nil || tail == nil || tail.seg.id < f.end.Segment {
 		f.end = record.End{} // it will be another one; a segment that has no record will be removed
@@ -167,7 +171,11 @@ const Amnesia = "wal: the machine lost power while appends counted that were not
 func (l *Log) Fence() Fence {
 	l.fence.mu.Lock()
 	defer l.fence.mu.Unlock()
-	return Fence{Generation: l.fence.now.generation, Amnesia: l.fence.now.has(flagAmnesia)}
+	return Fence{
+		Generation: l.fence.now.generation,
+		Amnesia:    l.fence.now.has(flagAmnesia),
+		LacksTerms: l.fence.now.has(flagAmnesia | flagTerms),
+	}
 }
 
 // ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every
@@ -180,13 +188,17 @@ func (l *Log) CaughtUp() error {
 	if err := l.syncNow(); err != nil {
 		return err
 	}
-	if err := l.changeFence(func(f *fence) { f.flags &^= flagAmnesia }); err != nil {
+	if err := l.changeFence(func(f *fence) { f.flags &^= flagAmnesia | flagTerms }); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	l.holes = nil
 	l.mu.Unlock()
-	return l.forgetLoss()
+	if err := l.forgetLoss(); err != nil {
+		return err
+	}
+	l.opts.emit(AmnesiaEnded{Dir: l.opts.Dir, Generation: l.generation})
+	return nil
 }
 
 // changeFence changes the fence of an open log. An error is final.

@@ -300,7 +300,7 @@ func TestFenceIsMadeAnew(t *testing.T) {
 		}
 		opts.Salvage = true
 		again := mustOpen(t, opts)
-		if got := again.Fence(); got != (Fence{Generation: 5, Amnesia: true}) || again.ID() != l.ID() || again.Group(1).LastIndex() != 3 {
+		if got := again.Fence(); got != (Fence{Generation: 5, Amnesia: true, LacksTerms: true}) || again.ID() != l.ID() || again.Group(1).LastIndex() != 3 {
 			t.Errorf("%s: %+v, log %x, was %x, last index %d", name, got, again.ID(), l.ID(), again.Group(1).LastIndex())
 		}
 	}

@@ -16,7 +16,7 @@ import (
 //
 //	  0  magic       "MILLFNCE"
 //	  8  version     uint32 = 2
-//	 12  flags       uint32: 1 dirty, 2 amnesia, 4 made, 8 closed, 16 as after a power cut
+//	 12  flags       uint32: 1 dirty, 2 amnesia, 4 made, 8 closed, 16 as after a power cut, 32 terms lost
 //	 16  generation  uint64
 //	 24  boot        36 bytes, padded with zeros: the machine's boot when the file was written
 //	 60  end chain   uint32
@@ -51,6 +51,7 @@ const (
 	flagMade     = 4
 	flagClosed   = 8
 	flagPowerCut = 16
+	flagTerms    = 32
 )
 
 // fence is the decoded file.

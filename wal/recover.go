@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -199,19 +200,29 @@ func (r *recovery) begin(names []string) error {
 	return r.log.setTail(s)
 }
 
-// clampCommits lowers the commit index of a group to its last entry where entries may be lost without the
+// mendStates lowers the commit index of a group to its last entry where entries may be lost without the
 // commit index that covers them. It returns the groups it changed, in order. A write of version 3 never
 // needs that. Versions 1 and 2 wrote the hard state of a write before its entries, as records that counted
 // by themselves; and a salvaged log may lack any entries.
-func (r *recovery) clampCommits() []*Group {
-	var clamped []*Group
+//
+// It may also lack the hard state, which cleaning has moved behind entries of its term. Then the group is in
+// the term of its last entry, without a vote.
+func (r *recovery) mendStates() []*Group {
+	var mended []*Group
+	salvaged := r.log.fence.now.has(flagTerms) // a crash may have kept nothing of what a salvage mended
 	for _, g := range r.log.table.allGroups() {
-		if g.hs.Commit > g.last && (g.loose || r.scan.damage != nil) {
+		was := g.hs
+		if g.hs.Commit > g.last && (g.loose || salvaged) {
 			g.hs.Commit = g.last
-			clamped = append(clamped, g)
+		}
+		if term, err := g.term(g.last); salvaged && err == nil && g.hs.Term < term {
+			g.setHardState(raftpb.HardState{Term: term, Commit: g.hs.Commit})
+		}
+		if g.hs != was {
+			mended = append(mended, g)
 		}
 	}
-	return clamped
+	return mended
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead,
@@ -320,7 +331,7 @@ func (r *recovery) adoptTail(t *trace) error {
 	}
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next
 	// recovery, and then covers entries that were appended since.
-	for _, g := range r.clampCommits() {
+	for _, g := range r.mendStates() {
 		at, err := r.log.putHardState(g.id, g.hs, oneRecord())
 		if err != nil {
 			return err

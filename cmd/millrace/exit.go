@@ -46,7 +46,7 @@ var exitMeanings = []exitMeaning{
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",
 		cert: "it cannot be done: no such file, a certificate that exists"},
-	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host does not start"},
+	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
 	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
 }

@@ -263,11 +263,14 @@ must not vote. It also notes what is missing (LOSS). Damaged segments are kept b
 whole ones behind them as NAME.N.behind; remove them when the cluster is well. A log that a host has open is refused.
 A repair that was interrupted can be repeated.
 
-A host does not start with amnesia, and this version cannot fetch from peers what is missing. The group works without
-the host while a majority of its members runs. An empty directory is no way back: peers refuse it under the old id,
-and new ids cannot join. The only way on is --accept-loss. It takes the amnesia away, and says once more what is lost.
-The host then votes at once. If another member fails before this one has caught up, committed entries may be gone for
-good, or one term may have two leaders. So do it while all other members run and have a leader.
+Then start the host: it works without authority until it has caught up. Its groups neither vote nor count, the other
+members feed them what is missing, and the host clears the mark by itself. That needs a leader and a majority of
+members that have authority, and all other members must be heard once. An empty directory is no way back: peers refuse
+it under the old id.
+
+--accept-loss is for the day when so many members are lost or without authority that a group stands still for good. It
+takes the amnesia away, and says once more what is lost. The host then votes at once: committed entries may be gone for
+good, and one term may have two leaders.
 
 Without --write, status 2 means that a repair is needed; with it, that the repair was not finished. Status 4 means
 repaired, with amnesia.

@@ -136,6 +136,7 @@ func (f families) addHost(h host.HostMetrics) {
 	f.gauge("groups_leading", "Open groups that lead here.", l, float64(h.Leading))
 	f.gauge("groups_stopped", "Open groups that have stopped.", l, float64(h.StoppedGroups))
 	f.gauge("groups_disk_full", "Open groups whose entries the disk refuses.", l, float64(h.FullGroups))
+	f.gauge("groups_without_authority", "Open groups that may lack what they have acknowledged, and do not count.", l, float64(h.WithoutAuthority))
 	for _, use := range []struct {
 		name string
 		host.MemoryUse

@@ -107,6 +107,16 @@ func (r *Roster) Role(id uint64) Role {
 // Votes reports whether a member is a voter of any half of the configuration.
 func (r *Roster) Votes(id uint64) bool { return r.Role(id) >= Voter }
 
+// Voters returns the voters of both halves of the configuration, in ascending order.
+func (r *Roster) Voters() []uint64 {
+	if !r.IsJoint() {
+		return r.Conf.Voters
+	}
+	all := slices.Concat(r.Conf.Voters, r.Conf.VotersOutgoing)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // IsJoint reports whether a transition through a joint configuration is under way.
 func (r *Roster) IsJoint() bool { return len(r.Conf.VotersOutgoing) > 0 }
 

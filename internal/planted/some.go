@@ -37,10 +37,20 @@ var (
 	CountUnsureRefusals = is("count_unsure_refusals")
 	// ForgetConfChange makes a host put a change of the members in force, and not tell its core.
 	ForgetConfChange = is("forget_conf_change")
+	// CountLateAcks makes a leader believe an acknowledgement of a member's earlier life, after the member has
+	// come without authority.
+	CountLateAcks = is("count_late_acks")
+	// CountWithoutAuthority makes the acknowledgements of a member without authority count like others.
+	CountWithoutAuthority = is("count_without_authority")
+	// ForgetAmnesiaEarly makes a host remove the mark of its log when the first of its groups has authority.
+	ForgetAmnesiaEarly = is("forget_amnesia_early")
 	// ForgetDrained makes an apply lane forget what waits until all is applied, if it came meanwhile.
 	ForgetDrained = is("forget_drained")
 	// ForgetVote makes a restart forget the vote of the node in its term.
 	ForgetVote = is("forget_vote")
+	// HeartbeatCommits makes a member without authority take the commit index of a heartbeat that was sent to
+	// its earlier life.
+	HeartbeatCommits = is("heartbeat_commits")
 	// HandOverBlindly makes a leader with a stuck state machine hand over to a member that has not applied more.
 	HandOverBlindly = is("hand_over_blindly")
 	// InstallWithoutConf makes a member install a snapshot with a configuration of its own, in place of the
@@ -77,6 +87,14 @@ var (
 	PulseReads = is("pulse_reads")
 	// PutBackVote lets a refused round write its own term and vote, although later ones have overtaken it.
 	PutBackVote = is("put_back_vote")
+	// RegainByQuorum gives a member that may have forgotten a vote authority again when a quorum follows its
+	// leader.
+	RegainByQuorum = is("regain_by_quorum")
+	// RegainLocally gives a member authority again when it holds what it knows to be committed itself, whatever
+	// its leader had committed.
+	RegainLocally = is("regain_locally")
+	// RegainUnconfirmed gives a member authority again without asking the others whether its leader leads.
+	RegainUnconfirmed = is("regain_unconfirmed")
 	// RejoinRemoved makes a directory that was removed a member again.
 	RejoinRemoved = is("rejoin_removed")
 	// RenumberRetries makes a host give a forwarded command a new number for each try.
@@ -98,6 +116,8 @@ var (
 	TrustBirths = is("trust_births")
 	// Unfounded makes the members of a group vote, and its leader take commands, before the group is founded.
 	Unfounded = is("unfounded")
+	// VoteWithoutAuthority makes a member without authority vote and campaign.
+	VoteWithoutAuthority = is("vote_without_authority")
 	// VoteWaits makes a full disk refuse term and vote with the entries before them.
 	VoteWaits = is("vote_waits")
 )

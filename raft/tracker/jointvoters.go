@@ -35,7 +35,7 @@ func (v *JointVoters) half(i int, members Members) quorum.Index {
 	var few [7]quorum.Index // no allocation for clusters of the usual size
 	acked := few[:0]
 	for _, at := range v[i] {
-		acked = append(acked, quorum.Index(members[at].Progress.Match))
+		acked = append(acked, members[at].Progress.counts())
 	}
 	return quorum.Majority(acked)
 }

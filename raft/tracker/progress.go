@@ -50,6 +50,9 @@ type Progress struct {
 	PendingSnapshot uint64
 	Inflights       *Inflights
 	IsLearner       bool
+	// WithoutAuthority: the follower may lack what it has acknowledged. Match counts for no quorum; it is what
+	// the follower holds as far as it is known by now.
+	WithoutAuthority bool
 
 	// sentCommit is the highest commit index sent so far.
 	sentCommit uint64
@@ -149,6 +152,16 @@ func (p *Progress) BecomeSnapshot(index uint64) {
 // AbortSnapshot records that the pending snapshot was lost.
 func (p *Progress) AbortSnapshot() { p.PendingSnapshot = 0 }
 
+// LoseAuthority forgets what the follower has acknowledged, if forgets is true, and probes it from where it
+// was sent last.
+func (p *Progress) LoseAuthority(forgets bool) {
+	if !forgets {
+		return
+	}
+	p.WithoutAuthority, p.Match, p.sentCommit, p.asked = true, 0, 0, false
+	p.enter(StateProbe, p.Next)
+}
+
 // IsPaused reports whether appends must wait: for a message from the follower, or for the leader's storage.
 func (p *Progress) IsPaused() bool {
 	return p.MsgAppFlowPaused || p.EntriesPending || p.State == StateSnapshot
@@ -230,6 +243,7 @@ func (p *Progress) String() string {
 		}
 	}
 	note(p.IsLearner, "learner")
+	note(p.WithoutAuthority, "without authority")
 	note(p.IsPaused(), "paused")
 	note(p.EntriesPending, "reading")
 	note(p.PendingSnapshot > 0, "pendingSnap=%d", p.PendingSnapshot)

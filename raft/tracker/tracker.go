@@ -43,17 +43,25 @@ func (ms Members) AckedIndex(id uint64) (quorum.Index, bool) {
 	if pr == nil {
 		return 0, false
 	}
-	return quorum.Index(pr.Match), true
+	return pr.counts(), true
 }
 
-// QuorumActive reports whether each member of a quorum, self included, was heard since the last check, and
-// does not owe the answer to an append for timeout ticks or longer (Progress.SilentFor).
+// counts returns the index that counts for a quorum.
+func (p *Progress) counts() quorum.Index {
+	if p.WithoutAuthority {
+		return 0
+	}
+	return quorum.Index(p.Match)
+}
+
+// QuorumActive reports whether each member of a quorum, self included, was heard since the last check, has
+// authority, and does not owe the answer to an append for timeout ticks or longer (Progress.SilentFor).
 func (ms Members) QuorumActive(c Config, self uint64, now, timeout int) bool {
 	for _, half := range c.Voters {
 		active := 0
 		for i := range ms {
 			p := &ms[i].Progress
-			if _, voter := half[ms[i].ID]; voter && (ms[i].ID == self || p.RecentActive && p.SilentFor(now) < timeout) {
+			if _, voter := half[ms[i].ID]; voter && (ms[i].ID == self || p.RecentActive && !p.WithoutAuthority && p.SilentFor(now) < timeout) {
 				active++
 			}
 		}

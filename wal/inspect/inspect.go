@@ -30,7 +30,7 @@ const (
 	ExitDiffers = 1 // the logs differ where they may
 	ExitDamaged = 2 // corruption; the logs differ where they must not
 	ExitCannot  = 3 // it cannot be read, or what was asked cannot be done
-	ExitAmnesia = 4 // whole, but it must not vote: it has amnesia, and its host refuses to start
+	ExitAmnesia = 4 // whole, but it must not vote: it has amnesia, and its groups are without authority
 )
 
 // Answer is the result of every question but Dump.
@@ -141,13 +141,14 @@ func spans(ranges []wal.EntryRange) string {
 	return b.String()
 }
 
-// wayOn writes what can be done with a log that has amnesia. There is no repair from peers yet.
+// wayOn writes what can be done with a log that has amnesia.
 func wayOn(t *text, dir string) {
-	t.line("Its host refuses to start. The group continues without it while a majority of its members runs.")
-	t.line("This version cannot fetch from peers what is missing, and an empty directory does not help: peers refuse the host under its old")
-	t.line("id, and new ids cannot join. The only way to continue with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
-	t.line("Then the host votes at once, as if nothing were missing. That may cost committed entries, or give a second vote in one term. The risk")
-	t.line("is small if all other members run, have a leader, and keep running until this host has caught up.")
+	t.line("Start the host: its groups work without authority until they have caught up. They neither vote nor count, the other members feed")
+	t.line("them what is missing, and then the host clears the mark by itself. That needs a leader and a majority of members that have authority;")
+	t.line("after a repair all other members must be heard once. (An empty directory is no way: peers refuse the host under its old id.)")
+	t.line("Only if so many members are lost or without authority that a group stands still for good, accept the loss:")
+	t.line("millrace wal repair --write --accept-loss %s", dir)
+	t.line("Then the host votes at once, as if nothing were missing. That may cost committed entries, or give a second vote in one term.")
 }
 
 // use says whether a process has the log open.

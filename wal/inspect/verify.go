@@ -226,7 +226,7 @@ func (v *Verdict) conclusion() string {
 	}
 	switch {
 	case v.Fence.Amnesia:
-		return whole + ", but must not vote."
+		return whole + ", but must not vote before it has caught up."
 	case v.State == "torn":
 		return whole + ", which is probably no loss."
 	}

@@ -1,0 +1,213 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/tracker"
+	"github.com/millrace/millrace/wal"
+)
+
+// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
+// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
+// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
+// again without authority, which is always safe.
+//
+// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
+// has met every other voter's host in this life: each of them knows then that this life has begun, and a
+// request for votes of an earlier life is no longer under way.
+//
+// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
+// each would be a file or a record for what is rare.
+type authority struct {
+	mark wal.Fence // as Open found it; zero: the log has no amnesia
+
+	mu      sync.Mutex
+	without map[uint64]bool // the groups of the log that have no authority, open or not
+	regains map[uint64]bool // those that have regained it in this life
+}
+
+// init takes the mark of a log, and the groups that it names.
+func (a *authority) init(log Log) {
+	if a.mark = log.Fence(); !a.mark.Amnesia {
+		return
+	}
+	a.without, a.regains = map[uint64]bool{}, map[uint64]bool{}
+	for _, id := range log.Groups() {
+		a.without[id] = true
+	}
+	if l, ok := log.(interface{ Holes() []wal.Hole }); ok {
+		for _, hole := range l.Holes() {
+			a.without[hole.Group] = true
+		}
+	}
+	for _, id := range log.Deleted() {
+		delete(a.without, id)
+	}
+}
+
+// open reports whether a group that is being opened is without authority.
+func (a *authority) open(group uint64) bool {
+	if !a.mark.Amnesia {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.regains[group] {
+		return false
+	}
+	a.without[group] = true
+	return true
+}
+
+// done records that a group has authority again, or is removed. It reports whether it was the last one.
+func (a *authority) done(group uint64) (last bool) {
+	if !a.mark.Amnesia {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.without[group] {
+		return false
+	}
+	delete(a.without, group)
+	a.regains[group] = true
+	return len(a.without) == 0 || planted.ForgetAmnesiaEarly
+}
+
+// waitsForMeetings reports whether a group has no authority before this host has met the others.
+func (a *authority) waitsForMeetings() bool {
+	if !a.mark.LacksTerms {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.without) > 0
+}
+
+// rejectHelpless returns why a group cannot be opened without authority, or nil: the other members are no
+// quorum, so they can never give it back. The log may have forgotten members, so this is only said of a host
+// that knows of no other hosts either.
+func (g *Group) rejectHelpless() error {
+	h, voters := g.host, g.voters()
+	if max(len(voters), len(h.others())+1) > 2 {
+		return nil
+	}
+	dir := logDir(h.config.Dir)
+	return fmt.Errorf("%w: %s may lack entries that group %d has acknowledged, and the other members of %v are no quorum that could say which; \"millrace wal verify %s\" says what is missing, and \"millrace wal repair --write --accept-loss %s\" accepts the loss",
+		ErrAmnesia, dir, g.id, voters, dir, dir)
+}
+
+// loseAuthority makes a group that is being opened begin without authority.
+func (g *Group) loseAuthority(core *raft.Config) error {
+	if !g.host.authority.open(g.id) {
+		return nil
+	}
+	if err := g.rejectHelpless(); err != nil {
+		return err
+	}
+	g.setAuthority(core, true)
+	return nil
+}
+
+// setAuthority sets what the next run of the core begins with.
+func (g *Group) setAuthority(core *raft.Config, without bool) {
+	mark := g.host.authority.mark
+	g.withoutAuthority.Store(without)
+	core.WithoutAuthority, core.LacksTerms, core.Life = without, without && mark.LacksTerms, 0
+	if without {
+		core.Life = mark.Generation
+	}
+}
+
+// tellAuthorityLost reports that a group was opened without authority.
+func (g *Group) tellAuthorityLost() {
+	if !g.withoutAuthority.Load() {
+		return
+	}
+	g.lostAt = g.host.clock.livedAtBeat()
+	g.host.events.emit(AuthorityLost{Group: g.id})
+	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
+}
+
+// regainAuthority takes authority when a leader has said that this member may have it. It is part of a turn.
+func (g *Group) regainAuthority() {
+	if !g.withoutAuthority.Load() || !g.node.MayRegain() || !g.hasMetVoters() {
+		return
+	}
+	g.node.Regain()
+	g.withoutAuthority.Store(false)
+	st := g.node.BasicStatus()
+	g.host.events.emit(AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
+	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
+	if g.host.authority.done(g.id) {
+		g.host.lane.forgetAmnesia()
+	}
+}
+
+// hasMetVoters reports whether this host has met the hosts of all other voters in this life, if it must.
+func (g *Group) hasMetVoters() bool {
+	if !g.host.authority.mark.LacksTerms {
+		return true
+	}
+	out := g.leftOut()
+	return !slices.ContainsFunc(g.voters(), func(id uint64) bool {
+		return id != g.self && !slices.Contains(out, id) && !g.host.meetings.has(id)
+	})
+}
+
+// forgetAmnesia makes the lane remove the mark of a log whose groups all have authority.
+func (l *appendLane) forgetAmnesia() {
+	l.caughtUp.Store(true)
+	l.task.Wake()
+}
+
+// removeMark removes the mark of a log, if all groups have authority.
+func (l *appendLane) removeMark() (done bool) {
+	if !l.caughtUp.Swap(false) {
+		return false
+	}
+	if err := l.log.CaughtUp(); err != nil {
+		l.stop(err)
+		return false
+	}
+	return true
+}
+
+// removedGroup notes that a group was removed: the log needs no authority for it.
+func (h *Host) removedGroup(id uint64) {
+	if h.authority.done(id) {
+		h.lane.forgetAmnesia()
+	}
+}
+
+// lookForAuthority finds a member without authority: this one or, on a leader, another.
+func (e *examination) lookForAuthority() {
+	if e.withoutAuthority.Load() {
+		fix := "wait: it is fed by the leader; the events and the log of this host say when it has authority again"
+		s := e.d.Status
+		why := fmt.Sprintf("the log of this host may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", s.Durable)
+		switch {
+		case s.Leader == raft.None:
+			fix = "start the other members: a leader and a quorum without this member are needed; if they are lost for good, " +
+				"stop this host and accept the loss with \"millrace wal repair --write --accept-loss " + logDir(e.host.config.Dir) + "\""
+		case !e.hasMetVoters():
+			fix = "start the other members: this log was repaired, so all voters must be heard once"
+		}
+		e.found(CodeWithoutAuthority, 0, e.lostAt, fix, "%s", why)
+	}
+	for _, v := range e.memberViews() {
+		if v.lostSince >= 0 {
+			e.found(CodeWithoutAuthority, v.id, v.lostSince, "keep the other members running until it has caught up; Explain on that host says what it waits for",
+				"the log of host %d may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", v.id, v.match)
+		}
+	}
+}
+
+// hasAuthority reports whether a member may lead, as a leader sees it.
+func hasAuthority(kind raft.ProgressType, pr *tracker.Progress) bool {
+	return kind == raft.ProgressTypePeer && !pr.WithoutAuthority
+}
