@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -268,6 +269,11 @@ func (s *seenFrames) take(f *forwarded) bool {
 	}
 	*s = append(*s, seenFrom{host: f.from, bulk: f.bulk, last: f.frame})
 	return true
+}
+
+// forget forgets the numbers of a host that comes with another directory: they begin again, with that.
+func (s *seenFrames) forget(host uint64) {
+	*s = slices.DeleteFunc(*s, func(f seenFrom) bool { return f.host == host })
 }
 
 func (s *seenFrom) take(frame uint64) bool {

@@ -245,6 +245,9 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.pass(counting)
 	}
 	g.notePeers()
+	for _, id := range g.taken.replaced {
+		g.frames.forget(id)
+	}
 	if g.taken.campaign {
 		g.campaign()
 	}

@@ -45,6 +45,7 @@ type inputs struct {
 	forwards    []forwarded      // commands of hosts that do not lead,
 	refusals    []forwardRefusal // and refusals of what this one has forwarded
 	snapshots   []snapshotStatus // of transfers that have ended
+	replaced    []uint64         // peers that come with another directory than before
 
 	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
@@ -64,6 +65,7 @@ func (in *inputs) reset() {
 		forwards:    in.forwards[:0],
 		refusals:    in.refusals[:0],
 		snapshots:   in.snapshots[:0],
+		replaced:    in.replaced[:0],
 
 		readQuestions: in.readQuestions[:0],
 		readAnswers:   in.readAnswers[:0],
@@ -99,10 +101,13 @@ func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int
 	return 0
 }
 
-// dropFrom drops the messages of a peer.
-func (b *inbox) dropFrom(peer uint64) {
+// putReplaced notes that a peer comes with another directory than before, and drops its messages.
+func (b *inbox) putReplaced(peer uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !slices.Contains(b.waiting.replaced, peer) {
+		b.waiting.replaced = append(b.waiting.replaced, peer)
+	}
 	b.waiting.messages = slices.DeleteFunc(b.waiting.messages, func(m raftpb.Message) bool {
 		drop := m.From == peer
 		if drop {

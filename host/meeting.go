@@ -262,8 +262,9 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 	if now, _ := h.admission.incarnation(id); now == before {
 		return
 	}
+	h.transfers.stopSendingTo(id)
 	for _, g := range h.groups.all() {
-		g.inbox.dropFrom(id) // of the directory before
+		g.inbox.putReplaced(id)
 		g.setRefuses()
 	}
 }

@@ -198,6 +198,21 @@ func (t *transfers) leave(g *Group) {
 	}
 }
 
+// stopSendingTo ends the transfers to a host that comes with another directory: the numbers of its asks begin
+// again, with that.
+func (t *transfers) stopSendingTo(member uint64) {
+	if t.active.Load() == 0 {
+		return
+	}
+	t.lock()
+	defer t.unlock()
+	for _, s := range slices.Clone(t.out) {
+		if s.to == member {
+			s.stop(sendingGone)
+		}
+	}
+}
+
 // closeAll releases all files, when no lane runs any more.
 func (t *transfers) closeAll() {
 	t.lock()

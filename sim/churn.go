@@ -170,7 +170,7 @@ func (c *churn) act() {
 	case c.wiped != nil && (stopped || c.rng.IntN(2) == 0):
 		c.start(r, host.ReplaceMember(c.wiped.id))
 	case stopped:
-	case c.wiped == nil && c.rng.IntN(4) == 0 && len(m.Voters) >= 3 && m.Plan == "" && len(c.running) == 0:
+	case c.wiped == nil && c.rng.IntN(2) == 0 && len(m.Voters) >= 3 && m.Plan == "" && len(c.running) == 0:
 		c.wipe()
 	case c.wiped != nil: // a voter less would leave no quorum, as a second lost directory would
 	case m.Plan != "" && c.rng.IntN(12) == 0:

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var churns = flag.Uint64("churns", 12, "run TestChurn with this many seeds")
+var churns = flag.Uint64("churns", 40, "run TestChurn with this many seeds")
 
 // TestChurn: members are added, promoted, demoted, removed and replaced by plans that are executed and
 // cancelled anywhere, under every fault, and directories are lost. No acknowledged command is.
 func TestChurn(t *testing.T) {
-	eachWith(t, min(*churns, most(t, 6)), sim.Churn, sim.Plans, sim.PlansDone, sim.Wipes)
+	eachWith(t, min(*churns, most(t, 40)), sim.Churn, sim.Plans, sim.PlansDone, sim.Wipes)
 }
