@@ -30,6 +30,7 @@ func TestMembers(t *testing.T) {
 		clients: 8, sessions: 3, readers: 5, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []read{{}, {}, {query: "consistency=lease"}, {"consistency=bounded&age=100ms", 100 * time.Millisecond}},
 	})
+	d.load = l
 	l.waitForMore(t, 100, "with five members")
 	for range *memberRounds {
 		d.round(t, l)
@@ -52,6 +53,10 @@ func TestMembers(t *testing.T) {
 	l.check(t, rest)
 	judge(t, l)
 	t.Logf("%d plans carried out, %d directories wiped, %d leaders killed; the longest plan took %v", d.plans, d.wiped, d.killed, d.longest.Round(time.Millisecond))
+	const heartbeat = 50 * time.Millisecond
+	h := l.recorder.History()
+	t.Logf("longest time without an answered change, in heartbeats of %v: during a plan %s", heartbeat, percentiles(gaps(h, d.planned), heartbeat))
+	t.Logf("and after a leader was killed, in election timeouts of %v: %s", 10*heartbeat, percentiles(gaps(h, d.deaths), 10*heartbeat))
 	for _, p := range rest {
 		p.terminate(t)
 	}
@@ -63,6 +68,49 @@ type membersRun struct {
 	number               uint64 // of the cluster
 	plans, wiped, killed int
 	longest              time.Duration
+	load                 *load
+	planned, deaths      []span
+}
+
+// span is a part of a run in which something happened to the members.
+type span struct{ begin, end time.Duration }
+
+// gaps returns, for each span, the longest time in it without an answered change, shortest first. A span ends
+// with the first answer after it.
+func gaps(h History, spans []span) (all []time.Duration) {
+	var answers []time.Duration
+	for _, o := range h {
+		if o.Kind != Get && o.Outcome != Unknown && o.Return != Never {
+			answers = append(answers, o.Return)
+		}
+	}
+	slices.Sort(answers)
+	for _, s := range spans {
+		longest, last := time.Duration(0), s.begin
+		for _, at := range answers {
+			if at < s.begin {
+				continue
+			}
+			longest, last = max(longest, at-last), at
+			if at > s.end {
+				break
+			}
+		}
+		all = append(all, longest)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// percentiles is a line about sorted times.
+func percentiles(sorted []time.Duration, unit time.Duration) string {
+	if len(sorted) == 0 {
+		return "none"
+	}
+	at := func(percent int) float64 {
+		return float64(sorted[min(len(sorted)-1, len(sorted)*percent/100)]) / float64(unit)
+	}
+	return fmt.Sprintf("median %.1f, p99 %.1f, longest %.1f of %d", at(50), at(99), at(100), len(sorted))
 }
 
 func startMembers(t *testing.T) *membersRun {
@@ -127,7 +175,10 @@ func (d *membersRun) change(by int, pairs ...string) (text string, err error) {
 // before.
 func (d *membersRun) must(t *testing.T, by int, pairs ...string) {
 	t.Helper()
-	began := time.Now()
+	began, at := time.Now(), time.Duration(0)
+	if d.load != nil {
+		at = d.load.now()
+	}
 	eventually(t, fmt.Sprintf("the members are changed by %v", pairs), func() error {
 		_, err := d.change(by, pairs...)
 		if err != nil && d.isDone(by, pairs) {
@@ -137,6 +188,9 @@ func (d *membersRun) must(t *testing.T, by int, pairs ...string) {
 	})
 	d.plans++
 	d.longest = max(d.longest, time.Since(began))
+	if d.load != nil {
+		d.planned = append(d.planned, span{at, d.load.now()})
+	}
 }
 
 // memberList is the part of GET /members that the tests need.
@@ -207,9 +261,11 @@ func (d *membersRun) round(t *testing.T, l *load) {
 		_, _ = d.change(other, "demote", strconv.Itoa(leader.id))
 	}()
 	leader.kill(t)
+	at := l.now()
 	d.killed++
 	<-done
 	l.waitForMore(t, 20, "after a leader was killed")
+	d.deaths = append(d.deaths, span{at, l.now()})
 	leader.start(t, leader.args)
 	d.waitLevel(t, leader, d.without(leader))
 	if m, err := d.list(other); err == nil && slices.Contains(m.Learners, leader.id) {
