@@ -1,0 +1,229 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// Whose messages count in a group, and who learns that it is refused. Before the group is founded the entry
+// found in this host's log says so (founding.go), from then on the roster (members.go). A refusal is dropped
+// messages, a control record to the other host, and once a line in the log and an event.
+
+// setRefuses lists the members that the group is founded without, and those that have come with another
+// directory than the group is bound to.
+func (g *Group) setRefuses() {
+	g.host.meetings.refusing.Lock()
+	defer g.host.meetings.refusing.Unlock()
+	refuses, hinted := g.refusedMembers()
+	g.members.hinted.Store(&hinted)
+	if refuses == nil {
+		g.refuses.Store(nil)
+		return
+	}
+	if g.refuses.Load() == nil {
+		g.refusesSince.Store(g.host.clock.livedAtBeat())
+	}
+	g.refuses.Store(&refuses)
+}
+
+// refusedMembers returns the members that do not count: those left out, those that were removed, and those
+// that have come with another directory.
+func (g *Group) refusedMembers() (refuses, hinted []uint64) {
+	r, b := g.roster(), g.bound.Load()
+	isOther := func(id uint64, bound transport.Incarnation) bool {
+		came, known := g.host.admission.incarnation(id)
+		return known && id != g.self && came != bound
+	}
+	if b != nil {
+		for _, m := range *b {
+			isMember := r != nil && r.Role(m.id) != membership.None
+			came, _ := g.host.admission.incarnation(m.id)
+			switch {
+			case r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation) && g.isHinted(m.id, came):
+				hinted = append(hinted, m.id)
+			case !isMember && m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
+				refuses = append(refuses, m.id)
+			}
+		}
+	}
+	if r == nil {
+		return refuses, hinted
+	}
+	for _, m := range r.Members {
+		came, _ := g.host.admission.incarnation(m.ID)
+		switch {
+		case !isOther(m.ID, m.Incarnation):
+		case g.isHinted(m.ID, came):
+			hinted = append(hinted, m.ID)
+		default:
+			refuses = append(refuses, m.ID)
+		}
+	}
+	for _, m := range r.Removed {
+		came, _ := g.host.admission.incarnation(m.ID)
+		switch {
+		case r.Role(m.ID) != membership.None || m.ID == g.self:
+		case g.isHinted(m.ID, came):
+			hinted = append(hinted, m.ID)
+		default:
+			refuses = append(refuses, m.ID)
+		}
+	}
+	return refuses, hinted
+}
+
+// mayVote reports whether a promise of this member may count: its directory is bound, or every member that is
+// to found the group knows it.
+func (g *Group) mayVote() bool {
+	if g.members.joins {
+		i, is := g.boundTo(g.self)
+		return is && i == g.host.incarnation() && g.roster() != nil
+	}
+	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
+}
+
+func (g *Group) unmet() (ids []uint64) {
+	for _, id := range g.founders() {
+		if id != g.self && !g.host.meetings.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// dropUncounted drops messages of members that the group refuses and, before the members have met, those that
+// would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
+func (g *Group) dropUncounted() {
+	refuses := g.refuses.Load()
+	if refuses == nil && g.founded && !g.members.joins && g.members.hint.Load() == nil || len(g.taken.messages) == 0 {
+		return
+	}
+	mayVote := g.mayVote()
+	kept := g.taken.messages[:0]
+	for i := range g.taken.messages {
+		m := &g.taken.messages[i]
+		switch {
+		case refuses != nil && slices.Contains(*refuses, m.From):
+			g.refuse(m.From)
+			continue
+		case (m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgPreVoteResp) && !g.countsVoteOf(m.From):
+			continue
+		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
+			continue
+		}
+		kept = append(kept, *m)
+	}
+	clear(g.taken.messages[len(kept):])
+	g.taken.messages = kept
+}
+
+// stopsAt stops the group if it must not have what a message would append: an entry found under which this
+// member does not count. It is called before the message is stepped, so before the entry is in the log and
+// acknowledged. A leader of an earlier term appends nothing here, so it stops nothing.
+func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
+	if g.founded || m.Type != raftpb.MsgApp || m.Term < g.node.BasicStatus().Term {
+		return false
+	}
+	for i := range m.Entries {
+		if e := &m.Entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
+			if b, err := decodeFounding(e.Data); err == nil && b != nil {
+				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
+					g.fail(err)
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
+// once. A member that is left out is told when that is final.
+func (g *Group) refuse(member uint64) {
+	if g.bound.Load() == nil {
+		return
+	}
+	bound, kept := g.boundTo(member)
+	if !kept && !g.founded {
+		return
+	}
+	came, _ := g.host.admission.incarnation(member)
+	isRemoved := false
+	if r := g.roster(); r != nil && !kept {
+		isRemoved = r.Was(member, came)
+	}
+	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
+		g.refusedAt = max(now, 1)
+		body := refusal{g.id, bound}.encode()
+		switch {
+		case isRemoved:
+			body = removal{g.id, g.roster().Version, came}.encode()
+		case !kept:
+			body = encodeLeftOut(g.id)
+		}
+		g.host.transport.SendBytes(member, transport.Control, body)
+	}
+	if slices.Contains(g.told, member) {
+		return
+	}
+	g.told = append(g.told, member)
+	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept && !isRemoved, Removed: isRemoved})
+	if isRemoved {
+		g.host.env.logger.Warn("a member is refused: it was removed from the group", "group", g.id, "host", g.self, "member", member)
+		return
+	}
+	if !kept {
+		g.host.env.logger.Warn("a member is refused: the group was founded without it; it joins with GroupConfig.Joins and Group.Plan, AddMember", "group", g.id, "host", g.self, "member", member)
+		return
+	}
+	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
+}
+
+// refusedBy is told by another host that this one is refused because the group is bound to another directory.
+// Only a member knows that. If this member's own log says that it is bound to this directory, the other one
+// is wrong.
+func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
+	own := g.host.incarnation()
+	if bound == own || !g.isOther(member) {
+		return
+	}
+	if mine, _ := g.boundTo(g.self); mine == own || g.members.joins {
+		return
+	}
+	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
+}
+
+// rejectBinding says why this member must not count under a binding, or returns nil.
+func (g *Group) rejectBinding(b binding) error {
+	if g.members.joins {
+		return nil // it becomes a member later
+	}
+	if ids := b.ids(); !slices.Equal(ids, g.memberIDs()) {
+		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
+			g.id, ids, g.self, g.memberIDs())
+	}
+	return g.rejectDirectory(b)
+}
+
+// rejectDirectory says why this host's directory does not count under a binding, or returns nil.
+func (g *Group) rejectDirectory(b binding) error {
+	switch bound, kept := b.of(g.self); {
+	case !kept:
+		return g.foundedWithout()
+	case bound != g.host.incarnation():
+		return g.otherDirectory(bound)
+	}
+	return nil
+}
+
+// otherDirectory is why a member stops whose directory is not the one that the group is bound to.
+func (g *Group) otherDirectory(bound transport.Incarnation) error {
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with GroupConfig.Joins and replace the old one (Group.Plan, ReplaceMember)",
+		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
+}
