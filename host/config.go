@@ -45,9 +45,9 @@ type Config struct {
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
-	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts. Without
-	// it, every program that reaches the port of a host can read and forge everything; Open warns if an address
-	// is not a loopback address.
+	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts.
+	// Without it, every program that reaches the port of a host can read and forge everything; Open warns if
+	// an address is not a loopback address.
 	TLS *TLS
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.

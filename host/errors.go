@@ -19,9 +19,9 @@ var (
 	// ErrDropped: another entry was committed in its place. The command was not committed and never will be.
 	ErrDropped = errors.New("millrace: another leader's proposal took the place of this one")
 	// ErrAmnesia: this host's log may lack entries or votes that a group has promised, because the machine
-	// lost power in an unsafe mode of durability or because the log was repaired, and the group's other members
-	// are no quorum that could say what is missing. The group is not opened. The error that wraps this one says
-	// what to do.
+	// lost power in an unsafe mode of durability or because the log was repaired, and the group's other
+	// members are no quorum that could say what is missing. The group is not opened. The error that wraps
+	// this one says what to do.
 	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")

@@ -84,10 +84,7 @@ type PlanStage struct {
 // String is a page for an operator.
 func (p *MemberPlan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan %v for group %d: %d failures are tolerated now", p.plan.ID, p.group, max(p.Tolerates, 0))
-	if p.Tolerates < 0 {
-		b.WriteString(", and there is no quorum")
-	}
+	fmt.Fprintf(&b, "plan %v for group %d, which tolerates %s now", p.plan.ID, p.group, tolerance(p.Tolerates))
 	if len(p.Absent) > 0 {
 		fmt.Fprintf(&b, "; members %v were not heard lately", p.Absent)
 	}

@@ -34,8 +34,8 @@ const (
 	CodeCertificateRefused CauseCode = "certificate refused"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
-	// CodeWithoutAuthority: a member may lack what it has acknowledged, and does not count until it has caught
-	// up.
+	// CodeWithoutAuthority: a member may lack what it has acknowledged, and does not count until it has
+	// caught up.
 	CodeWithoutAuthority CauseCode = "without authority"
 	// CodeDiskFull: this host's disk refuses entries.
 	CodeDiskFull CauseCode = "disk full"

@@ -78,8 +78,8 @@ type Log interface {
 	ID() [16]byte
 
 	// Fence returns what the log knows of its own past. Its generation is higher each time that the log is
-	// opened. It reports amnesia if something that counted may be lost; the groups of the host are then without
-	// authority until they have caught up.
+	// opened. It reports amnesia if something that counted may be lost; the groups of the host are then
+	// without authority until they have caught up.
 	Fence() wal.Fence
 
 	// CaughtUp ends the log's amnesia, durably: everything that its groups may have lost is there again. It

@@ -104,6 +104,7 @@ func (h *Host) meet(from uint64) {
 		return
 	}
 	p.met.Store(true)
+	h.tellAddresses(from)
 	if h.meetings.areAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)
@@ -218,6 +219,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takePlanRecord(from, body)
 	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
 		return h.takeRosterRecord(from, body)
+	case len(body) > 0 && body[0] == addressesKind:
+		return h.takeAddresses(body)
 	case isSnapshotRecord(body):
 		return h.takeSnapshotRecord(from, transport.Control, body)
 	case len(body) > 0 && body[0] == reportKind:

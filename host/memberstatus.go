@@ -33,7 +33,7 @@ type MemberInfo struct {
 	Role        membership.Role
 	Incarnation transport.Incarnation // the directory that it is bound to
 	Addr        string                // where it was when it was added, or Config.Peers
-	There       bool                  // it is this host, or was heard within an election timeout
+	There       bool                  // it was heard within an election timeout; on a member that does not lead: in this life
 }
 
 // Members returns who the members of the group are, as this member has applied it. It never waits.

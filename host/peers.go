@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,12 +58,19 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 	case h.closing.Load():
 		return ErrStopped
 	}
-	if _, tcp := h.transport.(addressed); tcp {
-		if _, _, err := splitAddr(addr); err != nil {
-			return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q: %w", id, addr, err)
-		}
+	if err := h.rejectAddr(addr); err != nil {
+		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q: %w", id, addr, err)
 	}
 	return h.learnAddr(id, addr)
+}
+
+// rejectAddr says why the transport cannot dial an address, or returns nil. Only one that dials looks at it.
+func (h *Host) rejectAddr(addr string) error {
+	if _, dials := h.transport.(addressed); !dials {
+		return nil
+	}
+	_, _, err := splitAddr(addr)
+	return err
 }
 
 // addressed is a transport that dials addresses.
@@ -113,10 +121,11 @@ func (h *Host) learnMembers(r *membership.Roster) {
 
 // noteMoved learns of the address of a host that says that it listens elsewhere than in its life before.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
-	if before == "" || peer.Addr == "" || peer.Addr == before || peer.Addr == h.peers.addr(peer.ID) {
+	known := h.peers.addr(peer.ID)
+	if peer.Addr == "" || peer.Addr == known || known != "" && (before == "" || peer.Addr == before) {
 		return
 	}
-	if _, _, err := splitAddr(peer.Addr); err != nil {
+	if h.rejectAddr(peer.Addr) != nil {
 		return
 	}
 	if err := h.learnAddr(peer.ID, peer.Addr); err == nil {
@@ -126,3 +135,51 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 
 // Cluster returns the number of the cluster. A new host is given it to join (Config.Joins).
 func (h *Host) Cluster() uint64 { return h.directory.identity.Cluster }
+
+// Hosts that meet tell each other where the others are, so a host that joins needs the address of one:
+//
+//	addresses  60 │ n × (id uvarint, length uvarint, address)
+//
+// in a body of kind transport.Control. An address counts if the reader knows none for that host.
+const (
+	addressesKind  byte = 60
+	maxAddressBody      = 256 << 10
+)
+
+// tellAddresses tells a host where the others are.
+func (h *Host) tellAddresses(to uint64) {
+	body := []byte{addressesKind}
+	for _, id := range h.others() {
+		addr := h.peers.addr(id)
+		if id == to || addr == "" || len(body) > maxAddressBody-2*binary.MaxVarintLen64-maxAddrBytes {
+			continue
+		}
+		body = binary.AppendUvarint(body, id)
+		body = append(binary.AppendUvarint(body, uint64(len(addr))), addr...)
+	}
+	if len(body) > 1 {
+		h.transport.SendBytes(to, transport.Control, body)
+	}
+}
+
+// takeAddresses takes what tellAddresses of another host says.
+func (h *Host) takeAddresses(body []byte) error {
+	r := blockReader{rest: body[1:]}
+	for len(r.rest) > 0 && !r.bad {
+		id := r.uvarint(^uint64(0))
+		addr := string(r.bytes(r.uvarint(maxAddrBytes)))
+		if err := h.rejectAddr(addr); err != nil || r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
+			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
+		}
+		if id == h.config.ID || h.peers.addr(id) != "" {
+			continue
+		}
+		if err := h.learnAddr(id, addr); err != nil {
+			return err
+		}
+	}
+	if r.bad || len(body) > maxAddressBody {
+		return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
+	}
+	return nil
+}

@@ -157,7 +157,8 @@ func (g *Group) leavesNoQuorum(r *membership.Roster, stages [][]membership.Step)
 	return ""
 }
 
-// isHere reports whether a member is this one, or was heard lately, as far as this one knows.
+// isHere reports whether a member is this one, or was heard lately. A member that does not lead need not hear
+// the others; for it a member is here that it has met in this life.
 func (g *Group) isHere(id uint64) bool {
 	switch {
 	case id == g.self:
@@ -165,7 +166,7 @@ func (g *Group) isHere(id uint64) bool {
 	case g.status.Load().Role == raft.StateLeader:
 		return g.isThere(id)
 	}
-	return g.host.isThere(id)
+	return g.host.meetings.has(id)
 }
 
 // there returns those of some members that were heard lately.
