@@ -54,14 +54,17 @@ type planRequest struct {
 	data []byte // of the entry
 }
 
-// putPlan leaves a request for the next turn. A member has one at a time, so there are as many as members.
+// putPlan leaves a request for the next turn. A request that is repeated takes the place of the first one: a
+// host may ask to begin a plan and to cancel it, and each of the two counts.
 func (b *inbox) putPlan(p *planned, r planRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	if i := slices.IndexFunc(p.requests, func(other planRequest) bool { return other.from == r.from && other.id == r.id }); i >= 0 {
+	if i := slices.IndexFunc(p.requests, func(other planRequest) bool {
+		return other.from == r.from && other.id == r.id && other.data[0] == r.data[0]
+	}); i >= 0 {
 		p.requests[i] = r
 		return
 	}
