@@ -61,3 +61,45 @@ func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
 		t.Error("a vote counts of a host that is no member in the roster of this one")
 	}
 }
+
+// A plan has ended, and another one after it, before its caller looks. The caller is told of its own plan.
+func TestOutcomeOfAnEarlierPlan(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	p, err := l.group.Plan(DemoteMember(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.group.StartPlan(p)
+	for i, id := range []membership.PlanID{p.plan.ID, {2}} {
+		r := *l.group.roster()
+		r.Version, r.Ended = uint64(20+i), membership.Ended{ID: id, Index: uint64(20 + i), Done: 1}
+		l.group.setRoster(&r)
+	}
+	if done, err := e.Poll(); !done || err != nil {
+		t.Errorf("done: %v, error %v", done, err)
+	}
+}
+
+// A leader does not refuse a request for an earlier roster: it may be a late copy of one that began a plan
+// which has ended. Only the member that asked can see that.
+func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
+	c := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHost(t, 3, WithTransport(c))
+	l.out = c.recordingTransport
+	l.lead()
+	p, err := l.group.Plan(DemoteMember(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := *l.group.roster()
+	r.Version = 20
+	l.group.setRoster(&r)
+	c.bodies = nil
+	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{planKind}, p.plan.Encode()...)}))
+	for _, b := range c.bodies {
+		if b.body[0] == planAnswerKind {
+			t.Errorf("host %d is told %q", b.to, b.body)
+		}
+	}
+}

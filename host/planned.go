@@ -232,12 +232,21 @@ func (g *Group) takePlan(r *membership.Roster, q planRequest) {
 		return // the asker applies it
 	case len(g.members.noted) > 0:
 		return // it asks again
+	case begins && isOutdated(r, q):
+		return // the asker applies what has changed the members; only there is it seen whether this plan has
 	}
 	if err := g.rejectPlan(r, q); err != nil {
 		g.answerPlan(q, err)
 		return
 	}
 	g.proposeHost(q.data)
+}
+
+// isOutdated reports whether a request is to begin a plan for an earlier roster. It may be a late copy of one
+// that has begun such a plan, which has ended since.
+func isOutdated(r *membership.Roster, q planRequest) bool {
+	p, err := membership.DecodePlan(q.data[1:])
+	return err == nil && p.Base < r.Version
 }
 
 // proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
