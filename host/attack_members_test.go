@@ -62,7 +62,8 @@ func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
 	}
 }
 
-// A plan has ended, and another one after it, before its caller looks. The caller is told of its own plan.
+// A plan has ended, and another one after it, before its caller looks. The caller learns the
+// outcome of its plan.
 func TestOutcomeOfAnEarlierPlan(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

@@ -43,3 +43,23 @@ func TestLostDirectoryComesBackBetweenTwoGroups(t *testing.T) {
 		t.Errorf("the new directory is refused: %v", err)
 	}
 }
+
+// Hosts with unknown ids come, one after the other. What is recorded of them is bounded.
+func TestHostsThatComeAreBounded(t *testing.T) {
+	l := openTestHost(t, 3)
+	a := l.admission
+	a.mu.Lock()
+	for id := uint64(10); len(a.known) < maxHosts; id++ {
+		a.known[id] = peerRecord{ID: id, Incarnation: incarnationOf(id), Generation: 1, Life: id}
+	}
+	a.mu.Unlock()
+	peer := (*inbound)(l.Host).Introduce()
+	peer.ID, peer.Incarnation, peer.Addr, peer.Members = 1<<40, transport.Incarnation{9}, "late", nil
+	if err := (*inbound)(l.Host).Admit(peer, "test"); err == nil {
+		t.Error("a host more than can be known is admitted")
+	}
+	peer.ID, peer.Incarnation = 3, incarnationOf(3)
+	if err := (*inbound)(l.Host).Admit(peer, "test"); err != nil {
+		t.Errorf("a host that is known is refused: %v", err)
+	}
+}

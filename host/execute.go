@@ -319,8 +319,8 @@ func (x *executions) list() []*Execution {
 	return slices.Clone(x.all)
 }
 
-// poll looks at the executions after each change of the roster. A roster tells only which plan has ended last,
-// so a caller that looks later would not learn that its plan was carried out.
+// poll looks at the executions after each change of the roster. A roster tells only which plan has ended
+// last, so a caller that looks later would not learn that its plan was carried out.
 func (x *executions) poll() {
 	for _, e := range x.list() {
 		_, _ = e.Poll() // it keeps the outcome
