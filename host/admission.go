@@ -183,6 +183,9 @@ func (a *admission) remember(now peerRecord) error {
 	next, retired := maps.Clone(a.known), maps.Clone(a.retired)
 	a.mu.Unlock()
 	before, heard := next[now.ID]
+	if !heard && len(next) >= maxHosts {
+		return fmt.Errorf("%w: %d, and host %d comes; delete %s if all other hosts still have their original directories", errTooManyHosts, len(next), now.ID, filepath.Join(a.dir, peersFile))
+	}
 	next[now.ID] = now
 	if heard && before.Incarnation != now.Incarnation {
 		list := append(slices.Clone(retired[now.ID]), before.Incarnation)

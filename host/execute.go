@@ -313,12 +313,23 @@ func (e *Execution) ask() {
 	}
 }
 
+func (x *executions) list() []*Execution {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.all)
+}
+
+// poll looks at the executions after each change of the roster. A roster tells only which plan has ended
+// last, so a caller that looks later would not learn that its plan was carried out.
+func (x *executions) poll() {
+	for _, e := range x.list() {
+		_, _ = e.Poll() // it keeps the outcome
+	}
+}
+
 // refuse ends the executions of a plan.
 func (x *executions) refuse(id membership.PlanID, why error) {
-	x.mu.Lock()
-	all := slices.Clone(x.all)
-	x.mu.Unlock()
-	for _, e := range all {
+	for _, e := range x.list() {
 		if e.id == id {
 			e.finish(fmt.Errorf("millrace: group %d: %w", e.group.id, why))
 		}
@@ -331,10 +342,7 @@ func (h *Host) askPlans() {
 		return
 	}
 	for _, g := range h.groups.all() {
-		g.executions.mu.Lock()
-		all := slices.Clone(g.executions.all)
-		g.executions.mu.Unlock()
-		for _, e := range all {
+		for _, e := range g.executions.list() {
 			e.ask()
 		}
 	}

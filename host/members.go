@@ -223,6 +223,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
 	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))
+	g.executions.poll()
 	g.members.changed.notify()
 	g.stopIfRemoved(was, next)
 }

@@ -248,3 +248,28 @@ func rejectLostQuorum(t *testing.T) {
 	ps[0].close()
 	ps[1].close()
 }
+
+// A group of one member moves to another host: the leader hands over to the new voter before it is removed.
+func TestLoneMemberMoves(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 2)
+	list := listOf(ps...)
+	ps[0].openHost(list)
+	ps[0].openGroup(1)
+	ps[1].openJoining(list, 1)
+	write(t, ps[:1], "alone")
+	ps[0].remembers(1, 1)
+	g := ps[0].Group(theGroup)
+	plan, err := g.Plan(host.AddMember(2), host.RemoveMember(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Execute(deadline(t), plan); !errors.Is(err, host.ErrMemberRemoved) {
+		t.Fatalf("%v, %v", err, g.Members())
+	}
+	ps[1].waitMembers([]uint64{2}, nil)
+	write(t, ps[1:], "on the other host")
+	for _, p := range ps {
+		p.close()
+	}
+}

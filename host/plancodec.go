@@ -42,7 +42,10 @@ func decodePlanRequest(body []byte) (group uint64, q planRequest, err error) {
 			return 0, q, err
 		}
 		named = p.ID
-	} else if len(q.data) == 1+len(named) {
+	} else {
+		if len(q.data) != 1+len(named) {
+			return 0, q, fmt.Errorf("%w: %d bytes ask to cancel a plan, want %d", errBadControl, len(q.data), 1+len(named))
+		}
 		named = membership.PlanID(q.data[1:])
 	}
 	if named != q.id {

@@ -54,14 +54,17 @@ type planRequest struct {
 	data []byte // of the entry
 }
 
-// putPlan leaves a request for the next turn. A member has one at a time, so there are as many as members.
+// putPlan leaves a request for the next turn. A request that is repeated takes the place of the first one: a
+// host may ask to begin a plan and to cancel it, and each of the two counts.
 func (b *inbox) putPlan(p *planned, r planRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	if i := slices.IndexFunc(p.requests, func(other planRequest) bool { return other.from == r.from && other.id == r.id }); i >= 0 {
+	if i := slices.IndexFunc(p.requests, func(other planRequest) bool {
+		return other.from == r.from && other.id == r.id && other.data[0] == r.data[0]
+	}); i >= 0 {
 		p.requests[i] = r
 		return
 	}
@@ -229,12 +232,21 @@ func (g *Group) takePlan(r *membership.Roster, q planRequest) {
 		return // the asker applies it
 	case len(g.members.noted) > 0:
 		return // it asks again
+	case begins && isOutdated(r, q):
+		return // the asker applies what has changed the members; only there is it seen whether this plan has
 	}
 	if err := g.rejectPlan(r, q); err != nil {
 		g.answerPlan(q, err)
 		return
 	}
 	g.proposeHost(q.data)
+}
+
+// isOutdated reports whether a request is to begin a plan for an earlier roster. It may be a late copy of one
+// that has begun such a plan, which has ended since.
+func isOutdated(r *membership.Roster, q planRequest) bool {
+	p, err := membership.DecodePlan(q.data[1:])
+	return err == nil && p.Base < r.Version
 }
 
 // proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.

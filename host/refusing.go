@@ -45,9 +45,10 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 			isMember := r != nil && r.Role(m.id) != membership.None
 			came, _ := g.host.admission.incarnation(m.id)
 			switch {
-			case r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation) && g.isHinted(m.id, came):
+			case isMember:
+			case g.isHinted(m.id, came) && (m.isLeftOut() || r == nil && isOther(m.id, m.incarnation)):
 				hinted = append(hinted, m.id)
-			case !isMember && m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
+			case m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
 				refuses = append(refuses, m.id)
 			}
 		}

@@ -22,7 +22,15 @@ func (h *Host) cameWith(id uint64, r *membership.Roster) transport.Incarnation {
 }
 
 // isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.
+// No group vouches for a directory that another group has replaced by the last one: the first group is only
+// late, and the last directory would be retired for good.
 func (h *Host) isVouched(peer transport.Introduction) bool {
+	last, _ := h.admission.incarnation(peer.ID)
+	for _, g := range h.groups.all() {
+		if r := g.roster(); r != nil && r.Replaced(peer.ID, peer.Incarnation, last) {
+			return false
+		}
+	}
 	for _, g := range h.groups.all() {
 		if g.isHinted(peer.ID, peer.Incarnation) {
 			return true

@@ -571,6 +571,11 @@ func FuzzControl(f *testing.F) {
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(appliedQuestionKind), uint8(2))
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(appliedAnswerKind), uint8(3))
 	f.Add([]byte{}, uint8(2))
+	f.Add(encodePlanRequest(theGroup, planRequest{data: make([]byte, 17)}), uint8(2))
+	f.Add(planAnswer{theGroup, [16]byte{1}, "no"}.encode(), uint8(2))
+	f.Add([]byte{rosterQuestionKind, theGroup, 0}, uint8(3))
+	f.Add(append([]byte{rosterAnswerKind, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
+	f.Add(removal{theGroup, 1 << 63, transport.Incarnation{1}}.encode(), uint8(2))
 	f.Add([]byte{withoutKind, theGroup, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, uint8(2))
 	f.Fuzz(func(t *testing.T, body []byte, from uint8) {
 		l := openTestHost(t, 3)

@@ -134,10 +134,23 @@ func (r *Roster) rejectSteps(steps []Step) error {
 			return err
 		}
 	}
-	if len(r.Members)+len(steps) > MaxMembers {
-		return refuse("a group has at most %d members", MaxMembers)
+	switch added, removed := count(steps, Add), count(steps, Remove); {
+	case added > 0 && len(r.Members)+added > MaxMembers:
+		return refuse("the group has %d members, and %d more are added; it has at most %d", len(r.Members), added, MaxMembers)
+	case removed > 0 && len(r.Removed)+removed > MaxRemoved:
+		// Otherwise no snapshot could be read that has the roster.
+		return refuse("%d directories were removed, and %d more are; a group remembers at most %d: found a new group, or restore this one from a backup", len(r.Removed), removed, MaxRemoved)
 	}
 	return nil
+}
+
+func count(steps []Step, op Op) (n int) {
+	for _, s := range steps {
+		if s.Op == op {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *Roster) rejectStep(s Step) error {

@@ -92,8 +92,12 @@ func (r *Roster) Make(wants []Want) ([][]Step, error) {
 			last = append(last, Step{Op: w.Op, Member: m})
 		}
 	}
+	var promote []Step
+	if r.takesAll(slices.Concat(demote, last)) {
+		promote, last = split(last)
+	}
 	var stages [][]Step
-	for _, steps := range [][]Step{demote, leave, add, last} {
+	for _, steps := range [][]Step{demote, leave, add, promote, last} {
 		if len(steps) > 0 {
 			stages = append(stages, steps)
 		}
@@ -102,6 +106,24 @@ func (r *Roster) Make(wants []Want) ([][]Step, error) {
 		return nil, err
 	}
 	return stages, nil
+}
+
+// takesAll reports whether steps take the votes of all present voters. Their leader could hand over to none
+// of them, so the new voters are promoted in a stage of their own.
+func (r *Roster) takesAll(steps []Step) bool {
+	return !slices.ContainsFunc(r.Conf.Voters, func(id uint64) bool { return !Takes(steps, id) })
+}
+
+// split returns the steps that promote, and the others.
+func split(steps []Step) (promote, others []Step) {
+	for _, s := range steps {
+		if s.Op == Promote {
+			promote = append(promote, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return promote, others
 }
 
 // rejectStages plays stages, and says which of them cannot be.

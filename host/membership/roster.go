@@ -71,6 +71,22 @@ func (r *Roster) Was(id uint64, i transport.Incarnation) bool {
 	return slices.ContainsFunc(r.Removed, func(m Member) bool { return m.ID == id && m.Incarnation == i })
 }
 
+// Replaced reports whether a directory of a member was removed before another one became that of the member.
+func (r *Roster) Replaced(id uint64, i, by transport.Incarnation) bool {
+	was := false
+	for _, m := range r.Removed {
+		switch {
+		case m.ID != id:
+		case m.Incarnation == i:
+			was = true
+		case m.Incarnation == by && was:
+			return true
+		}
+	}
+	m, ok := r.Member(id)
+	return was && ok && m.Incarnation == by
+}
+
 func find(members []Member, id uint64) (Member, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].ID >= id })
 	if i == len(members) || members[i].ID != id {

@@ -1,0 +1,106 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A peer asks to cancel a plan whose id is all zeros, with no id in the entry. Such an entry would stop the
+// leader when it is applied, and every other member refuses to append it.
+func TestCancelWithoutIDIsRefused(t *testing.T) {
+	for _, data := range [][]byte{{cancelKind}, {cancelKind, 0}, append([]byte{cancelKind}, make([]byte, 17)...)} {
+		if _, q, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{data: data})); err == nil {
+			t.Errorf("%x is a request, with the entry %x", data, q.data)
+		}
+	}
+}
+
+// One member begins a plan and cancels it in the same turn: both requests stay.
+func TestBeginAndCancelAreTwoRequests(t *testing.T) {
+	var b inbox
+	var p planned
+	id := membership.PlanID{1}
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{cancelKind}})
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{planKind}})
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{planKind}})
+	if have := b.takePlans(&p); len(have) != 2 {
+		t.Errorf("%d requests are left, want 2", len(have))
+	}
+}
+
+// rosterOf returns a roster with a version, in which each member has the directory of incarnationOf.
+func rosterOf(version uint64, ids ...uint64) *membership.Roster {
+	var members []membership.Member
+	for _, id := range ids {
+		members = append(members, membership.Member{ID: id, Incarnation: incarnationOf(id)})
+	}
+	r := membership.Founded(members)
+	r.Version = version
+	return r
+}
+
+// The group was founded without a host, which was added since. A member that is behind does not know that,
+// and takes what the host sends as a leader when others tell it the later roster.
+func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
+	l, _ := openAlone(t, 5)
+	l.meet()
+	entries := []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingWithout(4, 5)), foundedAt(3, 1)}
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: entries, Commit: 3})
+	if r := l.group.roster(); r == nil || !l.group.leavesOutMember(5) {
+		t.Fatalf("members %v, host 5 is refused: %v", r, l.group.leavesOutMember(5))
+	}
+	later := rosterOf(9, 1, 2, 3, 5)
+	later.Members[0].Incarnation = l.incarnation()
+	l.control(2, append([]byte{rosterAnswerKind, theGroup}, later.Encode()...))
+	if l.group.leavesOutMember(5) || !l.group.leavesOutMember(4) {
+		t.Errorf("hosts %v are refused, want 4 only", *l.group.refuses.Load())
+	}
+	if l.group.countsVoteOf(5) {
+		t.Error("a vote counts of a host that is no member in the roster of this one")
+	}
+}
+
+// A plan has ended, and another one after it, before its caller looks. The caller learns the
+// outcome of its plan.
+func TestOutcomeOfAnEarlierPlan(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	p, err := l.group.Plan(DemoteMember(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.group.StartPlan(p)
+	for i, id := range []membership.PlanID{p.plan.ID, {2}} {
+		r := *l.group.roster()
+		r.Version, r.Ended = uint64(20+i), membership.Ended{ID: id, Index: uint64(20 + i), Done: 1}
+		l.group.setRoster(&r)
+	}
+	if done, err := e.Poll(); !done || err != nil {
+		t.Errorf("done: %v, error %v", done, err)
+	}
+}
+
+// A leader does not refuse a request for an earlier roster: it may be a late copy of one that began a plan
+// which has ended. Only the member that asked can see that.
+func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
+	c := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHost(t, 3, WithTransport(c))
+	l.out = c.recordingTransport
+	l.lead()
+	p, err := l.group.Plan(DemoteMember(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := *l.group.roster()
+	r.Version = 20
+	l.group.setRoster(&r)
+	c.bodies = nil
+	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{planKind}, p.plan.Encode()...)}))
+	for _, b := range c.bodies {
+		if b.body[0] == planAnswerKind {
+			t.Errorf("host %d is told %q", b.to, b.body)
+		}
+	}
+}
