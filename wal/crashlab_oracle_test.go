@@ -48,6 +48,19 @@ func (h *labHistory) add() {
 		h.ever = map[uint64]struct{}{}
 	}
 	h.ever[sum] = struct{}{}
+	h.ever[h.now.mended().fingerprint()] = struct{}{}
+}
+
+// mended returns a state as a salvage leaves it: a group is at least in the term of its last entry.
+func (s labState) mended() labState {
+	m := s.clone()
+	for id, g := range m {
+		if last := g.term(g.last()); g.hs.Term < last {
+			g.hs = raftpb.HardState{Term: last, Commit: max(g.hs.Commit, g.start)}
+			m[id] = g
+		}
+	}
+	return m
 }
 
 // tell notes that s counts, so that other members may know its votes.
