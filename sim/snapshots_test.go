@@ -10,7 +10,7 @@ import (
 
 var (
 	takes    = flag.Uint64("takes", 8, "run TestSnapshots with this many seeds")
-	catchUps = flag.Uint64("catch-ups", 3, "run TestCatchUp with this many seeds")
+	catchUps = flag.Uint64("catch-ups", 8, "run TestCatchUp with this many seeds")
 )
 
 // TestSnapshots: hosts that crash while they take snapshots and compact their logs lose nothing.
@@ -20,7 +20,7 @@ func TestSnapshots(t *testing.T) {
 
 // TestCatchUp: a member that is beyond the log catches up by a snapshot, whatever breaks meanwhile.
 func TestCatchUp(t *testing.T) {
-	eachWith(t, min(*catchUps, most(t, 4)), sim.CatchUp, sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside,
+	eachWith(t, min(*catchUps, most(t, 8)), sim.CatchUp, sim.Installs, sim.Restores, sim.Compactions, sim.CrashesInside,
 		sim.FullDisks, sim.RottenReads, sim.Lies)
 }
 
