@@ -274,7 +274,7 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
-	before, addr := h.admission.last(peer.ID)
+	before := h.admission.last(peer.ID)
 	err := rejectFounding(h.admission.self, peer)
 	isForeign := err != nil
 	if err == nil {
@@ -284,8 +284,11 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
-		(*Host)(h).admitted(peer.ID, before)
-		(*Host)(h).noteMoved(peer, addr)
+		(*Host)(h).admitted(peer.ID, before.Incarnation)
+		(*Host)(h).noteMoved(peer, before.Addr)
+		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
+			p.told.Store(false)
+		}
 		h.watch.noteAdmitted(peer.ID)
 		return nil
 	}
@@ -299,12 +302,21 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	return err
 }
 
-// last returns the directory with which a host has come, and where it listened then.
-func (a *admission) last(id uint64) (i transport.Incarnation, addr string) {
+// last returns the life of a host that was admitted last; zero if there is none.
+func (a *admission) last(id uint64) peerRecord {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.known[id]
-	return p.Incarnation, p.Addr
+	return a.known[id]
+}
+
+// records returns the last life of each host that is known, by id.
+func (a *admission) records() (all []peerRecord) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(a.known)) {
+		all = append(all, a.known[id])
+	}
+	return all
 }
 
 // incarnation returns the directory with which a host has come.

@@ -170,6 +170,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
 	h.clock.init(h)
+	h.recallAddrs()
 	h.transport.Start((*inbound)(h))
 	h.clock.start(h)
 	if !e.pipeline.AsyncStorageWrites() {

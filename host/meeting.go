@@ -29,6 +29,7 @@ type meetings struct {
 type meeting struct {
 	met          atomic.Bool            // in this life
 	ready        atomic.Bool            // the other host has met all others
+	told         atomic.Bool            // it was told in its present life where the others are (Host.tellAddresses)
 	refuses      atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
 	refusesSince atomic.Int64           // in ticks that were not missed, as the following
 	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
@@ -100,11 +101,14 @@ func (h *Host) meet(from uint64) {
 	if p.refuses.Load() != nil {
 		p.refuses.Store(nil) // only a host that admits this one delivers to it
 	}
+	if !p.told.Load() {
+		p.told.Store(true)
+		h.tellAddresses(from)
+	}
 	if p.met.Load() {
 		return
 	}
 	p.met.Store(true)
-	h.tellAddresses(from)
 	if h.meetings.areAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)

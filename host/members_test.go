@@ -215,7 +215,11 @@ func TestHostJoinsAndMoves(t *testing.T) {
 	late.addr = newParty(t, 4).addr
 	open()
 	write(t, ps, "at another address")
-	for _, p := range ps {
+	late.close()
+	ps[0].close() // the only member that its configuration names
+	open()
+	write(t, ps[1:], "without the member that it was given")
+	for _, p := range ps[1:] {
 		p.close()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
@@ -53,8 +54,8 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 		return fmt.Errorf("millrace: SetPeer of host %d: the id is reserved", id)
 	case id == h.config.ID:
 		return fmt.Errorf("millrace: SetPeer of host %d: that is this host", id)
-	case len(addr) > maxAddrBytes:
-		return fmt.Errorf("millrace: SetPeer of host %d: the address has %d bytes, want at most %d", id, len(addr), maxAddrBytes)
+	case len(addr) > maxAddrBytes || !utf8.ValidString(addr):
+		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q has %d bytes, want text of at most %d", id, addr, len(addr), maxAddrBytes)
 	case h.closing.Load():
 		return ErrStopped
 	}
@@ -83,6 +84,9 @@ func (h *Host) learnAddr(id uint64, addr string) error {
 	p := &h.peers
 	p.adding.Lock()
 	defer p.adding.Unlock()
+	if h.closing.Load() {
+		return ErrStopped // nothing may be scheduled any more (Host.parts)
+	}
 	ids := h.others()
 	if at, known := slices.BinarySearch(ids, id); !known {
 		if len(ids) >= maxHosts {
@@ -104,6 +108,12 @@ func (h *Host) learnAddr(id uint64, addr string) error {
 	return nil
 }
 
+// awaitAdding returns when no host is being added, and none will be, because the host is closing.
+func (p *peers) awaitAdding() {
+	p.adding.Lock()
+	defer p.adding.Unlock()
+}
+
 // learnMembers learns of the hosts of a roster that are not known yet.
 func (h *Host) learnMembers(r *membership.Roster) {
 	for _, m := range r.Members {
@@ -113,8 +123,21 @@ func (h *Host) learnMembers(r *membership.Roster) {
 		if _, known := slices.BinarySearch(h.others(), m.ID); known && (h.peers.addr(m.ID) != "" || m.Addr == "") {
 			continue
 		}
-		if err := h.learnAddr(m.ID, m.Addr); err != nil {
+		if err := h.learnAddr(m.ID, m.Addr); err != nil && !errors.Is(err, ErrStopped) {
 			h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", m.ID, "cause", err)
+		}
+	}
+}
+
+// recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
+// Config.Peers need not name them.
+func (h *Host) recallAddrs() {
+	for _, r := range h.admission.records() {
+		if r.ID == h.config.ID || r.Addr == "" || h.peers.addr(r.ID) != "" || h.rejectAddr(r.Addr) != nil {
+			continue
+		}
+		if err := h.learnAddr(r.ID, r.Addr); err != nil {
+			h.env.logger.Warn("a host that was met before is not known any more", "host", h.config.ID, "peer", r.ID, "cause", err)
 		}
 	}
 }
@@ -164,6 +187,9 @@ func (h *Host) tellAddresses(to uint64) {
 
 // takeAddresses takes what tellAddresses of another host says.
 func (h *Host) takeAddresses(body []byte) error {
+	if len(body) > maxAddressBody {
+		return fmt.Errorf("%w: %d bytes say where hosts are, want at most %d", errBadControl, len(body), maxAddressBody)
+	}
 	r := blockReader{rest: body[1:]}
 	for len(r.rest) > 0 && !r.bad {
 		id := r.uvarint(^uint64(0))
@@ -178,7 +204,7 @@ func (h *Host) takeAddresses(body []byte) error {
 			return err
 		}
 	}
-	if r.bad || len(body) > maxAddressBody {
+	if r.bad {
 		return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 	}
 	return nil

@@ -178,6 +178,7 @@ func (h *Host) Close(ctx context.Context) error {
 			h.handOverAll(ctx)
 		}
 		h.clock.ticker.Stop()
+		h.peers.awaitAdding()
 		for _, g := range h.groups.close() {
 			g.end(ErrStopped)
 			g.abandon()
