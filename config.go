@@ -19,8 +19,8 @@ import (
 // Config configures a node with a host of its own. ID, Dir and Members must be set. The defaults of the rest
 // are safe for production.
 type Config struct {
-	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose directory is
-	// lost has forgotten its votes, and the others refuse it under its old id.
+	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose directory
+	// is lost has forgotten its votes, and the others refuse it under its old id.
 	ID uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
@@ -28,55 +28,69 @@ type Config struct {
 	// same map at their first start. From then on the members are in the log and change by Node.Plan and
 	// Node.Execute; Members only says where they are, and may change.
 	Members map[uint64]string
-	// Joins is set for a node that is not a founding member, or has lost the directory with which it was one: it
-	// waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster then
-	// (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked at when the
-	// directory is new.
+	// Joins is set for a node that is not a founding member, or has lost the directory with which it was one:
+	// it waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster
+	// then (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked at
+	// when the directory is new.
 	Joins bool
 	// Cluster is the number of the cluster, for Joins.
 	Cluster uint64
-	// ClientAddrs are the addresses at which clients reach the members, in a form that you choose. Millrace only
-	// passes them on: NotLeaderError and WaitLeader name the leader's. Default none.
+	// JoinToken is what NewJoinToken has returned on a member. It takes the place of Joins and Cluster, and
+	// nothing needs to be done on a member: the node becomes one by itself. It is looked at until then, and
+	// may stay set.
+	JoinToken string
+	// ClientAddrs are the addresses at which clients reach the members, in a form that you choose. Millrace
+	// only passes them on: NotLeaderError and WaitLeader name the leader's. Default none.
 	ClientAddrs map[uint64]string
 	// Listen is the address to listen on, default Members[ID]. Port 0 is any port, and Node.Addr tells which.
 	// Without a host it is every address of the machine, or the loopback address if all Members are on it.
 	Listen string
-	// TLS encrypts the connections between members, and makes each prove its id with a certificate. Members at
-	// addresses that are not on this machine need it, or Insecure. All members need the same of both. "millrace
-	// cert" makes certificates; docs/operate/tls.md says how to use and to replace them.
+	// TLS encrypts the connections between members, and makes each prove its id with a certificate. Members
+	// at addresses that are not on this machine need it, or Insecure. All members need the same of both.
+	// "millrace cert" makes certificates; docs/operate/tls.md says how to use and to replace them.
 	TLS *TLS
-	// Insecure allows addresses that are not on this machine without TLS. Connections are then neither encrypted
-	// nor authenticated: any program that reaches the port can read and forge everything. Open warns. On
-	// loopback addresses nothing needs to be set.
+	// Insecure allows addresses that are not on this machine without TLS. Connections are then neither
+	// encrypted nor authenticated: any program that reaches the port can read and forge everything. Open
+	// warns. On loopback addresses nothing needs to be set.
 	Insecure bool
 
-	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for an
-	// election timeout, so a leader that dies is missed for that long at least. All members need the same
-	// setting, at every start, and an ElectionTimeout not shorter than that of the member that has founded the
-	// group.
+	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for
+	// an election timeout, so a leader that dies is missed for that long at least. All members need the same
+	// setting, at every start, and an ElectionTimeout not shorter than that of the member that has founded
+	// the group.
 	Leases bool
+
+	// Zone is where this member is, for Placement.Zones: the name of a rack, a datacenter or a region, at most
+	// 64 bytes. The others learn it. Default none.
+	Zone string
+	// Placement says which members should lead, by priority and by zone: a leader that works hands over to a
+	// better member when that is level, four times within an hour at most. Give all members the same;
+	// Node.SetPlacement changes it. By default all members are equal, and a leader that works stays.
+	Placement Placement
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice as
-	// long. Default ten heartbeat intervals, at least two, at most a day.
+	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice
+	// as long. Default ten heartbeat intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 	// StallTimeout is how long the disk or the state machine of a leader may complete nothing before it hands
 	// over. Default two election timeouts, at least one, at most a day.
 	StallTimeout time.Duration
 
-	// Snapshots says when the node takes snapshots by itself. The zero value is good: after each 64 MiB of log,
-	// or four times the last snapshot if that is more.
+	// Snapshots says when the node takes snapshots by itself. The zero value is good: after each 64 MiB of
+	// log, or four times the last snapshot if that is more.
 	Snapshots SnapshotPolicy
-	// SnapshotBytesPerSecond bounds what the host sends of snapshots to members that are behind; default 64 MiB.
+	// SnapshotBytesPerSecond bounds what the host sends of snapshots to members that are behind; default 64
+	// MiB.
 	SnapshotBytesPerSecond int64
 
-	// AdminSocket makes a Unix socket, Dir/admin.sock, at which millrace snapshot save makes backups while the
-	// node runs (package host/admin). Only the owner of Dir can connect. Default: there is none.
+	// AdminSocket makes a Unix socket, Dir/admin.sock, at which millrace snapshot save makes backups, and
+	// millrace members changes the members, while the node runs (package host/admin). Only the owner of Dir can
+	// connect. Default: there is none.
 	AdminSocket bool
 
-	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from it.
-	// Default 256 MiB, at least 64 KiB. The state machine is not counted.
+	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from
+	// it. Default 256 MiB, at least 64 KiB. The state machine is not counted.
 	MemoryBytes int64
 	// MaxCommandBytes bounds one encoded command. Default 8 MiB, or what MemoryBytes allows if that is less.
 	MaxCommandBytes int
@@ -209,9 +223,11 @@ func (c Config) host() host.Config {
 		Cluster:           c.Cluster,
 		Peers:             c.Members,
 		Joins:             c.Joins,
+		JoinTokens:        c.joinTokens(),
 		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
 		TLS:               c.TLS,
+		Zone:              c.Zone,
 		HeartbeatInterval: c.HeartbeatInterval,
 		ElectionTimeout:   c.ElectionTimeout,
 		StallTimeout:      c.StallTimeout,
@@ -222,9 +238,16 @@ func (c Config) host() host.Config {
 	}
 }
 
+func (c Config) joinTokens() []string {
+	if c.JoinToken == "" {
+		return nil
+	}
+	return []string{c.JoinToken}
+}
+
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Joins: c.Joins, Leases: c.Leases, Snapshots: c.Snapshots}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
 }
 
 // Option injects an object that a node uses instead of its own.

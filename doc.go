@@ -73,8 +73,8 @@
 // # Members
 //
 // [Node.Plan] says what a change of the members does to the quorum, stage by stage; [Node.Execute] carries it
-// out while the group works: nodes are added ([AddMember], Config.Joins), removed, and replaced when their
-// directory is lost. docs/operate/members.md says how.
+// out while the group works: nodes are added ([AddMember]), removed, and replaced when their directory is
+// lost. With [Node.NewJoinToken] a new node joins by itself. docs/operate/members.md says how.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

@@ -33,10 +33,16 @@ type (
 	Event = host.Event
 	// Members says who the members of a group are.
 	Members = host.Members
+	// JoinTokenOptions say how long a join token is valid, and for whom.
+	JoinTokenOptions = host.JoinTokenOptions
 	// MemberPlan is a way from the present members to others, with what each stage does to the quorum.
 	MemberPlan = host.MemberPlan
 	// MemberChange is what a plan does to one member.
 	MemberChange = host.MemberChange
+	// Placement says which members should lead.
+	Placement = host.Placement
+	// PlacementStatus says which member should lead, and what it waits for.
+	PlacementStatus = host.PlacementStatus
 )
 
 // Node is one member of a replicated state machine with commands C and results R. Its methods may be called
@@ -131,6 +137,13 @@ func (n *Node[C, R]) Host() *host.Host { return n.host }
 
 // Group returns the node's group, for what is not in this package.
 func (n *Node[C, R]) Group() *host.Group { return n.group }
+
+// SetPlacement changes which members should lead, as this one sees it, until it is closed. The zero value
+// makes all equal. It acts while this member leads; set it on all members.
+func (n *Node[C, R]) SetPlacement(p Placement) error { return n.group.SetPlacement(p) }
+
+// Placement returns which member should lead, as this one sees it, and what it waits for. It never waits.
+func (n *Node[C, R]) Placement() PlacementStatus { return n.group.Placement() }
 
 // WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
 // the reads wait for a leader themselves.
@@ -242,6 +255,13 @@ func (n *Node[C, R]) Execute(ctx context.Context, p *MemberPlan) error {
 // CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are
 // in force stay so.
 func (n *Node[C, R]) CancelPlan(ctx context.Context) error { return n.group.CancelPlan(ctx) }
+
+// NewJoinToken makes a join token, and returns its text: the secret with which a node with an empty directory
+// becomes a member, once (Config.JoinToken). Any member may make one. An error that wraps
+// host.ErrMembersUnchanged says why there is none.
+func (n *Node[C, R]) NewJoinToken(ctx context.Context, o JoinTokenOptions) (string, error) {
+	return n.group.NewJoinToken(ctx, o)
+}
 
 // AddMember adds a node as a voter: a learner first, until it has caught up. The node was opened with
 // Config.Joins, and this one has heard it (host.SetPeer says where it is).

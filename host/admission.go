@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -41,6 +42,10 @@ type admission struct {
 
 	// retired are directories that were replaced, the latest last. None of them comes back.
 	retired map[uint64][]transport.Incarnation
+	// leaving are directories that are being replaced: their hosts are not heard any more.
+	leaving map[uint64]transport.Incarnation
+	// review ends the connections of a host that are not kept (transport.Reviewer).
+	review func(id uint64)
 	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it.
 	turnedAway map[uint64]transport.Incarnation
 
@@ -77,7 +82,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]transport.Incarnation{}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]transport.Incarnation{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -121,7 +126,44 @@ func (a *admission) admit(peer transport.Introduction, remote string, vouched bo
 	case known && a.isWritten(now.ID):
 		return nil
 	}
+	a.endBefore(now)
 	return a.remember(now)
+}
+
+// endBefore ends the connections of the directory that now takes the place of. Nothing that they bring may
+// count as said by the new one, so it is called before that is recorded.
+func (a *admission) endBefore(now peerRecord) {
+	a.mu.Lock()
+	before, heard := a.known[now.ID]
+	replaces := heard && before.Incarnation != now.Incarnation
+	if replaces {
+		a.leaving[now.ID] = before.Incarnation
+	}
+	a.mu.Unlock()
+	if replaces && !planted.HearReplaced {
+		a.review(now.ID)
+	}
+}
+
+// isRetired reports whether another directory has taken the place of one.
+func (a *admission) isRetired(id uint64, i transport.Incarnation) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.retired[id], i)
+}
+
+// leaves reports whether a directory is being replaced. The caller holds mu.
+func (a *admission) leaves(id uint64, i transport.Incarnation) bool {
+	leaving, is := a.leaving[id]
+	return is && leaving == i
+}
+
+// keeps reports whether a connection of a host, which was admitted, may go on.
+func (a *admission) keeps(peer transport.Introduction) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, heard := a.known[peer.ID]
+	return planted.HearReplaced || planted.AnyDirectory || heard && known.Incarnation == peer.Incarnation && !a.leaves(peer.ID, peer.Incarnation)
 }
 
 func (a *admission) isWritten(id uint64) bool {
@@ -160,7 +202,7 @@ func (a *admission) waited(now peerRecord) {
 func (a *admission) recall(now peerRecord, remote string, vouched bool) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.Contains(a.retired[now.ID], now.Incarnation) && !planted.AnyDirectory {
+	if (slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation)) && !planted.AnyDirectory {
 		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again (Group.Plan, ReplaceMember)",
 			now.ID, remote, now.Incarnation)
 	}
@@ -211,6 +253,7 @@ func (a *admission) remember(now peerRecord) error {
 	}
 	a.retired = retired
 	delete(a.turnedAway, now.ID)
+	delete(a.leaving, now.ID)
 	return nil
 }
 
@@ -226,7 +269,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch joins := len(self.Members) == 0 || len(peer.Members) == 0; {
 	case joins && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong, or one of them was rescued: correct the address, or make the other one join with an empty directory and the number of the cluster that works",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case joins:
 		return nil
@@ -234,13 +277,13 @@ func rejectFounding(self, peer transport.Introduction) error {
 		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them; set Config.Cluster for all hosts or for none (their lists: %s)",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong: correct the address, or start the host whose number is wrong on an empty directory with the number of the others",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case self.Derived && self.Cluster != peer.Cluster && slices.Equal(self.Members, peer.Members):
 		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d, of the same hosts (%s): they were restored from different archives, or only one of them was; restore all hosts from the same archive, into new directories",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, transport.ListText(self.Members))
 	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (self.Cluster != peer.Cluster || !slices.Equal(self.Members, peer.Members)):
-		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; either an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers; in that case found them again with exactly the same list, or with the same Config.Cluster",
+		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; an address in Config.Peers leads to another cluster, or the first starts of the two had different Config.Peers; correct the address, or start the host whose list is wrong on an empty directory, with exactly the list of the others; if hosts must spell addresses differently, found the cluster with Config.Cluster; a host that comes later needs Config.Joins or a join token",
 			self.ID, peer.ID, lists)
 	case !slices.ContainsFunc(self.Members, func(m transport.Member) bool { return m.ID == peer.ID }):
 		return fmt.Errorf("host %d is not in its own founding list: %s", peer.ID, transport.ListText(peer.Members))
@@ -255,11 +298,11 @@ func rejectLife(before, now peerRecord, remote string) error {
 	case planted.AnyDirectory:
 		return nil
 	case before.Incarnation != now.Incarnation:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it with GroupConfig.Joins, and replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
-			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with GroupConfig.Joins, and then replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
+			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
-			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation)
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
+			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
 	}
 	return nil
 }
@@ -275,8 +318,17 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	before := h.admission.last(peer.ID)
+	fix := fixCluster
 	err := rejectFounding(h.admission.self, peer)
-	isForeign := err != nil
+	if err == nil {
+		fix = ""
+		err = (*Host)(h).noteApplicant(peer, remote)
+	}
+	if err == nil {
+		if err = (*Host)(h).rejectKey(peer, remote); err != nil {
+			fix = fixKey
+		}
+	}
 	if err == nil {
 		err = (*Host)(h).rejectUnbound(peer, remote)
 	}
@@ -284,6 +336,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
+		h.keys.note(peer.ID, peer.Key)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
@@ -293,13 +346,32 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		return nil
 	}
 	var refused *transport.DirectoryRefused
-	if h.meetings.of(peer.ID) != nil && (isForeign || errors.As(err, &refused)) {
-		h.watch.noteRefused(peer.ID, err, remote, h.clock.livedAtBeat(), h.config.recentTicks())
+	if errors.As(err, &refused) {
+		fix = fixDirectory
+		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
+			err = refuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
+		}
+	}
+	if h.meetings.of(peer.ID) != nil && fix != "" {
+		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.recentTicks())
 	}
 	if h.admission.isNews(peer.ID, remote, err) {
 		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
+}
+
+// removedFrom returns a group from which a host was removed, if it is a member of none; otherwise 0.
+func (h *Host) removedFrom(id uint64) (group uint64) {
+	for _, g := range h.groups.all() {
+		switch r := g.roster(); {
+		case g.isMember(id):
+			return 0
+		case r != nil && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id }):
+			group = g.id
+		}
+	}
+	return group
 }
 
 // last returns the life of a host that was admitted last; zero if there is none.

@@ -313,3 +313,33 @@ func TestBackupThatStartsOften(t *testing.T) {
 		}
 	}
 }
+
+// When a directory takes the place of another one, the connections of that end before it counts as that of
+// the host: what it still sends would count as said by the new one.
+func TestReplacedDirectoryIsNotHeard(t *testing.T) {
+	us := func(id uint64) transport.Introduction {
+		return transport.Introduction{ID: id, Cluster: 4, Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}}, Generation: 1, Life: 1, Incarnation: transport.Incarnation{byte(id)}}
+	}
+	a := remembering(t, crashfs.New(), us(1))
+	before, after := us(2), us(2)
+	after.Incarnation = transport.Incarnation{9}
+	if err := a.admit(before, "r", false); err != nil || !a.keeps(before) {
+		t.Fatalf("%v; it is kept: %v", err, a.keeps(before))
+	}
+	reviews := 0
+	a.review = func(id uint64) {
+		if i, _ := a.incarnation(id); id != 2 || i != before.Incarnation || a.keeps(before) || a.keeps(after) {
+			t.Errorf("host %d has directory %v, the one before is kept: %v", id, i, a.keeps(before))
+		}
+		if err := a.admit(before, "r", false); err == nil {
+			t.Error("the directory before is admitted while it is replaced")
+		}
+		reviews++
+	}
+	if err := a.admit(after, "r", true); err != nil || reviews != 1 {
+		t.Errorf("%v, and %d reviews, want 1", err, reviews)
+	}
+	if a.keeps(before) || !a.keeps(after) {
+		t.Errorf("the directory before is kept: %v; the one after: %v", a.keeps(before), a.keeps(after))
+	}
+}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/millrace/millrace/host/membership"
@@ -13,6 +14,18 @@ func TestCancelWithoutIDIsRefused(t *testing.T) {
 	for _, data := range [][]byte{{cancelKind}, {cancelKind, 0}, append([]byte{cancelKind}, make([]byte, 17)...)} {
 		if _, q, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{data: data})); err == nil {
 			t.Errorf("%x is a request, with the entry %x", data, q.data)
+		}
+	}
+}
+
+// A log has an entry that ends a plan and does not name it. The member that reads it goes on without it.
+func TestEndWithoutIDChangesNothing(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	now := l.group.roster()
+	for _, data := range [][]byte{{endKind}, {cancelKind, 1, 2}} {
+		if _, err := l.group.nextRoster(now, &notedEntry{index: now.Version + 9, typ: raftpb.EntryHost, data: data}); !errors.Is(err, membership.ErrFormat) {
+			t.Errorf("%x: %v", data, err)
 		}
 	}
 }
@@ -53,6 +66,12 @@ func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
 	}
 	later := rosterOf(9, 1, 2, 3, 5)
 	later.Members[0].Incarnation = l.incarnation()
+	lie := rosterOf(1<<63, 1, 2, 3, 5)
+	l.control(2, append([]byte{rosterAnswerKind, theGroup}, lie.Encode()...))
+	if h := l.group.members.hint.Load(); h != nil {
+		t.Errorf("a member that hears its leader keeps version %d of the members, which another host says", h.Version)
+	}
+	l.group.members.leaderAt.Store(-10 * int64(l.config.electionTicks()))
 	l.control(2, append([]byte{rosterAnswerKind, theGroup}, later.Encode()...))
 	if l.group.leavesOutMember(5) || !l.group.leavesOutMember(4) {
 		t.Errorf("hosts %v are refused, want 4 only", *l.group.refuses.Load())
@@ -74,7 +93,8 @@ func TestOutcomeOfAnEarlierPlan(t *testing.T) {
 	e := l.group.StartPlan(p)
 	for i, id := range []membership.PlanID{p.plan.ID, {2}} {
 		r := *l.group.roster()
-		r.Version, r.Ended = uint64(20+i), membership.Ended{ID: id, Index: uint64(20 + i), Done: 1}
+		r.Version, r.Changed = uint64(20+i), uint64(20+i)
+		r.Ended = append(r.Ended, membership.Ended{ID: id, Index: uint64(20 + i), Done: 1})
 		l.group.setRoster(&r)
 	}
 	if done, err := e.Poll(); !done || err != nil {
@@ -94,7 +114,7 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := *l.group.roster()
-	r.Version = 20
+	r.Version, r.Changed = 20, 20
 	l.group.setRoster(&r)
 	c.bodies = nil
 	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{planKind}, p.plan.Encode()...)}))

@@ -136,19 +136,7 @@ func TestARepairedHostRegainsAuthority(t *testing.T) {
 	}
 	c.stop(2)
 	o := wal.InspectOptions{FS: c.disks[2].Mount(), Dir: "/data/3/log"}
-	for damaged, off := false, int64(0); !damaged; off += 16 { // not all bytes belong to a record
-		in, err := wal.Inspect(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := in.Segments[len(in.Segments)-1]
-		if damaged = len(in.Findings) > 0; !damaged {
-			err = c.disks[2].FlipBit(o.Dir+"/"+s.Name, s.Durable/2+off, 3)
-		}
-		if err = errors.Join(err, in.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	damage(t, c.disks[2], o)
 	if _, err := host.Open(deadline(t), c.config(2), host.WithTransport(loopback.NewNetwork().Host(3)), host.WithFS(c.disks[2].Mount()), host.WithLogger(quiet)); !errors.Is(err, wal.ErrCorrupt) {
 		t.Fatalf("with a flipped bit: %v", err)
 	}

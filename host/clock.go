@@ -56,6 +56,8 @@ func (c *hostClock) beat() (ticks int) {
 		h.greetUnmet()
 		h.tellWithout()
 		h.askPlans()
+		h.announceKeys()
+		h.placer.beat(c.ticks - c.missed)
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
 		}

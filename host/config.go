@@ -37,6 +37,10 @@ type Config struct {
 	// that (Host.Cluster), and Peers must name this host and one that is reached. It is looked at when the
 	// directory is new.
 	Joins bool
+	// JoinTokens are what Group.NewJoinToken has returned on a member, one for each group that this host will
+	// join, at most 8. They set Joins, Cluster, and GroupConfig.Joins of these groups, and are looked at as
+	// long as a group has not added this host. With them nothing needs to be done on a member.
+	JoinTokens []string
 	// ClientAddrs are the addresses at which hosts serve clients, in whatever form the program uses, for
 	// instance a URL. They are optional, and only handed out: with a leader (Group.WaitLeader) and in a
 	// NotLeaderError. The ids must be in Peers. An address has at most 1,024 bytes. They may differ between
@@ -63,6 +67,15 @@ type Config struct {
 	// least one.
 	StallTimeout time.Duration
 
+	// Zone is where this host is, for Placement.Zones: the name of a rack, a datacenter or a region, at most 64
+	// bytes. Other hosts learn it from this one. Default none. It may differ between starts.
+	Zone string
+	// Balance makes this host hand over groups that it leads to hosts that lead at least two fewer, among the
+	// members that are equal by GroupConfig.Placement, until all lead as many as the others, or one more or
+	// fewer. Set it on all hosts with many groups. By default a leader that works stays: nothing but a
+	// failure, a caller or a Placement moves it. Host.SetBalance changes it.
+	Balance bool
+
 	// Durability says when a write counts as durable; default wal.ModeGroup.
 	Durability wal.Mode
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
@@ -83,8 +96,9 @@ type Config struct {
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
 	// AdminSocket makes a Unix socket, Dir/admin.sock, at which a program of the same user can ask for the
-	// state of the groups, and for snapshots and backups (package admin; millrace snapshot save). Only the
-	// owner of Dir can connect. Its path may have 103 bytes. Default: there is none.
+	// state of the groups, for snapshots, backups and changes of members (package admin; millrace snapshot
+	// save, millrace members). Only the owner of Dir can connect. Its path may have 103 bytes. Default: there
+	// is none.
 	AdminSocket bool
 }
 
@@ -104,6 +118,9 @@ func (c Config) withDefaults() Config {
 // which addresses are valid: Open checks those that it gives to TCP, and WithTransport takes any. Open checks
 // the files of TLS, too.
 func (c Config) Validate() error {
+	if _, err := c.parseJoinTokens(); err != nil {
+		return err
+	}
 	c = c.withDefaults()
 	switch {
 	case c.ID == raft.None || c.ID == raft.LocalAppendThread || c.ID == raft.LocalApplyThread:
@@ -113,7 +130,7 @@ func (c Config) Validate() error {
 	case len(c.Peers) == 0:
 		return errors.New("millrace: Config.Peers is empty; list the addresses of all hosts, this one's included")
 	case !has(c.Peers, c.ID):
-		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
+		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d; list the addresses of all hosts, this one's included", c.ID)
 	case c.Joins && c.Cluster == 0:
 		return errors.New("millrace: Config.Joins is set and Config.Cluster is 0; set it to the number of the cluster, which Host.Cluster tells on its hosts")
 	case c.TLS.validate() != nil:
@@ -136,6 +153,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
 	case c.SnapshotBytesPerSecond < snapshotBlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
+	case rejectZone(c.Zone) != nil:
+		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, rejectZone(c.Zone))
 	case c.MaxGroups < 1:
 		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}

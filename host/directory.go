@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func enterDirectory(fsys vfs.FS, c Config, brought bool) (_ *directory, err erro
 	if err != nil {
 		return nil, fmt.Errorf("millrace: read %s: %w", c.Dir, err)
 	}
-	if err := rejectRestoring(names, c.Dir); err != nil {
+	if err := cmp.Or(rejectRestoring(names, c.Dir), rejectRescuing(names, c.Dir)); err != nil {
 		return nil, err
 	}
 	d := &directory{fs: fsys, config: c, lock: lock, brought: brought}
@@ -88,8 +89,8 @@ func (d *directory) rejectLog() error {
 	dir := logDir(d.config.Dir)
 	id, err := wal.ReadID(d.fs, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is missing (no %s); restore the log, or start the host on another directory and accept that peers refuse it under its old id",
-			d.config.Dir, d.identity.ID, filepath.Join(dir, "FENCE"))
+		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is missing (no %s); restore the log; if it is lost, %s",
+			d.config.Dir, d.identity.ID, filepath.Join(dir, "FENCE"), replaceLost)
 	}
 	if err != nil {
 		return fmt.Errorf("millrace: directory %s: %w", d.config.Dir, err)
@@ -149,7 +150,7 @@ func (d *directory) take(log Log) error {
 	}
 	for _, id := range log.Groups() {
 		if g := log.Group(id); g.HardState().Term > 0 || g.LastIndex() > 0 || g.Snapshot().Index > 0 {
-			return fmt.Errorf("millrace: directory %s has a log with entries or votes, but no %s to say which host it belongs to; restore that file", dir, identityFile)
+			return fmt.Errorf("millrace: directory %s has a log with entries or votes, but no %s to say which host it belongs to; restore that file; if it is lost, %s", dir, identityFile, replaceLost)
 		}
 	}
 	id := d.config.founding()

@@ -17,9 +17,9 @@ import (
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
 // RefusedForgotten, AuthorityLost, AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped,
-// Diverged, HostRefused, MemberRefused, MembersChanged, SnapshotTaken, SnapshotSent, SnapshotReceived,
-// SnapshotInstalled, SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent, TLSEvent or
-// EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
+// Diverged, HostRefused, MemberRefused, MembersChanged, JoinRefused, SnapshotTaken, SnapshotSent,
+// SnapshotReceived, SnapshotInstalled, SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent,
+// TLSEvent or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -30,11 +30,13 @@ type RoleChanged struct {
 	Cause       RoleCause
 }
 
-// LeadershipGivenUp reports that a leader hands its leadership over or, if To is 0, steps down, and why.
+// LeadershipGivenUp reports that a leader hands its leadership over or, if To is 0, steps down, and why. With
+// Placement nothing has failed: another member should rather lead (GroupConfig.Placement, Config.Balance).
 type LeadershipGivenUp struct {
 	Group, Term uint64
 	To          uint64
 	Cause       string
+	Placement   bool
 }
 
 // GroupStopped reports that a group has stopped by itself, and why.
@@ -178,6 +180,13 @@ type MemberRefused struct {
 	Removed       bool // it was removed from the group; the same
 }
 
+// JoinRefused reports that host Member has come with a join token, and is not made a member of the group; Err
+// says why. The leader reports it, and host Member, to which host By has said so.
+type JoinRefused struct {
+	Group, Member, By uint64
+	Err               error
+}
+
 // MembersChanged reports that a member has put another roster in force: the entry at index Version has
 // changed the members, or begun or ended a plan.
 type MembersChanged struct {
@@ -189,6 +198,7 @@ func (GroupFounded) isEvent()            {}
 func (HostRefused) isEvent()             {}
 func (MemberRefused) isEvent()           {}
 func (MembersChanged) isEvent()          {}
+func (JoinRefused) isEvent()             {}
 func (RoleChanged) isEvent()             {}
 func (LeadershipGivenUp) isEvent()       {}
 func (GroupStopped) isEvent()            {}

@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/transport"
 )
 
 // MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
@@ -127,7 +125,11 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
 			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
+			c.want.Keys = g.host.keys.cameWith(c.want.ID)
 			c.want.Addr = g.host.peers.addr(c.want.ID)
+			if err := g.rejectAddrOf(c.want.ID, c.want.Addr); err != nil {
+				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
+			}
 		}
 		wants = append(wants, c.want)
 	}
@@ -135,7 +137,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 	}
-	p := &MemberPlan{group: g.id, plan: membership.Plan{Base: r.Version, Stages: stages}, Tolerates: r.Spare(g.isHere)}
+	p := &MemberPlan{group: g.id, plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
 	for _, id := range r.IDs() {
 		if !g.isHere(id) {
 			p.Absent = append(p.Absent, id)
@@ -144,7 +146,26 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	if _, err := io.ReadFull(g.host.secrets(), p.plan.ID[:]); err != nil {
 		return nil, fmt.Errorf("millrace: group %d: draw the id of a plan: %w", g.id, err)
 	}
-	return p, p.judge(g, r)
+	if err := p.judge(g, r); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// rejectAddrOf says why a new member cannot be at an address: another member is there. Founders have no
+// address in the roster, so what this host knows is compared as well. A member that is not heard may have
+// left its address to another host.
+func (g *Group) rejectAddrOf(id uint64, addr string) error {
+	for _, other := range g.memberIDs() {
+		at := g.host.peers.addr(other)
+		if other == g.self {
+			at = g.host.admission.self.Addr
+		}
+		if addr != "" && at == addr && other != id && g.isHere(other) {
+			return fmt.Errorf("%w: %s is the address of member %d; each member needs its own: correct the address of host %d, in its configuration or with Host.SetPeer", membership.ErrRefused, addr, other, id)
+		}
+	}
+	return nil
 }
 
 // judge says what each stage does. A member that a stage adds or promotes counts as there: a stage waits
@@ -173,13 +194,13 @@ func (p *MemberPlan) judge(g *Group, r *membership.Roster) error {
 	return nil
 }
 
-// Execution is a plan on its way (Group.StartPlan).
+// Execution is a plan on its way (Group.StartPlan), or another entry that a caller waits for.
 type Execution struct {
-	group *Group
-	id    membership.PlanID
-	base  uint64
-	data  []byte
-	ends  bool // it cancels
+	group   *Group
+	id      membership.PlanID
+	data    []byte // of the entry
+	what    string
+	outcome func(*membership.Roster) (done bool, err error)
 
 	mu   sync.Mutex
 	is   bool
@@ -196,12 +217,29 @@ type executions struct {
 // StartPlan makes the group carry out a plan, without waiting for it: it asks the leader, again and again,
 // until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
 func (g *Group) StartPlan(p *MemberPlan) *Execution {
-	e := &Execution{group: g, id: p.plan.ID, base: p.plan.Base, data: append([]byte{planKind}, p.plan.Encode()...), done: make(chan struct{})}
+	e := g.execution(append([]byte{planKind}, p.plan.Encode()...), "plan %v", p.plan.ID)
+	e.outcome = func(r *membership.Roster) (done bool, err error) {
+		switch ended, known := r.HowEnded(e.id); {
+		case known && ended.Cancelled:
+			return true, fmt.Errorf("%w, with %d of its stages in force", ErrPlanCancelled, ended.Done)
+		case known:
+			return true, nil
+		case r.Changed > p.plan.Base && (r.Plan == nil || r.Plan.ID != e.id):
+			return true, fmt.Errorf("millrace: group %d: %w: the members have changed since the plan was made, from version %d to %d; plan again", g.id, membership.ErrRefused, p.plan.Base, r.Changed)
+		}
+		return false, nil
+	}
 	if p.group != g.id {
 		e.finish(fmt.Errorf("millrace: the plan is for group %d, and this is group %d", p.group, g.id))
 		return e
 	}
 	return e.start()
+}
+
+// execution returns one for the data of an entry, without what its outcome is.
+func (g *Group) execution(data []byte, what string, args ...any) *Execution {
+	id, _ := idOfEntry(data) // it is this program's
+	return &Execution{group: g, id: id, data: data, what: fmt.Sprintf(what, args...), done: make(chan struct{})}
 }
 
 func (e *Execution) start() *Execution {
@@ -228,7 +266,11 @@ func (g *Group) CancelPlan(ctx context.Context) error {
 	if r == nil || r.Plan == nil {
 		return nil
 	}
-	e := &Execution{group: g, id: r.Plan.ID, data: append([]byte{cancelKind}, r.Plan.ID[:]...), ends: true, done: make(chan struct{})}
+	e := g.execution(append([]byte{cancelKind}, r.Plan.ID[:]...), "the end of plan %v", r.Plan.ID)
+	e.outcome = func(r *membership.Roster) (done bool, err error) {
+		_, ended := r.HowEnded(e.id)
+		return ended || r.Plan == nil || r.Plan.ID != e.id, nil
+	}
 	return e.start().wait(ctx)
 }
 
@@ -244,7 +286,7 @@ func (e *Execution) wait(ctx context.Context) error {
 		case <-e.group.ended:
 		case <-ctx.Done():
 			e.stop()
-			return fmt.Errorf("millrace: plan %v of group %d is under way, or not begun yet: %w", e.id, e.group.id, context.Cause(ctx))
+			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, context.Cause(ctx))
 		}
 	}
 }
@@ -254,13 +296,8 @@ func (e *Execution) wait(ctx context.Context) error {
 func (e *Execution) Poll() (done bool, err error) {
 	g := e.group
 	if r := g.roster(); r != nil {
-		switch {
-		case r.Ended.ID == e.id && r.Ended.Index > 0 && r.Ended.Cancelled && !e.ends:
-			e.finish(fmt.Errorf("%w, with %d of its stages in force", ErrPlanCancelled, r.Ended.Done))
-		case r.Ended.ID == e.id && r.Ended.Index > 0, e.ends && (r.Plan == nil || r.Plan.ID != e.id):
-			e.finish(nil)
-		case !e.ends && r.Version > e.base && (r.Plan == nil || r.Plan.ID != e.id):
-			e.finish(fmt.Errorf("millrace: group %d: %w: the members have changed since the plan was made, from version %d to %d; plan again", g.id, membership.ErrRefused, e.base, r.Version))
+		if done, err := e.outcome(r); done {
+			e.finish(err)
 		}
 	}
 	if err := g.Err(); err != nil {
@@ -301,16 +338,7 @@ func (e *Execution) ask() {
 	if done, _ := e.Poll(); done {
 		return
 	}
-	g := e.group
-	q := planRequest{from: g.self, id: e.id, data: e.data}
-	switch leader := g.status.Load().Leader; leader {
-	case raft.None:
-	case g.self:
-		g.inbox.putPlan(&g.plan, q)
-		g.wake()
-	default:
-		g.host.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
-	}
+	e.group.askLeader(planRequest{from: e.group.self, id: e.id, data: e.data})
 }
 
 func (x *executions) list() []*Execution {
@@ -319,8 +347,8 @@ func (x *executions) list() []*Execution {
 	return slices.Clone(x.all)
 }
 
-// poll looks at the executions after each change of the roster. A roster tells only which plan has ended
-// last, so a caller that looks later would not learn that its plan was carried out.
+// poll looks at the executions after each change of the roster. A roster tells only which plans have ended
+// last, and which tokens are open, so a caller that looks later would not learn that its entry was in force.
 func (x *executions) poll() {
 	for _, e := range x.list() {
 		_, _ = e.Poll() // it keeps the outcome
@@ -352,6 +380,9 @@ func (h *Host) askPlans() {
 func (h *Host) takePlanRecord(from uint64, body []byte) error {
 	if body[0] == planAnswerKind {
 		a, err := decodePlanAnswer(body)
+		if err == nil {
+			h.takeUnbound(from, a)
+		}
 		if g := h.groups.get(a.group); err == nil && g != nil {
 			g.executions.refuse(a.id, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.why))
 		}

@@ -34,6 +34,8 @@ const (
 	CodeCertificateRefused CauseCode = "certificate refused"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
+	// CodeNotAdded: this host waits to be added to the group.
+	CodeNotAdded CauseCode = "not added"
 	// CodeWithoutAuthority: a member may lack what it has acknowledged, and does not count until it has
 	// caught up.
 	CodeWithoutAuthority CauseCode = "without authority"
@@ -59,6 +61,9 @@ const (
 	CodeSnapshotFails CauseCode = "snapshot fails"
 	// CodeSnapshotHangs: a piece of work with a snapshot does not return.
 	CodeSnapshotHangs CauseCode = "snapshot hangs"
+	// CodePlacementRests: this host leads, another member should rather lead, and the leadership was handed
+	// over for that so often that it stays for now.
+	CodePlacementRests CauseCode = "placement rests"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
 	// CodeOverloaded: commands, or entries of the leader, are refused because the memory for them is used up.
@@ -189,6 +194,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
 	(*examination).lookForSnapshots,
+	(*examination).lookForPlacement,
 	(*examination).lookForPauses,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }

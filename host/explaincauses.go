@@ -19,6 +19,8 @@ func (e *examination) explainStopped(err error) {
 	switch {
 	case errors.Is(err, ErrStopped), errors.Is(err, ErrRemoved):
 		fix = "the program has closed it; open it again, or ignore this"
+	case errors.Is(err, ErrMemberRemoved):
+		fix = "do what the error says; the group works without this host"
 	case errors.Is(err, wal.ErrDiskFull):
 		fix = "make space, then start the host again"
 	case e.host.lane.failed():
@@ -33,7 +35,12 @@ func (e *examination) explainStopped(err error) {
 	}
 }
 
-const fixDirectory = "give the host that is refused its old directory back, or stop it if another host runs under its id; never start it on an empty or a copied directory"
+// What to do about a host that is refused because of its directory, its cluster or its key.
+const (
+	fixDirectory = "give the host that is refused its old directory back, or stop it if another host runs under its id; if the directory is lost, " + replaceLost + "; never start it on a copy"
+	fixCluster   = "correct the address, the list or the number that the sentence names; the directories of a cluster that has worked stay as they are"
+	fixKey       = "if the certificate is the one that you have made, call Host.AcceptKey on each host that refuses it; if not, put the old one back, and find out who has made this one"
+)
 
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
@@ -47,7 +54,7 @@ func (e *examination) lookForIdentity() {
 			e.found(CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
 		}
 		if r, ok := e.host.watch.refusedHost(id, e.now, e.recent()); ok {
-			e.found(CodeIdentityRefused, id, r.since, fixDirectory, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
+			e.found(CodeIdentityRefused, id, r.since, r.fix, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
 		}
 	}
 	for _, id := range e.Founding().Refused {
@@ -68,12 +75,19 @@ const recentTimeouts = 20
 // lookForFounding finds a group that is not founded although two election timeouts have passed.
 func (e *examination) lookForFounding() {
 	f, opened := e.Founding(), e.roleTimes.opened.Load()
-	if f.Founded || e.now-opened <= e.waitBound() {
+	if f.Founded && !f.Joins || e.now-opened <= e.waitBound() {
+		return
+	}
+	if f.Joins {
+		e.found(CodeNotAdded, 0, opened, "make a join token on a member (Group.NewJoinToken) and start this host with it (Config.JoinTokens), or plan on a member to add this host, or to replace its old directory (Group.Plan)",
+			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
 	fix := "start every member once, all at the same time; if one never comes, Group.FoundWithout founds the group without it"
 	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
 		fix = "look at the other members: all were met, and the election of the first leader takes long"
+	} else if len(f.Unmet)+len(f.Refused) == 0 {
+		fix = "look at the logs of the hosts that lack the founding entry: the group may have stopped there, or is not open"
 	}
 	e.found(CodeNotFounded, 0, opened, fix, "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 }

@@ -64,6 +64,7 @@ const maxPauses = 16
 // refusedHost is a host that this one refuses because of its identity.
 type refusedHost struct {
 	why, remote   string
+	fix           string // what an operator can do
 	since, latest int64
 }
 
@@ -108,7 +109,7 @@ func (w *hostWatch) noteAdmitted(id uint64) {
 }
 
 // noteRefused notes that a host of the founding list was refused because of its identity.
-func (w *hostWatch) noteRefused(id uint64, why error, remote string, now, recent int64) {
+func (w *hostWatch) noteRefused(id uint64, why error, fix, remote string, now, recent int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refused == nil {
@@ -118,7 +119,7 @@ func (w *hostWatch) noteRefused(id uint64, why error, remote string, now, recent
 	if !known || now-r.latest > recent {
 		r.since = now
 	}
-	r.why, r.remote, r.latest = why.Error(), remote, now
+	r.why, r.remote, r.fix, r.latest = why.Error(), remote, fix, now
 	w.refused[id] = r
 }
 

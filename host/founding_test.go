@@ -52,9 +52,12 @@ func newParty(t *testing.T, id uint64) *party {
 }
 
 func parties(t *testing.T, n int) []*party {
-	ps := make([]*party, n)
+	ps, taken := make([]*party, n), map[string]bool{}
 	for i := range ps {
-		ps[i] = newParty(t, uint64(i+1))
+		for ps[i] == nil || taken[ps[i].addr] { // the machine may give a port again that is free now
+			ps[i] = newParty(t, uint64(i+1))
+		}
+		taken[ps[i].addr] = true
 	}
 	return ps
 }
@@ -84,7 +87,12 @@ func (p *party) open(peers map[uint64]string) {
 // openHost opens the host without a group.
 func (p *party) openHost(peers map[uint64]string) {
 	p.t.Helper()
-	h, err := host.Open(context.Background(), p.config(peers),
+	p.openConfig(p.config(peers))
+}
+
+func (p *party) openConfig(c host.Config) {
+	p.t.Helper()
+	h, err := host.Open(context.Background(), c,
 		host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))),
 		host.WithEvents(func(e host.Event) {
 			select {

@@ -216,7 +216,11 @@ func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (targe
 func (g *Group) reportGivenUp(e LeadershipGivenUp) {
 	g.counts.givenUp.Add(1)
 	g.host.events.emit(e)
-	g.host.env.logger.Warn("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
+	log := g.host.env.logger.Warn
+	if e.Placement {
+		log = g.host.env.logger.Info
+	}
+	log("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
 }
 
 // stallTicks is Config.StallTimeout in ticks.

@@ -68,6 +68,7 @@ type Group struct {
 	slow  slowMembers
 	reads reading // its own comments say who owns what
 	quietLead
+	placing groupPlacing // its own comments say who owns what
 	asleep
 	heardList  *heardList // of the last pulse that the core was told,
 	idle       bool       // only its leader's pulses concern it
@@ -201,7 +202,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.planDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.planDue(), g.stuckDue(), g.resumeAt(), g.readsDue(), g.wishDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -295,6 +296,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	g.startTransfer()
 	g.advanceTransfer()
+	g.advancePlacement()
 	g.advanceFounding()
 	g.advancePlan()
 	g.resume()
@@ -440,9 +442,10 @@ func (g *Group) end(cause error) {
 	g.leavePulses()
 }
 
-// leavePulses makes no pulse vouch for a group that has stopped.
+// leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
 func (g *Group) leavePulses() {
 	g.host.pulses.drop(g)
+	g.host.placer.drop(g)
 	g.uncover()
 }
 

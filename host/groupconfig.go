@@ -43,6 +43,10 @@ type GroupConfig struct {
 	// longer.
 	Leases bool
 
+	// Placement says which members should lead the group. It is a hint, is acted on by the member that leads,
+	// and may be changed by Group.SetPlacement. By default all members are equal.
+	Placement Placement
+
 	// Snapshots says when snapshots are taken, if the state machine is a Snapshotter. The default is a good
 	// one. It may differ between members.
 	Snapshots SnapshotPolicy
@@ -100,9 +104,12 @@ func (g GroupConfig) validate(c Config) error {
 	if err := g.Snapshots.validate(g.ID, c); err != nil {
 		return err
 	}
+	if err := g.Placement.Validate(); err != nil {
+		return err
+	}
 	for _, id := range g.Members {
 		if !has(c.Peers, id) {
-			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Peers", g.ID, id)
+			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Peers; give its address there, or leave it out", g.ID, id)
 		}
 	}
 	return nil

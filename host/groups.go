@@ -113,6 +113,9 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
 	}
 	c = c.withDefaults(h.config)
+	if _, byToken := h.tokens.of(c.ID); byToken {
+		c.Joins = true
+	}
 	if err := c.validate(h.config); err != nil {
 		return nil, err
 	}
@@ -190,6 +193,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		g.hasCommands, g.calls.most = true, m.maxNumbers()
 	}
 	g.reads.init(&h.memory.waiting)
+	g.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
 	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})

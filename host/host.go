@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -42,17 +43,23 @@ type Host struct {
 
 	events    *events
 	logWriter *logWriter
-	hook      *hook         // nil: there is none
-	admin     *admin.Server // the same
+	hook      *hook             // nil: there is none
+	admin     *admin.Server     // the same
+	plans     administeredPlans // that were made over it
 
-	clock    hostClock
-	pulses   *pulses
-	meetings meetings
-	peers    peers
-	heard    heard
-	watch    hostWatch
-	strays   atomic.Uint64 // messages for groups that are not open here
-	frames   atomic.Uint64 // of forwarded commands, so far
+	clock      hostClock
+	pulses     *pulses
+	meetings   meetings
+	peers      peers
+	heard      heard
+	placer     placer
+	watch      hostWatch
+	keys       keys
+	applicants applicants
+	tokens     tokens        // that this host was given
+	ownTCP     bool          // the transport is not WithTransport's
+	strays     atomic.Uint64 // messages for groups that are not open here
+	frames     atomic.Uint64 // of forwarded commands, so far
 
 	executing   atomic.Int64  // plans that callers here wait for (execute.go)
 	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
@@ -81,6 +88,10 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := c.parseJoinTokens()
+	if err != nil {
+		return nil, err
+	}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -99,6 +110,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 			return nil, err
 		}
 		if err := c.validateTLS(); err != nil {
+			return nil, err
+		}
+		if err := c.rejectTokens(tokens); err != nil {
 			return nil, err
 		}
 	case c.TLS != nil:
@@ -122,6 +136,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 			return nil, err // before anything is written
 		}
 	}
+	ownTCP := e.transport == nil
 	// directory.go says why the directory is taken in this order.
 	directory, err := enterDirectory(e.fs, c, e.openLog != nil)
 	if err != nil {
@@ -154,10 +169,14 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h = &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h = &Host{tokens: tokens, ownTCP: ownTCP, config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	if t, ok := h.transport.(transport.Reviewer); ok {
+		admission.review = t.Review
+	}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.peers.init(c)
+	h.placer.init(h)
 	h.authority.init(h.log)
 	h.meetings.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
@@ -242,6 +261,9 @@ func (h *Host) diskFull(g *Group, err error) {
 // listen returns TCP to Peers. It calls event after Start only.
 func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
 	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), TLS: c.transportTLS(event), Logger: logger})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; another program, or a host that still runs, has the address: stop it, or set Config.Listen to another one", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -84,13 +84,16 @@ func (i identity) ids() []uint64 {
 	return ids
 }
 
+// replaceLost is what to do about a directory, or a part of it, that cannot be had back.
+const replaceLost = "start the host on an empty directory with GroupConfig.Joins, and replace the lost directory by it on another host (Group.Plan, ReplaceMember)"
+
 // rejectLog says why a host must not run on a log with this id, or returns nil.
 func (i identity) rejectLog(dir string, log transport.Incarnation) error {
 	if i.Incarnation == log {
 		return nil
 	}
-	return fmt.Errorf("millrace: directory %s of host %d has the log %v, but its %s names the log %v; another log was put here: put back the one that belongs to this directory, or start the host on another directory and accept that peers refuse it under its old id",
-		dir, i.ID, log, identityFile, i.Incarnation)
+	return fmt.Errorf("millrace: directory %s of host %d has the log %v, but its %s names the log %v; another log was put here: put back the one that belongs to this directory; if that is lost, %s",
+		dir, i.ID, log, identityFile, i.Incarnation, replaceLost)
 }
 
 // rejectConfig says why a host with configuration c must not run on a directory of this identity, or returns
@@ -119,7 +122,7 @@ func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error
 	case err != nil || !found:
 		return have, false, err
 	case have.Version != identityVersion:
-		return have, false, fmt.Errorf("millrace: %s has version %d, this program supports only version %d, and there is no migration; found the cluster again with empty directories, or start the program that wrote the file",
+		return have, false, fmt.Errorf("millrace: %s has version %d, this program supports only version %d, and there is no migration; start the program that wrote the file, or begin a new cluster with a backup, in new directories",
 			path, have.Version, identityVersion)
 	}
 	return have, true, nil

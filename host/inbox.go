@@ -32,6 +32,7 @@ type inputs struct {
 	campaign    bool
 	handOver    bool
 	transfer    *Transfer // nil: none was asked for
+	wish        *wish     // of placement; nil: none
 	fetched     []fetched // of the readers
 	excepted    bool      // a follower is not covered by a pulse
 	forgot      forgetOutcome

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // joinedFile marks, in the directory of a group, that this host's directory was not among those that founded
@@ -13,6 +15,8 @@ const joinedFile = "joined.json"
 
 type joinedText struct {
 	Version int `json:"version"`
+	// Rescued are the lives of the directory before a rescue, the latest last (rescued.go).
+	Rescued []formerLife `json:"rescued,omitempty"`
 }
 
 const joinedVersion = 1
@@ -26,32 +30,34 @@ func groupDir(hostDir string, group uint64) string {
 func (g *Group) openJoined() error {
 	ids := g.config.Members
 	g.members.ids.Store(&ids)
-	fsys, dir := g.host.env.fs, groupDir(g.host.config.Dir, g.id)
-	var text joinedText
-	found, err := readWhole(fsys, filepath.Join(dir, joinedFile), &text)
+	fsys := g.host.env.fs
+	_, found, err := readJoined(fsys, g.host.config.Dir, g.id)
 	if err != nil {
 		return err
-	}
-	if found && text.Version != joinedVersion {
-		return fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", filepath.Join(dir, joinedFile), text.Version, joinedVersion)
 	}
 	log := g.storage.log
 	if g.members.joins = found; found || !g.config.Joins || log.LastIndex() > 0 {
 		return g.noteJoins()
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("millrace: make directory %s: %w", dir, err)
-	}
-	for _, d := range []string{dir, groupsDir(g.host.config.Dir), g.host.config.Dir} {
-		if err := fsys.SyncDir(d); err != nil {
-			return fmt.Errorf("millrace: sync directory %s: %w", d, err)
-		}
-	}
-	if err := writeWhole(fsys, dir, joinedFile, joinedText{joinedVersion}); err != nil {
+	if err := writeJoined(fsys, g.host.config.Dir, g.id, joinedText{Version: joinedVersion}); err != nil {
 		return err
 	}
 	g.members.joins = true
 	return g.noteJoins()
+}
+
+// writeJoined makes the mark of a group, durably.
+func writeJoined(fsys vfs.FS, hostDir string, group uint64, text joinedText) error {
+	dir := groupDir(hostDir, group)
+	if err := fsys.MkdirAll(dir); err != nil {
+		return fmt.Errorf("millrace: make directory %s: %w", dir, err)
+	}
+	for _, d := range []string{dir, groupsDir(hostDir), hostDir} {
+		if err := fsys.SyncDir(d); err != nil {
+			return fmt.Errorf("millrace: sync directory %s: %w", d, err)
+		}
+	}
+	return writeWhole(fsys, dir, joinedFile, text)
 }
 
 // noteJoins forgets the founding list of the configuration on a member that joins: the log has it.

@@ -15,9 +15,10 @@ func (g *Group) Campaign() {
 }
 
 // HandOver makes the groups that lead here hand their leadership to the member with most of their log,
-// without waiting. Groups without such a member stay. It is for a host that will be stopped; Close does it by
-// itself, when its context can end.
+// without waiting. Groups without such a member stay. It is for a host that will be stopped: for 600 election
+// timeouts no leader hands over to it for placement. Close does it by itself, when its context can end.
 func (h *Host) HandOver() {
+	h.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
 	for _, g := range h.groups.all() {
 		if g.status.Load().Role == raft.StateLeader {
 			g.staysLeader.Store(false) // it may be possible now

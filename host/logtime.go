@@ -42,13 +42,25 @@ func (l *logTime) next(now time.Duration) (stamp time.Duration, due bool) {
 	if l.gave && now-l.given < stampInterval {
 		return 0, false
 	}
-	stamp = l.applied + max(now-l.at, 0)
-	if l.gave {
-		stamp = max(stamp, l.stamp+max(now-l.given, 0))
-	}
-	l.stamp = stamp
+	l.stamp = l.reached(now)
 	l.given, l.gave = now, true
 	return l.stamp, true
+}
+
+// reached returns the log time now. The caller holds mu.
+func (l *logTime) reached(now time.Duration) time.Duration {
+	at := l.applied + max(now-l.at, 0)
+	if l.gave {
+		at = max(at, l.stamp+max(now-l.given, 0))
+	}
+	return at
+}
+
+// estimate returns the log time now, for an entry that is no command.
+func (l *logTime) estimate(now time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reached(now)
 }
 
 // last returns the log time of what was applied last.

@@ -103,7 +103,7 @@ func (h *Host) meet(from uint64) {
 	}
 	if !p.told.Load() {
 		p.told.Store(true)
-		h.tellAddresses(from)
+		h.tellAddresses(from, h.others())
 	}
 	if p.met.Load() {
 		return
@@ -223,10 +223,14 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takePlanRecord(from, body)
 	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
 		return h.takeRosterRecord(from, body)
+	case len(body) > 0 && body[0] == joinRefusedKind:
+		return h.takeJoinRefused(from, body)
 	case len(body) > 0 && body[0] == addressesKind:
 		return h.takeAddresses(body)
 	case isSnapshotRecord(body):
 		return h.takeSnapshotRecord(from, transport.Control, body)
+	case isPlacing(body):
+		return h.takePlacing(from, body)
 	case len(body) > 0 && body[0] == reportKind:
 		return h.takeCheckpoints(from, body)
 	case len(body) > 0 && body[0] == stopKind:

@@ -32,10 +32,14 @@ type members struct {
 	ids     atomic.Pointer[[]uint64]          // of its members; before, the founding list
 	joins   bool                              // this member was not, or not with this directory, among the founders
 	changed signal                            // the roster
+	time    logTime                           // of rosters: those are in force before the commands between them are applied
+
+	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
 
 	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterasked.go)
 	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
 	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
+	told     toldRemoved
 }
 
 // notedEntry is an entry that will change the roster.
@@ -45,16 +49,19 @@ type notedEntry struct {
 	data        []byte
 }
 
-// Kinds of EntryHost that follow the founding. The plan's bytes or its id follow.
+// Kinds of EntryHost that follow the founding. The plan's bytes follow, or its id, or those of a
+// membership.Grant or a membership.Rekey. rescuedKind is the next.
 const (
 	planKind   byte = 32
 	cancelKind byte = 33
 	endKind    byte = 34
+	grantKind  byte = 35
+	rekeyKind  byte = 36
 )
 
 // isMemberEntry reports whether an entry changes the roster when it is in force.
 func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= endKind
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= rescuedKind
 }
 
 // rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
@@ -71,19 +78,42 @@ func rejectMemberEntry(e *raftpb.Entry) error {
 		_, err := membership.DecodeChange(cc.Context)
 		return err
 	case e.Type == raftpb.EntryHost && isMemberEntry(e.Type, e.Data):
-		if e.Data[0] == planKind {
-			_, err := membership.DecodePlan(e.Data[1:])
+		if e.Data[0] == rescuedKind {
+			_, err := decodeRescued(e.Data)
 			return err
 		}
-		if len(e.Data) != 1+len(membership.PlanID{}) {
-			return fmt.Errorf("%w: %d bytes end a plan", membership.ErrFormat, len(e.Data))
-		}
-		return nil
+		_, err := idOfEntry(e.Data)
+		return err
 	case e.Type == raftpb.EntryHost:
 		_, err := decodeFounding(e.Data)
 		return err
 	}
 	return fmt.Errorf("entry of type %d, which hosts do not write", e.Type)
+}
+
+// namedPlan returns the plan that an entry cancels or ends.
+func namedPlan(data []byte) (id membership.PlanID, err error) {
+	if len(data) != 1+len(id) {
+		return id, fmt.Errorf("%w: an entry of %d bytes ends a plan, want %d", membership.ErrFormat, len(data), 1+len(id))
+	}
+	return membership.PlanID(data[1:]), nil
+}
+
+// idOfEntry returns what names an entry of kind EntryHost that changes the roster, or what is wrong with its
+// bytes: the id of the plan that it begins or ends, or the first bytes of a token or a key.
+func idOfEntry(data []byte) (id membership.PlanID, err error) {
+	switch data[0] {
+	case planKind:
+		p, err := membership.DecodePlan(data[1:])
+		return p.ID, err
+	case grantKind:
+		t, err := membership.DecodeGrant(data[1:])
+		return membership.PlanID(t.Token.Hash[:len(id)]), err
+	case rekeyKind:
+		k, err := membership.DecodeRekey(data[1:])
+		return membership.PlanID(k.Key[:len(id)]), err
+	}
+	return namedPlan(data)
 }
 
 // noteMembers notes the entries among those that are appended to this host's log, and forgets those that they
@@ -164,35 +194,50 @@ func (g *Group) commitMember(e *notedEntry) {
 // nextRoster returns the roster after an entry, and puts a change of the configuration in force in the core.
 // An entry that changes nothing does so on every member, and the core does not learn of it.
 func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
-	if e.typ == raftpb.EntryHost {
-		switch e.data[0] {
-		case cancelKind:
-			return now.Cancel(e.index, membership.PlanID(e.data[1:]))
-		case endKind:
-			return now.End(e.index, membership.PlanID(e.data[1:]))
+	next, changes, err := rosterAfter(now, e)
+	if err != nil || planted.ForgetConfChange {
+		return next, err
+	}
+	for i, cc := range changes {
+		if have := g.node.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
+			g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
+				e.index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
 		}
-		p, err := membership.DecodePlan(e.data[1:])
+	}
+	return next, nil
+}
+
+// nextByHost returns the roster after an entry of kind EntryHost.
+func nextByHost(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
+	switch kind, body := e.data[0], e.data[1:]; kind {
+	case planKind:
+		p, err := membership.DecodePlan(body)
 		if err != nil {
 			return nil, err
 		}
 		return now.Begin(e.index, p)
+	case grantKind:
+		t, err := membership.DecodeGrant(body)
+		if err != nil {
+			return nil, err
+		}
+		return now.Grant(e.index, t)
+	case rekeyKind:
+		k, err := membership.DecodeRekey(body)
+		if err != nil {
+			return nil, err
+		}
+		return now.Rekey(e.index, k)
+	default:
+		id, err := namedPlan(e.data)
+		if err != nil {
+			return nil, err
+		}
+		if kind == cancelKind {
+			return now.Cancel(e.index, id)
+		}
+		return now.End(e.index, id)
 	}
-	var cc raftpb.ConfChangeV2
-	if err := cc.Unmarshal(e.data); err != nil {
-		return nil, err
-	}
-	next, err := now.Next(e.index, cc)
-	if err != nil {
-		return nil, err
-	}
-	if planted.ForgetConfChange {
-		return next, nil
-	}
-	if have := g.node.ApplyConfChange(cc); have.Equivalent(next.Conf) != nil {
-		g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
-			e.index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
-	}
-	return next, nil
 }
 
 func (g *Group) noteIgnored(e *notedEntry, why error) {
@@ -213,6 +258,8 @@ func (g *Group) setRoster(next *membership.Roster) {
 	ids := next.IDs()
 	m.ids.Store(&ids)
 	g.storage.conf = next.Conf
+	m.time.note(next.Time, g.now())
+	g.host.keys.announcing.Store(true)
 	if g.node == nil {
 		return // the group is being opened
 	}
@@ -220,6 +267,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 		m.hint.Store(nil)
 	}
 	g.host.learnMembers(next)
+	g.noteJoined(next)
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
 	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))
@@ -276,13 +324,18 @@ func (g *Group) foundRoster(b binding) {
 	if g.roster() != nil {
 		return
 	}
+	g.setRoster(b.roster())
+}
+
+// roster returns the first roster of a group that is founded with this binding.
+func (b binding) roster() *membership.Roster {
 	var founders []membership.Member
 	for _, m := range b {
 		if !m.isLeftOut() {
 			founders = append(founders, membership.Member{ID: m.id, Incarnation: m.incarnation})
 		}
 	}
-	g.setRoster(membership.Founded(founders))
+	return membership.Founded(founders)
 }
 
 // boundTo returns the directory that the group has bound a member to, if it has: by its roster, or before
@@ -326,8 +379,14 @@ func (g *Group) stopIfRemoved(was, now *membership.Roster) {
 // removedBy is told by another host that this one's directory was removed. It may never have applied that it
 // was added.
 func (g *Group) removedBy(member uint64, r removal) {
-	if now := g.roster(); r.incarnation != g.host.incarnation() || now != nil && r.version <= now.Version || g.roster() == nil && !g.members.joins {
+	now := g.roster()
+	// A founder that was closed early may not know that the group is founded, but its log binds it.
+	mayBe := now != nil && r.version > now.Version || now == nil && (g.members.joins || g.bound.Load() != nil)
+	if r.incarnation != g.host.incarnation() || !mayBe {
 		return // it is about another directory, or late
+	}
+	if !g.believesRemoval(member) {
+		return
 	}
 	g.fail(fmt.Errorf("%w; host %d says so", &removedError{group: g.id, self: g.self, index: r.version}, member))
 }

@@ -63,11 +63,11 @@ func (p *party) wipe() {
 	}
 }
 
-// Three members become five, five become three others, and every command stays.
-func TestMembersChange(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	ps := parties(t, 5)
-	list := listOf(ps...)
+// threeAndTwo returns five hosts: three founders with a command, and two that wait to be added.
+func threeAndTwo(t *testing.T) (ps []*party, list map[uint64]string) {
+	t.Helper()
+	ps = parties(t, 5)
+	list = listOf(ps...)
 	for _, p := range ps[:3] {
 		p.openHost(list)
 		p.openGroup(1, 2, 3)
@@ -76,6 +76,13 @@ func TestMembersChange(t *testing.T) {
 		p.openJoining(list, 1, 2, 3)
 	}
 	write(t, ps[:3], "with three")
+	return ps, list
+}
+
+// Three members become five, five become three others, and every command stays.
+func TestMembersChange(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps, list := threeAndTwo(t)
 	ps[1].change(host.AddMember(4), host.AddMember(5))
 	write(t, ps, "with five")
 	for _, p := range ps {
@@ -262,12 +269,13 @@ func TestLoneMemberMoves(t *testing.T) {
 	ps[0].openGroup(1)
 	ps[1].openJoining(list, 1)
 	write(t, ps[:1], "alone")
-	ps[0].remembers(1, 1)
 	g := ps[0].Group(theGroup)
-	plan, err := g.Plan(host.AddMember(2), host.RemoveMember(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var plan *host.MemberPlan
+	ps[0].waitUntil("plan with host 2, which it must have heard", func() (is bool) {
+		p, err := g.Plan(host.AddMember(2), host.RemoveMember(1))
+		plan = p
+		return err == nil
+	})
 	if err := g.Execute(deadline(t), plan); !errors.Is(err, host.ErrMemberRemoved) {
 		t.Fatalf("%v, %v", err, g.Members())
 	}

@@ -22,6 +22,8 @@ type Members struct {
 	// Plan says how far the plan under way is, and Waits for what it waits, as far as this host knows; both
 	// are empty if there is none.
 	Plan, Waits string
+	// Tokens are the join tokens that were not used, without their secrets.
+	Tokens []membership.Token
 	// Tolerates is how many of the voters that were heard lately may fail before there is no quorum. It is
 	// negative if there is none now.
 	Tolerates int
@@ -32,6 +34,7 @@ type MemberInfo struct {
 	ID          uint64
 	Role        membership.Role
 	Incarnation transport.Incarnation // the directory that it is bound to
+	Key         membership.Key        // of the certificate to which it is bound; zero: to none
 	Addr        string                // where it was when it was added, or Config.Peers
 	There       bool                  // it was heard within an election timeout; on a member that does not lead: in this life
 }
@@ -49,10 +52,10 @@ func (g *Group) Members() Members {
 	m := Members{
 		Version: r.Version, Founded: true,
 		Voters: slices.Clone(r.Conf.Voters), Outgoing: slices.Clone(r.Conf.VotersOutgoing), Learners: slices.Clone(r.Conf.Learners),
-		Tolerates: r.Spare(g.isHere),
+		Tolerates: r.Spare(g.isHere), Tokens: slices.Clone(r.Tokens),
 	}
 	for _, member := range r.Members {
-		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Addr: member.Addr, There: g.isHere(member.ID)}
+		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Key: member.Keys[0], Addr: member.Addr, There: g.isHere(member.ID)}
 		if addr := g.host.peers.addr(member.ID); addr != "" {
 			info.Addr = addr
 		}

@@ -76,7 +76,8 @@ type GroupMetrics struct {
 	Campaigns     uint64 // elections that this member has begun, pre-votes included
 	Elected       uint64 // leaderships that this member has won
 	LeaderChanges uint64 // times that this member has learned of another leader
-	GivenUp       uint64 // leaderships that this member has handed over or given up
+	GivenUp       uint64 // leaderships that this member has handed over or given up,
+	Placed        uint64 // and those of them for the sake of placement
 
 	Proposals ProposalMetrics
 	Calls     CallMetrics
@@ -105,8 +106,9 @@ type SnapshotMetrics struct {
 type HostMetrics struct {
 	Host uint64
 
-	Groups, Leading, StoppedGroups, FullGroups int // now: open groups, and those of them that are so
-	WithoutAuthority                           int // the same
+	Groups, Leading, StoppedGroups, FullGroups int    // now: open groups, and those of them that are so
+	Placed                                     uint64 // hand-overs that leaders here have begun for the sake of placement
+	WithoutAuthority                           int    // the same
 
 	Memory    MemoryStats
 	Log       wal.Stats
@@ -157,6 +159,7 @@ type PeerMetrics struct {
 type groupCounts struct {
 	batches, commands, bytes                          atomic.Uint64
 	campaigns, elected, leaderChanges, givenUp        atomic.Uint64
+	placed                                            atomic.Uint64
 	forwarded, taken, retried                         atomic.Uint64
 	expired, callsCommitted                           atomic.Uint64
 	readLinearizable, readBounded, readAtLeast        atomic.Uint64
@@ -221,7 +224,7 @@ func (g *Group) Metrics() GroupMetrics {
 	m := GroupMetrics{
 		Group: g.id, Host: g.self, Status: g.Status(),
 		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.append.full.Load(),
-		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(),
+		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
 			Expired: c.expired.Load(),
@@ -270,6 +273,7 @@ func (h *Host) Metrics() HostMetrics {
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
 		EventsDropped: h.events.dropped.Load(), LogLinesDropped: h.logWriter.dropped.Load(), Strays: h.strays.Load(),
+		Placed: h.placer.begun.Load(),
 	}
 	for _, g := range h.groups.all() {
 		m.Groups++

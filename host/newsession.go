@@ -47,8 +47,10 @@ func (g *Group) committedTime() (latest time.Duration) {
 }
 
 // secrets returns a source of unpredictable bytes.
-func (h *Host) secrets() io.Reader {
-	if s := h.env.env.Secrets; s != nil {
+func (h *Host) secrets() io.Reader { return h.env.secrets() }
+
+func (e *environment) secrets() io.Reader {
+	if s := e.env.Secrets; s != nil {
 		return s
 	}
 	return rand.Reader

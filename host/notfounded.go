@@ -23,6 +23,10 @@ type Founding struct {
 	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
 	// voters. Before Found is set they are what FoundWithout has asked for.
 	LeftOut []uint64
+	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused says
+	// why the leader does not add it by its join token; empty: nothing was said.
+	Joins       bool
+	JoinRefused string
 }
 
 // ErrNotFounded: the group is not founded, so it takes no commands. A NotFoundedError says what is missing.
@@ -35,6 +39,13 @@ type NotFoundedError struct {
 }
 
 func (e *NotFoundedError) Error() string {
+	if e.Joins {
+		text := fmt.Sprintf("millrace: group %d has not added this host, which waits for that", e.Group)
+		if e.JoinRefused != "" {
+			text += "; " + e.JoinRefused
+		}
+		return text
+	}
 	var why []string
 	for _, id := range e.Unmet {
 		why = append(why, fmt.Sprintf("host %d was not heard since this host has started", id))
@@ -68,6 +79,11 @@ func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() Founding {
 	f := *g.reached.Load()
+	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
+		if why := g.members.joinRefused.Load(); why != nil {
+			f.JoinRefused = *why
+		}
+	}
 	if r := g.refuses.Load(); r != nil {
 		for _, id := range *r {
 			if !slices.Contains(f.LeftOut, id) {

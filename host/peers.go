@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,18 +20,49 @@ import (
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
+	hinted atomic.Int64 // hosts that were learned from what others say (takeAddresses)
 
 	mu    sync.Mutex
-	addrs map[uint64]string // this host's too
+	addrs map[uint64]location // this host's too
+}
+
+// location is where a host is, as far as this one knows: what an operator or a roster says, and what the host
+// itself says, with the life in which it did. A later life of one directory knows better. The two may differ,
+// as a name and a number do. The transport tries both.
+type location struct {
+	given, said string // empty: not known
+	incarnation transport.Incarnation
+	generation  uint64
+	moved       bool // the host has said something else before, so said is tried first
+}
+
+// addr is where to look for the host first, and other is where to look next.
+func (l location) addr() string {
+	if l.said != "" && (l.moved || l.given == "") {
+		return l.said
+	}
+	return l.given
+}
+
+func (l location) other() string {
+	if l.said == l.given || l.addr() == l.given {
+		return l.said
+	}
+	return l.given
 }
 
 func (p *peers) init(c Config) {
-	p.addrs = maps.Clone(c.Peers)
+	p.addrs = map[uint64]location{}
+	for id, addr := range c.Peers {
+		p.addrs[id] = location{given: addr}
+	}
 	ids := slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID })
 	p.ids.Store(&ids)
 }
 
-func (p *peers) addr(id uint64) string {
+func (p *peers) addr(id uint64) string { return p.location(id).addr() }
+
+func (p *peers) location(id uint64) location {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.addrs[id]
@@ -62,7 +92,7 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 	if err := h.rejectAddr(addr); err != nil {
 		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q: %w", id, addr, err)
 	}
-	return h.learnAddr(id, addr)
+	return h.locate(id, func(l location) location { l.given, l.moved = addr, false; return l })
 }
 
 // rejectAddr says why the transport cannot dial an address, or returns nil. Only one that dials looks at it.
@@ -77,10 +107,13 @@ func (h *Host) rejectAddr(addr string) error {
 // addressed is a transport that dials addresses.
 type addressed interface{ SetPeer(id uint64, addr string) }
 
+// twiceAddressed is one that tries another address when the first one does not lead to the host.
+type twiceAddressed interface{ SetOtherAddr(id uint64, addr string) }
+
 var errTooManyHosts = errors.New("millrace: this host knows too many others")
 
-// learnAddr notes where a host is.
-func (h *Host) learnAddr(id uint64, addr string) error {
+// locate changes what is known of where a host is.
+func (h *Host) locate(id uint64, change func(location) location) error {
 	p := &h.peers
 	p.adding.Lock()
 	defer p.adding.Unlock()
@@ -100,10 +133,14 @@ func (h *Host) learnAddr(id uint64, addr string) error {
 	}
 	p.mu.Lock()
 	was := p.addrs[id]
-	p.addrs[id] = addr
+	now := change(was)
+	p.addrs[id] = now
 	p.mu.Unlock()
-	if t, dials := h.transport.(addressed); dials && addr != "" && addr != was {
-		t.SetPeer(id, addr)
+	if t, dials := h.transport.(addressed); dials && now.addr() != "" && now.addr() != was.addr() {
+		t.SetPeer(id, now.addr())
+	}
+	if t, dials := h.transport.(twiceAddressed); dials && now.other() != was.other() {
+		t.SetOtherAddr(id, now.other())
 	}
 	return nil
 }
@@ -123,7 +160,7 @@ func (h *Host) learnMembers(r *membership.Roster) {
 		if _, known := slices.BinarySearch(h.others(), m.ID); known && (h.peers.addr(m.ID) != "" || m.Addr == "") {
 			continue
 		}
-		if err := h.learnAddr(m.ID, m.Addr); err != nil && !errors.Is(err, ErrStopped) {
+		if err := h.locate(m.ID, func(l location) location { l.given = m.Addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
 			h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", m.ID, "cause", err)
 		}
 	}
@@ -133,56 +170,97 @@ func (h *Host) learnMembers(r *membership.Roster) {
 // Config.Peers need not name them.
 func (h *Host) recallAddrs() {
 	for _, r := range h.admission.records() {
-		if r.ID == h.config.ID || r.Addr == "" || h.peers.addr(r.ID) != "" || h.rejectAddr(r.Addr) != nil {
+		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
 			continue
 		}
-		if err := h.learnAddr(r.ID, r.Addr); err != nil {
+		if err := h.locate(r.ID, r.locate); err != nil {
 			h.env.logger.Warn("a host that was met before is not known any more", "host", h.config.ID, "peer", r.ID, "cause", err)
 		}
 	}
 }
 
-// noteMoved learns of the address of a host that says that it listens elsewhere than in its life before.
+// locate notes where a host was in the life of a record.
+func (r peerRecord) locate(l location) location {
+	l.said, l.incarnation, l.generation = r.Addr, r.Incarnation, r.Generation
+	return l
+}
+
+// noteMoved learns where a host says that it listens. If it said something else in its life before, the
+// others learn of it, too.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
-	known := h.peers.addr(peer.ID)
-	if peer.Addr == "" || peer.Addr == known || known != "" && (before == "" || peer.Addr == before) {
+	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
 		return
 	}
-	if h.rejectAddr(peer.Addr) != nil {
+	moved := before != "" && before != peer.Addr
+	known := h.peers.location(peer.ID)
+	if known.said == peer.Addr && known.incarnation == peer.Incarnation && known.generation == peer.Generation {
 		return
 	}
-	if err := h.learnAddr(peer.ID, peer.Addr); err == nil {
-		h.env.logger.Info("a host has moved", "host", h.config.ID, "peer", peer.ID, "from", before, "to", peer.Addr)
+	err := h.locate(peer.ID, func(l location) location {
+		l.said, l.incarnation, l.generation = peer.Addr, peer.Incarnation, peer.Generation
+		l.moved = l.moved || moved
+		return l
+	})
+	if err != nil || !moved {
+		return
+	}
+	h.env.logger.Info("a host has moved", "host", h.config.ID, "peer", peer.ID, "from", before, "to", peer.Addr)
+	h.tellOthers(peer.ID, h.peers.location(peer.ID))
+}
+
+// tellOthers tells all hosts that were met where one is.
+func (h *Host) tellOthers(id uint64, at location) {
+	body := at.append([]byte{addressesKind}, id)
+	for _, to := range h.others() {
+		if to != id && h.meetings.has(to) {
+			h.transport.SendBytes(to, transport.Control, body)
+		}
 	}
 }
 
 // Cluster returns the number of the cluster. A new host is given it to join (Config.Joins).
 func (h *Host) Cluster() uint64 { return h.directory.identity.Cluster }
 
-// Hosts that meet tell each other where the others are, so a host that joins needs the address of one:
+// Hosts that meet tell each other where the others are, and later which host has moved. So a host that joins
+// needs the address of one, and so do all hosts if they move at once:
 //
-//	addresses  60 │ n × (id uvarint, length uvarint, address)
+//	addresses  60 │ n × (id uvarint, incarnation 16 B, generation uvarint, length uvarint, address)
 //
-// in a body of kind transport.Control. An address counts if the reader knows none for that host.
+// in a body of kind transport.Control. Incarnation and generation are the life in which the host has said its
+// address; zeros if it was never heard. An address counts if the reader knows none for that host, or does not
+// hear the host and has its address of an earlier life.
 const (
 	addressesKind  byte = 60
 	maxAddressBody      = 256 << 10
+	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as long as
+	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Peers, from
+	// SetPeer, from rosters, or when they come themselves.
+	maxHintedHosts = 64
 )
 
-// tellAddresses tells a host where the others are.
-func (h *Host) tellAddresses(to uint64) {
+// tellAddresses tells a host where some others are.
+func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	body := []byte{addressesKind}
-	for _, id := range h.others() {
-		addr := h.peers.addr(id)
-		if id == to || addr == "" || len(body) > maxAddressBody-2*binary.MaxVarintLen64-maxAddrBytes {
-			continue
+	for _, id := range ids {
+		l := h.peers.location(id)
+		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-maxAddrBytes {
+			body = l.append(body, id)
 		}
-		body = binary.AppendUvarint(body, id)
-		body = append(binary.AppendUvarint(body, uint64(len(addr))), addr...)
 	}
 	if len(body) > 1 {
 		h.transport.SendBytes(to, transport.Control, body)
 	}
+}
+
+// append appends what a record says of one host: where it said that it is, or else where others say.
+func (l location) append(body []byte, id uint64) []byte {
+	addr := l.said
+	if addr == "" {
+		addr = l.given
+	}
+	body = append(binary.AppendUvarint(body, id), l.incarnation[:]...)
+	body = binary.AppendUvarint(body, l.generation)
+	return append(binary.AppendUvarint(body, uint64(len(addr))), addr...)
 }
 
 // takeAddresses takes what tellAddresses of another host says.
@@ -192,15 +270,26 @@ func (h *Host) takeAddresses(body []byte) error {
 	}
 	r := blockReader{rest: body[1:]}
 	for len(r.rest) > 0 && !r.bad {
+		var said location
 		id := r.uvarint(^uint64(0))
-		addr := string(r.bytes(r.uvarint(maxAddrBytes)))
-		if err := h.rejectAddr(addr); err != nil || r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
+		copy(said.incarnation[:], r.bytes(uint64(len(said.incarnation))))
+		said.generation = r.uvarint(^uint64(0))
+		said.said = string(r.bytes(r.uvarint(maxAddrBytes)))
+		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
 			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 		}
-		if id == h.config.ID || h.peers.addr(id) != "" {
+		if h.knowsBetter(id, said) {
 			continue
 		}
-		if err := h.learnAddr(id, addr); err != nil {
+		if _, known := slices.BinarySearch(h.others(), id); !known && h.peers.hinted.Add(1) > maxHintedHosts {
+			h.peers.hinted.Store(maxHintedHosts)
+			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", errTooManyHosts, maxHintedHosts, id)
+		}
+		err := h.locate(id, func(l location) location {
+			said.given, said.moved = l.given, l.moved || l.said != "" && l.said != said.said
+			return said
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -208,4 +297,18 @@ func (h *Host) takeAddresses(body []byte) error {
 		return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 	}
 	return nil
+}
+
+// knowsBetter reports whether this host has no use for where another one says that a host is.
+func (h *Host) knowsBetter(id uint64, other location) bool {
+	known := h.peers.location(id)
+	switch unheard := other.incarnation == (transport.Incarnation{}); {
+	case id == h.config.ID || h.rejectAddr(other.said) != nil:
+		return true // or this host's transport cannot dial what another one's may
+	case known.addr() == "":
+		return false
+	case unheard || h.isThere(id) || h.admission.isRetired(id, other.incarnation):
+		return true
+	}
+	return other.incarnation == known.incarnation && other.generation <= known.generation
 }

@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // What hosts tell each other about plans, in bodies of kind transport.Control. Integers are uvarints.
 //
-//	plan request  56 │ group │ id 16 B │ the data of the entry: 32 and a plan, or 33 and an id
-//	plan answer   57 │ group │ id 16 B │ why the plan is refused, a sentence
+//	plan request  56 │ group │ id 16 B (idOfEntry) │ the data of the entry, of kind 32, 33, 35 or 36
+//	plan answer   57 │ group │ id 16 B │ why the entry is refused, a sentence
 const (
 	planRequestKind byte = 56
 	planAnswerKind  byte = 57
@@ -29,24 +30,15 @@ func encodePlanRequest(group uint64, q planRequest) []byte {
 // decodePlanRequest decodes a request; what it asks for is a valid entry.
 func decodePlanRequest(body []byte) (group uint64, q planRequest, err error) {
 	group, q.id, q.data, err = decodePlanBody(body, maxPlanBytes)
-	if err == nil && (len(q.data) == 0 || q.data[0] != planKind && q.data[0] != cancelKind) {
+	if err == nil && (len(q.data) == 0 || q.data[0] == endKind || q.data[0] == rescuedKind || !isMemberEntry(raftpb.EntryHost, q.data)) {
 		err = fmt.Errorf("%w: %d bytes ask for no plan", errBadControl, len(body))
 	}
 	if err != nil {
 		return 0, q, err
 	}
-	named := membership.PlanID{}
-	if q.data[0] == planKind {
-		p, err := membership.DecodePlan(q.data[1:])
-		if err != nil {
-			return 0, q, err
-		}
-		named = p.ID
-	} else {
-		if len(q.data) != 1+len(named) {
-			return 0, q, fmt.Errorf("%w: %d bytes ask to cancel a plan, want %d", errBadControl, len(q.data), 1+len(named))
-		}
-		named = membership.PlanID(q.data[1:])
+	named, err := idOfEntry(q.data)
+	if err != nil {
+		return 0, q, fmt.Errorf("%w: %w", errBadControl, err)
 	}
 	if named != q.id {
 		return 0, q, fmt.Errorf("%w: a request for plan %v has another one", errBadControl, q.id)

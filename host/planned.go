@@ -31,7 +31,7 @@ import (
 // before (thesis §4.2.1). Otherwise the group could wait that long for a quorum with the new voter.
 type planned struct {
 	// Owned by the turn.
-	version uint64         // of the roster for which the following is
+	version uint64         // Roster.Changed of that for which the following is
 	rounds  []catchUpRound // of learners that the next stage promotes
 	asked   int64          // tick at which the leadership was offered to another member
 	waits   atomic.Pointer[string]
@@ -102,14 +102,17 @@ func (g *Group) advancePlan() {
 	switch {
 	case len(g.members.noted) > 0:
 		return
+	case r.Plan == nil && !r.IsJoint():
+		g.planJoin(r)
+		return
 	case r.Ends():
 		g.proposeHost(append([]byte{endKind}, r.Plan.ID[:]...))
 		return
 	case !ok:
 		return
 	}
-	if g.plan.version != r.Version {
-		g.plan.version, g.plan.rounds = r.Version, nil
+	if g.plan.version != r.Changed {
+		g.plan.version, g.plan.rounds = r.Changed, nil
 	}
 	why := g.stageWaits(r, c)
 	g.plan.waits.Store(&why)
@@ -226,27 +229,37 @@ func (g *Group) yieldTo(c membership.Change) {
 
 // takePlan proposes what a request asks for, unless it is on its way or done already.
 func (g *Group) takePlan(r *membership.Roster, q planRequest) {
-	begins := q.data[0] == planKind
-	switch {
-	case begins && r.Plan != nil && r.Plan.ID == q.id, r.Ended.ID == q.id && r.Ended.Index > 0:
-		return // the asker applies it
-	case len(g.members.noted) > 0:
+	if len(g.members.noted) > 0 {
 		return // it asks again
-	case begins && isOutdated(r, q):
-		return // the asker applies what has changed the members; only there is it seen whether this plan has
 	}
-	if err := g.rejectPlan(r, q); err != nil {
+	var err error
+	switch q.data[0] {
+	case grantKind:
+		err = g.takeGrant(r, q)
+	case rekeyKind:
+		err = g.takeRekey(r, q)
+	default:
+		_, ended := r.HowEnded(q.id)
+		switch begins := q.data[0] == planKind; {
+		case begins && r.Plan != nil && r.Plan.ID == q.id, ended:
+			return // the asker applies it
+		case begins && isOutdated(r, q):
+			return // the asker applies what has changed the members; only there is it seen whether this plan has
+		}
+		if err = g.rejectPlan(r, q); err == nil {
+			g.proposeHost(q.data)
+		}
+	}
+	if err != nil {
 		g.answerPlan(q, err)
-		return
 	}
-	g.proposeHost(q.data)
 }
 
 // isOutdated reports whether a request is to begin a plan for an earlier roster. It may be a late copy of one
 // that has begun such a plan, which has ended since.
 func isOutdated(r *membership.Roster, q planRequest) bool {
 	p, err := membership.DecodePlan(q.data[1:])
-	return err == nil && p.Base < r.Version
+	return err == nil && p.Base < r.Changed
 }
 
 // proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
@@ -270,6 +283,11 @@ func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
 	if _, err := r.Begin(r.Version+1, p); err != nil {
 		return err
 	}
+	return g.rejectStages(r, p)
+}
+
+// rejectStages says why a leader does not begin a plan that the roster allows, or returns nil.
+func (g *Group) rejectStages(r *membership.Roster, p membership.Plan) error {
 	for _, steps := range p.Stages {
 		for _, s := range steps {
 			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && g.leavesOutMember(s.ID) && !rebinds(p.Stages, s.ID) {

@@ -42,8 +42,9 @@ type receiving struct {
 	lies     int             // blocks and manifests that were wrong
 	spoilt   int             // times that all blocks were here, and could not be made a snapshot
 	received int64           // bytes of blocks
-	running  bool            // a piece of work is under way
-	reopens  bool            // the receiver must be closed, and opened again
+	pace     pace
+	running  bool // a piece of work is under way
+	reopens  bool // the receiver must be closed, and opened again
 	receiver *snapshot.Receiver
 	manifest []byte // as far as it is here
 	hasBlock []bool // blocks of it
@@ -96,6 +97,8 @@ func (t *transfers) offered(g *Group, from uint64, o snapshotOffer) {
 		r.from = from
 		r.sayAlive()
 		return
+	case g.status.Load().Leader != from:
+		return // only the leader knows that this member needs one (thesis §5.3); it offers again
 	case o.index <= g.status.Load().Committed:
 		t.sayEnd(g, from, o.hash, endDone)
 		return
@@ -107,11 +110,11 @@ func (t *transfers) offered(g *Group, from uint64, o snapshotOffer) {
 		return
 	case r != nil:
 		r.abort("another snapshot, which replaces it, is offered")
-	case t.receives() >= maxReceivings:
+	case t.receives() >= maxReceivings && !t.endSlowReceiving():
 		t.sayEnd(g, from, o.hash, endBusy)
 		return
 	}
-	r = &receiving{all: t, group: g, offer: o, from: from, heardAt: t.at}
+	r = &receiving{all: t, group: g, offer: o, from: from, heardAt: t.at, pace: pace{at: t.at}}
 	r.window.waitTicks = t.repeatTicks()
 	r.work = laneWork{group: g, doing: "which receives a snapshot", piece: r.piece}
 	t.in = append(t.in, r)
@@ -514,6 +517,7 @@ func (r *receiving) beat(passed int64) {
 		r.pausedAt = 0
 		r.enqueue()
 	}
+	r.pace.pass(t.at, r.received, t.slotTicks())
 	waits := r.stage == receivingManifest || r.stage == receivingBlocks && r.pausedAt == 0
 	switch {
 	case waits && r.group.status.Load().Committed >= r.offer.index: // it has had the entries meanwhile

@@ -176,7 +176,7 @@ func (g *Group) refuse(member uint64) {
 	g.told = append(g.told, member)
 	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
-		g.host.env.logger.Warn("a member is refused: it was removed from the group", "group", g.id, "host", g.self, "member", member)
+		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
 		return
 	}
 	if !kept {

@@ -46,7 +46,12 @@ func (h *Host) askForRosters() {
 
 // hearsNoLeader reports whether a member that was founded elsewhere, or here, does not hear its leader.
 func (g *Group) hearsNoLeader(now int64) bool {
-	if g.roster() == nil && !g.members.joins || g.status.Load().Leader == g.self {
+	return (g.roster() != nil || g.members.joins) && g.isLeaderSilent(now)
+}
+
+// isLeaderSilent reports whether this member neither leads nor hears its leader.
+func (g *Group) isLeaderSilent(now int64) bool {
+	if g.status.Load().Leader == g.self {
 		return false
 	}
 	last := g.members.leaderAt.Load()
@@ -78,6 +83,9 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		}
 		if g != nil {
 			g.answerRoster(from, version)
+			if h.applicants.asks(from, group) {
+				g.wake()
+			}
 		}
 		return nil
 	}
@@ -108,8 +116,12 @@ func (g *Group) answerRoster(to, version uint64) {
 	g.host.transport.SendBytes(to, transport.Control, body)
 }
 
-// hintRoster takes a roster that is later than this member's.
+// hintRoster takes a roster that is later than this member's, if the member hears no leader. One that does
+// needs no hint, and would keep a false one until the group reaches its version.
 func (g *Group) hintRoster(r *membership.Roster) {
+	if !g.hearsNoLeader(g.host.clock.livedAtBeat()) {
+		return
+	}
 	now := g.roster()
 	if was := g.members.hint.Load(); now != nil && r.Version <= now.Version || was != nil && r.Version <= was.Version {
 		return

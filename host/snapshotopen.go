@@ -38,17 +38,22 @@ func (g *Group) rejectManifest(m *snapshot.Manifest) error {
 }
 
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
-	id := h.directory.identity
-	self := slices.IndexFunc(m.Members, func(member snapshot.Member) bool { return member.ID == id.ID })
+	return h.directory.identity.rejectManifest(group, m, false)
+}
+
+// rejectManifest says why a snapshot is not one of a group in the directory of this identity, or returns nil.
+// isFormer says that it was taken before the directory was rescued.
+func (i identity) rejectManifest(group uint64, m *snapshot.Manifest, isFormer bool) error {
+	self := slices.IndexFunc(m.Members, func(member snapshot.Member) bool { return member.ID == i.ID })
 	switch {
-	case m.Cluster != id.Cluster:
-		return fmt.Errorf("snapshot %v is of cluster %d, this host belongs to cluster %d", m.ID(), m.Cluster, id.Cluster)
+	case m.Cluster != i.Cluster && !isFormer:
+		return fmt.Errorf("snapshot %v is of cluster %d, this host belongs to cluster %d", m.ID(), m.Cluster, i.Cluster)
 	case m.Group != group:
 		return fmt.Errorf("snapshot %v is of group %d, in the directory of group %d", m.ID(), m.Group, group)
 	case self < 0:
-		return fmt.Errorf("snapshot %v does not have host %d as a member", m.ID(), id.ID)
-	case transport.Incarnation(m.Members[self].Incarnation) != id.Incarnation:
-		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), id.ID, id.Incarnation)
+		return fmt.Errorf("snapshot %v does not have host %d as a member", m.ID(), i.ID)
+	case transport.Incarnation(m.Members[self].Incarnation) != i.Incarnation && !isFormer:
+		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), i.ID, i.Incarnation)
 	}
 	return rejectConf(m)
 }
@@ -87,7 +92,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		}
 		m, err := store.Manifest(id)
 		if err == nil {
-			err = g.rejectManifest(&m)
+			err = g.host.directory.identity.rejectManifest(g.id, &m, isFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m))
 		}
 		term, inLog := log.Term(id.Index)
 		switch {

@@ -11,9 +11,10 @@ type Status struct {
 	ID, Term uint64
 	Role     raft.StateType
 	Leader   uint64 // 0: not known
-	// Applied <= Committed <= LastIndex, and Applied <= Durable <= LastIndex. Durable is the end of the log
-	// on this host's disk. Committed and LastIndex go back when a member with a full disk forgets entries
-	// that it could not write; Applied and Durable never do.
+	// Applied <= Committed <= LastIndex, and Durable <= LastIndex. Durable is the end of the log on this
+	// host's disk; Applied is beyond it only if the state machine is in memory (GroupConfig.Volatile).
+	// Committed and LastIndex go back when a member with a full disk forgets entries that it could not write;
+	// Applied and Durable never do.
 	Applied, Committed, Durable, LastIndex uint64
 	// WithoutAuthority means that this member may lack what it has acknowledged, and neither votes nor counts
 	// until it has caught up.
@@ -98,6 +99,11 @@ func (g *Group) publish() {
 		cause := g.roleCause(was, now)
 		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
+		if st.RaftState == raft.StateLeader {
+			g.host.placer.add(g)
+		} else if g.role.RaftState == raft.StateLeader {
+			g.host.placer.drop(g)
+		}
 		g.role = st.SoftState
 		g.roleChanged.notify()
 	}

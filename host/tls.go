@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strings"
 	"time"
@@ -83,7 +84,10 @@ func (c Config) validateTLS() error {
 	if err == nil {
 		err = found.Validate(c.ID, c.TLS.now())
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("millrace: Config.TLS of host %d: %w; correct the path in Config.TLS, or the rights of the file", c.ID, err)
+	case err != nil:
 		return fmt.Errorf("millrace: Config.TLS of host %d: %w", c.ID, err)
 	}
 	return nil
@@ -95,6 +99,18 @@ func (c Config) transportTLS(event func(tcp.TLSEvent)) *tcp.TLS {
 		return nil
 	}
 	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.now, Events: event}
+}
+
+// issuer returns the hash of the key of the CA that this host's certificate leads to; zero without TLS.
+func (h *Host) issuer() (ca [32]byte) {
+	if h.config.TLS == nil {
+		return ca
+	}
+	found, err := h.config.TLS.load()
+	if err != nil {
+		return ca
+	}
+	return found.Issuer(h.config.TLS.now())
 }
 
 // exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this

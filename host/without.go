@@ -117,7 +117,7 @@ func (g *Group) rejectLeaves(leaves []uint64) error {
 	case slices.Contains(leaves, g.self):
 		return fmt.Errorf("group %d cannot be founded without %v on host %d: it would be left out itself; a member that is kept must be asked", g.id, leaves, g.self)
 	case !isMajority(kept, len(all)):
-		return fmt.Errorf("group %d cannot be founded without %v: %d of its members %v would be kept, want a majority, %d", g.id, leaves, kept, all, len(all)/2+1)
+		return fmt.Errorf("group %d cannot be founded without %v: %d of its members %v would be kept, want a majority, %d; leave out fewer, and start the others", g.id, leaves, kept, all, len(all)/2+1)
 	}
 	h := g.host
 	if here := slices.IndexFunc(leaves, h.isThere); here >= 0 {

@@ -400,6 +400,42 @@ func TestMemberThatIsLeftOutStops(t *testing.T) {
 	}
 }
 
+// A founder that was down when its directory was removed may not know that the group is founded: its log ends
+// with the entry found. It stops nevertheless when two others say so, but not for another directory, not
+// before it is bound, and not while it hears a leader.
+func TestRemovalOfAFounderThatKnowsOfNoRoster(t *testing.T) {
+	l, _ := openAlone(t, 3)
+	tell := func(i transport.Incarnation) {
+		for _, id := range []uint64{2, 3} {
+			l.control(id, removal{theGroup, 9, i}.encode())
+		}
+	}
+	wait := func() {
+		for range 2*l.config.electionTicks() + 2 {
+			l.manual.tick()
+		}
+	}
+	wait()
+	tell(l.incarnation())
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("it is not bound yet, and has stopped with %v", err)
+	}
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0))}})
+	tell(l.incarnation())
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("it hears a leader, and has stopped with %v", err)
+	}
+	wait()
+	tell(transport.Incarnation{9})
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("another directory was removed, and it has stopped with %v", err)
+	}
+	tell(l.incarnation())
+	if err := l.group.Err(); !errors.Is(err, ErrMemberRemoved) {
+		t.Errorf("its directory was removed, and it has stopped with %v", err)
+	}
+}
+
 // Only a member knows to which directory a group is bound.
 func TestRefusalOfANonMember(t *testing.T) {
 	l := openTestHost(t, 3)

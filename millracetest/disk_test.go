@@ -47,6 +47,10 @@ func TestNodesOnDisk(t *testing.T) {
 	c.Kill(away)
 	want += all.forgets(leader)
 	c.Restart(away)
+	// Otherwise the next command may be in the snapshot that the node installs, and its result is not.
+	if _, err := c.Node(away).Read(deadline(t), millrace.Linearizable); err != nil {
+		t.Errorf("node %d, which was away: %v", away, err)
+	}
 	want++
 	if n := all.propose(away, 1); n != want {
 		t.Errorf("node %d, which was away, has the sum %d, want %d", away, n, want)

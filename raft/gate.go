@@ -161,6 +161,9 @@ func (r *raft) applyTermRules(m *raftpb.Message) (carryOn bool, err error) {
 	case m.Type == raftpb.MsgStorageAppendResp:
 		return true, nil // its Term is the ackTerm of the unstable log, not a term of the protocol
 	case m.Term > r.term:
+		if err := r.rejectFarTerm(m); err != nil {
+			return false, err
+		}
 		return r.enterHigherTerm(m), nil
 	case m.Type == raftpb.MsgReadIndexResp:
 		return true, nil // valid in every later term

@@ -15,7 +15,7 @@ import "math"
 // tick advances the node's clocks by one tick.
 func (r *raft) tick() {
 	r.shrink()
-	r.promisedTicks = max(r.promisedTicks-1, 0)
+	r.countDown(1)
 	if r.role == StateLeader {
 		r.tickLeader()
 		return
@@ -30,10 +30,18 @@ func (r *raft) tick() {
 // tickQuiesced advances the clocks of an idle node by one tick, without an election and without heartbeats.
 func (r *raft) tickQuiesced() {
 	r.shrink()
-	r.promisedTicks = max(r.promisedTicks-1, 0)
+	r.countDown(1)
 	r.electionElapsed++
 	if r.leader != nil {
 		r.leader.ticks++ // a lease expires in idle time too, because the promises behind it do
+	}
+}
+
+// countDown advances by n ticks what ends by itself.
+func (r *raft) countDown(n int) {
+	r.promisedTicks = max(r.promisedTicks-n, 0)
+	if r.far.ticks -= n; r.far.ticks <= 0 {
+		r.far = farClaim{}
 	}
 }
 
@@ -100,7 +108,7 @@ func (r *raft) ticksToEvent() int {
 // tickQuietly advances the clocks by n ticks in which nothing happens.
 func (r *raft) tickQuietly(n int) {
 	r.shrinkIn(n)
-	r.promisedTicks = max(r.promisedTicks-n, 0)
+	r.countDown(n)
 	r.electionElapsed += min(n, math.MaxInt-r.electionElapsed)
 	if l := r.leader; l != nil {
 		l.ticks += n
@@ -118,7 +126,7 @@ func (r *raft) tickMissed(n int) {
 	}
 	if n > 0 {
 		r.shrinkIn(n)
-		r.promisedTicks = max(r.promisedTicks-n, 0)
+		r.countDown(n)
 	}
 }
 
@@ -146,7 +154,7 @@ func (r *raft) skip(n int) {
 	l.ticks += n
 	r.electionElapsed = (r.electionElapsed + n) % r.cfg.electionTicks
 	l.heartbeatElapsed = (l.heartbeatElapsed + n) % r.cfg.heartbeatTicks
-	r.promisedTicks = max(r.promisedTicks-n, 0)
+	r.countDown(n)
 }
 
 // maxSkippedTicks keeps a leader's count of ticks far from overflow. It is ten months of ticks of 25 ms, and

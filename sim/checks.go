@@ -380,7 +380,7 @@ func (w *world) checkDurable(by *replica, command string, r host.Receipt) {
 			}
 		})
 	}
-	if w.churn != nil {
+	if by.ghost.churns {
 		if !by.ghost.quorum(by, r.Index, func(id uint64) bool { return slices.Contains(holders, id) }) {
 			w.violate("%q is acknowledged at index %d, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, r.Index, loss, holders)
 		}

@@ -32,7 +32,11 @@ type churn struct {
 	rng     *rand.Rand
 	pace    time.Duration
 	running []*plan
-	wiped   *machine // whose directory is lost; nil: none
+	tokens  []*joining        // joining.go
+	named   map[memberOf]bool // hosts that a plan of an operator may have added
+	keyed   bool              // keys.go
+	moves   int               // moves.go
+	wiped   *machine          // whose directory is lost; nil: none
 	counts  map[string]int
 }
 
@@ -42,6 +46,8 @@ type plan struct {
 	execution *host.Execution
 	what      string
 }
+
+type memberOf struct{ group, id uint64 }
 
 const (
 	churnHosts    = 6
@@ -61,10 +67,11 @@ func (w *world) drawChurn() bool {
 	if !w.pipeline.AsyncStorageWrites() || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return false
 	}
-	w.churn = &churn{w: w, rng: rng, pace: pick(rng, 30*time.Millisecond, 120*time.Millisecond, 400*time.Millisecond), counts: map[string]int{}}
+	w.churn = &churn{w: w, rng: rng, pace: pick(rng, 30*time.Millisecond, 120*time.Millisecond, 400*time.Millisecond), counts: map[string]int{}, named: map[memberOf]bool{}}
 	for id := range uint64(churnFounders) {
 		w.groupConfig.Members = append(w.groupConfig.Members, id+1)
 	}
+	w.churn.keyed = rng.IntN(2) == 0
 	for _, g := range w.ghosts {
 		g.churns, g.rosters = true, map[uint64]raftpb.ConfState{0: {Voters: w.groupConfig.Members}}
 	}
@@ -79,7 +86,7 @@ func (w *world) startChurn() {
 
 // joins reports whether a host opens its groups to be added to them.
 func (w *world) joins(h *machine) bool {
-	return w.churn != nil && (h.joins || !slices.Contains(w.groupConfig.Members, h.id))
+	return h.joins || w.churn != nil && !slices.Contains(w.groupConfig.Members, h.id)
 }
 
 func (c *churn) schedule() {
@@ -109,6 +116,8 @@ func (c *churn) poll() {
 		c.w.note(fmt.Sprintf("%s: %s has ended: %v", p.replica.name, p.what, err))
 		return true
 	})
+	c.pollTokens()
+	c.acceptKeys()
 	if h := c.wiped; h != nil && c.isSettled(h) {
 		c.wiped = nil
 	}
@@ -156,6 +165,9 @@ func (c *churn) act() {
 	if !c.w.isFounded() {
 		return
 	}
+	if c.w.nemesis.stopped {
+		c.tellAll()
+	}
 	r := c.anyMember()
 	if r == nil {
 		return
@@ -164,10 +176,28 @@ func (c *churn) act() {
 	if !m.Founded {
 		return
 	}
-	switch stopped := c.w.nemesis.stopped; {
+	stopped := c.w.nemesis.stopped
+	if !stopped && c.rng.IntN(4) == 0 {
+		c.rekey()
+	}
+	if !stopped && c.rng.IntN(8) == 0 {
+		c.move()
+	}
+	if !stopped && c.rng.IntN(4) == 0 {
+		c.grant(r, c.newcomers(r, m), 0)
+	}
+	switch {
 	case stopped && c.wiped != nil && m.Plan != "" && c.rng.IntN(8) == 0:
 		_ = r.group.CancelPlan(ended) // it may wait for the directory that is lost
+	case c.wiped != nil && !stopped && c.rng.IntN(3) == 0:
+		c.grant(r, []*machine{c.wiped}, c.wiped.id)
 	case c.wiped != nil && (stopped || c.rng.IntN(2) == 0):
+		if leads := c.w.leading(r.id); stopped && leads != nil {
+			r = leads // the operator asks one that knows, or says where the host is (seeds 1669, 78)
+			if err := r.life.process.SetPeer(c.wiped.id, c.wiped.addr); err != nil && c.wiped != r.life.host {
+				c.w.violate("%s: %v", r.name, err)
+			}
+		}
 		c.start(r, host.ReplaceMember(c.wiped.id))
 	case stopped:
 	case c.wiped == nil && c.rng.IntN(2) == 0 && len(m.Voters) >= 3 && m.Plan == "" && len(c.running) == 0:
@@ -177,7 +207,7 @@ func (c *churn) act() {
 		c.w.note(fmt.Sprintf("%s cancels %s", r.name, m.Plan))
 		_ = r.group.CancelPlan(ended)
 	default:
-		c.start(r, c.draw(m)...)
+		c.start(r, c.draw(r, m)...)
 	}
 }
 
@@ -195,9 +225,12 @@ func (c *churn) anyMember() *replica {
 }
 
 // draw draws changes that make sense more often than not.
-func (c *churn) draw(m host.Members) (changes []host.MemberChange) {
+func (c *churn) draw(r *replica, m host.Members) (changes []host.MemberChange) {
 	for range 1 + c.rng.IntN(2) {
 		id := uint64(c.rng.IntN(churnHosts) + 1)
+		if c.onlyByToken(r.id, id) {
+			continue
+		}
 		isVoter, isLearner := slices.Contains(m.Voters, id), slices.Contains(m.Learners, id)
 		switch {
 		case isVoter && len(m.Voters) > 2 && c.rng.IntN(8) == 0:
@@ -228,6 +261,13 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 		return
 	}
 	c.w.note(fmt.Sprintf("%s: %v", r.name, p))
+	for _, s := range p.Stages {
+		for _, id := range slices.Concat(s.Voters, s.Learners) {
+			if !slices.ContainsFunc(r.group.Members().All, func(i host.MemberInfo) bool { return i.ID == id }) {
+				c.named[memberOf{r.id, id}] = true
+			}
+		}
+	}
 	c.running = append(c.running, &plan{r, r.group.StartPlan(p), p.String()})
 	c.w.count(Plans)
 }

@@ -46,11 +46,20 @@ const (
 	Installs    // of snapshots that came from another host
 	Aborts      // of snapshots on their way
 	RottenReads // of snapshots, that returned wrong bits
-	Lies        // about snapshots, that a host sent
+	Lies        // that a host sent
 
 	Plans     // to change the members
 	PlansDone // and carried out
 	Wipes     // of the directory of a member, which is then replaced
+	Tokens    // that let a host join
+	Joins     // by a token
+	Reuses    // of a token, or other tokens that the leader refused
+	Rekeys    // hosts that come with another key
+	Accepts   // of keys, by an operator
+	Moves     // of hosts to another address
+	Restored  // copies of a directory that were started
+
+	Placements // leaders that handed over because another member should rather lead
 
 	faultKinds
 )
@@ -62,8 +71,9 @@ var faultNames = [faultKinds]string{
 	"torn tails", "hosts without authority", "groups with authority again", "logs repaired", "leaders that name a member without authority", "hosts lost for good",
 	"pulses for idle groups", "answers with exceptions",
 	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
-	"wrong reads of snapshots", "lies about snapshots",
-	"plans begun", "plans carried out", "directories wiped",
+	"wrong reads of snapshots", "lies",
+	"plans begun", "plans carried out", "directories wiped", "join tokens", "hosts that joined by a token", "tokens refused",
+	"hosts with another key", "keys accepted by an operator", "hosts that moved", "directories restored", "leaderships placed",
 }
 
 func (f Fault) String() string { return faultNames[f] }

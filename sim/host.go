@@ -32,7 +32,12 @@ type machine struct {
 	lives   int
 	clock   hardwareClock
 	joins   bool                  // it waits to be added to its groups (churn.go)
+	cluster uint64                // that it joins (rescue.go); 0: the one of the run
+	ghosts  []*ghost              // of another cluster than the run's (rescue.go); nil: it is of that
 	lost    transport.Incarnation // the directory that was wiped
+	tokens  []string              // with which it starts, to join (joining.go)
+	key     hostKey               // keys.go
+	addr    string                // moves.go
 	reached map[uint64]uint64     // the highest index applied in any life, by group
 	timeout time.Duration         // its election timeout; 0: that of the run
 
@@ -42,6 +47,14 @@ type machine struct {
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
 	stops        time.Duration // it pauses for so long when it reads its clock next; 0: it does not (reads.go)
+}
+
+// ghost returns the record of the group that a machine's host takes part in.
+func (h *machine) ghost(group uint64) *ghost {
+	if h.ghosts != nil {
+		return h.ghosts[group-1]
+	}
+	return h.w.ghosts[group-1]
 }
 
 // life is one life of a host: the process between its start and its end.
@@ -55,15 +68,17 @@ type life struct {
 	process  *host.Host
 	replicas []*replica // in the order of their groups
 	receiver transport.Receiver
-	refused  bool // its disk has refused entries and is still full
-	sawError bool // its disk has returned an error
-	sawFull  bool // its disk may have been full
-	sawRot   bool // its disk has returned wrong bytes of a snapshot
-	failed   bool // one of its groups has stopped
+	book     map[uint64]string // where it dials other hosts; nil: in a run without moves
+	others   map[uint64]string // where it dials them next
+	refused  bool              // its disk has refused entries and is still full
+	sawError bool              // its disk has returned an error
+	sawFull  bool              // its disk may have been full
+	sawRot   bool              // its disk has returned wrong bytes of a snapshot
+	failed   bool              // one of its groups has stopped
 }
 
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
+	h := &machine{w: w, id: id, addr: firstAddr(id), disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
@@ -77,7 +92,7 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 	process, err := host.Open(ctx, c,
 		host.WithEnv(l.env()),
 		host.WithFS(l.host.disk.Mount()),
-		host.WithTransport(l),
+		host.WithTransport(l.transport()),
 		host.WithPipeline(l.w.pipeline),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
@@ -88,6 +103,7 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 		return errors.Join(err, process.Close(ctx))
 	}
 	l.process = process
+	l.tellOfMove()
 	return nil
 }
 
@@ -97,12 +113,20 @@ func (h *machine) start() {
 	if h.alive != nil || h.gone {
 		return
 	}
+	if r := h.w.restoring; r != nil {
+		r.end()
+	}
 	h.lives++
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	h.alive = l
 	config := h.w.config
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
+	config.JoinTokens = h.tokens
+	h.w.placing.configure(&config, h.id)
+	if h.cluster != 0 {
+		config.Joins, config.Cluster = true, h.cluster
+	}
 	err := l.open(config, h.w.machine)
 	switch {
 	case l.dead: // during Open
@@ -228,7 +252,7 @@ func (l *life) event(e host.Event) {
 	case host.AuthorityRegained:
 		l.w.count(Regained)
 	case host.GroupFounded:
-		l.w.ghosts[e.Group-1].founded = true
+		l.host.ghost(e.Group).founded = true
 	case host.Diverged:
 		if l.w.user != nil {
 			l.w.violate("the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
@@ -250,9 +274,17 @@ func (l *life) event(e host.Event) {
 			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.MembersChanged:
-		l.w.ghosts[e.Group-1].checkRoster(l.w, l.name, e)
+		l.host.ghost(e.Group).checkRoster(l.w, l.name, e)
+	case host.JoinRefused:
+		if e.By == 0 {
+			l.w.count(Reuses)
+		}
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
+		if e.Placement {
+			l.w.count(Placements)
+			l.w.placing.noteMove(l, e)
+		}
 	case host.RefusedForgotten:
 		l.w.count(Forgettings)
 		l.refused = false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // impostors are hosts that must not count: a process with a directory of its own that runs under the id of a
@@ -14,7 +15,8 @@ import (
 //
 //   - a wiped host comes back under its id with an empty directory, while the real one is down;
 //   - two hosts are given one id;
-//   - addresses are swapped: a host of another cluster has the same id and is dialed instead of the real one.
+//   - addresses are swapped: a host of another cluster has the same id and is dialed instead of the real one;
+//   - a directory is restored from a copy that was made before the host's present life (restored.go).
 //
 // Every host must refuse an impostor, nothing of it may be delivered, and it must neither lead nor apply. The
 // other hosts continue.
@@ -36,6 +38,7 @@ func (w *world) startImpostors() {
 	if m.pace > 0 && !w.nemesis.calm && w.churn == nil {
 		m.schedule()
 	}
+	m.startRestoring()
 }
 
 func (m *impostors) schedule() {
@@ -89,12 +92,24 @@ func (m *impostors) isKnown(real *machine) bool {
 }
 
 func (m *impostors) open(id uint64, c host.Config) *life {
+	return m.openOn(id, c, nil, nil)
+}
+
+// openOn opens a host on a disk; nil is an empty one, on which no other host speaks with it.
+func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine func(*replica) host.StateMachine) *life {
 	m.w.net.impostors++
 	h := newMachine(m.w, id)
+	if disk != nil {
+		h.disk = disk
+		h.disk.SetHook(h.onOperation)
+	}
 	l := &life{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
 	l.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
-	if err := l.open(c, func(*replica) host.StateMachine { return unheard{l} }); err != nil {
-		m.w.violate("%s does not start on an empty disk: %v", l.name, err)
+	if machine == nil {
+		machine = func(*replica) host.StateMachine { return unheard{l} }
+	}
+	if err := l.open(c, machine); err != nil {
+		m.w.violate("%s does not start: %v", l.name, err)
 	}
 	m.w.note(l.name + " is up")
 	return l

@@ -1,6 +1,12 @@
 package sim
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
 
 // The first bytes of what hosts tell each other about snapshots (host/snapshotcodec.go).
 const firstSnapshotRecord, lastSnapshotRecord = 48, 51
@@ -43,3 +49,26 @@ func (n *network) lie(from *life, body []byte) []byte {
 	}
 	return lie
 }
+
+// lieInTerms adds a message with a term that no election reaches to what a liar sends, and tells the receiver
+// that each of its groups has removed it. One host that says so must change nothing, and two may: so in each
+// run there is one.
+func (n *network) lieInTerms(from *life, to uint64, batch []transport.Envelope) []transport.Envelope {
+	if n.liar != from.host.id || len(batch) == 0 || n.lies.IntN(4) > 0 || n.first != 0 && n.first != n.liar {
+		return batch
+	}
+	n.first = n.liar
+	n.w.count(Lies)
+	e := batch[n.lies.IntN(len(batch))]
+	types := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgTimeoutNow}
+	far := raftpb.Message{Type: types[n.lies.IntN(len(types))], From: e.Message.From, To: e.Message.To, Term: 1<<63 - 1 - n.lies.Uint64N(3)}
+	if l := n.w.hosts[to-1].alive; l != nil && l.receiver != nil {
+		body := binary.AppendUvarint(binary.AppendUvarint([]byte{removedRecord}, e.Group), n.lies.Uint64())
+		incarnation := l.receiver.Introduce().Incarnation
+		n.carry(from, to, transport.ClassControl, transport.AppendFrames(nil, transport.Control, append(body, incarnation[:]...)))
+	}
+	return append(slices.Clone(batch), transport.Envelope{Group: e.Group, Message: far})
+}
+
+// removedRecord is the first byte of a record that says that a member was removed (host/foundingcodec.go).
+const removedRecord = 5

@@ -386,7 +386,7 @@ func (w *world) groupConverged(g *ghost) bool {
 	var leaders int
 	applied := g.last()
 	w.eachReplica(func(r *replica) {
-		if r.id == g.id && r.group != nil {
+		if r.ghost == g && r.group != nil {
 			applied = max(applied, r.group.Status().Applied) // the ghost does not have a leader's first entry
 		}
 	})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -20,24 +21,27 @@ type network struct {
 	slowest                  time.Duration
 	late                     map[link]time.Duration // added to each delay
 
-	liar     uint64                                   // a host that lies about snapshots (lies.go); 0: none
+	liar     uint64                                   // a host that lies (lies.go); 0: none
+	first    uint64                                   // the first one, which lies about terms, too
+	lies     *rand.Rand                               // draws what it adds
 	told     [][]byte                                 // what it has said about them lately
 	swallows func(from *life, m *raftpb.Message) bool // messages that a black hole takes; nil: none
 
-	met   map[pair]bool    // processes that have been introduced to each other
-	knows map[link]bool    // link.to has durably recorded the directory of link.from
-	taken map[uint64]*life // impostors at the address of a host (impostor.go)
+	met   map[pair]transport.Introduction // processes that have been introduced to each other: how the first one was
+	knows map[link]bool                   // link.to has durably recorded the directory of link.from
+	taken map[uint64]*life                // impostors at the address of a host (impostor.go)
 
 	impostors, refusals int // so far
 	messages            int // of groups, so far
+	channels            uint64
 }
 
 // pair is two processes; the first dialed the second.
 type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
-	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{}, late: map[link]time.Duration{}, slowest: time.Millisecond,
-		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
+	return network{w: w, rng: splitSeed(w.options.Seed, 2), lies: splitSeed(w.options.Seed, 16), cut: map[link]bool{}, late: map[link]time.Duration{}, slowest: time.Millisecond,
+		met: map[pair]transport.Introduction{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
 }
 
 // link is one direction between two hosts.
@@ -67,6 +71,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.frames++
 		k.messages += len(batch)
 	}
+	batch = l.w.net.lieInTerms(l, to, batch)
 	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 }
 
@@ -136,7 +141,7 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 	delay := n.late[lk] + between(n.rng, 20*time.Microsecond, n.slowest)
 	n.w.plan(delay, fmt.Sprintf("%d bytes from host %d reach host %d", len(frame), lk.from, lk.to), nil, func() {
 		l := n.at(lk.to)
-		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
+		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !from.dials(l.host) || !n.introduce(from, l) {
 			return
 		}
 		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is
@@ -161,16 +166,21 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 // refusal.
 func (n *network) introduce(from, to *life) bool {
 	p := pair{from, to}
-	if n.met[p] {
-		return true
+	if as, met := n.met[p]; met {
+		if transport.Keeps(to.receiver, as) {
+			return true
+		}
+		delete(n.met, p)
 	}
 	if from.dead || from.receiver == nil {
 		return false // the connection no longer exists
 	}
-	err := n.admit(to, from)
+	n.channels++
+	as := n.introduction(from)
+	err := n.admit(to, from, as)
 	refusedByTo := err != nil
 	if err == nil && !from.dead && !to.dead {
-		err = n.admit(from, to)
+		err = n.admit(from, to, n.introduction(to))
 	}
 	if from.dead || to.dead {
 		return false // the power failed while a host recorded the other
@@ -185,13 +195,21 @@ func (n *network) introduce(from, to *life) bool {
 		return false
 	}
 	n.w.checkImpostor(from, to)
-	n.met[p] = true
+	n.met[p] = as
 	return true
 }
 
-func (n *network) admit(who, peer *life) error {
-	self := peer.receiver.Introduce()
-	self.ID = peer.host.id
+// introduction returns what a process says of itself on a new connection.
+func (n *network) introduction(of *life) transport.Introduction {
+	self := of.receiver.Introduce()
+	self.ID = of.host.id
+	self.Key, _ = of.Key()
+	binary.LittleEndian.PutUint64(self.Channel[:], n.channels)
+	self.Proof = transport.ProofOf(of.receiver, self.Channel)
+	return self
+}
+
+func (n *network) admit(who, peer *life, self transport.Introduction) error {
 	if err := who.receiver.Admit(self, peer.name); err != nil {
 		return err
 	}

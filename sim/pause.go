@@ -44,8 +44,9 @@ func (w *world) paused(e event) bool {
 }
 
 // onlyPauses makes paused followers the only fault. Then the first leader stays, and no host even asks
-// whether to campaign: the follower finds the leader's heartbeats waiting when it continues, and the time
-// that it missed does not count as time without a leader.
+// whether to campaign (unless leaders are placed, and may hand over to a host that pauses): the follower
+// finds the leader's heartbeats waiting when it continues, and the time that it missed does not count as time
+// without a leader.
 func (n *nemesis) onlyPauses() {
 	n.calm, n.hunts, n.w.reads.mayStop = true, 0, 0
 	n.w.net.drop, n.w.net.duplicate, n.w.net.corrupt, n.w.net.slowest = 0, 0, 0, time.Millisecond
@@ -55,7 +56,7 @@ func (n *nemesis) onlyPauses() {
 // checkCalm: no host starts an election when only followers have paused. It is called for every message. An
 // election is under way until all hosts have heard its result; two timeouts are enough for that.
 func (n *nemesis) checkCalm(l *life, m *raftpb.Message) {
-	if !n.calm || n.stopped || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
+	if !n.calm || n.stopped || n.w.placing != nil || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
 		return
 	}
 	n.w.violate("%s sends a pre-vote although its leader is well: only followers have paused", l.name)

@@ -33,8 +33,8 @@ type replica struct {
 
 // openGroups opens the groups of a process.
 func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateMachine) error {
-	for _, g := range l.w.ghosts {
-		r := l.newReplica(g)
+	for i := range l.w.ghosts {
+		r := l.newReplica(l.host.ghost(uint64(i + 1)))
 		l.replicas = append(l.replicas, r)
 		if err := r.open(process, machine(r)); err != nil || l.dead {
 			return err
@@ -55,6 +55,7 @@ func (l *life) newReplica(g *ghost) *replica {
 func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
 	c := r.life.w.groupConfig
 	c.ID, c.Joins = r.id, r.life.w.joins(r.life.host)
+	r.life.w.placing.configureGroup(&c, r.life.host.id)
 	if u := r.life.w.user; u != nil {
 		r.group, err = u.open(r, process, c)
 		return err

@@ -24,7 +24,7 @@
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go), lies.go, cost.go.
+// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go.
 package sim
 
 import (

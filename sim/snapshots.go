@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -137,11 +138,14 @@ func (w *world) checkCompaction(r *replica, s host.Status) {
 
 // snapshotOn returns the index of the newest published snapshot of a group on a disk, or 0. It reads nothing
 // but names.
-func snapshotOn(disk *crashfs.FS, group uint64) (last uint64) {
+func snapshotOn(disk *crashfs.FS, group uint64) uint64 { return newestOn(disk, group).Index }
+
+// newestOn returns the last entry that the snapshot has, too.
+func newestOn(disk *crashfs.FS, group uint64) (last raftpb.EntryID) {
 	dir := fmt.Sprintf("%s/groups/%d/snapshots", directory, group)
 	names, err := disk.ReadDir(dir)
 	if err != nil {
-		return 0
+		return last
 	}
 	for _, name := range names {
 		var index, term uint64
@@ -150,7 +154,9 @@ func snapshotOn(disk *crashfs.FS, group uint64) (last uint64) {
 		}
 		if f, err := disk.Open(dir + "/" + name + "/MANIFEST"); err == nil {
 			f.Close()
-			last = max(last, index)
+			if index > last.Index {
+				last = raftpb.EntryID{Term: term, Index: index}
+			}
 		}
 	}
 	return last

@@ -48,6 +48,8 @@ type world struct {
 	calls        *callOptions // nil: the groups take plain entries
 	user         user         // user.go; nil: the clients are the simulator's
 	churn        *churn       // churn.go; nil: the members stay
+	restoring    *restoring   // restored.go; nil: no directory is copied
+	placing      *placing     // placement.go; nil: no host has a zone, and no group a Placement
 	violation    *Violation   // the first
 }
 
@@ -97,7 +99,7 @@ func newWorld(o Options) *world {
 	}
 	for i := range n {
 		id := uint64(i + 1)
-		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
+		w.config.Peers[id] = firstAddr(id)
 		w.hosts = append(w.hosts, newMachine(w, id))
 	}
 	w.net = newNetwork(w)
@@ -107,6 +109,7 @@ func newWorld(o Options) *world {
 	w.reads = newReads(w)
 	w.drawSnapshots()
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
+	w.drawPlacement()
 	return w
 }
 

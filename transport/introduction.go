@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -35,7 +36,15 @@ type Introduction struct {
 	// proved ID, zero if it has proved nothing: the connection is not TLS. The transport that made the
 	// connection sets it. It is not a part of the encoding, so no peer can choose it.
 	Key [32]byte
+	// Proof is what the peer proves beside its id, by what Prover returns at its end; nil: nothing. Channel
+	// is the value that both ends of the connection have in common, and no other connection has; zero without
+	// TLS. Like Key it is not a part of the encoding.
+	Proof   []byte
+	Channel [32]byte
 }
+
+// MaxProofBytes bounds Introduction.Proof.
+const MaxProofBytes = 2 << 10
 
 // Member is one line of a founding list.
 type Member struct {
@@ -73,7 +82,7 @@ var ErrBadIntroduction = errors.New("transport: bad introduction")
 // written to logs.
 //
 //	id u64 │ cluster u64 │ derived u8 │ incarnation 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
-//	n × (id u64, addr string)
+//	n × (id u64, addr string) │ of a host that proves something: length u16 │ proof
 //	string: length u16 │ bytes
 const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
 
@@ -95,6 +104,9 @@ func (i Introduction) Append(dst []byte) []byte {
 		dst = binary.LittleEndian.AppendUint64(dst, m.ID)
 		dst = appendString(dst, m.Addr)
 	}
+	if len(i.Proof) > 0 {
+		dst = appendString(dst, string(i.Proof))
+	}
 	return dst
 }
 
@@ -105,9 +117,15 @@ func appendString(dst []byte, s string) []byte {
 
 // Validate reports in one sentence why another host would refuse the encoding of i.
 func (i Introduction) Validate() error {
-	bytes := introductionHeadBytes + 2 + len(i.Addr) + 2
+	if len(i.Proof) > MaxProofBytes {
+		return fmt.Errorf("%w: a proof of %d bytes, want at most %d", ErrBadIntroduction, len(i.Proof), MaxProofBytes)
+	}
+	size := introductionHeadBytes + 2 + len(i.Addr) + 2
+	if len(i.Proof) > 0 {
+		size += 2 + len(i.Proof)
+	}
 	for n, m := range i.Members {
-		if bytes += 8 + 2 + len(m.Addr); bytes > MaxIntroductionBytes {
+		if size += 8 + 2 + len(m.Addr); size > MaxIntroductionBytes {
 			break
 		}
 		if !printable(m.Addr) {
@@ -117,7 +135,7 @@ func (i Introduction) Validate() error {
 			return fmt.Errorf("%w: the founding list must have ascending ids: host %d follows host %d", ErrBadIntroduction, m.ID, i.Members[n-1].ID)
 		}
 	}
-	if bytes > MaxIntroductionBytes {
+	if size > MaxIntroductionBytes {
 		return fmt.Errorf("%w: the founding list of %d hosts takes more than %d bytes, the most that hosts exchange; shorten the addresses", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
 	}
 	if !printable(i.Addr) {
@@ -147,6 +165,9 @@ func DecodeIntroduction(b []byte) (Introduction, error) {
 	i.Addr = rest.text()
 	for n := rest.uint16(); n > 0 && rest != nil; n-- {
 		i.Members = append(i.Members, Member{ID: rest.uint64(), Addr: rest.text()})
+	}
+	if len(rest) > 0 {
+		i.Proof = bytes.Clone(rest.take(int(rest.uint16())))
 	}
 	if rest == nil || len(rest) > 0 {
 		return Introduction{}, fmt.Errorf("%w: %d bytes end inside a field, or continue after the last one", ErrBadIntroduction, len(b))

@@ -85,6 +85,7 @@ const (
 	DefaultControlBytes = 16 << 20 // control
 	DefaultBulkBytes    = 32 << 20 // bulk
 	MaxPulseBytes       = 1 << 20  // the body of a pulse; that is some ten bytes for each of 100,000 groups
+	MaxControlBytes     = 4 << 20  // the body of kind control; a roster of a large group has 1 MiB
 )
 
 // DefaultFrameBytes is the largest body that is accepted, whether it comes in one frame or in several, and so
@@ -93,8 +94,11 @@ const DefaultFrameBytes = 64 << 20
 
 // MaxBodyBytes returns the largest body of kind k if the largest body of all is maxBytes.
 func (k Kind) MaxBodyBytes(maxBytes int) int {
-	if k == Pulse {
+	switch k {
+	case Pulse:
 		return min(maxBytes, MaxPulseBytes)
+	case Control:
+		return min(maxBytes, MaxControlBytes)
 	}
 	return maxBytes
 }

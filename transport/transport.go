@@ -67,9 +67,9 @@ type Envelope struct {
 // classes may. A slow call slows down only what comes from this sender in this class. One that takes many
 // seconds may cost the connection: its sender cannot tell a slow host from a dead one.
 type Receiver interface {
-	// Receive delivers messages in the order in which from sent them. The batch is valid only during the call.
-	// The bytes that its messages point to may be kept and must not be changed. Each entry's Data is an array
-	// of its own (Detach), so keeping one entry keeps no other in memory.
+	// Receive delivers messages in the order in which from sent them. The batch is valid only during the
+	// call. The bytes that its messages point to may be kept and must not be changed. Each entry's Data is an
+	// array of its own (Detach), so keeping one entry keeps no other in memory.
 	Receive(from uint64, batch []Envelope)
 	// Deliver delivers one body of the kinds pulse, control and bulk, in the order in which from sent the
 	// bodies of that kind. The body is valid only during the call, and must not be changed.
@@ -78,8 +78,8 @@ type Receiver interface {
 	// could not be connected, or its queue was full. Reports are rate-limited. A report always follows its
 	// loss. Losses of the other kinds are not reported.
 	Unreachable(peer uint64)
-	// Introduce returns what this host says of itself. The transport calls it once, in Start, replaces the id by
-	// its own, and does not pass on its Key.
+	// Introduce returns what this host says of itself. The transport calls it once, in Start, replaces the id
+	// by its own, and does not pass on its Key.
 	Introduce() Introduction
 	// Admit decides whether to speak with the host that introduced itself as peer, over a connection from the
 	// address remote. The transport calls it before it delivers the first message of a connection, so once or
@@ -113,6 +113,61 @@ func TellRefusal(r Receiver, by uint64, err error) {
 	if told, ok := r.(RefusalReceiver); ok && errors.As(err, &refused) {
 		told.RefusedBy(by, refused.Why)
 	}
+}
+
+// Prover is a Receiver that proves something beside its id on each connection, such as a token by which it
+// may join.
+type Prover interface {
+	Receiver
+	// Prove returns what becomes Introduction.Proof at the other end, at most MaxProofBytes; nil: nothing.
+	// channel becomes Introduction.Channel there: what is bound to it is worth nothing on another connection.
+	Prove(channel [32]byte) []byte
+}
+
+// ProofOf returns what a receiver proves on a connection.
+func ProofOf(r Receiver, channel [32]byte) []byte {
+	if p, ok := r.(Prover); ok {
+		return p.Prove(channel)
+	}
+	return nil
+}
+
+// KeyReceiver is a Receiver whose peers know the key with which this host comes.
+type KeyReceiver interface {
+	Receiver
+	// MayPresent reports whether the other hosts accept this one with a key (Introduction.Key). A transport
+	// that gets another key while it runs asks before it presents that, and again every few seconds. It must
+	// not wait.
+	MayPresent(key [32]byte) bool
+}
+
+// MayPresent reports whether a receiver allows a key.
+func MayPresent(r Receiver, key [32]byte) bool {
+	k, ok := r.(KeyReceiver)
+	return !ok || k.MayPresent(key)
+}
+
+// Keeper is a Receiver that changes its mind about hosts that it has admitted.
+type Keeper interface {
+	Receiver
+	// Keeps reports whether a connection of a peer, which was admitted with this introduction, may go on. The
+	// transport asks before it delivers the first message of a connection, and again when Review is called.
+	// It must not wait.
+	Keeps(peer Introduction) bool
+}
+
+// Keeps reports whether a receiver keeps a connection.
+func Keeps(r Receiver, peer Introduction) bool {
+	k, ok := r.(Keeper)
+	return !ok || k.Keeps(peer)
+}
+
+// Reviewer is a transport whose receiver may be a Keeper.
+type Reviewer interface {
+	// Review ends the connections from and to a host that the receiver does not keep. When it returns,
+	// nothing that came over them is delivered any more. It must not be called by a call that delivers from
+	// that host.
+	Review(id uint64)
 }
 
 // Stats are counts since the transport was made, except for fields that say "now".

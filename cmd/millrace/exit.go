@@ -34,18 +34,19 @@ type exitMeaning struct {
 	print   string // wal stat and dump, which judge nothing
 	snap    string // snapshot and its verbs
 	cert    string // cert and its verbs
+	members string // members and its verbs
 }
 
 var exitMeanings = []exitMeaning{
 	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
-		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid"},
-	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may",
-		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may"},
+		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused"},
+	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused",
+		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
 	{status: exitDamaged, meaning: "the log or a snapshot is damaged; the logs differ where they must not; a certificate is not valid", wal: "the log is damaged; the logs differ where they must not",
 		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",
-		cert: "it cannot be done: no such file, a certificate that exists"},
+		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
 	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
@@ -92,6 +93,13 @@ func certExitHelp(statuses ...int) string {
 		statuses = []int{exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted}
 	}
 	return exitTable(statuses, func(e exitMeaning) string { return e.cert })
+}
+
+func membersExitHelp(statuses ...int) string {
+	if len(statuses) == 0 {
+		statuses = []int{exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted}
+	}
+	return exitTable(statuses, func(e exitMeaning) string { return e.members })
 }
 
 // usageError is a mistake on the command line.

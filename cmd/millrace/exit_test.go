@@ -29,33 +29,43 @@ import (
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
 // log, SNAPSHOTS a host's directory with whole snapshots, HOST that of a stopped host, ARCHIVE one of its
-// archives, PKI a directory with a CA and member 9.
+// archives, PKI a directory with a CA and member 9, SURVIVOR that of one host of three, PLAN the id of a plan
+// that was not begun; a host runs in the directory one.
 var verbs = map[string]string{
-	"millrace version":          "",
-	"millrace bench":            "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
-	"millrace bench wal":        "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
-	"millrace bench flush":      "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
-	"millrace wal verify":       "LOG",
-	"millrace wal stat":         "LOG",
-	"millrace wal dump":         "LOG",
-	"millrace wal diff":         "LOG LOG",
-	"millrace wal repair":       "LOG",
-	"millrace":                  "",
-	"millrace bench groups":     "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
-	"millrace bench node":       "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
-	"millrace bench snapshot":   "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
-	"millrace wal":              "",
-	"millrace snapshot":         "",
-	"millrace snapshot inspect": "SNAPSHOTS",
-	"millrace snapshot verify":  "SNAPSHOTS",
-	"millrace snapshot save":    "HOST saved",
-	"millrace snapshot restore": "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
-	"millrace cert":             "",
-	"millrace cert ca":          "--dir made",
-	"millrace cert member":      "--dir PKI --id 1",
-	"millrace cert renew":       "--dir PKI --id 9",
-	"millrace cert inspect":     "PKI/ca.pem",
-	"millrace log-child":        "", // its input has no request, so it cannot succeed here
+	"millrace version":            "",
+	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
+	"millrace bench wal":          "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
+	"millrace bench flush":        "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
+	"millrace wal verify":         "LOG",
+	"millrace wal stat":           "LOG",
+	"millrace wal dump":           "LOG",
+	"millrace wal diff":           "LOG LOG",
+	"millrace wal repair":         "LOG",
+	"millrace":                    "",
+	"millrace bench groups":       "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace bench node":         "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
+	"millrace bench snapshot":     "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
+	"millrace wal":                "",
+	"millrace snapshot":           "",
+	"millrace snapshot inspect":   "SNAPSHOTS",
+	"millrace snapshot verify":    "SNAPSHOTS",
+	"millrace snapshot save":      "HOST saved",
+	"millrace snapshot restore":   "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
+	"millrace members":            "",
+	"millrace members list":       "one",
+	"millrace members plan":       "one learner 2",
+	"millrace members execute":    "one --yes learner 3",
+	"millrace members cancel":     "one PLAN",
+	"millrace members address":    "one 9=127.0.0.1:7009",
+	"millrace members token":      "one",
+	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
+	"millrace members rescue":     "SURVIVOR",
+	"millrace cert":               "",
+	"millrace cert ca":            "--dir made",
+	"millrace cert member":        "--dir PKI --id 1",
+	"millrace cert renew":         "--dir PKI --id 9",
+	"millrace cert inspect":       "PKI/ca.pem",
+	"millrace log-child":          "", // its input has no request, so it cannot succeed here
 }
 
 // commands returns the command paths of cmd and of all commands below it.
@@ -82,6 +92,9 @@ func status(t *testing.T, ctx context.Context, args ...string) int {
 
 // Every verb that the binary has gives the same status for the same reason.
 func TestExitStatusesOfEveryVerb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs each verb four times")
+	}
 	log := t.TempDir()
 	writeLog(t, log, 1, 3, 10)
 	taken := t.TempDir()
@@ -89,7 +102,11 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	stopped, archive := writeHost(t)
 	pki := t.TempDir()
 	makePKI(t, pki, 9)
+	survivor := writeSurvivor(t)
 	t.Chdir(t.TempDir())
+	addrs := runMembers(t, 2, 3)
+	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
+	plan := planIn(t, planned)
 	for path := range commands(newRoot(app{})) {
 		args, known := verbs[path]
 		if !known {
@@ -98,17 +115,21 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan).Replace(more))...)
 		}
 		if path != "millrace log-child" {
-			if have := status(t, t.Context(), with(args)...); have != exitOK {
-				t.Errorf("%s %s: status %d, want %d", path, args, have, exitOK)
+			want := exitOK
+			if path == "millrace members accept-key" {
+				want = exitFailed
+			}
+			if have := status(t, t.Context(), with(args)...); have != want {
+				t.Errorf("%s %s: status %d, want %d", path, args, have, want)
 			}
 		}
 		if have := status(t, t.Context(), with("--nonsense")...); have != exitUsage {
 			t.Errorf("%s --nonsense: status %d, want %d", path, have, exitUsage)
 		}
-		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" {
+		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" && path != "millrace members rescue" {
 			t.Errorf("%s one two three: status %d, want %d", path, have, exitUsage)
 		}
 		interrupted, cancel := context.WithCancelCause(t.Context())

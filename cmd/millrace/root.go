@@ -39,7 +39,8 @@ func newRoot(a app) *cobra.Command {
 		Use:   "millrace",
 		Short: "Millrace: a Raft library whose heart is the proposal pipeline",
 		Long: `Millrace is a Raft library for Go whose heart is the proposal pipeline.
-This command measures it on your machine, looks into the logs and the snapshots of its hosts, and makes their certificates.
+This command measures it on your machine, looks into the logs and the snapshots of its hosts,
+makes their certificates, and changes the members of a cluster.
 
 ` + exitTable(nil, func(e exitMeaning) string { return e.meaning }),
 		Example: `  millrace bench --quick      three hosts, real disk, three pipelines, within a minute
@@ -57,7 +58,7 @@ This command measures it on your machine, looks into the logs and the snapshots 
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newCert(a), newVersion(a), newLogChild(a))
+	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newCert(a), newMembers(a), newVersion(a), newLogChild(a))
 	root.SetHelpCommand(newHelp(root))
 	refuseArgs(root)
 	return root

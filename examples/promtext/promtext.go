@@ -165,6 +165,7 @@ func (f families) addHost(h host.HostMetrics) {
 		f.gauge("peer_met", "Whether a peer was met since this host has started.", pl, oneIf(p.Met))
 		f.gauge("peer_refusal", "Whether this host and a peer refuse each other.", pl, oneIf(p.Refuses || p.Refused))
 	}
+	f.counter("placed_total", "Leaderships that were handed over from here because another member should rather lead.", l, h.Placed)
 	f.counter("turns_total", "Turns of all groups.", l, h.Lanes.Turns)
 	f.gauge("turns_hung", "Turns that hang.", l, float64(h.Lanes.HungTurns))
 	f.counter("append_work_total", "Writes and syncs of the append lane.", l, h.Lanes.AppendWork)
@@ -232,6 +233,7 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.counter("group_elected_total", "Leaderships that this member has won.", l, g.Elected)
 	f.counter("group_leader_changes_total", "Times that another leader was learned.", l, g.LeaderChanges)
 	f.counter("group_given_up_total", "Leaderships that this member has given up.", l, g.GivenUp)
+	f.counter("group_placed_total", "Leaderships that this member has handed over because another should rather lead.", l, g.Placed)
 	f.counter("group_inputs_refused_total", "Inputs that the core refused.", l, g.Refused)
 	f.counter("group_messages_dropped_total", "Messages that were dropped before a turn.", l, g.Dropped)
 	f.counter("group_apply_calls_total", "Calls of the state machine.", l, g.AppliedBatches)

@@ -193,7 +193,7 @@ func TestWrongRequests(t *testing.T) {
 		`{"do":"take","group":-1}`:             "no request",
 		`{"do":"take","group":7,"force":1}`:    "unknown field",
 		`{"do":"take","group":7}{}`:            "something follows",
-		`{"do":"remove","group":7}`:            `called "remove"; want status, take or export`,
+		`{"do":"remove","group":7}`:            `called "remove"; want one of status, take, export`,
 		`{"do":"take"}`:                        "take needs a group",
 		`{"do":"take","group":7,"local":true}`: "local is for export",
 		strings.Repeat("x", maxLineBytes+1):    "more than 65536 bytes",
@@ -284,6 +284,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"do":"export","group":7,"local":true}`))
 	f.Add([]byte(`{"do":"status"}`))
 	f.Add([]byte(`{"do":"take","group":18446744073709551615}`))
+	f.Add([]byte(`{"do":"plan","group":1,"changes":[{"op":"add","id":4,"addr":"a:1"},{"op":"remove","id":1}]}`))
+	f.Add([]byte(`{"do":"execute","group":1,"plan":"5d0f3e8a","seen":"plan 5d0f3e8a, 1 of 2 stages done"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := decodeRequest(line)
 		if err != nil {
@@ -293,8 +295,118 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decodeRequest(b); err != nil || again != r {
+		again, err := decodeRequest(b)
+		if once, _ := json.Marshal(again); err != nil || !bytes.Equal(once, b) {
 			t.Errorf("%q is %+v, and sent again %+v, %v", line, r, again, err)
 		}
 	})
+}
+
+func (f *fake) Members(group uint64) (Members, error) {
+	m := Members{Host: 3, Group: group, Founded: true, Members: []Member{}}
+	for id := uint64(1); id <= 1000; id++ {
+		m.Members = append(m.Members, Member{ID: id, Role: "voter", Addr: strings.Repeat("a", 200)})
+	}
+	return m, f.failure
+}
+
+func (f *fake) Plan(_ context.Context, group uint64, changes []Change) (Plan, error) {
+	return Plan{ID: "5d0f", Group: group, Text: fmt.Sprint(changes)}, f.failure
+}
+
+func (f *fake) Execute(ctx context.Context, group uint64, id, seen string) (Progress, error) {
+	if f.hold {
+		f.begun <- struct{}{}
+		<-ctx.Done()
+		f.ended <- ctx.Err()
+	}
+	return Progress{Plan: id, Done: seen == "begun", State: "begun"}, f.failure
+}
+
+func (f *fake) Cancel(_ context.Context, _ uint64, id string) (Progress, error) {
+	return Progress{Plan: id, Done: true, Refused: "cancelled"}, f.failure
+}
+
+func (f *fake) SetPeer(uint64, string) error { return f.failure }
+
+func (f *fake) AcceptKey(uint64) error { return f.failure }
+
+func (f *fake) JoinToken(_ context.Context, _, member uint64, life time.Duration, learner bool) (Token, error) {
+	return Token{Text: fmt.Sprint(member, life, learner)}, f.failure
+}
+
+// What is about members: asked and answered, and refused where it makes no sense.
+func TestMembersOverTheSocket(t *testing.T) {
+	f := newFake()
+	dir, _ := serve(t, f, time.Minute, time.Minute)
+	c, err := Dial(t.Context(), filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m, err := c.Members(t.Context(), 7)
+	if err != nil || m.Group != 7 || len(m.Members) == 0 || len(m.Members)+m.More != 1000 {
+		t.Errorf("%d members and %d more, %v", len(m.Members), m.More, err)
+	}
+	p, err := c.Plan(t.Context(), 7, []Change{{Op: OpAdd, ID: 4, Addr: "a:1"}, {Op: OpRemove, ID: 1}})
+	if err != nil || p.Text != "[{add 4 a:1} {remove 1 }]" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, seen := range []string{"", "begun"} {
+		if w, err := c.Execute(t.Context(), 7, p.ID, seen); err != nil || w.Done != (seen == "begun") {
+			t.Errorf("seen %q: %+v, %v", seen, w, err)
+		}
+	}
+	if w, err := c.Cancel(t.Context(), 7, p.ID); err != nil || w.Refused != "cancelled" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if k, err := c.JoinToken(t.Context(), 1, 4, time.Minute, true); err != nil || k.Text != "4 1m0s true" {
+		t.Errorf("token %q, %v", k.Text, err)
+	}
+	if err := c.AcceptKey(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+	if err := c.SetPeer(t.Context(), 4, "a:2"); err != nil {
+		t.Error(err)
+	}
+	for line, want := range map[string]string{
+		`{"do":"members"}`:                                "needs a group",
+		`{"do":"plan","group":1}`:                         "plan has 0 changes",
+		`{"do":"execute","group":1}`:                      "a plan is for execute and cancel",
+		`{"do":"members","group":1,"plan":"5d0f"}`:        "a plan is for execute and cancel",
+		`{"do":"status","changes":[{"op":"add","id":1}]}`: "changes are for plan",
+		`{"do":"cancel","group":1,"plan":"5","seen":"x"}`: "seen is for execute",
+		`{"do":"address","id":4}`:                         "needs an id and an addr",
+		`{"do":"status","id":4}`:                          "id is for address, accept-key and token",
+	} {
+		if _, err := decodeRequest([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	f.failure = errors.New("no such group")
+	if _, err := c.Members(t.Context(), 7); err == nil || !strings.Contains(err.Error(), "no such group") {
+		t.Error(err)
+	}
+}
+
+// A program that goes away ends the watching.
+func TestAWatcherGoes(t *testing.T) {
+	f := newFake()
+	f.hold = true
+	dir, _ := serve(t, f, time.Minute, time.Minute)
+	c, err := Dial(t.Context(), filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-f.begun
+		cancel()
+	}()
+	if _, err := c.Execute(ctx, 7, "5d0f", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("the watcher ends with %v", err)
+	}
+	if err := <-f.ended; err == nil {
+		t.Error("the host was not told")
+	}
 }

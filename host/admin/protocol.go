@@ -1,6 +1,6 @@
 // Package admin is how a program on the same machine administers a running host: over a Unix socket in the
 // host's directory, which only its owner can open. A host has one if Config.AdminSocket is set; millrace
-// snapshot save uses it.
+// snapshot save and millrace members use it.
 //
 // # Protocol
 //
@@ -10,6 +10,7 @@
 //	{"do":"status"}                       {"status":{"host":1,"groups":[…]}}
 //	{"do":"take","group":1}               {"snapshot":{"index":70,"term":2,"bytes":4096}}
 //	{"do":"export","group":1}             {"streams":true}, then a stream
+//	members.go has what is about members
 //	anything else                         {"error":"…"}, and the connection ends
 //
 // A stream is chunks, each with its length in 4 bytes, big endian, at most 1 MiB. Length 0 ends it, and a
@@ -31,6 +32,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -52,6 +55,20 @@ const (
 	doStatus = "status"
 	doTake   = "take"
 	doExport = "export"
+
+	doMembers = "members"
+	doPlan    = "plan"
+	doExecute = "execute"
+	doCancel  = "cancel"
+	doAddress = "address"
+	doToken   = "token"
+	doKey     = "accept-key"
+)
+
+// things are all of them; all but some are about one group.
+var (
+	things    = []string{doStatus, doTake, doExport, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
+	groupless = []string{doStatus, doAddress, doKey}
 )
 
 // request is what a client sends.
@@ -61,6 +78,14 @@ type request struct {
 	// Local exports what the member has applied, also if it cannot reach a quorum. Otherwise it first makes
 	// sure that it has everything that was acknowledged.
 	Local bool `json:"local,omitempty"`
+
+	Changes []Change `json:"changes,omitempty"` // of plan
+	Plan    string   `json:"plan,omitempty"`    // of execute and cancel: its id
+	Seen    string   `json:"seen,omitempty"`    // of execute: the state that was returned last
+	ID      uint64   `json:"id,omitempty"`      // of address and accept-key; of token: for which host
+	Addr    string   `json:"addr,omitempty"`    // of address
+	Life    string   `json:"life,omitempty"`    // of token, as 1h30m
+	Learner bool     `json:"learner,omitempty"` // of token
 }
 
 // answer is a line that a host sends. One field is set.
@@ -69,6 +94,10 @@ type answer struct {
 	Status   *Status   `json:"status,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	Streams  bool      `json:"streams,omitempty"`
+	Members  *Members  `json:"members,omitempty"`
+	Plan     *Plan     `json:"plan,omitempty"`
+	Progress *Progress `json:"progress,omitempty"`
+	Token    *Token    `json:"token,omitempty"`
 }
 
 // Snapshot is the snapshot of a group. Bytes is the length of its content.
@@ -116,14 +145,14 @@ func decodeRequest(line []byte) (r request, err error) {
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("a request of %d bytes is no request: %w", len(line), err)
-	case r.Do != doStatus && r.Do != doTake && r.Do != doExport:
-		return r, fmt.Errorf("there is nothing to do that is called %.40q; want %s, %s or %s", r.Do, doStatus, doTake, doExport)
-	case r.Do != doStatus && r.Group == 0:
+	case !slices.Contains(things, r.Do):
+		return r, fmt.Errorf("there is nothing to do that is called %.40q; want one of %s", r.Do, strings.Join(things, ", "))
+	case !slices.Contains(groupless, r.Do) && r.Group == 0:
 		return r, fmt.Errorf("%s needs a group", r.Do)
 	case r.Local && r.Do != doExport:
 		return r, fmt.Errorf("local is for %s", doExport)
 	}
-	return r, nil
+	return r, r.rejectMemberRequest()
 }
 
 // readLine reads a line of at most maxLineBytes, and returns it without its end. io.EOF means that there is

@@ -25,6 +25,7 @@ type Host interface {
 	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged
 	// before.
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
+	MemberHost
 }
 
 // Server serves programs on one socket until Close.
@@ -228,6 +229,8 @@ func (s *Server) answer(ctx context.Context, c conn, r request) error {
 		if out.chunk(nil); out.err != nil {
 			return out.err
 		}
+	default:
+		a, err = s.answerMembers(ctx, r)
 	}
 	if err != nil {
 		a = answer{Error: err.Error()}

@@ -75,7 +75,7 @@ func TestAllVotersAreExchanged(t *testing.T) {
 		if !stays {
 			t.Fatalf("stage %d takes the votes of all voters, %v: %s", i+1, next.Conf.Voters, Describe(steps))
 		}
-		if next, err = next.Next(next.Version+1, Change{Base: next.Version, Stage: i, Steps: steps}.Entry()); err == nil && next.IsJoint() {
+		if next, err = next.Next(next.Version+1, Change{Base: next.Changed, Stage: i, Steps: steps}.Entry()); err == nil && next.IsJoint() {
 			next, err = next.Next(next.Version+1, leaveJoint)
 		}
 		if err != nil {
@@ -90,6 +90,21 @@ func BenchmarkPlayThousand(b *testing.B) {
 	for b.Loop() {
 		if _, err := r.Play(stages); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A directory that was removed is never a member again: under its id, under another one, or as a replacement.
+func TestRemovedDirectoryStaysRemoved(t *testing.T) {
+	r := three()
+	r.Members, r.Conf.Voters = r.Members[:2], r.Conf.Voters[:2]
+	r.Removed = []Member{{ID: 3, Incarnation: directory(3)}}
+	for _, w := range []Want{
+		{Op: Add, Member: Member{ID: 4, Incarnation: directory(3)}},
+		{Op: Add, Replace: true, Member: Member{ID: 2, Incarnation: directory(3)}},
+	} {
+		if _, err := r.Make([]Want{w}); err == nil {
+			t.Errorf("host %d is added with the directory that was removed", w.ID)
 		}
 	}
 }

@@ -44,6 +44,8 @@ type Step struct {
 	Member
 	// Replaces is set when Add gives the id of a member that was removed to another directory.
 	Replaces bool
+	// Token is the join token that Add uses up; zero: an operator has named the member.
+	Token TokenHash
 }
 
 func (s Step) String() string {
@@ -71,7 +73,7 @@ func Describe(steps []Step) string {
 
 // Change is the context of an entry that changes the configuration.
 type Change struct {
-	// Base is the version of the roster that the change was made for: it changes no other.
+	// Base is Roster.Changed of the roster that the change was made for: it changes no other.
 	Base uint64
 	// Plan is the plan of which the change is a stage, and Stage the number of that, from 0.
 	Plan  PlanID
@@ -98,8 +100,8 @@ func (c Change) Entry() raftpb.ConfChangeV2 {
 // rejectChange says why a change does not follow this roster, or returns nil.
 func (r *Roster) rejectChange(c Change) error {
 	switch {
-	case c.Base != r.Version:
-		return refuse("the change was made for version %d of the members, and they have version %d", c.Base, r.Version)
+	case c.Base != r.Changed:
+		return refuse("the change was made for version %d of the members, and they have version %d", c.Base, r.Changed)
 	case r.IsJoint():
 		return refuse("a change is under way: the configuration is joint")
 	case r.Plan == nil:
@@ -124,6 +126,8 @@ func (r *Roster) rejectSteps(steps []Step) error {
 				return refuse("hosts %d and %d have the same directory, %v", other.ID, s.ID, s.Incarnation)
 			case s.Addr != "" && s.Addr == other.Addr:
 				return refuse("hosts %d and %d have the same address, %s", other.ID, s.ID, s.Addr)
+			case !s.Token.IsZero() && s.Token == other.Token:
+				return refuse("hosts %d and %d come with one join token, %v", other.ID, s.ID, s.Token)
 			}
 		}
 		if seen[s.ID] {
@@ -172,14 +176,19 @@ func (r *Roster) rejectStep(s Step) error {
 }
 
 func (r *Roster) rejectAdd(s Step) error {
+	if err := r.rejectToken(s); err != nil {
+		return err
+	}
 	removed := slices.ContainsFunc(r.Removed, func(m Member) bool { return m.ID == s.ID })
 	switch {
 	case s.ID == 0:
 		return refuse("a member's id is not 0")
 	case r.Role(s.ID) != None:
-		return refuse("member %d is there already, as a %v", s.ID, r.Role(s.ID))
+		return refuse("member %d is there already, as a %v; promote a learner (PromoteMember), and replace a member whose directory is lost (ReplaceMember)", s.ID, r.Role(s.ID))
+	case s.Incarnation == transport.Incarnation{} && s.Replaces:
+		return refuse("it is not known which directory host %d has instead of its own; start it on an empty directory with GroupConfig.Joins, so that a member hears it", s.ID)
 	case s.Incarnation == transport.Incarnation{}:
-		return refuse("it is not known which directory host %d has; start it, so that a member hears it", s.ID)
+		return refuse("it is not known which directory host %d has; start it, or plan on a member that hears it", s.ID)
 	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && !planted.RejoinRemoved:
 		return refuse("directory %v of host %d was removed from this group, and is never a member again; start the host with an empty directory", s.Incarnation, s.ID)
 	case removed && !s.Replaces:
@@ -195,6 +204,8 @@ func (r *Roster) rejectAdd(s Step) error {
 			return refuse("directory %v is that of member %d", s.Incarnation, m.ID)
 		case s.Addr != "" && m.Addr == s.Addr:
 			return refuse("%s is the address of member %d; each member needs its own", s.Addr, m.ID)
+		case m.Keys.HasAny(s.Keys):
+			return refuse("%w", KeyTaken{s.ID, m.ID})
 		}
 	}
 	return nil

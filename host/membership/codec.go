@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -23,16 +24,20 @@ const (
 // ErrFormat is wrapped by errors about bytes that cannot be read.
 var ErrFormat = errors.New("millrace: what is written about members cannot be read")
 
-const version = 1
+const version = 2
 
 // Integers are uvarints in their shortest form, lists and strings begin with their length.
 //
 //	change  version │ base │ plan 16 B │ stage │ steps
-//	plan    version │ id 16 B │ base │ done │ stages, each a list of steps
-//	step    op u8, with 128 if it replaces │ id │ of Add: incarnation 16 B, address
-//	member  id │ incarnation 16 B │ address
-//	roster  version │ roster version │ voters │ learners │ outgoing │ next learners │ auto leave u8
-//	        │ members │ removed │ 0, or 1 and a plan │ ended: id 16 B, index, cancelled u8, done
+//	plan    version │ id 16 B │ base │ time │ done │ stages, each a list of steps
+//	step    op u8, with 128 if it replaces, 64 if it uses a token │ id │ of Add: the member │ the token 32 B
+//	member  id │ incarnation 16 B │ address │ keys, 32 B each
+//	token   hash 32 B │ expires │ member │ learner u8
+//	ended   id 16 B │ index │ cancelled u8 │ done
+//	roster  version │ roster version │ changed │ time │ voters │ learners │ outgoing │ next learners
+//	        │ auto leave u8 │ members │ removed │ 0, or 1 and a plan │ ended │ tokens
+//
+// Times are log time, in nanoseconds.
 
 // Encode returns the bytes of a change.
 func (c Change) Encode() []byte {
@@ -58,6 +63,7 @@ func (p *Plan) Encode() []byte { return p.appendTo([]byte{version}) }
 func (p *Plan) appendTo(b []byte) []byte {
 	b = append(b, p.ID[:]...)
 	b = binary.AppendUvarint(b, p.Base)
+	b = binary.AppendUvarint(b, uint64(p.Time))
 	b = binary.AppendUvarint(b, uint64(p.Done))
 	b = binary.AppendUvarint(b, uint64(len(p.Stages)))
 	for _, steps := range p.Stages {
@@ -76,6 +82,8 @@ func DecodePlan(data []byte) (p Plan, err error) {
 // Encode returns the bytes of a roster.
 func (r *Roster) Encode() []byte {
 	b := binary.AppendUvarint([]byte{version}, r.Version)
+	b = binary.AppendUvarint(b, r.Changed)
+	b = binary.AppendUvarint(b, uint64(r.Time))
 	for _, ids := range [][]uint64{r.Conf.Voters, r.Conf.Learners, r.Conf.VotersOutgoing, r.Conf.LearnersNext} {
 		b = binary.AppendUvarint(b, uint64(len(ids)))
 		for _, id := range ids {
@@ -94,10 +102,18 @@ func (r *Roster) Encode() []byte {
 	} else {
 		b = r.Plan.appendTo(append(b, 1))
 	}
-	b = append(b, r.Ended.ID[:]...)
-	b = binary.AppendUvarint(b, r.Ended.Index)
-	b = append(b, boolByte(r.Ended.Cancelled))
-	return binary.AppendUvarint(b, uint64(r.Ended.Done))
+	b = binary.AppendUvarint(b, uint64(len(r.Ended)))
+	for _, e := range r.Ended {
+		b = append(b, e.ID[:]...)
+		b = binary.AppendUvarint(b, e.Index)
+		b = append(b, boolByte(e.Cancelled))
+		b = binary.AppendUvarint(b, uint64(e.Done))
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Tokens)))
+	for _, t := range r.Tokens {
+		b = t.appendTo(b)
+	}
+	return b
 }
 
 // DecodeRoster decodes a roster, which may come from another host. It is canonical: Encode returns the same
@@ -105,15 +121,14 @@ func (r *Roster) Encode() []byte {
 func DecodeRoster(data []byte) (*Roster, error) {
 	r := newReader(data)
 	var s Roster
-	s.Version = r.uvarint(^uint64(0))
+	s.Version, s.Changed, s.Time = r.uvarint(^uint64(0)), r.uvarint(^uint64(0)), r.time()
 	s.Conf = raftpb.ConfState{Voters: r.ids(), Learners: r.ids(), VotersOutgoing: r.ids(), LearnersNext: r.ids(), AutoLeave: r.boolean()}
 	s.Members, s.Removed = r.members(MaxMembers, 1), r.members(MaxRemoved, 0)
 	if r.boolean() {
 		p := r.plan()
 		s.Plan = &p
 	}
-	copy(s.Ended.ID[:], r.bytes(16))
-	s.Ended.Index, s.Ended.Cancelled, s.Ended.Done = r.uvarint(^uint64(0)), r.boolean(), int(r.uvarint(maxStages))
+	s.Ended, s.Tokens = r.ended(), r.tokens()
 	if err := r.end("the members of a group"); err != nil {
 		return nil, err
 	}
@@ -158,10 +173,19 @@ func appendMember(b []byte, m Member) []byte {
 	b = binary.AppendUvarint(b, m.ID)
 	b = append(b, m.Incarnation[:]...)
 	b = binary.AppendUvarint(b, uint64(len(m.Addr)))
-	return append(b, m.Addr...)
+	b = append(b, m.Addr...)
+	keys := m.Keys.list()
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		b = append(b, k[:]...)
+	}
+	return b
 }
 
-const replacesFlag = 128
+const (
+	replacesFlag = 128
+	tokenFlag    = 64
+)
 
 func appendSteps(b []byte, steps []Step) []byte {
 	b = binary.AppendUvarint(b, uint64(len(steps)))
@@ -170,8 +194,14 @@ func appendSteps(b []byte, steps []Step) []byte {
 		if s.Replaces {
 			op |= replacesFlag
 		}
+		if !s.Token.IsZero() {
+			op |= tokenFlag
+		}
 		if b = append(b, op); s.Op == Add {
 			b = appendMember(b, s.Member)
+			if !s.Token.IsZero() {
+				b = append(b, s.Token[:]...)
+			}
 		} else {
 			b = binary.AppendUvarint(b, s.ID)
 		}
@@ -250,6 +280,12 @@ func (r *reader) member() (m Member) {
 	if m.Addr = string(addr); !utf8.Valid(addr) {
 		r.bad = true
 	}
+	for i := range r.uvarint(uint64(len(m.Keys))) {
+		copy(m.Keys[i][:], r.bytes(len(Key{})))
+		if m.Keys[i].IsZero() {
+			r.bad = true
+		}
+	}
 	return m
 }
 
@@ -272,11 +308,15 @@ func (r *reader) steps() (steps []Step) {
 		if r.bad {
 			return nil
 		}
-		s := Step{Op: Op(op[0] &^ replacesFlag), Replaces: op[0]&replacesFlag != 0}
+		s := Step{Op: Op(op[0] &^ (replacesFlag | tokenFlag)), Replaces: op[0]&replacesFlag != 0}
+		byToken := op[0]&tokenFlag != 0
 		switch {
 		case s.Op == Add:
-			s.Member = r.member()
-		case s.Op < Add || s.Op > Remove || s.Replaces:
+			if s.Member = r.member(); byToken {
+				copy(s.Token[:], r.bytes(len(s.Token)))
+				r.bad = r.bad || s.Token.IsZero()
+			}
+		case s.Op < Add || s.Op > Remove || s.Replaces || byToken:
 			r.bad = true
 		default:
 			s.ID = r.uvarint(^uint64(0))
@@ -286,9 +326,35 @@ func (r *reader) steps() (steps []Step) {
 	return steps
 }
 
+func (r *reader) time() time.Duration { return time.Duration(r.uvarint(maxTime)) }
+
+func (r *reader) ended() (all []Ended) {
+	for range r.uvarint(MaxEnded) {
+		var e Ended
+		copy(e.ID[:], r.bytes(16))
+		e.Index, e.Cancelled, e.Done = r.uvarint(^uint64(0)), r.boolean(), int(r.uvarint(maxStages))
+		if r.bad {
+			return nil
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func (r *reader) tokens() (all []Token) {
+	for range r.uvarint(MaxTokens) {
+		t := r.token()
+		if r.bad {
+			return nil
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
 func (r *reader) plan() (p Plan) {
 	copy(p.ID[:], r.bytes(16))
-	p.Base = r.uvarint(^uint64(0))
+	p.Base, p.Time = r.uvarint(^uint64(0)), r.time()
 	p.Done = int(r.uvarint(maxStages))
 	for range r.uvarint(maxStages) {
 		p.Stages = append(p.Stages, r.steps())

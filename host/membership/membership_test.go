@@ -16,7 +16,7 @@ import (
 func directory(n int) transport.Incarnation { return transport.Incarnation{byte(n), byte(n >> 8), 1} }
 
 func three() *Roster {
-	return Founded([]Member{{1, directory(1), ""}, {2, directory(2), ""}, {3, directory(3), ""}})
+	return Founded([]Member{{ID: 1, Incarnation: directory(1)}, {ID: 2, Incarnation: directory(2)}, {ID: 3, Incarnation: directory(3)}})
 }
 
 // history is a roster under random plans, with what must hold of all of its changes.
@@ -26,6 +26,7 @@ type history struct {
 	index uint64
 	drawn int                              // directories
 	gone  map[transport.Incarnation]uint64 // removed, and the member's id
+	used  map[TokenHash]bool
 }
 
 func (h *history) enter(next *Roster, err error) {
@@ -58,6 +59,16 @@ func (h *history) enter(next *Roster, err error) {
 	}
 	if len(ids) != len(next.Members) {
 		h.t.Fatalf("members %v, configuration %v", next.IDs(), next.Conf)
+	}
+	for _, t := range before.Tokens {
+		if _, open := next.Token(t.Hash); !open {
+			h.used[t.Hash] = true
+		}
+	}
+	for hash := range h.used {
+		if _, open := next.Token(hash); open {
+			h.t.Fatalf("entry %d makes token %v valid again", h.index, hash)
+		}
 	}
 	data := next.Encode()
 	again, err := DecodeRoster(data)
@@ -98,9 +109,11 @@ func (h *history) carryOut(stop int) {
 // exchanges a directory, none brings a removed one back; rosters come back from their bytes.
 func TestRandomPlans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, now: three(), drawn: 3, gone: map[transport.Incarnation]uint64{}}
+		h := &history{t: t, now: three(), drawn: 3, gone: map[transport.Incarnation]uint64{}, used: map[TokenHash]bool{}}
 		planned := 0
 		for range rapid.IntRange(1, 12).Draw(t, "plans") {
+			h.grant()
+			h.rekey()
 			var wants []Want
 			for range rapid.IntRange(1, 3).Draw(t, "wants") {
 				h.drawn++
@@ -109,6 +122,9 @@ func TestRandomPlans(t *testing.T) {
 					w.Replace, w.Incarnation = rapid.Bool().Draw(t, "replace"), directory(h.drawn)
 					if rapid.Bool().Draw(t, "old directory") {
 						w.Incarnation = directory(rapid.IntRange(1, h.drawn).Draw(t, "directory"))
+					}
+					if n := len(h.now.Tokens); n > 0 && rapid.Bool().Draw(t, "by token") {
+						w.Token = h.now.Tokens[rapid.IntRange(0, n-1).Draw(t, "token")].Hash
 					}
 				}
 				wants = append(wants, w)
@@ -122,16 +138,22 @@ func TestRandomPlans(t *testing.T) {
 			}
 			planned++
 			h.index++
-			p := Plan{ID: PlanID{byte(planned)}, Base: h.now.Version, Stages: stages}
+			p := Plan{ID: PlanID{byte(planned)}, Base: h.now.Changed, Time: h.now.Time, Stages: stages}
 			again, err := DecodePlan(p.Encode())
 			if err != nil || !bytes.Equal(again.Encode(), p.Encode()) {
 				t.Fatalf("%v comes back as %v, %v", &p, &again, err)
 			}
-			if _, err := h.now.Begin(h.index, Plan{ID: p.ID, Base: h.now.Version + 1, Stages: stages}); !errors.Is(err, ErrRefused) {
+			if _, err := h.now.Begin(h.index, Plan{ID: p.ID, Base: h.now.Changed + 1, Stages: stages}); !errors.Is(err, ErrRefused) {
 				t.Fatalf("a plan for another version begins: %v", err)
 			}
-			h.enter(h.now.Begin(h.index, p))
-			if _, err := h.now.Begin(h.index+1, Plan{ID: PlanID{99}, Base: h.now.Version, Stages: stages}); !errors.Is(err, ErrRefused) {
+			if next, err := h.now.Begin(h.index, p); err == nil {
+				h.enter(next, nil)
+			} else if h.index--; !p.uses(tokenOf(p)) {
+				t.Fatal(err)
+			} else {
+				continue
+			}
+			if _, err := h.now.Begin(h.index+1, Plan{ID: PlanID{99}, Base: h.now.Changed, Stages: stages}); !errors.Is(err, ErrRefused) {
 				t.Fatalf("a second plan begins: %v", err)
 			}
 			whole := rapid.Bool().Draw(t, "to its end")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -18,8 +19,10 @@ func (p PlanID) String() string { return hex.EncodeToString(p[:4]) }
 // leader continues with it.
 type Plan struct {
 	ID PlanID
-	// Base is the version of the roster that it begins from.
+	// Base is what Roster.Changed must be when it begins.
 	Base uint64
+	// Time is the log time at which it was proposed, if it uses tokens: none of them may have expired.
+	Time time.Duration
 	// Stages are the changes, one after the other. A stage that promotes a learner waits until the learner
 	// has caught up.
 	Stages [][]Step
@@ -31,11 +34,24 @@ type Plan struct {
 // Ended is a plan that has ended.
 type Ended struct {
 	ID PlanID
-	// Index is the entry with which it has ended; 0: no plan has ended.
+	// Index is the entry with which it has ended.
 	Index uint64
 	// Cancelled is set if it was cancelled before its last stage, with Done stages in force.
 	Cancelled bool
 	Done      int
+}
+
+// MaxEnded bounds the plans of which a roster knows how they have ended.
+const MaxEnded = 32
+
+// HowEnded returns how a plan has ended, if that is known.
+func (r *Roster) HowEnded(id PlanID) (e Ended, ok bool) {
+	for _, e := range r.Ended {
+		if e.ID == id {
+			return e, true
+		}
+	}
+	return e, false
 }
 
 // Want is what a caller wants of one member. The zero values of Learner and of what Op does not use are right
@@ -47,6 +63,8 @@ type Want struct {
 	Learner bool
 	// Replace gives the id of an existing member to another directory: Op is Add.
 	Replace bool
+	// Token is the join token by which a member is added; zero: none.
+	Token TokenHash
 }
 
 // Make returns the stages that lead from a roster to what is wanted, or why that cannot be.
@@ -73,18 +91,18 @@ func (r *Roster) Make(wants []Want) ([][]Step, error) {
 		case w.Op == Add && w.Replace:
 			role := r.Role(w.ID)
 			if role == None {
-				return nil, refuse("there is no member %d to replace; the members are %v", w.ID, r.IDs())
+				return nil, refuse("there is no member %d to replace; the members are %v: name one of these, or add host %d (AddMember)", w.ID, r.IDs(), w.ID)
 			}
 			if role != Learner {
 				demote = append(demote, Step{Op: Demote, Member: m})
 			}
 			leave = append(leave, Step{Op: Remove, Member: m})
-			add = append(add, Step{Op: Add, Member: w.Member, Replaces: true})
+			add = append(add, Step{Op: Add, Member: w.Member, Replaces: true, Token: w.Token})
 			if role != Learner && !w.Learner {
 				last = append(last, Step{Op: Promote, Member: m})
 			}
 		case w.Op == Add:
-			add = append(add, Step{Op: Add, Member: w.Member})
+			add = append(add, Step{Op: Add, Member: w.Member, Token: w.Token})
 			if !w.Learner {
 				last = append(last, Step{Op: Promote, Member: m})
 			}
@@ -139,7 +157,7 @@ func (r *Roster) Play(stages [][]Step) (rosters []*Roster, err error) {
 	at.Plan = &Plan{Stages: stages}
 	next := &at
 	for i, steps := range stages {
-		c := Change{Base: next.Version, Stage: i, Steps: steps}
+		c := Change{Base: next.Changed, Stage: i, Steps: steps}
 		index := next.Version + 1
 		if next, err = next.Next(index, c.Entry()); err != nil {
 			return nil, err
@@ -179,21 +197,22 @@ func (r *Roster) End(index uint64, id PlanID) (*Roster, error) {
 		return nil, refuse("plan %v does not end here", id)
 	}
 	next := *r
-	next.Version = index
 	next.finish(index, false)
 	return &next, nil
 }
 
 func (r *Roster) finish(index uint64, cancelled bool) {
-	r.Ended = Ended{ID: r.Plan.ID, Index: index, Cancelled: cancelled, Done: r.Plan.Done}
+	r.Version, r.Changed = index, index
+	ended := append(slices.Clone(r.Ended), Ended{ID: r.Plan.ID, Index: index, Cancelled: cancelled, Done: r.Plan.Done})
+	r.Ended = ended[max(0, len(ended)-MaxEnded):]
 	r.Plan = nil
 }
 
 // Begin returns the roster after an entry that begins a plan, or why the entry changes nothing.
 func (r *Roster) Begin(index uint64, p Plan) (*Roster, error) {
 	switch {
-	case p.Base != r.Version:
-		return nil, refuse("the plan was made for version %d of the members, and they have version %d; look at them, and plan again", p.Base, r.Version)
+	case p.Base != r.Changed:
+		return nil, refuse("the plan was made for version %d of the members, and they have version %d; look at them, and plan again", p.Base, r.Changed)
 	case r.Plan != nil:
 		return nil, refuse("plan %v is under way, at stage %d of %d; wait for it, or cancel it", r.Plan.ID, r.Plan.Done+1, len(r.Plan.Stages))
 	case r.IsJoint():
@@ -201,18 +220,24 @@ func (r *Roster) Begin(index uint64, p Plan) (*Roster, error) {
 	case len(p.Stages) == 0:
 		return nil, refuse("the plan is empty")
 	}
+	at := *r
+	at.Time = max(r.Time, p.Time)
+	if err := at.rejectTokens(p.Stages); err != nil {
+		return nil, err
+	}
 	if err := r.rejectStages(p.Stages); err != nil {
 		return nil, err
 	}
-	next := *r
-	next.Version = index
+	next := at
+	next.Version, next.Changed = index, index
 	p.Done = 0
 	next.Plan = &p
 	return &next, nil
 }
 
 // Cancel returns the roster after an entry that cancels a plan, or why the entry changes nothing. Stages that
-// are in force stay so.
+// are in force stay so. The tokens that the plan would have used are void: their hosts would come back with
+// them at once.
 func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
 	if r.Plan == nil || r.Plan.ID != id {
 		return nil, refuse("plan %v is not under way", id)
@@ -221,7 +246,7 @@ func (r *Roster) Cancel(index uint64, id PlanID) (*Roster, error) {
 		return nil, refuse("all stages of plan %v are in force", id)
 	}
 	next := *r
-	next.Version = index
+	next.Tokens = r.withoutTokensOf(r.Plan)
 	next.finish(index, true)
 	return &next, nil
 }
@@ -231,7 +256,7 @@ func (r *Roster) NextStage() (c Change, ok bool) {
 	if r.Plan == nil || r.IsJoint() || r.Ends() {
 		return c, false
 	}
-	return Change{Base: r.Version, Plan: r.Plan.ID, Stage: r.Plan.Done, Steps: r.Plan.Stages[r.Plan.Done]}, true
+	return Change{Base: r.Changed, Plan: r.Plan.ID, Stage: r.Plan.Done, Steps: r.Plan.Stages[r.Plan.Done]}, true
 }
 
 // Takes reports whether steps take the vote of a member.

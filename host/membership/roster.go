@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/millrace/millrace/raft/confchange"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -15,7 +16,11 @@ import (
 // Roster says who the members of a group are after some entry of its log. It is immutable.
 type Roster struct {
 	// Version is the index of the entry that has changed the roster last; 0: it is as the group was founded.
-	Version uint64
+	// Changed is that of the last one that has changed the members or the plan under way: plans and stages
+	// name it, and change nothing else. Tokens and keys change the version only.
+	Version, Changed uint64
+	// Time is the highest log time that an entry of the roster has named.
+	Time time.Duration
 	// Conf is the configuration of the core.
 	Conf raftpb.ConfState
 	// Members are all members, voters and learners, by ascending id.
@@ -24,9 +29,12 @@ type Roster struct {
 	// in the order of their removal. An id is given again only to replace a directory (Want.Replace), and
 	// never to one of these.
 	Removed []Member
-	// Plan is the plan under way; nil: there is none. Ended is the one that has ended last; zero: none has.
+	// Plan is the plan under way; nil: there is none. Ended are those that have ended last, the latest last,
+	// at most MaxEnded.
 	Plan  *Plan
-	Ended Ended
+	Ended []Ended
+	// Tokens are the join tokens that were not used, in the order in which they were made.
+	Tokens []Token
 }
 
 // Member is a member and the directory that it is bound to.
@@ -35,6 +43,9 @@ type Member struct {
 	Incarnation transport.Incarnation
 	// Addr is where the member was reached when it was added: a hint. It may be empty.
 	Addr string
+	// Keys are the public keys with which the member may prove its id; without any, its certificate is not
+	// compared (key.go).
+	Keys Keys
 }
 
 // Role is what a member does in its group.
@@ -169,7 +180,7 @@ func refuse(format string, args ...any) error {
 // nothing. It is the same on every member.
 func (r *Roster) Next(index uint64, cc raftpb.ConfChangeV2) (*Roster, error) {
 	next := *r
-	next.Version = index
+	next.Version, next.Changed = index, index
 	if len(cc.Context) == 0 {
 		if !cc.LeaveJoint() {
 			return nil, refuse("entry %d changes the configuration and does not say which directories its members have", index)
@@ -186,9 +197,13 @@ func (r *Roster) Next(index uint64, cc raftpb.ConfChangeV2) (*Roster, error) {
 			return nil, refuse("entry %d changes the configuration by %v, and its context says %v", index, cc.Changes, want.Changes)
 		}
 		next.Members = after(r.Members, c.Steps)
+		next.Tokens = without(r.Tokens, c.Steps)
 		next.advance()
 	}
 	conf, err := nextConf(r.Conf, cc)
+	if errors.Is(err, confchange.ErrRemovesVoters) {
+		return nil, refuse("%w; a group keeps one voter at least: close it on all hosts to end it (Host.RemoveGroup)", err)
+	}
 	if err != nil {
 		return nil, refuse("%w", err)
 	}
@@ -221,7 +236,7 @@ func (r *Roster) dropRemoved() {
 			members = append(members, m)
 			continue
 		}
-		m.Addr = ""
+		m.Addr, m.Keys = "", Keys{}
 		at := sort.Search(len(removed), func(i int) bool { return removed[i].ID > m.ID })
 		removed = slices.Insert(removed, at, m)
 	}

@@ -6,7 +6,13 @@ const (
 	AckBeforeSync         = false
 	AnyCA                 = false
 	AnyDirectory          = false
+	AnyKey                = false
+	HearReplaced          = false
+	KeepToken             = false
 	AnyMember             = false
+	BalanceBlindly        = false
+	BelieveFarTerms       = false
+	BelieveOneRemoval     = false
 	CompactEarly          = false
 	CountLateAcks         = false
 	CountLeftOut          = false
@@ -32,6 +38,8 @@ const (
 	OldAnswer             = false
 	OneHardState          = false
 	OvertakeCommit        = false
+	PlaceBehind           = false
+	PlaceWithoutBound     = false
 	PublishEarly          = false
 	PulseReads            = false
 	PutBackVote           = false
@@ -40,6 +48,8 @@ const (
 	RegainUnconfirmed     = false
 	RejoinRemoved         = false
 	RenumberRetries       = false
+	RescueBehind          = false
+	RescueKeepsCluster    = false
 	RestoreNoSessions     = false
 	SkipSessions          = false
 	StageBlindly          = false

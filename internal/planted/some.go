@@ -23,8 +23,16 @@ var (
 	AnyCA = is("any_ca")
 	// AnyDirectory makes a host accept a peer with any directory.
 	AnyDirectory = is("any_directory")
+	// AnyKey makes a host accept a member with any key that a CA has signed.
+	AnyKey = is("any_key")
 	// AnyMember makes a host accept the certificate of another member.
 	AnyMember = is("any_member")
+	// BalanceBlindly makes a host balance as if all others led nothing.
+	BalanceBlindly = is("balance_blindly")
+	// BelieveFarTerms makes a node enter any term that one peer names.
+	BelieveFarTerms = is("believe_far_terms")
+	// BelieveOneRemoval makes a member stop when one host says that it was removed.
+	BelieveOneRemoval = is("believe_one_removal")
 	// CompactEarly makes a host compact its log before a snapshot was read back.
 	CompactEarly = is("compact_early")
 	// CountLeftOut makes the members of a group that is founded without some go on hearing those.
@@ -53,9 +61,13 @@ var (
 	HeartbeatCommits = is("heartbeat_commits")
 	// HandOverBlindly makes a leader with a stuck state machine hand over to a member that has not applied more.
 	HandOverBlindly = is("hand_over_blindly")
+	// HearReplaced makes a host go on hearing the connections of a directory when another one takes its place.
+	HearReplaced = is("hear_replaced")
 	// InstallWithoutConf makes a member install a snapshot with a configuration of its own, in place of the
 	// snapshot's.
 	InstallWithoutConf = is("install_without_conf")
+	// KeepToken makes a join token stay valid when it was used.
+	KeepToken = is("keep_token")
 	// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands,
 	// forever if it does not.
 	KeepDeposed = is("keep_deposed")
@@ -81,6 +93,10 @@ var (
 	// OvertakeCommit writes the newest commit index with the term and vote that overtake what a full disk
 	// refuses.
 	OvertakeCommit = is("overtake_commit")
+	// PlaceBehind makes a leader hand over for placement to a member that is behind.
+	PlaceBehind = is("place_behind")
+	// PlaceWithoutBound makes a leader hand over for placement again and again, however often within an hour.
+	PlaceWithoutBound = is("place_without_bound")
 	// PublishEarly makes a host publish a snapshot before its log is durable through it.
 	PublishEarly = is("publish_early")
 	// PulseReads makes the answer to a pulse confirm the reads that wait.
@@ -99,6 +115,10 @@ var (
 	RejoinRemoved = is("rejoin_removed")
 	// RenumberRetries makes a host give a forwarded command a new number for each try.
 	RenumberRetries = is("renumber_retries")
+	// RescueBehind makes a rescue take the first directory given, also if the log of another goes further.
+	RescueBehind = is("rescue_behind")
+	// RescueKeepsCluster makes a rescued host keep the number of the old cluster.
+	RescueKeepsCluster = is("rescue_keeps_cluster")
 	// RestoreNoSessions makes a member that begins from a snapshot forget its sessions.
 	RestoreNoSessions = is("restore_no_sessions")
 	// SkipSessions makes the members of a group apply a command again that their table of sessions knows.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -52,7 +53,7 @@ func TestMembers(t *testing.T) {
 	l.stop()
 	l.check(t, rest)
 	judge(t, l)
-	t.Logf("%d plans carried out, %d directories wiped, %d leaders killed; the longest plan took %v", d.plans, d.wiped, d.killed, d.longest.Round(time.Millisecond))
+	t.Logf("%d plans carried out, %d directories wiped, of which %d were replaced by join tokens, %d leaders killed; the longest plan took %v", d.plans, d.wiped, d.tokens, d.killed, d.longest.Round(time.Millisecond))
 	const heartbeat = 50 * time.Millisecond
 	h := l.recorder.History()
 	t.Logf("longest time without an answered change, in heartbeats of %v: during a plan %s", heartbeat, percentiles(gaps(h, d.planned), heartbeat))
@@ -67,17 +68,27 @@ type membersRun struct {
 	*cluster
 	number               uint64 // of the cluster
 	plans, wiped, killed int
+	byToken              bool // the last directory that was lost was replaced by a token
+	tokens               int  // so far
 	longest              time.Duration
 	load                 *load
 	planned, deaths      []span
 }
 
 // span is a part of a run in which something happened to the members.
-type span struct{ begin, end time.Duration }
+type span struct {
+	what       string
+	begin, end time.Duration
+}
 
-// gaps returns, for each span, the longest time in it without an answered change, shortest first. A span ends
-// with the first answer after it.
-func gaps(h History, spans []span) (all []time.Duration) {
+// gap is the longest time in a span without an answered change, and when it began.
+type gap struct {
+	span
+	long, since time.Duration
+}
+
+// gaps returns one for each span, the shortest first. A span ends with the first answer after it.
+func gaps(h History, spans []span) (all []gap) {
 	var answers []time.Duration
 	for _, o := range h {
 		if o.Kind != Get && o.Outcome != Unknown && o.Return != Never {
@@ -86,31 +97,38 @@ func gaps(h History, spans []span) (all []time.Duration) {
 	}
 	slices.Sort(answers)
 	for _, s := range spans {
-		longest, last := time.Duration(0), s.begin
+		g, last := gap{span: s}, s.begin
 		for _, at := range answers {
 			if at < s.begin {
 				continue
 			}
-			longest, last = max(longest, at-last), at
+			if at-last > g.long {
+				g.long, g.since = at-last, last
+			}
+			last = at
 			if at > s.end {
 				break
 			}
 		}
-		all = append(all, longest)
+		all = append(all, g)
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b gap) int { return cmp.Compare(a.long, b.long) })
 	return all
 }
 
 // percentiles is a line about sorted times.
-func percentiles(sorted []time.Duration, unit time.Duration) string {
+func percentiles(sorted []gap, unit time.Duration) string {
 	if len(sorted) == 0 {
 		return "none"
 	}
 	at := func(percent int) float64 {
-		return float64(sorted[min(len(sorted)-1, len(sorted)*percent/100)]) / float64(unit)
+		return float64(sorted[min(len(sorted)-1, len(sorted)*percent/100)].long) / float64(unit)
 	}
-	return fmt.Sprintf("median %.1f, p99 %.1f, longest %.1f of %d", at(50), at(99), at(100), len(sorted))
+	text := fmt.Sprintf("median %.1f, p99 %.1f, longest %.1f of %d; the longest:", at(50), at(99), at(100), len(sorted))
+	for _, g := range sorted[max(0, len(sorted)-5):] {
+		text += fmt.Sprintf(" %.1f (%s, at %v),", float64(g.long)/float64(unit), g.what, g.since.Round(time.Millisecond))
+	}
+	return strings.TrimSuffix(text, ",")
 }
 
 func startMembers(t *testing.T) *membersRun {
@@ -140,6 +158,41 @@ func startMembers(t *testing.T) *membersRun {
 		p.start(t, p.args)
 	}
 	return d
+}
+
+// joinByToken starts a host, on an empty directory, with a token that replaces its lost one, and waits until
+// it is a voter again.
+func (d *membersRun) joinByToken(t *testing.T, p *process, by int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	eventually(t, fmt.Sprintf("host %d makes a join token", by), func() error {
+		r, err := plain.PostForm("http://"+d.hosts[by-1].address+"/members/token", url.Values{"member": {strconv.Itoa(p.id)}})
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err == nil && r.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", r.Status, text)
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, text, 0o600)
+	})
+	at := d.load.now()
+	p.args = append(d.args(p, d.hosts), "-join-token-file", file)
+	p.start(t, p.args)
+	eventually(t, fmt.Sprintf("host %d has joined by its token", p.id), func() error {
+		m, err := d.list(p.id)
+		if err == nil && (m.Plan != "" || !slices.Contains(m.Voters, p.id)) {
+			err = fmt.Errorf("%+v", m)
+		}
+		return err
+	})
+	d.tokens++
+	d.plans++
+	d.planned = append(d.planned, span{"token " + strconv.Itoa(p.id), at, d.load.now()})
 }
 
 func (d *membersRun) joins() []string {
@@ -189,7 +242,7 @@ func (d *membersRun) must(t *testing.T, by int, pairs ...string) {
 	d.plans++
 	d.longest = max(d.longest, time.Since(began))
 	if d.load != nil {
-		d.planned = append(d.planned, span{at, d.load.now()})
+		d.planned = append(d.planned, span{strings.Join(pairs, " "), at, d.load.now()})
 	}
 }
 
@@ -265,7 +318,7 @@ func (d *membersRun) round(t *testing.T, l *load) {
 	d.killed++
 	<-done
 	l.waitForMore(t, 20, "after a leader was killed")
-	d.deaths = append(d.deaths, span{at, l.now()})
+	d.deaths = append(d.deaths, span{fmt.Sprintf("leader %d", leader.id), at, l.now()})
 	leader.start(t, leader.args)
 	d.waitLevel(t, leader, d.without(leader))
 	if m, err := d.list(other); err == nil && slices.Contains(m.Learners, leader.id) {
@@ -280,9 +333,13 @@ func (d *membersRun) round(t *testing.T, l *load) {
 		t.Fatal(err)
 	}
 	d.wiped++
-	lost.args = append(d.args(lost, d.hosts), d.joins()...)
-	lost.start(t, lost.args)
-	d.must(t, by, "replace", strconv.Itoa(lost.id))
+	if d.byToken = !d.byToken; d.byToken {
+		d.joinByToken(t, lost, by)
+	} else {
+		lost.args = append(d.args(lost, d.hosts), d.joins()...)
+		lost.start(t, lost.args)
+		d.must(t, by, "replace", strconv.Itoa(lost.id))
+	}
 	d.waitLevel(t, lost, d.without(lost))
 	l.waitForMore(t, 20, "with a directory that was replaced")
 }

@@ -86,6 +86,36 @@ func fits(key crypto.PrivateKey, c *x509.Certificate) error {
 	return nil
 }
 
+// Key returns the hash of the host's public key, zero if the certificate cannot be read.
+func (c *Credentials) Key() (key [32]byte) {
+	if chain, err := c.Chain(); err == nil {
+		key = KeyHash(chain[0])
+	}
+	return key
+}
+
+// Trusts reports whether one of the CAs has a key with this hash.
+func (c *Credentials) Trusts(ca [32]byte) bool {
+	return slices.ContainsFunc(c.Roots, func(root *x509.Certificate) bool { return KeyHash(root) == ca })
+}
+
+// Issuer returns the hash of the key of the CA that the host's certificate leads to, zero if it leads to none
+// at the time now.
+func (c *Credentials) Issuer(now time.Time) (ca [32]byte) {
+	chain, err := c.Chain()
+	if err != nil {
+		return ca
+	}
+	paths, err := chain[0].Verify(x509.VerifyOptions{Roots: poolOf(c.Roots), Intermediates: poolOf(chain[1:]), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil || len(paths) == 0 {
+		return ca
+	}
+	return KeyHash(paths[0][len(paths[0])-1])
+}
+
+// RootsText lists the CAs in a sentence.
+func (c *Credentials) RootsText() string { return rootsText(c.Roots) }
+
 // Equal reports whether two credentials have the same certificates and CAs. The same certificate has the same
 // key.
 func (c *Credentials) Equal(other *Credentials) bool {

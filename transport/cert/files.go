@@ -58,7 +58,7 @@ func (f Files) parse(certificate, key, ca []byte) (*Credentials, error) {
 	}
 	for _, root := range roots {
 		if !root.IsCA || !root.BasicConstraintsValid {
-			return nil, fmt.Errorf("%s: %s is not the certificate of a CA, and cannot name members", f.CA, Text(root))
+			return nil, fmt.Errorf("%s: %s is not the certificate of a CA, and cannot name members; put the certificate of the CA into this file", f.CA, Text(root))
 		}
 	}
 	return &Credentials{Certificate: pair, Roots: roots, CertFrom: f.Cert, CAFrom: f.CA}, nil

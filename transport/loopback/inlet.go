@@ -167,7 +167,7 @@ func (t *Transport) admits(in *inlet, sender *Transport) bool {
 	if t.done() {
 		return false
 	}
-	if in.met == sender {
+	if in.met == sender && transport.Keeps(t.receiver, sender.introduction()) {
 		return true
 	}
 	if err := t.receiver.Admit(sender.introduction(), sender.Addr()); err != nil {

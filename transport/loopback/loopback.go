@@ -242,8 +242,10 @@ func (t *Transport) note(to uint64, kind transport.Kind, messages int, result ou
 
 func (t *Transport) introduction() transport.Introduction {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.self
+	self, r := t.self, t.receiver
+	t.mu.Unlock()
+	self.Proof = transport.ProofOf(r, self.Channel)
+	return self
 }
 
 // lose notes that a peer must be reported as unreachable.

@@ -59,8 +59,8 @@ func TestHandshakeRefusals(t *testing.T) {
 		{"no such class", unclassed, refused, "a class of connection that host 1 does not have"},
 		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
 		{"another directory", wiped, refusedDirectory, "another directory"},
-		{"meant for another host", helloOf(2, 3), refused, "host 2 dialed host 3, but this address belongs to host 1"},
-		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1"},
+		{"meant for another host", helloOf(2, 3), refused, "host 2 dialed host 3, but this address belongs to host 1; correct the address that host 2 has for host 3"},
+		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1; if it should join, start it with a join token, or say on host 1 where it is (SetPeer)"},
 		{"unknown sender of another cluster", stranger, refused, "host 3 is of cluster 8, not of cluster 0"},
 		{"our own id", helloOf(1, 1), refused, "the dialing host and the dialed host have the same id, 1"},
 	}

@@ -247,7 +247,7 @@ func judge(h hello, versions versionRange, id uint64, known bool, admit func(tra
 	case h.class >= transport.Classes:
 		why = fmt.Sprintf("the dialing host asks for a class of connection that host %d does not have", id)
 	case h.to != id:
-		why = fmt.Sprintf("host %d dialed host %d, but this address belongs to host %d", h.from.ID, h.to, id)
+		why = fmt.Sprintf("host %d dialed host %d, but this address belongs to host %d; correct the address that host %d has for host %d", h.from.ID, h.to, id, h.from.ID, h.to)
 	case h.from.ID == id:
 		why = fmt.Sprintf("the dialing host and the dialed host have the same id, %d", id)
 	default:
@@ -257,7 +257,7 @@ func judge(h hello, versions versionRange, id uint64, known bool, admit func(tra
 				code = refusedDirectory
 			}
 		} else if !known {
-			why = fmt.Sprintf("host %d is not in the address book of host %d", h.from.ID, id)
+			why = fmt.Sprintf("host %d is not in the address book of host %d; if it should join, start it with a join token, or say on host %d where it is (SetPeer)", h.from.ID, id, id)
 		}
 	}
 	if why != "" {

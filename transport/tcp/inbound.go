@@ -24,9 +24,11 @@ type inbound struct {
 	stream  net.Conn
 	channel *channel // beneath TLS, or nil
 	proof   *proof   // nil without TLS
+	peer    transport.Introduction
 
-	from sender        // of its hello, if the peer is in the address book, else zero; guarded by inboundSet.mu
-	done chan struct{} // closed when the connection has delivered its last message
+	entered bool          // supersede was called; guarded by inboundSet.mu
+	from    sender        // of its hello, if the peer is in the address book, else zero; guarded by inboundSet.mu
+	done    chan struct{} // closed when the connection has delivered its last message
 }
 
 // sender is one class of one peer. Its connections replace each other.
@@ -122,7 +124,7 @@ func (s *inboundSet) supersede(in *inbound) *inbound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.newest[in.from]
-	s.newest[in.from] = in
+	s.newest[in.from], in.entered = in, true
 	if before != nil {
 		before.conn.Close()
 	}
@@ -148,6 +150,20 @@ func (s *inboundSet) drop(in *inbound) {
 	if s.newest[in.from] == in {
 		delete(s.newest, in.from)
 	}
+}
+
+// enteredFrom returns the connections of a peer that deliver, or will.
+func (s *inboundSet) enteredFrom(peer uint64) (all []*inbound) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for class := range transport.Class(transport.Classes) {
+		for _, in := range s.senders[sender{peer, class}] {
+			if in.entered {
+				all = append(all, in)
+			}
+		}
+	}
+	return all
 }
 
 // all returns the connections that have shown a proof to the end.
@@ -236,8 +252,8 @@ func (t *Transport) serve(in *inbound) {
 	if before != nil {
 		<-before.done
 	}
-	if t.peer(from) == nil {
-		return // removed since the greeting
+	if t.peer(from) == nil || !transport.Keeps(t.receiver, in.peer) {
+		return // removed, or replaced, since the greeting
 	}
 	err = t.deliver(from, class, in.stream)
 	switch {
@@ -280,10 +296,11 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 	if known && !t.inbound.recognize(in, sender{from, class}) {
 		return from, class, fmt.Errorf("host %d already has %d connections of class %v", from, maxPerSender, class)
 	}
+	in.peer = h.from
 	v := judge(h, t.versions, t.o.ID, known, func(i transport.Introduction) error {
 		return t.receiver.Admit(i, in.conn.RemoteAddr().String())
 	})
-	v.host = t.self
+	v.host = t.introduction(in.proof)
 	_, err = in.stream.Write(v.append(nil))
 	if v.code != welcome {
 		return from, class, errors.New(v.why) // even if the verdict could not be sent

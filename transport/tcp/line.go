@@ -36,6 +36,8 @@ type line struct {
 
 	mu     sync.Mutex
 	addr   string
+	other  string // tried when addr does not lead to the peer; empty: there is none
+	astray bool   // other is tried next
 	closed bool
 	cancel context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
 	link   *link              // nil while there is none
@@ -254,9 +256,23 @@ func (p *line) move(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if addr != p.addr {
-		p.addr = addr
+		p.addr, p.astray = addr, false
 		p.cancel()
 	}
+}
+
+// setOther changes the other address.
+func (p *line) setOther(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.other = addr
+}
+
+// turnAway makes the next attempt dial the other address, or the first one again.
+func (p *line) turnAway() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.astray = !p.astray
 }
 
 func (p *line) close() {

@@ -22,7 +22,8 @@ const maxUnsentBytes = 128 << 10
 type link struct {
 	conn  net.Conn // TCP, also beneath TLS
 	raw   syscall.RawConn
-	proof *proof        // nil without TLS
+	proof *proof // nil without TLS
+	peer  transport.Introduction
 	dead  chan struct{} // closed by fail
 	once  sync.Once
 	err   error // the cause; set before dead is closed
@@ -149,7 +150,7 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 		}
 		l.proof.id, stream = to, secured
 	}
-	h := hello{versions: t.versions, class: class, to: to, from: t.self}
+	h := hello{versions: t.versions, class: class, to: to, from: t.introduction(l.proof)}
 	if _, err := stream.Write(h.append(nil)); err != nil {
 		return nil, err
 	}
@@ -161,8 +162,9 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 		return nil, err
 	}
 	if l.proof != nil {
-		v.host.Key = l.proof.key()
+		v.host.Key, v.host.Channel = l.proof.key(), l.proof.channel
 	}
+	l.peer = v.host
 	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
 		return nil, fmt.Errorf("refused by this host: %w", err)
 	}
@@ -170,6 +172,16 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 		l.seal = secured.channel.sealOn(secured.Conn)
 	}
 	return l, conn.SetDeadline(time.Time{})
+}
+
+// introduction returns what this host says of itself on a connection.
+func (t *Transport) introduction(p *proof) transport.Introduction {
+	self := t.self
+	if p != nil {
+		self.Channel = p.channel
+	}
+	self.Proof = transport.ProofOf(t.receiver, self.Channel)
+	return self
 }
 
 // judgeVerdict returns why the verdict of host to is no welcome.

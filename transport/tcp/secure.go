@@ -85,7 +85,7 @@ func (t *Transport) prove(in *inbound, h *hello) error {
 	if err := t.trust.verify(in.proof, h.from.ID); err != nil {
 		return &certificateError{err: fmt.Errorf("host %d, which %v says that it is, is refused by host %d: %w", h.from.ID, in.conn.RemoteAddr(), t.o.ID, err)}
 	}
-	in.proof.id, h.from.Key = h.from.ID, in.proof.key()
+	in.proof.id, h.from.Key, h.from.Channel = h.from.ID, in.proof.key(), in.proof.channel
 	return nil
 }
 

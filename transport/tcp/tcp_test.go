@@ -330,6 +330,33 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// When a peer is not where it was, its other address is tried, and then the first one again.
+func TestOtherAddress(t *testing.T) {
+	tr := listening(t, newLedger(), func(o *Options) { o.BackoffMin, o.BackoffMax = time.Millisecond, time.Millisecond })
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan net.Conn, 100)
+	go func() {
+		for {
+			c, err := gone.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+			refused <- c
+		}
+	}()
+	defer gone.Close()
+	other, others := deaf(t)
+	tr.SetPeer(2, gone.Addr().String())
+	next(t, refused, "attempt")
+	next(t, refused, "second attempt, as there is no other address")
+	tr.SetOtherAddr(2, other)
+	defer next(t, others, "connection to the other address").Close()
+}
+
 func TestMessageTooLarge(t *testing.T) {
 	l := newLedger()
 	tr := listening(t, l, func(o *Options) { o.FrameBytes = 1000 })

@@ -23,9 +23,9 @@ import (
 // expired or because its CA was removed, ends within ReloadEvery (trust.go).
 type TLS struct {
 	// Credentials returns what this host presents and which CAs it trusts. Listen calls it, and then one
-	// goroutine does, every ReloadEvery; it may read files. If it fails, or if what it returns is not valid for
-	// this host, the transport keeps what it has, and says so. It must return another value when something has
-	// changed.
+	// goroutine does, every ReloadEvery; it may read files. If it fails, or if what it returns is not valid
+	// for this host, the transport keeps what it has, and says so. It must return another value when
+	// something has changed.
 	Credentials func() (*cert.Credentials, error)
 	// Now is the time with which certificates are compared [time.Now].
 	Now func() time.Time
@@ -126,10 +126,14 @@ func (t *trust) config() *tls.Config {
 
 // proof is what the other end of a connection has proved: that it has the key of a certificate.
 type proof struct {
-	chain []*x509.Certificate
-	role  cert.Role // of the other end
-	id    uint64    // that it has proved
+	chain   []*x509.Certificate
+	role    cert.Role // of the other end
+	id      uint64    // that it has proved
+	channel [32]byte  // what only the two ends of this connection know
 }
+
+// channelLabel is the label of RFC 9266, "tls-exporter".
+const channelLabel = "EXPORTER-Channel-Binding"
 
 // verify decides whether the proof is one of member id. It is called after the handshake, which has shown
 // that the other end has the key.
@@ -156,8 +160,13 @@ func (t *trust) handshake(conn *channel, role cert.Role) (*tls.Conn, *proof, err
 		t.count.failures.Add(1)
 		return nil, nil, fmt.Errorf("the TLS handshake failed: the other end does not name the protocol %q, so it is no host of Millrace", protocol)
 	}
+	channel, err := state.ExportKeyingMaterial(channelLabel, nil, 32)
+	if err != nil {
+		t.count.failures.Add(1)
+		return nil, nil, fmt.Errorf("the TLS handshake failed: %w", err)
+	}
 	t.count.handshakes.Add(1)
-	return secured, &proof{chain: state.PeerCertificates, role: other}, nil
+	return secured, &proof{chain: state.PeerCertificates, role: other, channel: [32]byte(channel)}, nil
 }
 
 // explainHandshake says what the usual mistakes look like.

@@ -25,7 +25,8 @@ type trust struct {
 	o       TLS
 	id      uint64
 	logger  *slog.Logger
-	current atomic.Pointer[cert.Credentials]
+	current atomic.Pointer[cert.Credentials] // what is presented and trusted
+	wanted  atomic.Pointer[cert.Credentials] // what was loaded last: its CAs are trusted, and its certificate presented when it may be
 	shared  *tls.Config
 	count   tlsCounters
 
@@ -52,6 +53,7 @@ func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
 	}
 	t := &trust{o: *d, id: id, logger: logger, warned: map[string]time.Time{}}
 	t.current.Store(first)
+	t.wanted.Store(first)
 	t.shared = t.config()
 	return t, nil
 }
@@ -82,13 +84,14 @@ func (t *Transport) keepTrust(ctx context.Context) {
 // reviewTrust is one round of keepTrust.
 func (t *Transport) reviewTrust() {
 	t.trust.load()
+	t.trust.present(func(key [32]byte) bool { return transport.MayPresent(t.receiver, key) })
 	t.trust.warn()
 	t.endDistrusted()
 }
 
 // load takes new credentials, if there are some and they are valid.
 func (t *trust) load() {
-	now, before := t.o.Now(), t.current.Load()
+	now, before := t.o.Now(), t.wanted.Load()
 	next, err := t.o.read()
 	if err == nil && next.Equal(before) {
 		t.refusal.why = ""
@@ -107,12 +110,37 @@ func (t *trust) load() {
 		return
 	}
 	t.refusal.why = ""
-	t.current.Store(next)
+	t.wanted.Store(next)
 	t.count.loads.Add(1)
 	chain, _ := next.Chain()
 	loaded := CredentialsLoaded{Certificate: cert.Text(chain[0]), NotAfter: chain[0].NotAfter, CAs: len(next.Roots)}
 	t.o.Events(loaded)
 	t.logger.Info("certificates were loaded", "certificate", loaded.Certificate, "not_after", loaded.NotAfter, "cas", loaded.CAs)
+}
+
+// present makes what was loaded last what is presented, if the other hosts know its key, or if there is
+// nothing to lose.
+func (t *trust) present(may func(key [32]byte) bool) {
+	wanted, now := t.wanted.Load(), t.current.Load()
+	if wanted == now {
+		return
+	}
+	old := &cert.Credentials{Certificate: now.Certificate, CertFrom: now.CertFrom, Roots: wanted.Roots, CAFrom: wanted.CAFrom}
+	switch key := wanted.Key(); {
+	case key == now.Key(), may(key), old.Validate(t.id, t.o.Now()) != nil:
+		t.current.Store(wanted)
+	case !old.Equal(now):
+		t.current.Store(old)
+	}
+}
+
+// Key implements what package host asks for: the hash of the key that this host presents, and of the one that
+// it would present if the others knew it. They are zero without TLS.
+func (t *Transport) Key() (presented, wanted [32]byte) {
+	if t.trust == nil {
+		return presented, wanted
+	}
+	return t.trust.current.Load().Key(), t.trust.wanted.Load().Key()
 }
 
 const (
@@ -163,6 +191,9 @@ func (t *trust) stats() transport.TLSStats {
 func (t *Transport) endDistrusted() {
 	if planted.KeepRevoked {
 		return
+	}
+	for _, id := range t.peerIDs() {
+		t.Review(id)
 	}
 	for _, in := range t.inbound.all() {
 		if err := t.trust.verify(in.proof, in.proof.id); err != nil {

@@ -58,7 +58,11 @@ func (p *line) begin() (ctx context.Context, addr string, ok bool) {
 		return nil, "", false
 	}
 	ctx, p.cancel = context.WithCancel(p.t.ctx)
-	return ctx, p.addr, true
+	addr = p.addr
+	if p.astray && p.other != "" {
+		addr = p.other
+	}
+	return ctx, addr, true
 }
 
 // attempt is one connection, from dialing to its end. retired means that it was closed because it was idle.
@@ -68,6 +72,7 @@ func (p *line) attempt(ctx context.Context, addr string) (retired bool) {
 	if err != nil {
 		if ctx.Err() == nil {
 			p.t.count.dialFailures.Add(1)
+			p.turnAway()
 			p.t.log.report(p.to, "cannot connect to a peer", func() { p.t.tellCertificate(p.to, addr, err) }, "addr", addr, "class", p.class, "error", err)
 		}
 		return false

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -74,7 +75,7 @@ func admission(k *kit) {
 		if peer.Key == lie {
 			return errors.New("the key is one that the peer chose")
 		}
-		if peer.Key = want.Key; !equal(peer, want) {
+		if peer.Key, peer.Channel = want.Key, want.Channel; !equal(peer, want) {
 			return fmt.Errorf("host %d is not who it was: %+v", peer.ID, peer)
 		}
 		return nil
@@ -125,6 +126,83 @@ func admission(k *kit) {
 	if c, ok := two.(counted); ok && c.Stats().Refusals == 0 {
 		k.Error("no refusal was counted")
 	}
+}
+
+// proof: what a host proves arrives with its introduction, bound to a channel that both ends have in common.
+func proof(k *kit) {
+	proven := make(chan transport.Introduction, 100)
+	one, two := k.host(1, ""), k.host(2, "")
+	one.SetPeer(2, two.Addr())
+	two.SetPeer(1, one.Addr())
+	there := k.newInbox()
+	there.admit = func(peer transport.Introduction) error {
+		select {
+		case proven <- peer:
+		default:
+		}
+		return nil
+	}
+	two.Start(there)
+	mine := k.newInbox()
+	mine.proof = []byte("a token")
+	mine.self.Proof = []byte("a lie") // what a receiver has said once is bound to no channel
+	one.Start(mine)
+	peer := until(k, "an introduction", proven, func() { sendOne(one, numbered(1, 2, 1)) })
+	if want := append(bytes.Clone(peer.Channel[:]), "a token"...); !bytes.Equal(peer.Proof, want) {
+		k.Errorf("the proof is %x, on channel %x", peer.Proof, peer.Channel)
+	}
+}
+
+// keeper: a receiver that changes its mind about a host gets nothing more of it after Review, in any class,
+// until it admits the host again.
+func keeper(k *kit) {
+	one, two := k.host(1, ""), k.host(2, "")
+	one.SetPeer(2, two.Addr())
+	two.SetPeer(1, one.Addr())
+	in := k.newInbox()
+	var refuses atomic.Bool
+	in.admit = func(transport.Introduction) error {
+		if refuses.Load() {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	two.Start(in)
+	one.Start(k.newInbox())
+	send := func() {
+		sendOne(one, numbered(1, 2, 1))
+		for _, kind := range []transport.Kind{transport.Pulse, transport.Control, transport.Bulk} {
+			one.SendBytes(2, kind, number(1))
+		}
+	}
+	hear := func() {
+		for heard := [transport.Kinds]bool{}; heard != [transport.Kinds]bool{true, true, true, true}; {
+			heard[until(k, "what a host sends", in.arrivals, send).kind] = true
+		}
+	}
+	hear()
+	reviewer, ok := two.(transport.Reviewer)
+	if !ok {
+		return
+	}
+	refuses.Store(true)
+	in.drops.Store(true)
+	k.within("Review", func() { reviewer.Review(1) })
+	in.closed.Store(true) // anything that comes now is late
+	for range 20 {
+		send()
+		pauseBetweenTries()
+	}
+	if in.late.Load() {
+		k.Error("something arrived from a host that is not kept any more")
+	}
+	in.closed.Store(false)
+	refuses.Store(false)
+	in.drops.Store(false)
+	for len(in.arrivals) > 0 {
+		<-in.arrivals
+	}
+	hear()
 }
 
 // closeWhileSending: Close in the middle of traffic of every kind returns, nothing is delivered after it, and

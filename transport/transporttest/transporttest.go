@@ -80,6 +80,8 @@ var cases = []struct {
 	{"Restart", restart},
 	{"RemovePeer", removePeer},
 	{"Admission", admission},
+	{"Proof", proof},
+	{"Keeper", keeper},
 	{"CloseWhileSending", closeWhileSending},
 	{"CloseUnstarted", closeUnstarted},
 }
@@ -134,6 +136,8 @@ type inbox struct {
 	hold  func(arrival)
 	sink  bool // what arrives is counted and not kept
 	self  transport.Introduction
+	proof []byte      // what it proves
+	drops atomic.Bool // it does not keep what it has admitted
 }
 
 // newInbox makes the receiver of a host that was made before. At the end of the test it takes whatever comes,
@@ -182,6 +186,17 @@ func (in *inbox) Unreachable(peer uint64) {
 }
 
 func (in *inbox) Introduce() transport.Introduction { return in.self }
+
+// Prove implements transport.Prover.
+func (in *inbox) Prove(channel [32]byte) []byte {
+	if in.proof == nil {
+		return nil
+	}
+	return append(channel[:], in.proof...)
+}
+
+// Keeps implements transport.Keeper.
+func (in *inbox) Keeps(transport.Introduction) bool { return !in.drops.Load() }
 
 func (in *inbox) Admit(peer transport.Introduction, _ string) error {
 	if in.admit == nil {

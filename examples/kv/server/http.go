@@ -44,6 +44,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("GET /status", a.status)
 	mux.HandleFunc("GET /members", a.members)
 	mux.HandleFunc("POST /members", a.changeMembers)
+	mux.HandleFunc("POST /members/token", a.joinToken)
 	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /metrics", a.metrics)
 	return mux

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace"
 )
@@ -52,6 +53,33 @@ func (a *api) changeMembers(w http.ResponseWriter, r *http.Request) {
 	default:
 		refuse(w, http.StatusConflict, "%v", err)
 	}
+}
+
+// joinToken answers POST /members/token with a join token. The form may say for which host it is (member=3;
+// if that is a member, its directory is replaced), how long it is valid (life=10m), and learner=true.
+func (a *api) joinToken(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	var o millrace.JoinTokenOptions
+	err := r.ParseForm()
+	if text := r.Form.Get("member"); err == nil && text != "" {
+		o.Member, err = strconv.ParseUint(text, 10, 64)
+	}
+	if text := r.Form.Get("life"); err == nil && text != "" {
+		o.Life, err = time.ParseDuration(text)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the form cannot be read: %v", err)
+		return
+	}
+	o.Learner = r.Form.Get("learner") == "true"
+	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
+	defer cancel()
+	token, err := a.node.NewJoinToken(ctx, o)
+	if err != nil {
+		refuse(w, http.StatusConflict, "%v", err)
+		return
+	}
+	fmt.Fprintln(w, token)
 }
 
 // parseChanges reads the changes of a form, and tells the host where new members are.

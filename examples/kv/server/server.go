@@ -69,6 +69,7 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	peers := flags.String("peers", "", "`addresses` for Raft of all hosts, the same on each: 1=127.0.0.1:7001,2=127.0.0.1:7002,3=127.0.0.1:7003")
 	flags.BoolVar(&c.Joins, "joins", false, "this host comes to a cluster that was founded without it, or with another directory of it: it waits until POST /members on another host adds or replaces it")
 	flags.Uint64Var(&c.Cluster, "cluster", 0, "the `number` of the cluster, for -joins: GET /status of its hosts has it")
+	token := flags.String("join-token-file", "", "`file` with what POST /members/token has returned on another host: this host joins the cluster by it, in place of -joins and -cluster")
 	clients := flags.String("http", "", "`addresses` for clients of all hosts: 1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003")
 	flags.StringVar(&c.Listen, "listen", "", "`address` for Raft to listen on, if it is not the one in -peers")
 	public := flags.Bool("public", false, "allow addresses that other machines reach; every machine that reaches -http, and without -cert the others, too, can read and write")
@@ -94,6 +95,13 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	}
 	if c.Members, err = parseAddresses(*peers); err != nil {
 		return o, fmt.Errorf("-peers: %w", err)
+	}
+	if *token != "" {
+		text, err := os.ReadFile(*token)
+		if err != nil {
+			return o, fmt.Errorf("-join-token-file: %w", err)
+		}
+		c.JoinToken = strings.TrimSpace(string(text))
 	}
 	if o.http, err = parseAddresses(*clients); err != nil {
 		return o, fmt.Errorf("-http: %w", err)

@@ -1,0 +1,270 @@
+package host
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/transport"
+)
+
+// administeredPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
+// and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
+// execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
+type administeredPlans struct {
+	mu   sync.Mutex
+	made []*administeredPlan // the latest last
+}
+
+type administeredPlan struct {
+	id        membership.PlanID
+	group     *Group
+	plan      *MemberPlan
+	execution *Execution // nil: it was not begun
+}
+
+const (
+	maxPlansMade = 16
+	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
+	// a plan waits has no signal.
+	watchTime = 2 * time.Second
+	watchPace = 50 * time.Millisecond
+	// hearTime is how long a plan waits until a host was heard whose address came with it.
+	hearTime = 5 * time.Second
+)
+
+// Members implements admin.Host.
+func (a administered) Members(group uint64) (admin.Members, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Members{}, err
+	}
+	m := g.Members()
+	of := admin.Members{
+		Host: g.self, Cluster: a.h.directory.identity.Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
+		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
+	}
+	if r := g.roster(); r != nil && r.Plan != nil {
+		of.PlanID = hex.EncodeToString(r.Plan.ID[:])
+	}
+	for _, i := range m.All {
+		of.Members = append(of.Members, admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])})
+	}
+	return of, nil
+}
+
+// changeOf returns a change of the members.
+func changeOf(c admin.Change) (MemberChange, error) {
+	switch c.Op {
+	case admin.OpAdd:
+		return AddMember(c.ID), nil
+	case admin.OpLearner:
+		return AddLearner(c.ID), nil
+	case admin.OpReplace:
+		return ReplaceMember(c.ID), nil
+	case admin.OpPromote:
+		return PromoteMember(c.ID), nil
+	case admin.OpDemote:
+		return DemoteMember(c.ID), nil
+	case admin.OpRemove:
+		return RemoveMember(c.ID), nil
+	}
+	return MemberChange{}, fmt.Errorf("there is no change of members that is called %.40q", c.Op)
+}
+
+// Plan implements admin.Host.
+func (a administered) Plan(ctx context.Context, group uint64, changes []admin.Change) (admin.Plan, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Plan{}, err
+	}
+	var wants []MemberChange
+	for _, c := range changes {
+		want, err := changeOf(c)
+		if err != nil {
+			return admin.Plan{}, err
+		}
+		wants = append(wants, want)
+		if c.Addr == "" {
+			continue
+		}
+		if want.want.Op != membership.Add {
+			return admin.Plan{}, fmt.Errorf("%s %d needs no address; give one to %s, %s or %s", c.Op, c.ID, admin.OpAdd, admin.OpLearner, admin.OpReplace)
+		}
+		if err := a.h.SetPeer(c.ID, c.Addr); err != nil {
+			return admin.Plan{}, err
+		}
+		g.waitHeard(ctx, c.ID)
+	}
+	p, err := g.Plan(wants...)
+	if err != nil {
+		return admin.Plan{}, err
+	}
+	a.h.plans.keep(&administeredPlan{id: p.plan.ID, group: g, plan: p})
+	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
+	for _, s := range p.Stages {
+		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
+	}
+	return of, nil
+}
+
+// waitHeard waits until it is known with which directory a host comes, or for a while.
+func (g *Group) waitHeard(ctx context.Context, id uint64) {
+	ctx, cancel := context.WithTimeout(ctx, hearTime)
+	defer cancel()
+	again := time.NewTicker(watchPace)
+	defer again.Stop()
+	for {
+		r := g.roster()
+		if r == nil || g.host.cameWith(id, r) != (transport.Incarnation{}) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// keep keeps a plan. The oldest that was not begun goes, or the oldest.
+func (p *administeredPlans) keep(made *administeredPlan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.made) >= maxPlansMade {
+		at := max(0, slices.IndexFunc(p.made, func(m *administeredPlan) bool { return m.execution == nil }))
+		p.made = slices.Delete(p.made, at, at+1)
+	}
+	p.made = append(p.made, made)
+}
+
+// find returns the plan with an id, of which the beginning is enough if it is long and names one plan only.
+func (p *administeredPlans) find(g *Group, id string) *administeredPlan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.made {
+		if m.group == g && isNamed(m.id, id) {
+			return m
+		}
+	}
+	return nil
+}
+
+// begin returns the execution of a plan, which it begins if that was not yet.
+func (p *administeredPlans) begin(m *administeredPlan) *Execution {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.execution == nil {
+		m.execution = m.group.StartPlan(m.plan)
+	}
+	return m.execution
+}
+
+// isNamed reports whether text names a plan: its id, or the 8 digits that logs show of it.
+func isNamed(id membership.PlanID, text string) bool {
+	whole := hex.EncodeToString(id[:])
+	return len(text) >= 8 && strings.HasPrefix(whole, text)
+}
+
+// Execute implements admin.Host.
+func (a administered) Execute(ctx context.Context, group uint64, id, seen string) (admin.Progress, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Progress{}, err
+	}
+	if m := a.h.plans.find(g, id); m != nil {
+		a.h.plans.begin(m)
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchTime)
+	defer cancel()
+	again := time.NewTicker(watchPace)
+	defer again.Stop()
+	for {
+		p, err := a.progress(g, id)
+		if err != nil || p.Done || p.State != seen {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return p, nil
+		case <-again.C:
+		}
+	}
+}
+
+// progress says how far a plan is: by its execution, or by the roster if it was begun elsewhere or in an
+// earlier life.
+func (a administered) progress(g *Group, id string) (p admin.Progress, err error) {
+	p.Plan = id
+	r := g.roster()
+	if r == nil {
+		return p, g.notFounded()
+	}
+	if m := a.h.plans.find(g, id); m != nil && m.execution != nil {
+		var wrong error
+		p.Plan = hex.EncodeToString(m.id[:])
+		p.Done, wrong = m.execution.Poll()
+		switch {
+		case errors.Is(wrong, ErrMemberRemoved):
+			p.Left = true
+		case wrong != nil:
+			p.Refused = wrong.Error()
+		}
+		if p.Done {
+			return p, nil
+		}
+	}
+	ended := slices.IndexFunc(r.Ended, func(e membership.Ended) bool { return isNamed(e.ID, id) })
+	switch {
+	case ended >= 0:
+		p.Done = true
+		if e := r.Ended[ended]; e.Cancelled {
+			p.Refused = fmt.Sprintf("%v, with %d of its stages in force", ErrPlanCancelled, e.Done)
+		}
+	case r.Plan != nil && isNamed(r.Plan.ID, id):
+		p.Plan, p.State = hex.EncodeToString(r.Plan.ID[:]), r.Plan.String()
+		if why := g.plan.waits.Load(); why != nil && *why != "" {
+			p.State += "; it waits: " + *why
+		}
+	case a.h.plans.find(g, id) == nil:
+		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host: it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, maxPlansMade)
+	}
+	return p, nil
+}
+
+// Cancel implements admin.Host.
+func (a administered) Cancel(ctx context.Context, group uint64, id string) (admin.Progress, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Progress{}, err
+	}
+	if r := g.roster(); r != nil && r.Plan != nil && isNamed(r.Plan.ID, id) {
+		if err := g.CancelPlan(ctx); err != nil {
+			return admin.Progress{}, err
+		}
+	}
+	return a.progress(g, id)
+}
+
+// JoinToken implements admin.Host.
+func (a administered) JoinToken(ctx context.Context, group, member uint64, life time.Duration, learner bool) (admin.Token, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Token{}, err
+	}
+	text, err := g.NewJoinToken(ctx, JoinTokenOptions{Life: life, Member: member, Learner: learner})
+	return admin.Token{Text: text}, err
+}
+
+// AcceptKey implements admin.Host.
+func (a administered) AcceptKey(id uint64) error { return a.h.AcceptKey(id) }
+
+// SetPeer implements admin.Host.
+func (a administered) SetPeer(id uint64, addr string) error { return a.h.SetPeer(id, addr) }

@@ -1,0 +1,256 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
+)
+
+// keys bind each member to the key of its certificate. The CA says that a certificate names a member; the
+// group says with which key that member comes. So a second certificate for one id, issued by mistake or for
+// another cluster of the same CA, is refused, and a renewed one with the same key is not.
+//
+// A member names its key itself, over a connection that it has proved (membership.Rekey): after it was
+// founded, as soon as it has TLS, and before it uses a new one. The transport asks whether a new certificate
+// may be presented (MayPresent), and presents the old one until the new key is bound. A host that was added
+// by a plan is bound to the key with which it came.
+//
+// A member that was down while a host changed its key asks the others for a later roster when it refuses its
+// leader (rosterasked.go). If all others have changed theirs meanwhile, or a host comes back with a key that
+// it has never named, an operator accepts the key (AcceptKey).
+type keys struct {
+	announcing atomic.Bool // this host may have to name its key in a group
+
+	mu       sync.Mutex
+	came     map[uint64]membership.Key // with which a host came last
+	refused  map[uint64]membership.Key // for which a host was refused last
+	accepted map[uint64]membership.Key // by an operator
+	unbound  map[groupMember]string    // why a member is bound to no key, as it was logged last
+}
+
+// keyed is a transport that proves with a key.
+type keyed interface {
+	// Key returns the key that this host presents, and the one that it would present if all members knew it.
+	// They are zero without TLS.
+	Key() (presented, wanted [32]byte)
+}
+
+func (h *Host) ownKey() (presented, wanted membership.Key) {
+	if t, ok := h.transport.(keyed); ok {
+		return t.Key()
+	}
+	return presented, wanted
+}
+
+// note keeps the key with which a host comes.
+func (k *keys) note(id uint64, key membership.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.came[id] != key {
+		if k.came == nil {
+			k.came = map[uint64]membership.Key{}
+		}
+		k.came[id] = key
+	}
+	delete(k.refused, id)
+}
+
+// cameWith returns the key with which a host came last, as that of a new member.
+func (k *keys) cameWith(id uint64) membership.Keys {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return membership.Keys{k.came[id]}
+}
+
+func (k *keys) isAccepted(id uint64, key membership.Key) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !key.IsZero() && k.accepted[id] == key
+}
+
+// rejectKey rejects a host that has the directory of a member and another key.
+func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
+	g, bound := h.boundToOtherKey(peer)
+	if g == nil {
+		return nil
+	}
+	h.keys.mu.Lock()
+	if h.keys.refused == nil {
+		h.keys.refused = map[uint64]membership.Key{}
+	}
+	if len(h.keys.refused) < maxHosts {
+		h.keys.refused[peer.ID] = peer.Key
+	}
+	h.keys.mu.Unlock()
+	return fmt.Errorf("host %d, which speaks from %s, has a certificate with the key %v, and group %d has bound it to the key %v: a new key must be given to a host while it runs, so that it can name it to the others; if the certificate is the right one, accept it on this host (Host.AcceptKey), or else put the old one back",
+		peer.ID, remote, membership.Key(peer.Key), g.id, bound)
+}
+
+// boundToOtherKey returns a group that has bound the directory of a peer to another key than the peer has.
+func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.Key) {
+	key := membership.Key(peer.Key)
+	if presented, _ := h.ownKey(); presented.IsZero() || planted.AnyKey || h.keys.isAccepted(peer.ID, key) {
+		return nil, key // this host has no TLS, so no other one proves anything
+	}
+	for _, g := range h.groups.all() {
+		r := g.roster()
+		if r == nil {
+			continue
+		}
+		m, ok := r.Member(peer.ID)
+		if !ok || m.Incarnation != peer.Incarnation || m.Keys.Accepts(key) {
+			continue
+		}
+		if later := g.members.hint.Load(); later != nil && later.Version > r.Version {
+			if m, ok := later.Member(peer.ID); ok && m.Incarnation == peer.Incarnation && m.Keys.Accepts(key) {
+				continue
+			}
+		}
+		return g, m.Keys[0]
+	}
+	return nil, key
+}
+
+// AcceptKey makes this host accept the key for which it has refused another host last, until this one ends.
+// The other host then names its key to the groups, which bind it. It is for a host whose key was replaced
+// while it was down. Make sure that the certificate is the one that you have made: the CA has signed it, and
+// nothing else says so. It returns an error if the host was not refused for its key. It is safe for
+// concurrent use.
+func (h *Host) AcceptKey(id uint64) error {
+	k := &h.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, ok := k.refused[id]
+	if !ok {
+		return fmt.Errorf("millrace: host %d was not refused for its key by host %d; call it on the host whose log says that it refuses the key", id, h.config.ID)
+	}
+	if k.accepted == nil {
+		k.accepted = map[uint64]membership.Key{}
+	}
+	k.accepted[id] = key
+	delete(k.refused, id)
+	h.env.logger.Info("the key of a host is accepted", "host", h.config.ID, "peer", id, "key", key.String())
+	return nil
+}
+
+// Keeps implements transport.Keeper: a connection goes on as long as its host is the one that was admitted
+// last.
+func (h *inbound) Keeps(peer transport.Introduction) bool {
+	if !h.admission.keeps(peer) {
+		return false
+	}
+	g, _ := (*Host)(h).boundToOtherKey(peer)
+	return g == nil
+}
+
+// MayPresent implements transport.KeyReceiver: no group has bound this host to another key.
+func (h *inbound) MayPresent(key [32]byte) bool {
+	h.keys.announcing.Store(true)
+	for _, g := range h.groups.all() {
+		if r := g.roster(); r != nil {
+			if m, ok := r.Member(h.config.ID); ok && m.Incarnation == (*Host)(h).incarnation() && !m.Keys.Accepts(key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// announceKeys names this host's key in the groups that have bound it to another one, or to none. It is
+// called once in a heartbeat interval.
+func (h *Host) announceKeys() {
+	if !h.keys.announcing.Load() {
+		return
+	}
+	presented, wanted := h.ownKey()
+	h.keys.announcing.Store(false) // before the look: what changes after it sets it again
+	if wanted.IsZero() {
+		return
+	}
+	for _, g := range h.groups.all() {
+		r := g.roster()
+		if r == nil || g.Err() != nil {
+			continue
+		}
+		m, ok := r.Member(h.config.ID)
+		// A second time, when the new key is in use: the one before counts no longer.
+		if !ok || m.Incarnation != h.incarnation() || m.Keys == (membership.Keys{wanted}) || m.Keys[0] == wanted && presented != wanted {
+			continue
+		}
+		h.keys.announcing.Store(true)
+		g.nameKey(membership.Rekey{ID: h.config.ID, Incarnation: m.Incarnation, Key: wanted})
+	}
+}
+
+// nameKey asks the leader for an entry that binds this member to a key.
+func (g *Group) nameKey(k membership.Rekey) {
+	q := planRequest{from: g.self, data: append([]byte{rekeyKind}, k.Encode()...)}
+	q.id, _ = idOfEntry(q.data)
+	g.askLeader(q)
+}
+
+// groupMember is a member of a group.
+type groupMember struct{ group, id uint64 }
+
+// noteUnbound logs why a member is not bound to its key. The member names it again in each heartbeat
+// interval, so a cause is logged once.
+func (h *Host) noteUnbound(group, member uint64, cause string) {
+	k, m := &h.keys, groupMember{group, member}
+	k.mu.Lock()
+	news := k.unbound[m] != cause
+	if k.unbound == nil {
+		k.unbound = map[groupMember]string{}
+	}
+	k.unbound[m] = cause
+	k.mu.Unlock()
+	if news {
+		h.env.logger.Warn("the key of a member is not bound, so the group does not notice a second certificate for this member", "group", group, "host", h.config.ID, "member", member, "cause", cause)
+	}
+}
+
+// takeUnbound learns from a leader that it has not bound this host to the key that it has named.
+func (h *Host) takeUnbound(from uint64, a planAnswer) {
+	_, wanted := h.ownKey()
+	if g := h.groups.get(a.group); g != nil && g.isOther(from) && a.id == membership.PlanID(wanted[:len(a.id)]) {
+		h.noteUnbound(a.group, h.config.ID, a.why)
+	}
+}
+
+// takeRekey binds a member to a key as that member has asked. It returns an error for the member if another
+// one has the key. Other refusals are those of requests that came late.
+func (g *Group) takeRekey(r *membership.Roster, q planRequest) error {
+	k, err := membership.DecodeRekey(q.data[1:])
+	if err != nil {
+		return err
+	}
+	if k.ID != q.from {
+		return fmt.Errorf("%w: host %d names a key of host %d", membership.ErrRefused, q.from, k.ID)
+	}
+	if _, err := r.Rekey(r.Version+1, k); err != nil {
+		if !errors.As(err, new(membership.KeyTaken)) {
+			return nil
+		}
+		g.host.noteUnbound(g.id, k.ID, err.Error())
+		return err
+	}
+	g.proposeHost(q.data)
+	return nil
+}
+
+// askLeader asks the leader for an entry.
+func (g *Group) askLeader(q planRequest) {
+	switch leader := g.status.Load().Leader; leader {
+	case raft.None:
+	case g.self:
+		g.inbox.putPlan(&g.plan, q)
+		g.wake()
+	default:
+		g.host.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
+	}
+}

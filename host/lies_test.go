@@ -1,0 +1,445 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// The table of lies: all that a member can say to another one, each field with each value that could hurt.
+// TestHarmlessLies (lies_cluster_test.go) tells them one by one, with the oracle, and TestHostile
+// (hostile_test.go) tells them over TLS connections. A kind of record, a type of message or a field without a
+// row here fails TestTheTableOfLiesIsComplete.
+//
+// What a lie can do is one of three things, as in SECURITY.md.
+
+// harm is what a lie can do.
+type harm int
+
+const (
+	// harmless: the leader stays, and so does its term.
+	harmless harm = iota
+	// unsettles: terms and leaders may change while the lie is told. No Raft prevents that, as a voter may ask
+	// for an election. When it is not told any more, the group commits again, and nothing is lost.
+	unsettles
+	// cheats: what a quorum of honest members rests on. A voter that lies so can break what Raft promises:
+	// two leaders, or committed entries that are lost. No host panics, and memory is bounded.
+	cheats
+)
+
+func (h harm) String() string { return [...]string{"harmless", "unsettles", "cheats"}[h] }
+
+// lie is what one peer tells another.
+type lie struct {
+	name string
+	harm harm
+	kind transport.Kind
+	body []byte          // of a control, bulk or pulse frame
+	m    *raftpb.Message // or a message
+}
+
+// view is what a liar knows of the group, which is everything.
+type view struct {
+	self, to, leader      uint64 // self is the liar
+	term, last, committed uint64
+	matches               uint64 // the last entry that the liar has acknowledged
+	lastTerm              uint64
+	toIncarnation         transport.Incarnation
+	toLife                uint64
+	roster                *membership.Roster
+	mark                  session.Mark // of an honest client
+}
+
+// valueCount is how many values a number is given.
+const valueCount = 20
+
+// numbers are the values of a field of 64 bits that has the value is: small ones, its neighbours, powers of
+// two and the largest. There are always as many.
+func numbers(is uint64) [valueCount]uint64 {
+	return [...]uint64{0, 1, 2, 3, 4, is - 1, is, is + 1, is + 100, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 33, 1<<62 - 1, 1<<63 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}
+}
+
+// recordLies are the kinds of records, by the name of their constant. Each returns its numbers as they would
+// be right, and the record with given numbers.
+var recordLies = map[string]recordLie{
+	"greetingKind": {fields: func(*view) []uint64 { return []uint64{3} }, encode: func(_ *view, n []uint64) []byte { return []byte{greetingKind, byte(n[0])} }},
+	"refusalKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 7} }, encode: func(v *view, n []uint64) []byte {
+		return refusal{n[0], transport.Incarnation{byte(n[1]), byte(n[1] >> 60)}}.encode()
+	}},
+	"withoutKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, 1, v.to} }, encode: func(_ *view, n []uint64) []byte {
+		b := appendNumbers([]byte{withoutKind}, n[0], n[1])
+		return binary.LittleEndian.AppendUint64(b, n[2])
+	}},
+	"leftOutKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte { return encodeLeftOut(n[0]) }},
+	"removedKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1 << 63} }, encode: func(v *view, n []uint64) []byte {
+		return removal{n[0], n[1], v.toIncarnation}.encode()
+	}},
+	"appliedQuestionKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1} }, encode: plainNumbers(appliedQuestionKind)},
+	"appliedAnswerKind":   {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, v.committed} }, encode: plainNumbers(appliedAnswerKind)},
+	"forwardKind": {fields: func(v *view) []uint64 {
+		return []uint64{theGroup, v.term, 1, uint64(time.Hour), v.mark.Number, 1, 1000}
+	}, encode: forwardLie},
+	"forwardRefusalKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1, 1, 1} }, encode: func(_ *view, n []uint64) []byte {
+		return append(appendNumbers([]byte{forwardRefusalKind}, n[0], n[1]), byte(n[2]), byte(n[3]))
+	}},
+	"readQuestionKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.toLife, 1} }, encode: plainNumbers(readQuestionKind)},
+	// An answer that is too low makes a read of this follower stale; without a read under way it does nothing.
+	"readAnswerKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.toLife, 1, v.committed} }, encode: plainNumbers(readAnswerKind)},
+	"reportKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, 1, v.committed, 3, 1, 2, 3} }, encode: func(_ *view, n []uint64) []byte {
+		r := report{group: n[0], options: n[1], version: "v", checkpoints: []checkpoint{{index: n[2], hasResults: n[3]&1 > 0, hasDigest: n[3]&2 > 0, commands: n[4], results: n[5], digest: n[6]}}}
+		return r.encode()
+	}},
+	"stopKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed, 3, 9} }, encode: func(_ *view, n []uint64) []byte {
+		o := stopOrder{group: n[0], index: n[1], in: divergedIn[n[2]%uint64(len(divergedIn))], version: "v", sum: n[3]}
+		return o.encode()
+	}},
+	"snapshotOfferKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed + 10, v.term, v.committed, 1 << 10} }, encode: func(_ *view, n []uint64) []byte {
+		return append(appendNumbers([]byte{snapshotOfferKind}, n...), make([]byte, 32)...)
+	}},
+	"snapshotAskKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1, 1, 1, 0, 0, 1} }, encode: func(_ *view, n []uint64) []byte {
+		b := appendHash([]byte{snapshotAskKind}, n[0], &[32]byte{})
+		return appendNumbers(append(binary.AppendUvarint(b, n[1]), byte(n[2])), n[3:]...)
+	}},
+	"snapshotBlockKind": {kind: transport.Bulk, fields: func(*view) []uint64 { return []uint64{theGroup, 0, 0} }, encode: func(_ *view, n []uint64) []byte {
+		return append(appendNumbers(appendHash([]byte{snapshotBlockKind}, n[0], &[32]byte{}), n[1:]...), make([]byte, 1000)...)
+	}},
+	"snapshotEndKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
+		return append(appendHash([]byte{snapshotEndKind}, n[0], &[32]byte{}), byte(n[1]))
+	}},
+	"planRequestKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
+		id := membership.PlanID{byte(n[1])} // any member may ask for a plan, so it asks for one that is not there
+		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{cancelKind}, id[:]...)})
+	}},
+	"planAnswerKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
+		return planAnswer{group: n[0], why: "because"}.encode()
+	}},
+	"rosterQuestionKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 0} }, encode: plainNumbers(rosterQuestionKind)},
+	"rosterAnswerKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1 << 63} }, encode: func(v *view, n []uint64) []byte {
+		r := membership.Roster{Version: n[1]}
+		for _, m := range v.roster.Members { // the liar is the only one with its directory
+			if m.ID != v.self {
+				m.Incarnation[0] ^= 1
+			}
+			r.Members = append(r.Members, m)
+		}
+		return append(binary.AppendUvarint([]byte{rosterAnswerKind}, n[0]), r.Encode()...)
+	}},
+	"loadQuestionKind": {fields: func(*view) []uint64 { return []uint64{1} }, encode: plainNumbers(loadQuestionKind)},
+	"loadAnswerKind":   {fields: func(*view) []uint64 { return []uint64{1, 1, 0} }, encode: plainNumbers(loadAnswerKind)},
+	// It can keep placement at rest, for an hour at a time. Nothing else rests on it.
+	"movedKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, 1} }, encode: plainNumbers(movedKind)},
+	"joinRefusedKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
+		return encodeJoinRefused(n[0], "because")
+	}},
+	"addressesKind": {fields: func(v *view) []uint64 { return []uint64{v.leader, 1 << 63, 5, 1} }, encode: func(_ *view, n []uint64) []byte {
+		return appendAddress(appendAddress([]byte{addressesKind}, n[0], n[1], "127.0.0.1:1"), n[2], n[3], "127.0.0.1:2")
+	}},
+}
+
+// notRecords are constants that are named like kinds of records, and are the first bytes of entries.
+var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true}
+
+type recordLie struct {
+	kind   transport.Kind // Consensus: Control
+	fields func(*view) []uint64
+	encode func(v *view, numbers []uint64) []byte
+}
+
+func plainNumbers(kind byte) func(*view, []uint64) []byte {
+	return func(_ *view, n []uint64) []byte { return appendNumbers([]byte{kind}, n...) }
+}
+
+// forwardLie forwards a command in a session of another host: group, term, frame, birth, number, low, size.
+func forwardLie(v *view, n []uint64) []byte {
+	b := appendForward(nil, forwardRecord{n[0], n[1], n[2]})
+	m := session.Mark{ID: v.mark.ID, Number: max(n[4], 1), Low: n[5]}
+	m.ID.Client[15]++ // not one of an honest client
+	m.ID.Birth = time.Duration(n[3] >> 1)
+	return appendForwarded(b, session.Header{Mark: m, HasMark: true}, make([]byte, min(n[6], 40<<10)))
+}
+
+// lies returns all lies. What each says depends on what the liar knows when it tells it.
+func lies(rng *rand.Rand) (all []func(*view) lie) {
+	for _, name := range slices.Sorted(maps.Keys(recordLies)) {
+		all = append(all, recordLies[name].lies(name, rng)...)
+	}
+	all = append(all, rekeyOther, askRescue)
+	for kind := range 256 {
+		for _, as := range []transport.Kind{transport.Control, transport.Bulk} {
+			all = append(all, func(*view) lie {
+				return lie{name: fmt.Sprintf("only kind %d, as %v", kind, as), kind: as, body: []byte{byte(kind)}}
+			})
+		}
+	}
+	return append(append(all, pulseLies(rng)...), messageLies()...)
+}
+
+// rekeyOther asks the leader to bind another member to the liar's key.
+func rekeyOther(v *view) lie {
+	k := membership.Rekey{ID: v.to, Incarnation: v.toIncarnation, Key: membership.Key{1}}
+	q := planRequest{data: append([]byte{rekeyKind}, k.Encode()...)}
+	q.id, _ = idOfEntry(q.data)
+	return lie{name: "planRequestKind: a key for another member", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
+}
+
+// askRescue asks the leader to make the liar the only member.
+func askRescue(v *view) lie {
+	q := planRequest{data: rescuedEntry{cluster: 1, former: 1, id: v.self, incarnation: v.toIncarnation}.encode()}
+	return lie{name: "planRequestKind: a rescue", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
+}
+
+// lies returns a record with each number wrong, and what is left of it when it is cut off, when one bit is
+// wrong or when it comes in another kind of frame.
+func (row recordLie) lies(name string, rng *rand.Rand) (all []func(*view) lie) {
+	if row.kind == transport.Consensus {
+		row.kind = transport.Control
+	}
+	for field := range row.fields(&view{}) {
+		for i := range valueCount {
+			all = append(all, func(v *view) lie {
+				n := row.fields(v)
+				n[field] = numbers(n[field])[i]
+				return lie{name: fmt.Sprintf("%s: number %d is %d", name, field, n[field]), kind: row.kind, body: row.encode(v, n)}
+			})
+		}
+	}
+	add := func(what string, change func([]byte) []byte) {
+		all = append(all, func(v *view) lie {
+			return lie{name: name + ": " + what, kind: row.kind, body: change(row.encode(v, row.fields(v)))}
+		})
+	}
+	for range 8 {
+		add("cut off", func(b []byte) []byte { return b[:1+rng.IntN(len(b))] })
+		add("a bit is wrong", func(b []byte) []byte { return flipped(rng, b) })
+		add("more follows", func(b []byte) []byte { return append(slices.Clone(b), flipped(rng, b)...) })
+	}
+	return append(all, func(v *view) lie {
+		return lie{name: name + ": in another kind of frame", kind: transport.Bulk + transport.Control - row.kind, body: row.encode(v, row.fields(v))}
+	})
+}
+
+func flipped(rng *rand.Rand, b []byte) []byte {
+	b = slices.Clone(b)
+	b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+	return b
+}
+
+// pulseLies returns pulses that say wrongly that the liar leads, or what it has heard.
+func pulseLies(rng *rand.Rand) (all []func(*view) lie) {
+	right := func(v *view) (*pulseRecord, []*uint64) {
+		r := &pulseRecord{pulses: true, life: 1, version: 1, hasList: true, lines: []pulseLine{{theGroup, v.term, v.committed}}, answers: true, answer: pulseAnswer{life: v.toLife, version: 1, known: true, excepted: []uint64{2}}}
+		return r, []*uint64{&r.life, &r.version, &r.lines[0].group, &r.lines[0].term, &r.lines[0].commit, &r.answer.life, &r.answer.version, &r.answer.excepted[0]}
+	}
+	_, fields := right(&view{})
+	for field := range fields {
+		for i := range valueCount {
+			all = append(all, func(v *view) lie {
+				r, fields := right(v)
+				*fields[field] = numbers(*fields[field])[i]
+				return lie{name: fmt.Sprintf("pulse: number %d is %d", field, *fields[field]), kind: transport.Pulse, body: r.append(nil)}
+			})
+		}
+	}
+	for range 50 {
+		all = append(all, func(v *view) lie {
+			r, _ := right(v)
+			return lie{name: "pulse: a bit is wrong", kind: transport.Pulse, body: flipped(rng, r.append(nil))}
+		}, func(v *view) lie {
+			r, _ := right(v)
+			b := r.append(nil)
+			return lie{name: "pulse: cut off", kind: transport.Pulse, body: b[:rng.IntN(len(b))]}
+		})
+	}
+	return all
+}
+
+// messageTypes is how many types of messages there are.
+const messageTypes = int(raftpb.MsgForgetLeader) + 1
+
+// messageFields are the fields of a message.
+var messageFields = []string{"Type", "To", "From", "Term", "LogTerm", "Index", "Entries", "Commit", "Vote", "Snapshot", "Reject", "RejectHint", "Context", "Responses"}
+
+// messageLies returns each type of message with each field wrong, in the present term and in the next one.
+func messageLies() (all []func(*view) lie) {
+	for kind := range messageTypes + 2 {
+		for later := range uint64(2) {
+			for _, name := range messageFields {
+				field := reflect.ValueOf(&raftpb.Message{}).Elem().FieldByName(name)
+				for i := range valuesOf(&view{}, field) {
+					all = append(all, func(v *view) lie { return messageLie(v, raftpb.MessageType(kind), later, name, i) })
+				}
+			}
+		}
+	}
+	return all
+}
+
+// messageLie returns a message in which one field has the ith of its values.
+func messageLie(v *view, kind raftpb.MessageType, later uint64, name string, i int) lie {
+	m := raftpb.Message{Type: kind, From: v.self, To: v.to, Term: v.term + later, LogTerm: v.lastTerm, Index: v.last, Commit: v.committed}
+	switch kind { // the field means something else there
+	case raftpb.MsgAppResp:
+		m.Index = v.matches
+	case raftpb.MsgPreVote:
+		m.Term++ // of the election that it would begin
+	}
+	at := reflect.ValueOf(&m).Elem().FieldByName(name)
+	at.Set(valuesOf(v, at)[i])
+	text := fmt.Sprintf("%d of them", i)
+	if at.Kind() != reflect.Slice && at.Kind() != reflect.Pointer {
+		text = fmt.Sprint(at.Interface())
+	}
+	return lie{name: fmt.Sprintf("%v, %s is %s, %d terms later", kind, name, text, later), harm: messageHarm(v, &m), m: &m}
+}
+
+// valuesOf returns the values of a field of a message.
+func valuesOf(v *view, at reflect.Value) (all []reflect.Value) {
+	add := func(value any) { all = append(all, reflect.ValueOf(value).Convert(at.Type())) }
+	switch at.Interface().(type) {
+	case uint64:
+		for _, n := range numbers(at.Uint()) {
+			add(n)
+		}
+	case bool:
+		add(false)
+		add(true)
+	case raftpb.MessageType:
+		for _, n := range []int32{-1, -1 << 31, 24, 100, 1<<31 - 1} {
+			add(n)
+		}
+	case []byte:
+		for _, b := range [][]byte{{}, {0}, {1}, []byte("CampaignTransfer"), make([]byte, 8), make([]byte, 9), make([]byte, 100_000)} {
+			add(b)
+		}
+	case []raftpb.Entry:
+		for _, list := range wrongEntries(v) {
+			add(list)
+		}
+	case *raftpb.Snapshot:
+		add(&raftpb.Snapshot{})
+		for _, n := range numbers(v.committed) {
+			add(&raftpb.Snapshot{Data: []byte("state"), Metadata: raftpb.SnapshotMetadata{Index: n, Term: v.term, ConfState: raftpb.ConfState{Voters: []uint64{v.self}}}})
+		}
+	case []raftpb.Message:
+		add([]raftpb.Message{{}})
+		add([]raftpb.Message{{Type: raftpb.MsgAppResp, To: v.to, From: v.to, Term: v.term, Index: 1 << 40}})
+	}
+	return all
+}
+
+// wrongEntries are lists of entries with gaps, with terms that decrease, of types that do not exist, that
+// replace what is committed, and too many of them.
+func wrongEntries(v *view) [][]raftpb.Entry {
+	e := func(term, index uint64, kind raftpb.EntryType, data ...byte) raftpb.Entry {
+		return raftpb.Entry{Term: term, Index: index, Type: kind, Data: data}
+	}
+	next := v.last + 1
+	lists := [][]raftpb.Entry{
+		{e(0, 0, 0)}, {e(v.term, next, 0)}, {e(v.term+1, next, 0, 1)}, {e(v.term, next+1, 0)}, {e(v.term, next, 0), e(v.term-1, next+1, 0)},
+		{e(v.term, next, 0), e(v.term, next+2, 0)}, {e(v.term, 1, 0, 9)}, {e(v.term, v.committed, 0, 9)}, {e(1<<63, next, 0)}, {e(v.term, 1<<64-1, 0)},
+		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
+	}
+	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
+		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}} {
+			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
+		}
+	}
+	return lists
+}
+
+// messageHarm says what a message can do by the nature of Raft.
+func messageHarm(v *view, m *raftpb.Message) harm {
+	if m.From != v.self || m.To != v.to || !mayTravel(m.Type) || m.Responses != nil {
+		return harmless // refused at the edge
+	}
+	isFar := m.Term > v.term && m.Term-v.term > 1<<32
+	switch m.Type {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat:
+		if m.Term > v.term && !isFar {
+			return cheats // it claims to lead a later term, and that something is committed
+		}
+	case raftpb.MsgAppResp:
+		if m.Term == v.term && !m.Reject && m.Index > v.matches {
+			return cheats // it acknowledges what it does not hold
+		}
+	case raftpb.MsgTimeoutNow:
+		if m.Term > v.term && !isFar {
+			return cheats // it claims to lead
+		}
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		// A vote for one that does not campaign is nothing.
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		if string(m.Context) != "CampaignTransfer" {
+			return harmless // a member that hears a leader gives no vote (thesis §4.2.3)
+		}
+	}
+	if m.Term > v.term && !isFar && (m.Type != raftpb.MsgPreVoteResp || m.Reject) {
+		return unsettles
+	}
+	return harmless
+}
+
+// The table has a row for each kind of record, and a field of a message for each there is.
+func TestTheTableOfLiesIsComplete(t *testing.T) {
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, is := n.(*ast.ValueSpec)
+			if !is {
+				return true
+			}
+			of, typed := spec.Type.(*ast.Ident)
+			for _, name := range spec.Names {
+				if !typed || of.Name != "byte" || !strings.HasSuffix(name.Name, "Kind") {
+					continue
+				}
+				found++
+				if _, has := recordLies[name.Name]; !has && !notRecords[name.Name] {
+					t.Errorf("%s: %s has no row in recordLies: what can a member that lies do with it?", f.Name(), name.Name)
+				}
+			}
+			return true
+		})
+	}
+	if want := len(recordLies) + len(notRecords); found != want {
+		t.Errorf("%d kinds are declared, and the table has %d", found, want)
+	}
+	var fields []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[raftpb.Message]()) {
+		fields = append(fields, f.Name)
+	}
+	if !slices.Equal(sortedStrings(fields), sortedStrings(messageFields)) {
+		t.Errorf("a message has the fields %v, the table %v", fields, messageFields)
+	}
+	if text := raftpb.MessageType(messageTypes).String(); !strings.Contains(text, fmt.Sprint(messageTypes)) {
+		t.Errorf("message type %d exists: %s", messageTypes, text)
+	}
+}
+
+func sortedStrings(all []string) []string { return slices.Sorted(slices.Values(all)) }

@@ -1,0 +1,95 @@
+package host
+
+import (
+	"context"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// An offer of a member that does not lead is not taken.
+func TestOnlyTheLeaderOffersSnapshots(t *testing.T) {
+	b := newBesieged(t, 6, nil)
+	for _, h := range b.honest() {
+		o := snapshotOffer{group: theGroup, index: h.group.Status().Committed + 100, term: h.group.Status().Term, firstIndex: 1, manifestBytes: 1 << 20}
+		(*h.receiver).Deliver(theLiar, transport.Control, o.encode())
+		if n := len(h.process.transfers.in); n != 0 {
+			t.Errorf("host %d receives %d snapshots", h.id, n)
+		}
+	}
+}
+
+// A liar leads two other groups, offers snapshots of them, and sends a block now and then: it takes both
+// slots, and keeps them until a third group needs one.
+func TestSlowTransfersKeepNoSlot(t *testing.T) {
+	b := newBesieged(t, 7, nil)
+	h := b.hosts[2-b.leader().id] // the follower
+	send := func(group uint64, m raftpb.Message) {
+		m.From, m.To, m.Term = theLiar, h.id, 50
+		(*h.receiver).Receive(theLiar, []transport.Envelope{{Group: group, Message: m}})
+	}
+	for group := uint64(2); group <= 3; group++ {
+		if _, err := h.process.OpenGroup(context.Background(), GroupConfig{ID: group, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(&slots{}, CommandOptions{})); err != nil {
+			t.Fatal(err)
+		}
+		send(group, raftpb.Message{Type: raftpb.MsgHeartbeat})
+		h.manual.runIdle()
+		o := snapshotOffer{group: group, index: 1000, term: 50, firstIndex: 1, manifestBytes: maxOfferedManifest}
+		(*h.receiver).Deliver(theLiar, transport.Control, o.encode())
+	}
+	transfers := &h.process.transfers
+	if n := transfers.receives(); n != maxReceivings {
+		t.Fatalf("setup: it receives %d snapshots", n)
+	}
+	ticks := int(transfers.slotTicks())
+	for i := range 3 * ticks {
+		for group := uint64(2); group <= 3; group++ {
+			send(group, raftpb.Message{Type: raftpb.MsgHeartbeat})
+			if i%100 == 0 {
+				k := snapshotBlock{group: group, at: blockAt{manifestPart, int64(i / 100 % 256)}, content: make([]byte, snapshotBlockBytes)}
+				(*h.receiver).Deliver(theLiar, transport.Bulk, k.encode())
+			}
+		}
+		b.tick()
+		if i < ticks && transfers.receives() != maxReceivings {
+			t.Fatalf("setup: after %d ticks it receives %d snapshots", i, transfers.receives())
+		}
+		s := h.group.Status()
+		o := snapshotOffer{group: theGroup, index: s.Committed + 100, term: s.Term, firstIndex: 1, manifestBytes: 1 << 20, hash: [32]byte{1}}
+		(*h.receiver).Deliver(s.Leader, transport.Control, o.encode())
+		if transfers.incoming(h.group) != nil {
+			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
+			return
+		}
+	}
+	t.Fatalf("the third group got no slot in %d ticks: %s", 3*ticks, b.describe())
+}
+
+// Two liars ask for a snapshot, and then say now and then that they are at work: they take both slots for
+// sending, and keep them until a member needs one.
+func TestSilentReceiversKeepNoSlot(t *testing.T) {
+	b := newBesieged(t, 8, nil)
+	l := b.leader()
+	l.group.StartSnapshot()
+	b.load("a snapshot is taken", 1, func() bool { return l.group.snapshots.latest() != nil })
+	transfers, latest := &l.process.transfers, l.group.snapshots.latest()
+	ticks := int(transfers.slotTicks())
+	for i := range 3 * ticks {
+		for liar := uint64(theLiar); i%100 == 0 && liar <= theLiar+1; liar++ {
+			transfers.asked(l.group, liar, &snapshotAsk{group: theGroup, hash: latest.hash, number: uint64(i + 1)})
+		}
+		b.tick()
+		if i == 100 && transfers.metrics().Sending != maxSendings {
+			t.Fatalf("setup: it sends %d snapshots: %s", transfers.metrics().Sending, b.describe())
+		}
+		if i == 200 {
+			transfers.send(l.group, 3-l.id)
+		}
+		if s := transfers.outgoingTo(l.group, 3-l.id); i > 200 && (s == nil || s.isActive()) { // or it has ended: the member needs none
+			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
+			return
+		}
+	}
+	t.Fatalf("the member got no slot in %d ticks: %s", 3*ticks, b.describe())
+}

@@ -1,0 +1,165 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// The turn's part in placement. A survey of the host has chosen members for a group (placer); only the turn
+// knows whether one of them is level. A member is level if it has authority, was active since the last check
+// of the quorum, gets the log as it grows (no snapshot, no probing), and holds all that the log had a
+// heartbeat interval ago. Then the transfer, in which the leader takes no commands, takes about two round
+// trips. A member of an idle group is level at once.
+//
+// If no member of the wish is level for an election timeout, the wish ends. The next survey makes another.
+
+// putWish leaves a wish for the next turn. A later one replaces it.
+func (b *inbox) putWish(w *wish) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.wish = w
+	}
+}
+
+// advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
+func (g *Group) advancePlacement() {
+	p, now := &g.placing, g.at.ticks
+	if w := g.taken.wish; w != nil {
+		g.taken.wish = nil
+		w.began, w.marked, w.goal = now, now, g.node.BasicStatus().LastIndex
+		p.wish = w
+	}
+	if p.wish == nil {
+		return
+	}
+	if why := g.rejectWish(); why != "" {
+		p.end(why)
+		return
+	}
+	to, behind := g.levelTarget(p.wish)
+	switch {
+	case to != nil:
+		g.handOverTo(to)
+	case now-p.wish.began >= int64(g.host.config.electionTicks()):
+		p.end(behind)
+	}
+}
+
+// end gives a wish up.
+func (p *groupPlacing) end(why string) {
+	p.wish = nil
+	p.behind.Store(&why)
+}
+
+// rejectWish says why this turn must not hand over for placement, or "".
+func (g *Group) rejectWish() string {
+	st := g.node.BasicStatus()
+	switch r := g.roster(); {
+	case st.RaftState != raft.StateLeader || g.asked:
+		return "this member does not lead"
+	case st.LeadTransferee != raft.None || g.at.ticks < g.actAfter:
+		return "another hand-over is under way, or was a moment ago"
+	case r == nil || r.Plan != nil || r.IsJoint() || len(g.members.noted) > 0:
+		return "the members change"
+	}
+	return ""
+}
+
+// levelTarget returns the first target of a wish that is level. Until a heartbeat interval has passed since
+// the end of the log was noted, only the best one counts. Otherwise it says why the best is not level.
+func (g *Group) levelTarget(w *wish) (level *target, behind string) {
+	waited := g.at.ticks-w.marked >= ticksPerHeartbeat
+	for i := range w.to {
+		why := g.rejectTarget(w.to[i].id, w.goal, waited)
+		if why == "" {
+			return &w.to[i], ""
+		}
+		if i == 0 {
+			behind = why
+		}
+		if !waited {
+			break
+		}
+	}
+	if waited {
+		w.marked, w.goal = g.at.ticks, g.node.BasicStatus().LastIndex
+	}
+	return nil, behind
+}
+
+// rejectTarget says why a member is not level, or "". goal was the end of the log at some time, and waited
+// says that this is a heartbeat interval ago.
+func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
+	kind := raft.ProgressTypeLearner
+	var pr tracker.Progress
+	g.node.WithProgress(func(other uint64, is raft.ProgressType, of tracker.Progress) {
+		if other == id {
+			kind, pr = is, of
+		}
+	})
+	last := g.node.BasicStatus().LastIndex
+	switch {
+	case planted.PlaceBehind && kind == raft.ProgressTypePeer:
+		return ""
+	case kind != raft.ProgressTypePeer:
+		return fmt.Sprintf("member %d does not vote", id)
+	case pr.WithoutAuthority:
+		return fmt.Sprintf("member %d is without authority", id)
+	case !pr.RecentActive:
+		return fmt.Sprintf("member %d was not heard lately", id)
+	case pr.State == tracker.StateSnapshot:
+		return fmt.Sprintf("member %d gets a snapshot", id)
+	case pr.State != tracker.StateReplicate, pr.Match < goal, !waited && pr.Match < last:
+		return fmt.Sprintf("member %d is behind: it holds entry %d of %d", id, pr.Match, last)
+	}
+	return ""
+}
+
+// handOverTo begins the transfer to a target.
+func (g *Group) handOverTo(to *target) {
+	g.placing.wish = nil
+	if err := g.node.TransferLeader(to.id); err != nil {
+		g.noteRefusal(err)
+		g.placing.end(err.Error())
+		return
+	}
+	g.placing.behind.Store(nil)
+	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
+	term := g.node.BasicStatus().Term
+	g.noteMoved(term, false)
+	g.counts.placed.Add(1)
+	g.host.placer.begun.Add(1)
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
+}
+
+// placedBecause says why a target should lead.
+func (g *Group) placedBecause(to *target) string {
+	if !to.better {
+		return fmt.Sprintf("balance: %d groups lead on this host, and %d on host %d", to.here, to.leads, to.id)
+	}
+	p, h := g.placing.preference.Load(), g.host
+	return fmt.Sprintf("placement: host %d (%s) should rather lead than this one (%s)", to.id, p.describe(to.id, h.placer.zone(to.id)), p.describe(g.self, h.config.Zone))
+}
+
+// zone returns the zone of a host, as far as it is known.
+func (p *placer) zone(id uint64) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loads[id].zone
+}
+
+// wishDue returns the tick at which a turn must look at its wish again.
+func (g *Group) wishDue() int64 {
+	if g.placing.wish == nil {
+		return never
+	}
+	return g.at.ticks + ticksPerHeartbeat
+}
+
+// ticksLong is the time that some ticks take.
+func (c *Config) ticksLong(ticks int64) time.Duration { return time.Duration(ticks) * c.tickPeriod() }

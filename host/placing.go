@@ -1,0 +1,361 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/transport"
+)
+
+// placer is the part of a host in placement: it decides which groups that lead here should be led elsewhere.
+// It works in steps, one after the other, and in none does it do more than maxLooks looks and begin more than
+// maxWishes hand-overs:
+//
+//	ask    every host that is heard how much it leads, in which zone it is, and whether it is fit to lead
+//	look   an election timeout later: at each group that leads here, maxLooks of them in a heartbeat interval
+//	wait   an election timeout, so that the next answers count what was handed over
+//
+// # Why balance ends
+//
+// A group goes to a host only if that leads at least two fewer, so each hand-over alone makes the sum of the
+// squares of the leads smaller, and there is an end. Hosts act at the same time, so the sum of what all of
+// them give must not be more than one host lacks: each gives a share of the difference (quotas), and at least
+// one. With one each, a host may get as many too many as there are others; then it alone gives, one at a
+// time. Answers are of the present survey, and what is given in a survey counts at once.
+//
+// A host that wants to move nothing costs nothing: without Placement, and with balance off or less than two
+// groups that lead, it asks nothing.
+//
+// Rejected: loads in the pulses. Every host would send them, always, and a pulse that was changed by them
+// would be no cheap one any more. Rejected: one host that balances all. It must be elected, and know the
+// members of groups that it has no part in.
+type placer struct {
+	host    *Host
+	balance atomic.Bool
+	stops   atomic.Int64  // a caller of HandOver is about to stop this host: until a tick that was not missed
+	begun   atomic.Uint64 // hand-overs for placement, so far
+
+	mu      sync.Mutex
+	led     ring[*Group] // groups that lead here; the one that was looked at longest ago is first
+	prefers int          // of them, those with a Placement
+	number  uint64       // of the latest question
+	loads   map[uint64]load
+	asked   bool  // the next step is to look
+	next    int64 // the tick of the next step; ticks that were missed do not count
+	left    int   // groups that this survey has not looked at
+	survey        // of the looks under way
+}
+
+// survey is what the looks of a survey go by.
+type survey struct {
+	fits   map[uint64]*load // hosts that may get a leadership
+	spare  int              // groups that lead here, without those that the survey gives
+	quotas map[uint64]int   // how many a host may still get to balance the loads
+}
+
+const (
+	maxLooks  = 128
+	maxWishes = 16
+	// stopTimeouts is for how many election timeouts a host gets no leadership for placement after HandOver:
+	// it will be stopped.
+	stopTimeouts = 600
+)
+
+// wish is what a survey wants a group to do: to hand over to one of some members, the best first.
+type wish struct {
+	group *Group
+	to    []target
+	began int64 // tick of the turn that has taken it
+
+	marked int64  // tick at which the end of the log was noted,
+	goal   uint64 // and that
+}
+
+// target is a member that should lead.
+type target struct {
+	id     uint64
+	rank   int
+	leads  uint64 // groups on its host
+	here   int    // and on this one
+	better bool   // it ranks above this member; otherwise it is for balance
+}
+
+// groupPlacing is a group's part in placement.
+type groupPlacing struct {
+	preference atomic.Pointer[Placement]   // nil: all members are equal
+	recent     atomic.Pointer[recentMoves] // nil: none
+	behind     atomic.Pointer[string]      // why the latest wish was not carried out; nil: it was
+
+	led     place[*Group] // guarded by the lock of the placer,
+	prefers bool          // as this: it is counted there
+
+	wish *wish // under way; owned by the turn
+}
+
+func (p *placer) init(h *Host) {
+	p.host, p.loads = h, map[uint64]load{}
+	p.balance.Store(h.config.Balance)
+}
+
+// SetBalance turns balance on or off (Config.Balance). It is safe for concurrent use.
+func (h *Host) SetBalance(on bool) { h.placer.balance.Store(on) }
+
+// add notes that a group leads here. A group that has stopped is refused: it was taken out when it stopped,
+// and the turn under way must not put it back.
+func (p *placer) add(g *Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := &g.placing.led; at.in == nil && g.Err() == nil {
+		at.owner = g
+		p.led.push(at)
+		p.count(g)
+	}
+}
+
+// drop notes that a group does not lead here.
+func (p *placer) drop(g *Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g.placing.led.leave()
+	p.count(g)
+}
+
+// recount notes that the Placement of a group has changed.
+func (p *placer) recount(g *Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(g)
+}
+
+func (p *placer) count(g *Group) {
+	prefers := g.placing.led.in != nil && g.placing.preference.Load() != nil
+	switch {
+	case prefers && !g.placing.prefers:
+		p.prefers++
+	case !prefers && g.placing.prefers:
+		p.prefers--
+	}
+	g.placing.prefers = prefers
+}
+
+// leads returns how many groups lead here.
+func (p *placer) leads() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.led.n
+}
+
+// load is what this host says of itself.
+func (h *Host) load(number uint64) load {
+	return load{number: number, leads: uint64(h.placer.leads()), unfit: h.unfit(), zone: h.config.Zone}
+}
+
+// unfit says why this host should get no leadership.
+func (h *Host) unfit() unfitness {
+	now := h.clock.livedAtBeat()
+	since, works := h.watch.stalledDisk(h.lane, now)
+	switch {
+	case h.closing.Load() || now < h.placer.stops.Load():
+		return stopsSoon
+	case h.lane.failed() || h.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
+		return diskStands
+	case slices.ContainsFunc(h.shards, func(s *shard) bool { _, hung := s.counts(); return hung > 0 }):
+		return turnsHang
+	case h.appliers.metrics().ApplyHung > 0:
+		return machinesHang
+	}
+	return fit
+}
+
+// answered takes the answer of another host.
+func (p *placer) answered(from uint64, l load) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked && l.number == p.number {
+		p.loads[from] = l
+	}
+}
+
+// beat takes the next step, if it is time. It is called once in a heartbeat interval, with the ticks that
+// were not missed.
+func (p *placer) beat(now int64) {
+	question, wishes := p.step(now)
+	if question != nil {
+		for _, id := range p.host.others() {
+			if p.host.isThere(id) {
+				p.host.transport.SendBytes(id, transport.Control, question)
+			}
+		}
+	}
+	var w woken
+	for _, wish := range wishes {
+		wish.group.inbox.putWish(wish)
+		w.add(wish.group)
+	}
+	w.wake()
+}
+
+// step returns the question to ask, or for which groups something should change.
+func (p *placer) step(now int64) (question []byte, wishes []*wish) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	timeout := int64(p.host.config.electionTicks())
+	switch {
+	case p.prefers == 0 && (p.led.n < 2 || !p.balance.Load()):
+		p.asked, p.left = false, 0
+		return nil, nil
+	case p.left > 0:
+	case now < p.next:
+		return nil, nil
+	case !p.asked:
+		p.number++
+		p.asked, p.next = true, now+timeout
+		return encodeLoadQuestion(p.number), nil
+	default:
+		p.begin(now)
+	}
+	wishes = p.look(now)
+	if p.left == 0 {
+		p.asked, p.next = false, now+timeout
+	}
+	return nil, wishes
+}
+
+// begin begins the looks of a survey.
+func (p *placer) begin(now int64) {
+	maps.DeleteFunc(p.loads, func(_ uint64, l load) bool { return l.number != p.number })
+	p.left = p.led.n
+	p.survey = survey{fits: map[uint64]*load{}, spare: p.led.n, quotas: map[uint64]int{}}
+	for id, l := range p.loads {
+		if planted.BalanceBlindly {
+			l.leads = 0
+		}
+		if p.rejectHost(id, now) != "" {
+			continue
+		}
+		p.fits[id] = &l
+		if fewer := p.spare - int(l.leads); fewer >= 2 {
+			p.quotas[id] = max(1, fewer/(2*len(p.loads)))
+		}
+	}
+}
+
+// rejectHost says why a host gets no leadership for placement, or "".
+func (p *placer) rejectHost(id uint64, now int64) string {
+	steady := p.host.config.placementTicks()
+	l, answered := p.loads[id]
+	switch m := p.host.meetings.of(id); {
+	case m == nil || !p.host.isThere(id):
+		return fmt.Sprintf("host %d is not heard", id)
+	case now-m.heardSince.Load() < steady:
+		return fmt.Sprintf("host %d has not been heard without a break for %v yet", id, p.host.config.ticksLong(steady))
+	case !answered:
+		return fmt.Sprintf("host %d has not said yet how much it leads", id)
+	case l.unfit != fit:
+		return fmt.Sprintf("host %d %v", id, l.unfit)
+	}
+	return ""
+}
+
+// look looks at the next groups.
+func (p *placer) look(now int64) (wishes []*wish) {
+	for looks := min(p.left, maxLooks); looks > 0 && len(wishes) < maxWishes; looks-- {
+		p.left--
+		at := p.led.pop()
+		if at == nil {
+			p.left = 0
+			break
+		}
+		p.led.push(at)
+		if to := p.targets(at.owner, now); to != nil {
+			wishes = append(wishes, &wish{group: at.owner, to: to})
+		}
+	}
+	return wishes
+}
+
+// targets returns the members to which the leadership of a group should go, the best first, and counts it as
+// given to that one.
+func (p *placer) targets(g *Group, now int64) (to []target) {
+	preference := g.placing.preference.Load()
+	if preference == nil && !p.balance.Load() || p.rejectGroup(g, now) != "" {
+		return nil
+	}
+	mine := preference.rank(g.self, p.host.config.Zone)
+	better := false
+	for _, id := range g.roster().Conf.Voters {
+		l := p.fits[id]
+		if l == nil || g.leavesOutMember(id) {
+			continue
+		}
+		t := target{id: id, rank: preference.rank(id, l.zone), leads: l.leads, here: p.spare}
+		t.better = t.rank > mine
+		evens := p.balance.Load() && t.rank == mine && p.quotas[id] > 0 && p.spare-int(l.leads) >= 2
+		if t.better || evens {
+			better = better || t.better
+			to = append(to, t)
+		}
+	}
+	to = slices.DeleteFunc(to, func(t target) bool { return t.better != better }) // priorities come before balance
+	slices.SortFunc(to, func(a, b target) int {
+		return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.leads, b.leads), cmp.Compare(a.id, b.id))
+	})
+	if len(to) > 0 {
+		p.spare--
+		p.fits[to[0].id].leads++
+		if !better {
+			p.quotas[to[0].id]--
+		}
+	}
+	return to
+}
+
+// rejectGroup says why the leadership of a group stays here for now, whatever its Placement says, or "".
+func (p *placer) rejectGroup(g *Group, now int64) string {
+	c := &p.host.config
+	since := g.roleTimes.leads.Load()
+	switch r := g.roster(); {
+	case r == nil:
+		return "the group is not founded"
+	case r.Plan != nil || r.IsJoint():
+		return "a plan is under way"
+	case since < 0 || now-since < c.placementTicks():
+		return fmt.Sprintf("this member has not led for %v yet", c.ticksLong(c.placementTicks()))
+	case g.placing.rests(now):
+		return fmt.Sprintf("a caller has asked for a transfer of the leadership less than %v ago", placementWindow)
+	case g.placing.moves(now, c.hourTicks()) >= maxPlacements:
+		return fmt.Sprintf("the leadership was handed over for placement %d times within %v, the most for a group", maxPlacements, placementWindow)
+	}
+	return ""
+}
+
+// explain returns the member that should lead instead of this one by a Placement, and why it does not yet.
+func (p *placer) explain(g *Group, preference *Placement) (wants uint64, waits string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best := preference.rank(g.self, p.host.config.Zone)
+	for _, id := range g.voters() {
+		if rank := preference.rank(id, p.loads[id].zone); id != g.self && rank > best {
+			wants, best = id, rank
+		}
+	}
+	if wants == 0 {
+		return 0, ""
+	}
+	now := p.host.clock.livedAtBeat()
+	if waits = cmp.Or(p.rejectGroup(g, now), p.rejectHost(wants, now)); waits != "" {
+		return wants, waits
+	}
+	if behind := g.placing.behind.Load(); behind != nil {
+		return wants, *behind
+	}
+	return wants, "the next look at this group"
+}
+
+// placementTicks is for how long a leader must have led, and the host of a target must have been heard.
+func (c *Config) placementTicks() int64 { return placementTimeouts * int64(c.electionTicks()) }

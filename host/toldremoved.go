@@ -1,0 +1,57 @@
+package host
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/internal/planted"
+)
+
+// A member that was removed while it was away is told so by others (rosterasked.go, refusing.go), and stops.
+// One host that lies must not stop a member: so one says so and another one confirms it, and neither counts
+// while this member hears a leader, which sends nothing to those that were removed.
+//
+// One alone is believed if this member knows no other one, or if it goes on saying so for
+// toldTimeouts election timeouts in which no leader is heard: the group may have become that one member.
+//
+// Rejected: a majority of the roster. The members of an old roster may all be gone.
+type toldRemoved struct {
+	mu    sync.Mutex
+	first uint64 // the host that said so first, since a leader was heard; 0: none
+	since int64  // when that was, in ticks that were not missed
+}
+
+// toldTimeouts is how long one host alone is not believed.
+const toldTimeouts = 64
+
+// believesRemoval reports whether this member is to believe that it was removed, now that a host says so.
+func (g *Group) believesRemoval(by uint64) bool {
+	if planted.BelieveOneRemoval {
+		return true
+	}
+	now := g.host.clock.livedAtBeat()
+	t := &g.members.told
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !g.isLeaderSilent(now) {
+		t.first = 0
+		return false
+	}
+	if t.first == 0 || g.members.leaderAt.Load() >= t.since {
+		t.first, t.since = by, now
+	}
+	return t.first != by || now-t.since >= toldTimeouts*int64(g.host.config.electionTicks()) || g.isOnlyOther(by)
+}
+
+// isOnlyOther reports whether a host is the only one besides this one that can know something of the group.
+func (g *Group) isOnlyOther(id uint64) bool {
+	others := g.host.others()
+	if r := g.roster(); r != nil {
+		others = nil
+		for _, m := range r.Members {
+			if m.ID != g.self {
+				others = append(others, m.ID)
+			}
+		}
+	}
+	return len(others) == 1 && others[0] == id
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Hosts move: one, or all, come back under other addresses. Each is given the present address of one other
+// host, the same for all, and must find the rest: the others say where they are, and hosts that know better
+// tell them. In runs without churn hosts are found by their ids.
+
+func firstAddr(id uint64) string { return fmt.Sprintf("host-%d:7000", id) }
+
+// movable is the transport of a process whose addresses are hints.
+type movable struct{ *life }
+
+// Addr and SetPeer are what package host asks of a transport that dials.
+func (m movable) Addr() string { return m.host.addr }
+
+func (m movable) SetPeer(id uint64, addr string) { m.book[id] = addr }
+
+func (m movable) SetOtherAddr(id uint64, addr string) { m.others[id] = addr }
+
+// transport returns the transport of a process.
+func (l *life) transport() host.Transport {
+	if l.w.churn == nil || l.impostor {
+		return l
+	}
+	l.book, l.others = map[uint64]string{}, map[uint64]string{}
+	for id, addr := range l.w.config.Peers {
+		l.book[id] = addr
+	}
+	return movable{l}
+}
+
+// dials reports whether a process knows the address of a host.
+func (l *life) dials(h *machine) bool {
+	return l.book == nil || l.book[h.id] == h.addr || l.others[h.id] == h.addr
+}
+
+// move stops one host, or all, and starts it at another address.
+func (c *churn) move() {
+	moving := c.w.hosts
+	if c.rng.IntN(3) > 0 {
+		moving = moving[c.rng.IntN(len(moving)):][:1]
+	}
+	for _, h := range moving {
+		c.moves++
+		h.addr = fmt.Sprintf("host-%d:%d", h.id, 7000+c.moves)
+		c.w.note(fmt.Sprintf("host %d moves to %s", h.id, h.addr))
+		c.w.count(Moves)
+		if h.alive != nil && h.alive.process != nil {
+			h.crash(crashfs.LoseNothing)
+			c.w.nemesis.restart(h)
+		}
+	}
+}
+
+// tellAll tells all hosts again: the one that was named may have moved before it was met (seed 261).
+func (c *churn) tellAll() {
+	for _, h := range c.w.hosts {
+		if h.alive != nil && h.alive.process != nil && !h.alive.dead {
+			h.alive.tellOfMove()
+		}
+	}
+}
+
+// tellOfMove is what an operator does when a host starts: it names the present address of host 1, and to host
+// 1 that of host 2. (With the address of any other host, two halves could each know only themselves.)
+func (l *life) tellOfMove() {
+	if l.book == nil {
+		return
+	}
+	named := l.w.hosts[0]
+	if named == l.host {
+		named = l.w.hosts[1]
+	}
+	if err := l.process.SetPeer(named.id, named.addr); err != nil {
+		l.w.violate("%s: %v", l.name, err)
+	}
+}
