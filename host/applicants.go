@@ -77,7 +77,7 @@ func (c *applicants) mayBeTold(id uint64, now int64) bool {
 	if at, told := c.said[id]; told && now < at+ticksPerHeartbeat {
 		return false
 	}
-	if c.said == nil || len(c.of) == 0 {
+	if c.said == nil {
 		c.said = map[uint64]int64{}
 	}
 	c.said[id] = now
@@ -110,6 +110,7 @@ func (c *applicants) drop(id, group uint64) {
 	defer c.mu.Unlock()
 	if c.of[id] = slices.DeleteFunc(c.of[id], func(o applicant) bool { return o.group == group }); len(c.of[id]) == 0 {
 		delete(c.of, id)
+		delete(c.said, id)
 	}
 	c.count.Store(int64(len(c.of)))
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/host/membership"
@@ -121,6 +122,32 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 	for _, b := range c.bodies {
 		if b.body[0] == planAnswerKind {
 			t.Errorf("host %d is told %q", b.to, b.body)
+		}
+	}
+}
+
+// A member asks for a plan with a log time, or with a token. The leader does not begin it: with the highest
+// time the roster would have no valid token ever again, and with a token a member would use it up unproved.
+func TestPlanWithATimeIsRefused(t *testing.T) {
+	added := membership.Step{Op: membership.Add, Member: membership.Member{ID: 9, Incarnation: incarnationOf(9)}}
+	byToken := added
+	byToken.Token = membership.TokenHash{1}
+	for what, p := range map[string]membership.Plan{
+		"time":  {Time: 1<<63 - 1, Stages: [][]membership.Step{{added}}},
+		"token": {Stages: [][]membership.Step{{byToken}}},
+	} {
+		c := &controlTransport{recordingTransport: &recordingTransport{}}
+		l := openTestHost(t, 3, WithTransport(c))
+		l.out = c.recordingTransport
+		l.lead()
+		p.ID, p.Base = membership.PlanID{7}, l.group.roster().Changed
+		at := l.group.Status().LastIndex
+		l.control(2, encodePlanRequest(theGroup, planRequest{id: p.ID, data: append([]byte{planKind}, p.Encode()...)}))
+		if have := l.group.Status().LastIndex; have != at {
+			t.Errorf("%s: the leader has proposed the plan, as entry %d", what, have)
+		}
+		if !slices.ContainsFunc(c.bodies, func(b controlBody) bool { return b.to == 2 && b.body[0] == planAnswerKind }) {
+			t.Errorf("%s: member 2 is not told that its plan is refused", what)
 		}
 	}
 }

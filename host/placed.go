@@ -131,7 +131,7 @@ func (g *Group) handOverTo(to *target) {
 	g.placing.behind.Store(nil)
 	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
 	term := g.node.BasicStatus().Term
-	g.noteMoved(term, false)
+	g.noteHandedOver(term, false)
 	g.counts.placed.Add(1)
 	g.host.placer.begun.Add(1)
 	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})

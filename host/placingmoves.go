@@ -109,8 +109,8 @@ func (p *groupPlacing) rests(now int64) bool {
 	return m != nil && m.rests(now)
 }
 
-// noteMoved notes that the leadership is handed over from here, and tells the other members.
-func (g *Group) noteMoved(term uint64, asked bool) {
+// noteHandedOver notes that the leadership is handed over from here, and tells the other members.
+func (g *Group) noteHandedOver(term uint64, asked bool) {
 	now, m := g.host.clock.livedAtBeat(), g.placing.recentOrNew()
 	if asked {
 		m.restUntil(now + g.host.config.hourTicks())

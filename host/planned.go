@@ -280,6 +280,9 @@ func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := p.RejectAsked(); err != nil {
+		return err
+	}
 	if _, err := r.Begin(r.Version+1, p); err != nil {
 		return err
 	}

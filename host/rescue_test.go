@@ -3,13 +3,11 @@ package host_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/host"
 	"go.uber.org/goleak"
@@ -33,19 +31,9 @@ func (p *party) joinCluster(cluster uint64, peers map[uint64]string) {
 	p.t.Helper()
 	c := p.config(peers)
 	c.Joins, c.Cluster = true, cluster
-	h, err := host.Open(context.Background(), c, host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))), host.WithEvents(func(e host.Event) {
-		select {
-		case p.said <- e:
-		default:
-		}
-	}))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.Host = h
-	p.t.Cleanup(func() { h.Close(context.Background()) })
+	p.openConfig(c)
 	p.journal = newJournal()
-	if _, err := h.OpenGroup(context.Background(), host.GroupConfig{ID: theGroup, Joins: true}, p.journal); err != nil {
+	if _, err := p.OpenGroup(context.Background(), host.GroupConfig{ID: theGroup, Joins: true}, p.journal); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -63,7 +51,8 @@ func lostMajority(t *testing.T) []*party {
 }
 
 // Of three hosts two are gone for good. The third goes on alone, with every command that it had, and others
-// join it under the old ids. The old members are refused when they come back.
+// join it under the old ids, one by a plan and one by a token. The old members are refused when they come
+// back.
 func TestRescue(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := lostMajority(t)
@@ -87,12 +76,12 @@ func TestRescue(t *testing.T) {
 		if err := os.RemoveAll(p.data()); err != nil {
 			t.Fatal(err)
 		}
-		p.joinCluster(done.Cluster, list)
 	}
-	for _, id := range []uint64{2, 3} {
-		ps[0].remembersHost(id)
-	}
-	ps[0].change(host.AddMember(2), host.AddMember(3))
+	ps[1].joinCluster(done.Cluster, list)
+	ps[0].remembersHost(2)
+	ps[0].change(host.AddMember(2))
+	ps[2].join(ps[1].token(host.JoinTokenOptions{}), ps[0], nil)
+	ps[2].waitMembers([]uint64{1, 2, 3}, nil)
 	write(t, ps, "three again")
 	for _, p := range ps {
 		p.waitMembers([]uint64{1, 2, 3}, nil)
@@ -113,19 +102,10 @@ func TestRescue(t *testing.T) {
 // remembersHost waits until the host can name the directory of another one.
 func (p *party) remembersHost(id uint64) {
 	p.t.Helper()
-	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
-	defer again.Stop()
-	for {
+	p.waitUntil("directory of a host that is to be added", func() bool {
 		_, err := p.Group(theGroup).Plan(host.AddMember(id))
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			p.t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 }
 
 // Two survivors that are rescued apart are two clusters, which refuse each other.

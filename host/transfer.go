@@ -140,7 +140,7 @@ func (g *Group) startTransfer() {
 		return
 	}
 	t.term, t.at, g.transfer = st.Term, g.at.ticks, t
-	g.noteMoved(st.Term, true)
+	g.noteHandedOver(st.Term, true)
 	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
 }
 
