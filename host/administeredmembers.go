@@ -57,6 +57,11 @@ func (a administered) Members(group uint64) (admin.Members, error) {
 	for _, i := range m.All {
 		of.Members = append(of.Members, admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])})
 	}
+	for _, t := range m.Tokens {
+		if left := t.Expires - g.logTime(); left > 0 {
+			of.Tokens = append(of.Tokens, admin.OpenToken{Name: t.Hash.String(), ID: t.Member, Learner: t.Learner, Seconds: int64((left + time.Second - 1) / time.Second)})
+		}
+	}
 	return of, nil
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
@@ -167,12 +168,17 @@ func (f *fortress) writeSlowly(ctx context.Context) {
 	})
 }
 
-// endNothing begins a large body of each kind, and does not end it.
+// endNothing begins a large body of each kind, and does not end it. Where the clients are measured it sends
+// to each host what a link of 100 Mbit/s carries, and otherwise as much as the machine does.
 func (f *fortress) endNothing(ctx context.Context) {
+	every := 2 * time.Millisecond
+	if *hostileRounds > 0 {
+		every = transport.Kinds * transport.FrameBodyBytes * time.Second / (100e6 / 8)
+	}
 	f.onEach(func(to *Host, line *hostileLine, rng *rand.Rand) {
 		part := make([]byte, transport.HeaderBytes+transport.FrameBodyBytes)
 		sent := [transport.Kinds]int{}
-		paced(ctx, 2*time.Millisecond, func() {
+		paced(ctx, every, func() {
 			for kind := range transport.Kind(transport.Kinds) {
 				if sent[kind] < hostileBodyBytes {
 					sent[kind] += transport.FrameBodyBytes
@@ -241,6 +247,27 @@ func (f *fortress) connectOften(ctx context.Context) {
 		paced(ctx, 20*time.Millisecond, func() {
 			l := helloLies{change: func(i *transport.Introduction) { i.Life = 1 << 50 }}
 			_, _ = f.peer.dialFrom("127.0.0.9:0", to.config.ID, transport.Class(rng.IntN(transport.Classes)), l)
+		})
+	})
+}
+
+// comeAsStrangers makes connections with the certificate of another cluster, and with that of a member for
+// another cluster. None is welcome.
+func (f *fortress) comeAsStrangers(ctx context.Context) {
+	config := f.peer.config.Clone()
+	config.Certificates = []tls.Certificate{f.stranger}
+	stranger := &hostilePeer{id: f.peer.id, self: f.peer.self, addrs: f.peer.addrs, config: config}
+	defer stranger.hangUp()
+	f.onEach(func(to *Host, _ *hostileLine, rng *rand.Rand) {
+		paced(ctx, 20*time.Millisecond, func() {
+			class := transport.Class(rng.IntN(transport.Classes))
+			if _, err := stranger.dialFrom("127.0.0.9:0", to.config.ID, class, helloLies{}); err == nil {
+				f.t.Errorf("host %d takes a certificate of another CA", to.config.ID)
+			}
+			l := helloLies{change: func(i *transport.Introduction) { i.Cluster++ }}
+			if _, err := f.peer.dialFrom("127.0.0.9:0", to.config.ID, class, l); err == nil {
+				f.t.Errorf("host %d takes a host of another cluster", to.config.ID)
+			}
 		})
 	})
 }

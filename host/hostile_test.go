@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,6 +48,7 @@ var attacks = []attack{
 	{"bodies without an end", (*fortress).endNothing},
 	{"reading nothing", (*fortress).readNothing},
 	{"wrong hellos", (*fortress).lieInHellos},
+	{"strangers of other clusters", (*fortress).comeAsStrangers},
 	{"many connections", (*fortress).connectOften},
 	{"silent connections", (*fortress).keepSilent},
 	{"hosts that do not exist", (*fortress).inventHosts},
@@ -89,11 +91,12 @@ func TestHostileUnsettles(t *testing.T) {
 
 // fortress is four honest hosts, what their clients have been promised, and a hostile peer.
 type fortress struct {
-	t       *testing.T
-	hosts   []*Host
-	journal []*safeCommands
-	peer    *hostilePeer
-	seed    uint64
+	t        *testing.T
+	hosts    []*Host
+	journal  []*safeCommands
+	peer     *hostilePeer
+	stranger tls.Certificate // of another CA
+	seed     uint64
 
 	mu     sync.Mutex
 	acked  []string
@@ -172,6 +175,11 @@ func newFortress(t *testing.T) *fortress {
 	}
 	f.hosts, f.journal = all[:4], f.journal[:4]
 	f.peer = newHostilePeer(t, all[4], last, f.hosts)
+	theirs, err := tlsFiles(t, testCA(t, "theirs"), 5, time.Hour).load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.stranger = theirs.Certificate
 	proposeSecured(t, f.hosts)
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop

@@ -102,7 +102,7 @@ func TestRescue(t *testing.T) {
 // remembersHost waits until the host can name the directory of another one.
 func (p *party) remembersHost(id uint64) {
 	p.t.Helper()
-	p.waitUntil("directory of a host that is to be added", func() bool {
+	p.waitUntil("directory of a host that will be added", func() bool {
 		_, err := p.Group(theGroup).Plan(host.AddMember(id))
 		return err == nil
 	})

@@ -337,8 +337,9 @@ func (s *Store) newestVerified() ID {
 	return newest
 }
 
-// Remove removes one snapshot, published or damaged, whatever depends on it: for one that proves wrong after
-// it was published, or for an operator. It returns ErrInUse if the snapshot is being read.
+// Remove removes one snapshot, published, damaged or unfinished, whatever depends on it: for one that proves
+// wrong after it was published, or that is not wanted any more. It returns ErrInUse if the snapshot is being
+// written, received or read.
 func (s *Store) Remove(id ID) error {
 	s.mu.Lock()
 	switch e := s.published[id]; {
@@ -349,7 +350,7 @@ func (s *Store) Remove(id ID) error {
 		err := s.stuck[id]
 		s.mu.Unlock()
 		return err
-	case e == nil && s.damaged[id] == nil && !s.leftover[id]:
+	case e == nil && s.damaged[id] == nil && s.unfinished[id] == nil && !s.leftover[id]:
 		err := s.missing(id)
 		s.mu.Unlock()
 		return err

@@ -106,7 +106,7 @@ func refused(err error) error {
 }
 
 const membersJSON = `JSON: host, cluster, group, leader, founded, version, members [{id, role, heard, addr, incarnation}], more, removed [id],
-tolerates, plan_id, plan, waits.
+tolerates, plan_id, plan, waits, tokens [{name, id, learner, seconds}].
 
 `
 
@@ -114,7 +114,7 @@ func newMembersList(a app) *cobra.Command {
 	var q asking
 	return q.flags(&cobra.Command{
 		Use: "list DIR", Short: "Who the members of a group are", Args: wantArgs(1, "one directory"),
-		Long: "list says who the members are, as this host has applied it, which of them it has heard lately, how many more voters may fail,\nand how far a plan under way is.\n\n" +
+		Long: "list says who the members are, as this host has applied it, which of them it has heard lately, how many more voters may fail,\nwhich join tokens are open, and how far a plan under way is.\n\n" +
 			membersJSON + membersExitHelp(exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withHost(cmd.Context(), args[0], func(c *admin.Client) error {
@@ -169,6 +169,16 @@ func (m *memberList) WriteText(w io.Writer) error {
 	}
 	if len(m.Removed) > 0 {
 		fmt.Fprintf(&b, "removed for good: %v\n", m.Removed)
+	}
+	for _, t := range m.Tokens {
+		who, as := "any new host", "a voter"
+		if t.ID != 0 {
+			who = fmt.Sprintf("host %d", t.ID)
+		}
+		if t.Learner {
+			as = "a learner"
+		}
+		fmt.Fprintf(&b, "join token %s is open: %s may become %s with it within %v\n", t.Name, who, as, time.Duration(t.Seconds)*time.Second)
 	}
 	if m.Plan != "" {
 		fmt.Fprintf(&b, "under way: %s\n", m.Plan)

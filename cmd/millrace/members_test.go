@@ -105,6 +105,7 @@ func TestMembersOfARunningHost(t *testing.T) {
 	is(exitOK, "removed for good: [3]", "list", "one")
 	is(exitOK, "", "address", "one", "2="+addrs[2])
 	is(exitOK, "millrace-join-1.", "token", "one", "--life", "10m")
+	is(exitOK, "is open: any new host may become a voter with it within 10m0s", "list", "one")
 	is(exitUsage, "want more than nothing", "token", "one", "--life", "-1s")
 	is(exitFailed, "at most", "token", "one", "--life", "1000h")
 	is(exitFailed, "was not refused for its key", "accept-key", "one", "2")

@@ -59,6 +59,16 @@ type Members struct {
 	PlanID    string `json:"plan_id,omitempty"`
 	Plan      string `json:"plan,omitempty"`  // under way
 	Waits     string `json:"waits,omitempty"` // for what
+	// Tokens are the join tokens that were not used and have not expired.
+	Tokens []OpenToken `json:"tokens,omitempty"`
+}
+
+// OpenToken is a join token, without its secret.
+type OpenToken struct {
+	Name    string `json:"name"`
+	ID      uint64 `json:"id,omitempty"` // of the only host that may use it
+	Learner bool   `json:"learner,omitempty"`
+	Seconds int64  `json:"seconds"` // for which it is valid, in log time
 }
 
 // Member is one of them.

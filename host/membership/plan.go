@@ -235,9 +235,9 @@ func (r *Roster) Begin(index uint64, p Plan) (*Roster, error) {
 	return &next, nil
 }
 
-// RejectAsked says why a leader must not begin this plan when another member asks for it, or returns nil. Only
-// a leader that has seen the proof of a token names the token, and the log time: it counts for the roster from
-// then on, and no token that is open would outlive a time that is made up.
+// RejectAsked says why a leader must not begin this plan when another member asks for it, or returns nil.
+// Only a leader that has seen the proof of a token names the token, and the log time: it counts for the
+// roster from then on, and no token that is open would outlive a time that is made up.
 func (p Plan) RejectAsked() error {
 	names := func(s Step) bool { return !s.Token.IsZero() }
 	if p.Time != 0 || slices.ContainsFunc(p.Stages, func(steps []Step) bool { return slices.ContainsFunc(steps, names) }) {

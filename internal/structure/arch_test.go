@@ -36,6 +36,8 @@ wal/record                                                                      
 wal                    raft/raftpb vfs env wal/record                                                         |
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 snapshot               raft/raftpb vfs                                                                        |
+object                                                                                                        |
+object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert         internal/planted                                                                       |
 transport/tcp          raft/raftpb env transport transport/cert internal/planted                              | golang.org/x/sys
@@ -71,7 +73,7 @@ cmd/millrace           *                                                        
 `
 
 // pure packages do not touch the machine: no clock, disk, network, goroutine tool or ambient random source.
-var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session", "host/membership"}
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session", "host/membership", "object"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
 

@@ -56,7 +56,9 @@ func TestMembers(t *testing.T) {
 	t.Logf("%d plans carried out, %d directories wiped, of which %d were replaced by join tokens, %d leaders killed; the longest plan took %v", d.plans, d.wiped, d.tokens, d.killed, d.longest.Round(time.Millisecond))
 	const heartbeat = 50 * time.Millisecond
 	h := l.recorder.History()
-	t.Logf("longest time without an answered change, in heartbeats of %v: during a plan %s", heartbeat, percentiles(gaps(h, d.planned), heartbeat))
+	plans := gaps(h, d.planned)
+	t.Logf("longest time without an answered change, in heartbeats of %v: during a plan %s", heartbeat, percentiles(plans, heartbeat))
+	d.explain(t, plans, 2*heartbeat)
 	t.Logf("and after a leader was killed, in election timeouts of %v: %s", 10*heartbeat, percentiles(gaps(h, d.deaths), 10*heartbeat))
 	for _, p := range rest {
 		p.terminate(t)
@@ -85,6 +87,22 @@ type span struct {
 type gap struct {
 	span
 	long, since time.Duration
+}
+
+// explain logs what the hosts said around the longest gap of plans, if that is longer than it should be.
+func (d *membersRun) explain(t *testing.T, sorted []gap, atMost time.Duration) {
+	t.Helper()
+	if len(sorted) == 0 || sorted[len(sorted)-1].long <= atMost {
+		return
+	}
+	g := sorted[len(sorted)-1]
+	from, to := d.load.began.Add(g.since-time.Second), d.load.began.Add(g.since+g.long+time.Second/2)
+	t.Logf("%s: no change was answered from %v for %v; the hosts logged:", g.what, d.load.began.Add(g.since).Format(time.StampMilli), g.long.Round(time.Millisecond))
+	for _, p := range d.hosts {
+		for _, line := range p.between(from, to) {
+			t.Log(line)
+		}
+	}
 }
 
 // gaps returns one for each span, the shortest first. A span ends with the first answer after it.

@@ -38,6 +38,7 @@ type process struct {
 	ended   chan error
 	mu      sync.Mutex
 	log     bytes.Buffer // standard error of this life
+	before  bytes.Buffer // and of those before
 }
 
 // cluster is three processes, and the ways between them.
@@ -178,6 +179,7 @@ func freeAddress(t *testing.T) string {
 func (p *process) start(t *testing.T, args []string) {
 	t.Helper()
 	p.mu.Lock()
+	p.before.Write(p.log.Bytes())
 	p.log.Reset()
 	p.mu.Unlock()
 	p.cmd, p.ended = exec.Command(p.binary, args...), make(chan error, 1)
@@ -246,6 +248,19 @@ func (p *process) line(words ...string) string {
 		}
 	}
 	return ""
+}
+
+// between returns what the process logged between two times, also in its lives before.
+func (p *process) between(from, to time.Time) (lines []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(p.before.String() + p.log.String()) {
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		if at, err := time.Parse(time.RFC3339, stamp); err == nil && at.After(from) && at.Before(to) {
+			lines = append(lines, fmt.Sprintf("host %d: %s", p.id, strings.TrimSpace(line)))
+		}
+	}
+	return lines
 }
 
 func (p *process) tail() string {
