@@ -204,6 +204,33 @@ func TestEntriesAreCanonical(t *testing.T) {
 	}
 }
 
+// Commands are read as they were written.
+func TestCommandsAreCanonical(t *testing.T) {
+	for _, names := range [][]ID{nil, {{1}}, {{1}, {2}, {3}}} {
+		data := append(AppendHead(nil, names), "the command"...)
+		c, err := DecodeCommand(data)
+		if err != nil || string(c.Data) != "the command" || !slices.Equal(c.Names, names) || c.Opening != nil || c.Holding != nil || NamesSets(data) != (len(names) > 0) {
+			t.Errorf("%v: %+v, %v", names, c, err)
+		}
+	}
+	open := Opening{ID: ID{1}, Bytes: 9, Uploader: 2, Life: time.Minute}
+	if c, err := DecodeCommand(AppendOpening(nil, open)); err != nil || *c.Opening != open {
+		t.Errorf("%+v, %v", c, err)
+	}
+	hold := Holding{ID: ID{1}, Holders: []Holder{{ID: 1}}}
+	if c, err := DecodeCommand(AppendHolding(nil, hold)); err != nil || c.Holding.ID != hold.ID {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for name, data := range map[string][]byte{
+		"nothing": nil, "another kind": {9}, "no names": {kindNames, 0}, "cut off": AppendHead(nil, []ID{{1}})[:10],
+		"one twice": AppendHead(nil, []ID{{1}, {1}}), "too many": AppendHead(nil, make([]ID, MaxNames+1)), "an open that is cut off": {kindOpen, 1},
+	} {
+		if _, err := DecodeCommand(data); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	table := New(Options{})
 	_ = table.Open(3, Opening{ID: ID{1}, Bytes: 9, Uploader: 2, Life: time.Minute})
@@ -222,6 +249,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		if o, err := DecodeOpen(data); err == nil && !bytes.Equal(o.Encode(), data) {
 			t.Errorf("an entry open is read from what it does not write: %x", data)
+		}
+		if c, err := DecodeCommand(data); err == nil && c.Opening == nil && c.Holding == nil && !bytes.Equal(append(AppendHead(nil, c.Names), c.Data...), data) {
+			t.Errorf("a command is read from what does not write it: %x", data)
 		}
 		if h, err := DecodeHold(data); err == nil && !bytes.Equal(h.Encode(), data) {
 			t.Errorf("an entry hold is read from what it does not write: %x", data)
