@@ -30,7 +30,7 @@ func TestPlantedImpostorIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package")
 	}
-	out, err := withBug("any_directory", "-run", "TestSeeds", ".", "-seeds", "100", "-failures", "1")
+	out, err := withBug(buildTests(t, "."), row{"any_directory", ".", "TestSeeds", []string{"-seeds", "100", "-failures", "1"}})
 	if text := string(out); err == nil || !strings.Contains(text, "--- FAIL: TestSeeds") || !strings.Contains(text, "impostor") {
 		t.Fatalf("not found in 100 seeds (%v):\n%s", err, text)
 	}

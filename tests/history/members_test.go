@@ -341,12 +341,19 @@ func (d *membersRun) round(t *testing.T, l *load) {
 	d.waitLevel(t, leader, d.without(leader))
 	if m, err := d.list(other); err == nil && slices.Contains(m.Learners, leader.id) {
 		d.must(t, other, "promote", strconv.Itoa(leader.id))
+		l.waitForMore(t, 20, "with the killed leader as a voter again") // the gap of a plan ends before the next kill
 	}
 
 	lost := d.hosts[rand.IntN(5)]
 	by := 1 + lost.id%5
+	leads := d.leader(t) == lost
 	lost.kill(t)
+	at = l.now()
 	l.waitForMore(t, 20, "with four members")
+	if leads {
+		d.deaths = append(d.deaths, span{fmt.Sprintf("leader %d", lost.id), at, l.now()})
+		d.killed++
+	}
 	if err := os.RemoveAll(lost.dir); err != nil {
 		t.Fatal(err)
 	}
