@@ -324,6 +324,9 @@ func put(t *testing.T, disk vfs.FS, name, contents string) {
 // The power fails at each operation of a first start, and of a start that corrects an earlier one, with any
 // loss. The next start finds no identity, the old one or the new one, and always a directory that it can use.
 func TestIdentitySurvivesCrashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine recovers hundreds of disks")
+	}
 	corrected := us()
 	corrected.ID, corrected.Peers[2] = 2, "elsewhere"
 	for name, prepare := range map[string]func(*crashfs.FS) error{

@@ -180,6 +180,9 @@ func TestALyingPeer(t *testing.T) {
 // The disk of the receiver is full while it receives, and has space again later. The member catches up, and
 // goes on voting meanwhile.
 func TestAFullDiskWhileReceiving(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine runs all hosts")
+	}
 	c := newInstallCluster(t, 4).start()
 	h := c.hosts[2]
 	for round := range 4 {
@@ -213,6 +216,9 @@ func TestAFullDiskWhileReceiving(t *testing.T) {
 // snapshot is installed, with any loss. It comes back with the old state or the new one, catches up, and
 // gets no more than the block twice that was on its way.
 func TestTheReceiverCrashesAtEachStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine runs all hosts")
+	}
 	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
 		steps := rand.New(rand.NewPCG(5, uint64(loss)))
 		came := [2]int{} // back with the old state, and with the new one
@@ -258,6 +264,9 @@ func TestTheReceiverCrashesAtEachStep(t *testing.T) {
 // Hosts crash at random moments while a member catches up: the sender, the receiver, or the third. Everything
 // arrives in the end, from whichever member leads then.
 func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine runs all hosts")
+	}
 	installed := 0
 	for seed := range uint64(6) {
 		c := newInstallCluster(t, 100+seed)

@@ -57,6 +57,9 @@ host 3. Do not edit this page; ` + "`go test ./host -run TestMisuse -update`" + 
 
 // TestMisuse makes each mistake, and compares what is said with the page.
 func TestMisuse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute, and the race detector sees the same paths in other tests")
+	}
 	text, err := os.ReadFile(misusePage)
 	if err != nil && !*update {
 		t.Fatal(err)

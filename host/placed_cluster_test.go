@@ -16,6 +16,9 @@ import (
 // Three hosts with nine groups come to lead three each when balance is turned on, while they run; and
 // all come to the host with the preferred zone, when the groups want that.
 func TestLeadersSpreadAndGather(t *testing.T) {
+	if testing.Short() {
+		t.Skip("leaders move slowly on purpose: it takes a quarter of a minute")
+	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const groups = 9
 	network, peers := loopback.NewNetwork(), map[uint64]string{1: "a", 2: "b", 3: "c"}

@@ -110,6 +110,9 @@ func (p *party) remembersHost(id uint64) {
 
 // Two survivors that are rescued apart are two clusters, which refuse each other.
 func TestTwoRescuesAreTwoClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rescue has one goroutine")
+	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := lostMajority(t)
 	list := listOf(ps...)

@@ -19,6 +19,9 @@ import (
 // A learner is the only survivor, and a plan was under way. It has the log, so it goes on; the plan is
 // cancelled.
 func TestALearnerIsRescued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rescue has one goroutine")
+	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps, list := threeAndTwo(t)
 	ps[0].change(host.AddLearner(4))
@@ -48,6 +51,9 @@ func TestALearnerIsRescued(t *testing.T) {
 
 // A group that was founded without a member has one kept member left.
 func TestRescueAfterFoundWithout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rescue has one goroutine")
+	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 3)
 	list := listOf(ps...)
@@ -76,6 +82,9 @@ func TestRescueAfterFoundWithout(t *testing.T) {
 
 // One group of two is rescued. The other one is left behind, with what it has.
 func TestGroupsAreRescuedOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rescue has one goroutine")
+	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -121,6 +130,9 @@ func TestGroupsAreRescuedOneByOne(t *testing.T) {
 // A damaged log is refused. When it is repaired, its host has no authority, and a rescue is the acceptance of
 // what it lacks.
 func TestARepairedSurvivorIsRescued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rescue has one goroutine")
+	}
 	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan host.Event, 100)}
 	for i := range c.disks {
 		c.disks[i] = crashfs.New()

@@ -94,6 +94,9 @@ func TestSnapshotMetrics(t *testing.T) {
 // logs. What the host has on its disk stays below three times what is alive: the entries behind each
 // snapshot that followers may need, and the snapshots.
 func TestDiskOfManyGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine runs all groups")
+	}
 	const groups = 64
 	h := openKeeper(t, GroupConfig{Snapshots: SnapshotPolicy{Disabled: true}}, false)
 	rng := rand.New(rand.NewPCG(5, 6))

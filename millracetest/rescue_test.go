@@ -76,6 +76,9 @@ func rescueOn(disk vfs.FS) (*host.Rescued, error) {
 // The rescued host has state and sessions, takes snapshots, and starts from those of before and of after. It
 // needs no second rescue: it is a quorum.
 func TestARescuedHostGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine reads logs byte by byte")
+	}
 	disk, cluster, session := survivor(t)
 	counts := int64(1041)
 	for _, life := range []string{"rescued", "started again", "started once more"} {
@@ -114,6 +117,9 @@ func TestARescuedHostGoesOn(t *testing.T) {
 // A snapshot that was received and not installed is newer than the log, and so the end of it. If it is
 // damaged, the log ends where it did.
 func TestAReceivedSnapshotIsRescued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine reads logs byte by byte")
+	}
 	for _, damaged := range []bool{false, true} {
 		net, disks, hosts := loopback.NewNetwork(), map[uint64]*crashfs.FS{}, map[uint64]*host.Host{}
 		nodes := map[uint64]*millrace.Node[int64, int64]{}
