@@ -223,6 +223,47 @@ func TestDamagedObjectIsFetchedAgain(t *testing.T) {
 	}
 }
 
+// While an object is removed it cannot be received, in no step: what came would be in a directory that is
+// gone.
+func TestNothingIsReceivedIntoWhatIsRemoved(t *testing.T) {
+	source := openStore(t, vfs.Memory())
+	id := object.ID{1}
+	if _, err := write(source, id, content(1, 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := source.Blocks(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocks.Close()
+	disk := crashfs.New()
+	s := openStore(t, disk.Mount())
+	if err := fetch(s, source, id); err != nil {
+		t.Fatal(err)
+	}
+	ops, inside := 0, false
+	disk.SetHook(func(crashfs.Op) error {
+		if inside {
+			return nil
+		}
+		inside = true
+		defer func() { inside = false }()
+		ops++
+		if r, err := s.Receive(context.Background(), id, blocks.Manifest()); !errors.Is(err, ErrBusy) {
+			t.Errorf("operation %d: a receive begins: %v, %v", ops, r, err)
+		}
+		return nil
+	})
+	err = s.Remove(id)
+	disk.SetHook(nil)
+	if err != nil || ops < 5 {
+		t.Errorf("%d operations, %v", ops, err)
+	}
+	if err := fetch(s, source, id); err != nil {
+		t.Errorf("after it was removed: %v", err)
+	}
+}
+
 // A power cut before any operation of the disk leaves an object whole or not at all, once it was said to be
 // here it is, and what is left of others can be removed or fetched.
 func TestCrashesLeaveObjectsWhole(t *testing.T) {

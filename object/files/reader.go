@@ -37,14 +37,11 @@ func RejectManifest(m *snapshot.Manifest, bytes int64, hash [32]byte) error {
 // receiver has published it, it is in List. A manifest must not be one that RejectManifest rejects. The
 // errors are those of snapshot.Store.Receive: snapshot.ErrPublished means that the object is here.
 func (s *Store) Receive(ctx context.Context, id object.ID, m snapshot.Manifest) (*snapshot.Receiver, error) {
-	of := s.get(id)
-	if of == nil {
-		var err error
-		if of, err = s.claim(id); err != nil {
-			return nil, fmt.Errorf("objects: receive %v: %w", id, err)
-		}
-		s.release(id, of)
+	of, err := s.claim(id, true)
+	if err != nil {
+		return nil, fmt.Errorf("objects: receive %v: %w", id, err)
 	}
+	defer s.release(id, of) // from here on the snapshot.Store says that it is busy
 	r, err := of.Receive(ctx, m)
 	if errors.Is(err, snapshot.ErrBusy) {
 		return nil, fmt.Errorf("objects: receive %v: %w", id, ErrBusy)

@@ -26,7 +26,7 @@ const stream = "object"
 
 // Create begins an object, of at most most bytes. It returns ErrBusy if there is something under this id.
 func (s *Store) Create(id object.ID, most int64) (*Writer, error) {
-	of, err := s.claim(id)
+	of, err := s.claim(id, false)
 	if err != nil {
 		return nil, fmt.Errorf("objects: write %v: %w", id, err)
 	}
@@ -40,19 +40,25 @@ func (s *Store) Create(id object.ID, most int64) (*Writer, error) {
 	return w, nil
 }
 
-// claim makes the directory of a new object.
-func (s *Store) claim(id object.ID) (of *snapshot.Store, err error) {
+// claim takes an object for the caller alone, until release, and makes its directory if there is none. With
+// known it may have one.
+func (s *Store) claim(id object.ID, known bool) (of *snapshot.Store, err error) {
 	s.mu.Lock()
-	if id.IsZero() || s.busy[id] || s.all[id] != nil {
+	of = s.all[id]
+	if id.IsZero() || s.busy[id] || of != nil && !known {
 		s.mu.Unlock()
 		return nil, ErrBusy
 	}
 	s.busy[id] = true
 	s.mu.Unlock()
+	if of != nil {
+		return of, nil
+	}
 	if of, err = snapshot.OpenStore(s.fs, s.path(id)); err != nil {
 		s.release(id, nil)
+		return nil, err
 	}
-	return of, err
+	return of, nil
 }
 
 // release ends what claim began; of is what is there now, or nil.
