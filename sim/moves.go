@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -67,17 +68,34 @@ func (c *churn) tellAll() {
 	}
 }
 
-// tellOfMove is what an operator does when a host starts: it names the present address of host 1, and to host
-// 1 that of host 2. (With the address of any other host, two halves could each know only themselves.)
+// tellOfMove is what an operator does when a host starts: it names the present address of the first host that
+// is good, and to that one the address of the second. (With the address of any other host, two halves could
+// each know only themselves.)
 func (l *life) tellOfMove() {
 	if l.book == nil {
 		return
 	}
-	named := l.w.hosts[0]
-	if named == l.host {
-		named = l.w.hosts[1]
+	var named *machine
+	for _, h := range l.w.hosts {
+		if h != l.host && (named == nil || l.w.churn.isGood(h) && !l.w.churn.isGood(named)) {
+			named = h
+		}
 	}
 	if err := l.process.SetPeer(named.id, named.addr); err != nil {
 		l.w.violate("%s: %v", l.name, err)
 	}
+}
+
+// isGood reports whether a host has its directory, and believes to be a voter. A host whose directory is
+// lost, or that was removed, tells others nothing: they refuse it (seed 114).
+func (c *churn) isGood(h *machine) bool {
+	if h == c.wiped || h.alive == nil || h.alive.process == nil {
+		return false
+	}
+	for _, r := range h.alive.replicas {
+		if !slices.Contains(r.group.Members().Voters, h.id) {
+			return false
+		}
+	}
+	return true
 }

@@ -29,7 +29,7 @@ type restoring struct {
 
 func (m *impostors) startRestoring() {
 	rng := splitSeed(m.w.options.Seed, 14)
-	if rng.IntN(4) > 0 || m.w.nemesis.calm || m.w.churn != nil || m.w.mode.Unsafe() || m.w.mode.Kind == wal.KindMemory || m.w.user != nil {
+	if rng.IntN(4) > 0 || m.w.nemesis.calm || m.w.mode.Unsafe() || m.w.mode.Kind == wal.KindMemory || m.w.user != nil {
 		return
 	}
 	m.w.restoring = &restoring{m: m, rng: rng}
