@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var grays = flag.Uint64("grays", 60, "run each kind of TestGrayFailures, and TestSlowDisksEverywhere, with this many seeds")
+var grays = flag.Uint64("grays", 30, "run each kind of TestGrayFailures, and TestSlowDisksEverywhere, with this many seeds")
 
 // A leader that is alive and cannot work is replaced while the others can: with a hung disk within a few
 // election timeouts (the host notices after two), with a full disk or a planned stop within two heartbeats.
