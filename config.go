@@ -83,6 +83,9 @@ type Config struct {
 	// SnapshotBytesPerSecond bounds what the host sends of snapshots to members that are behind; default 64
 	// MiB.
 	SnapshotBytesPerSecond int64
+	// ObjectBytesPerSecond bounds what the host sends of large objects (Machine.Objects); default 1 GiB, at
+	// least 64 KiB. It does not slow down commands, which have connections of their own.
+	ObjectBytesPerSecond int64
 
 	// AdminSocket makes a Unix socket, Dir/admin.sock, at which millrace snapshot save makes backups, and
 	// millrace members changes the members, while the node runs (package host/admin). Only the owner of Dir can
@@ -234,6 +237,7 @@ func (c Config) host() host.Config {
 		MemoryBytes:       c.MemoryBytes,
 
 		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
+		ObjectBytesPerSecond:   c.ObjectBytesPerSecond,
 		AdminSocket:            c.AdminSocket,
 	}
 }

@@ -59,6 +59,12 @@ func TestEveryError(t *testing.T) {
 		"ErrDiverged":         {millrace.ErrDiverged, nil, false, diverged},
 		"ErrSessionFull":      {millrace.ErrSessionFull, nil, true, full},
 		"ErrSessionExpired":   {millrace.ErrSessionExpired, nil, true, expired},
+		"ErrNoObjects":        {millrace.ErrNoObjects, nil, false, noObjects},
+		"ErrObjectUnknown":    {millrace.ErrObjectUnknown, nil, false, objectUnknown},
+		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
+		"ErrObjectRefused":    {millrace.ErrObjectRefused, nil, false, objectRefused},
+		"ErrObjectSpace":      {millrace.ErrObjectSpace, nil, false, objectSpace},
+		"ErrObjectNotHere":    {millrace.ErrObjectNotHere, nil, false, objectNotHere},
 	}
 	exported := exportedErrors(t)
 	if have := slices.Sorted(maps.Keys(producers)); !slices.Equal(have, exported) {
@@ -134,7 +140,7 @@ func exportedErrors(t *testing.T) (names []string) {
 
 func withoutNumbers(s string) string {
 	s = regexp.MustCompile(`[0-9.]+(ns|µs|ms|s)\b`).ReplaceAllString(s, "D")
-	s = regexp.MustCompile(`\b[0-9a-f]{16}\b`).ReplaceAllString(s, "N")
+	s = regexp.MustCompile(`\b[0-9a-f]{16}(?:[0-9a-f]{16})?\b`).ReplaceAllString(s, "N")
 	return regexp.MustCompile(`[0-9]+`).ReplaceAllString(s, "N")
 }
 

@@ -92,6 +92,8 @@ type Command[C any] struct {
 	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
 	Session SessionID
 	Number  uint64
+	// Objects are the objects that the command names (WithObjects). They are on this host's disk.
+	Objects []ObjectID
 	// Value is the command.
 	Value C
 }
@@ -109,6 +111,7 @@ type Machine[C, R any] struct {
 	digest      func() uint64 // nil: none
 
 	stopDiverged bool
+	objects      *ObjectOptions // nil: the group has none
 }
 
 // InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
@@ -205,7 +208,7 @@ const maxScratch = 4 << 10
 
 // options returns what the host must know about a machine.
 func (m Machine[C, R]) options() host.CommandOptions {
-	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged}
+	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
 	if m.durable != nil {
 		o.Applied = m.durable.Applied
 	}
@@ -221,7 +224,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 		if err != nil {
 			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
 	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
 	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/object"
 )
 
 // Types of package host that this package passes on.
@@ -201,9 +202,12 @@ func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command
 				if e.Type != 0 || len(e.Data) == 0 {
 					continue // one of Raft's own
 				}
-				c, err = n.commandOf(&e)
+				var ofHost bool
+				c, ofHost, err = n.commandOf(&e)
 				at = max(at, c.Time)
-				c.Time = at
+				if c.Time = at; ofHost {
+					continue
+				}
 			}
 			if !yield(c, err) || err != nil {
 				return
@@ -212,17 +216,25 @@ func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command
 	}
 }
 
-// commandOf decodes an entry of the log. Its Time is that of its stamp, or 0.
-func (n *Node[C, R]) commandOf(e *host.Entry) (Command[C], error) {
+// commandOf decodes an entry of the log. Its Time is that of its stamp, or 0. ofHost says that it is about
+// objects, and no state machine gets it.
+func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err error) {
 	h, data, err := session.Decode(e.Data)
 	if err != nil {
-		return Command[C]{}, fmt.Errorf("millrace: entry %d: %w", e.Index, err)
+		return c, false, fmt.Errorf("millrace: entry %d: %w", e.Index, err)
 	}
-	value, err := n.machine.codec.Decode(data)
-	if err != nil {
-		return Command[C]{}, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
+	c = Command[C]{Index: e.Index, Term: e.Term, Time: h.Stamp, Session: h.Mark.ID, Number: h.Mark.Number}
+	if n.machine.objects != nil {
+		of, err := object.DecodeCommand(data)
+		if err != nil || of.IsOfHost() {
+			return c, true, nil // (one that cannot be read is refused by all members)
+		}
+		c.Objects, data = of.Names, of.Data
 	}
-	return Command[C]{Index: e.Index, Term: e.Term, Time: h.Stamp, Session: h.Mark.ID, Number: h.Mark.Number, Value: value}, nil
+	if c.Value, err = n.machine.codec.Decode(data); err != nil {
+		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
+	}
+	return c, false, nil
 }
 
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader

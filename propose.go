@@ -17,6 +17,7 @@ type ProposeOption struct {
 	inSession bool
 	mark      session.Mark
 	receipt   *Receipt
+	objects   []ObjectID
 }
 
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
@@ -164,12 +165,16 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
 	dst := make([]byte, host.CallRoom, host.CallRoom+n.home.lastBytes.Load())
 	copy(dst, appendMark)
+	dst, err := n.machine.appendHead(dst, options)
+	if err != nil {
+		return nil, err
+	}
 	data, err := n.machine.codec.Append(dst, command)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
-	case len(data) < host.CallRoom || string(data[:len(appendMark)]) != appendMark:
-		return nil, fmt.Errorf("millrace: not proposed: Append of the codec returned %d bytes that do not begin with the %d bytes of dst; it must return dst with the encoding appended", len(data), host.CallRoom)
+	case len(data) < len(dst) || string(data[:len(appendMark)]) != appendMark:
+		return nil, fmt.Errorf("millrace: not proposed: Append of the codec returned %d bytes that do not begin with the %d bytes of dst; it must return dst with the encoding appended", len(data), len(dst))
 	}
 	if n.home.lastBytes.Store(min(int64(len(data)), maxGuessBytes)); cap(data)-len(data) > len(data)/8+maxSpareBytes {
 		data = append(make([]byte, 0, len(data)), data...)

@@ -22,6 +22,7 @@ type applyQueue struct {
 	through atomic.Uint64          // the last entry that the machine has, which may be in the middle of a message,
 	term    atomic.Uint64          // and its term
 	drained atomic.Pointer[func()] // to be called when everything is applied (install.go)
+	parked  atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
 	calling sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
 
 	// Guarded by the lock of the lanes.
@@ -38,7 +39,8 @@ type applyQueue struct {
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
-// error: it is the user's code, and breaks one member, not the process. So does the end of the goroutine.
+// error: it is the user's code, and breaks one member, not the process. So does the end of the goroutine. A
+// *parked says at which entry it has stopped.
 func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	returned := false
 	defer func() {
@@ -61,6 +63,10 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		if n > 0 {
 			if err := q.machine.Apply(rest[:n:n]); err != nil {
 				returned = true
+				if at, ok := err.(*parked); ok {
+					q.noteApplied(entries[:at.index-entries[0].Index])
+					return at
+				}
 				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
 			}
 			q.calls.Add(1)
@@ -72,9 +78,19 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		rest = rest[n:]
 	}
 	returned = true
-	q.setPosition(entries[len(entries)-1].ID())
-	q.group.snapshots.noteApplied(entries)
+	q.noteApplied(entries)
 	return nil
+}
+
+// noteApplied notes that entries are applied.
+func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
+	if len(entries) > 0 {
+		q.setPosition(entries[len(entries)-1].ID())
+		q.group.snapshots.noteApplied(entries)
+		if q.group.objects.on {
+			q.group.objects.noteApplied()
+		}
+	}
 }
 
 // panicked is a panic of the state machine. Its stack is once in the log, with the end of the group (fail):
@@ -111,6 +127,9 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
 	}
+	if q.parkedAt() > 0 || q.group.objects.passing.Load() != nil {
+		q.pass()
+	}
 	if len(q.work) == 0 {
 		q.runDrained()
 	}
@@ -135,6 +154,9 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.group.fail(err)
 		return false
 	}
+	if q.parkedAt() > 0 {
+		return false // it comes back when the object is here
+	}
 	return len(q.work) > 0 || q.drained.Load() != nil && !planted.ForgetDrained // what waits for the end of all this is next
 }
 
@@ -142,12 +164,24 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 // message has entries, or names a range of them that is in the log. Entries that follow one another, in
 // several messages, are one call of the state machine.
 func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
-	for bytes := int64(0); done < len(q.work) && bytes < maxBytes; {
+	var waits *parked
+	defer func() { q.setParked(waits) }()
+	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
+		if m, has := &q.work[done], q.through.Load(); lastIndex(m) <= has {
+			answers = append(answers, m.Responses...) // a snapshot was restored that has its effect
+			done++
+			continue
+		} else {
+			leaveRest(m, has)
+		}
 		entries, last, err := q.next(q.work[done:], maxBytes-bytes)
 		if err == nil {
 			err = q.apply(entries)
 		}
-		if err != nil {
+		if at, ok := err.(*parked); ok {
+			last = at.index - 1
+			waits = at
+		} else if err != nil {
 			return answers, done, err
 		}
 		bytes += entryBytes(entries)
@@ -155,11 +189,43 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 			answers = append(answers, q.work[done].Responses...)
 			done++
 		}
-		if done < len(q.work) && len(q.work[done].Entries) == 0 {
-			q.work[done].Index = max(q.work[done].Index, last) // the rest of a range
+		if done < len(q.work) {
+			leaveRest(&q.work[done], last)
 		}
 	}
 	return answers, done, nil
+}
+
+// setParked notes which entry waits for an object; nil: none does.
+func (q *applyQueue) setParked(p *parked) {
+	was := q.parked.Load()
+	switch {
+	case p == nil && was == nil:
+		return
+	case p != nil && was != nil && p.index == was.index:
+		p.since = was.since
+	case p != nil:
+		p.since = q.group.host.clock.livedAtBeat()
+	}
+	q.parked.Store(p)
+}
+
+// parkedAt returns the entry that waits for an object, or 0.
+func (q *applyQueue) parkedAt() uint64 {
+	if p := q.parked.Load(); p != nil {
+		return p.index
+	}
+	return 0
+}
+
+// leaveRest makes a message hand out only what is behind an entry.
+func leaveRest(m *raftpb.Message, last uint64) {
+	switch {
+	case len(m.Entries) == 0:
+		m.Index = max(m.Index, last)
+	case last >= m.Entries[0].Index:
+		m.Entries = m.Entries[last+1-m.Entries[0].Index:]
+	}
 }
 
 // next returns the entries to apply now, beginning with the first message, and the index of the last. The

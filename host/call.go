@@ -55,7 +55,8 @@ type Caller interface {
 	// host may have applied it before.
 	Committed(Receipt)
 	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose.
-	// It is the last call. ErrNoResult comes after Committed, all others instead of it.
+	// It is the last call. ErrNoResult comes after Committed, and what the table of objects says of a command
+	// that was not applied may (object.ErrUnknown, ErrNotHeld, ErrRefused); all others come instead of it.
 	Failed(error)
 	// Duplicate reports that the command was applied before, under the same number of its session, and its
 	// first result if that was kept. It is the only call. A call without a session gets a number of the

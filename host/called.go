@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,13 +17,16 @@ import (
 // call waits here. Calls with a number of a session may come back in an entry of another host, and are found
 // by their number instead (routedCalls).
 type called struct {
-	mu     sync.Mutex
-	n      atomic.Int64 // calls held; 0 spares the apply lane the lock
-	first  uint64       // index of calls[0]
-	calls  []calledAt   // starting at head
-	head   int
-	sent   uint64 // the calls through this index have left for another member
-	closed bool
+	mu    sync.Mutex
+	n     atomic.Int64 // calls held; 0 spares the apply lane the lock
+	first uint64       // index of calls[0]
+	calls []calledAt   // starting at head
+	head  int
+	sent  uint64 // the calls through this index have left for another member
+	// displaced are calls whose entries this host has forgotten, after a full disk, and for which it has
+	// proposed others. The first ones may be committed all the same: other members may have them.
+	displaced []displacedCall
+	closed    bool
 
 	applying []Caller // of the commands that are with the state machine
 }
@@ -30,6 +34,11 @@ type called struct {
 type calledAt struct {
 	term uint64
 	call *Call // nil: an entry without one
+}
+
+type displacedCall struct {
+	index uint64
+	calledAt
 }
 
 // add registers a batch that was proposed in term, starting at index. Entries that were at its indexes or
@@ -41,15 +50,13 @@ func (s *called) add(term, index uint64, batch []proposal, now time.Duration) {
 		return
 	}
 	s.sent = min(s.sent, index-1)
-	if s.n.Load() == 0 || index < s.first { // of places without a call, nothing removes the last
+	if s.n.Load() == int64(len(s.displaced)) || index < s.first { // of places without a call, nothing removes the last
+		s.displace(0)
 		clear(s.calls)
 		s.first, s.calls, s.head = index, s.calls[:0], 0
-		s.n.Store(0)
 	}
 	if n := int(index - s.first); n < s.len() {
-		for _, at := range s.calls[s.head+n:] {
-			s.drop(at)
-		}
+		s.displace(n)
 		clear(s.calls[s.head+n:])
 		s.calls = s.calls[:s.head+n]
 	}
@@ -66,6 +73,27 @@ func (s *called) add(term, index uint64, batch []proposal, now time.Duration) {
 		p.waiter.call.index, p.waiter.call.appended = index+uint64(i), now
 	}
 	s.n.Add(int64(len(batch)))
+}
+
+// displace notes the calls at a place and beyond, whose entries are not in the log any more.
+func (s *called) displace(from int) {
+	for i, at := range s.calls[s.head+from:] {
+		if at.call != nil {
+			s.displaced = append(s.displaced, displacedCall{s.first + uint64(from+i), at})
+		}
+	}
+}
+
+// removeDisplaced removes the displaced calls of entries up to an index, for which f is called: something is
+// applied there now.
+func (s *called) removeDisplaced(index uint64, f func(*displacedCall)) {
+	s.displaced = slices.DeleteFunc(s.displaced, func(d displacedCall) bool {
+		if d.index <= index {
+			s.drop(d.calledAt)
+			f(&d)
+		}
+		return d.index <= index
+	})
 }
 
 // noteSent stamps the calls of entries through last that leave for the first time. It reads the clock once if
@@ -110,6 +138,12 @@ func (s *called) forget(index uint64, c *Call) {
 		s.drop(*at)
 		*at = calledAt{}
 	}
+	s.displaced = slices.DeleteFunc(s.displaced, func(d displacedCall) bool {
+		if d.call == c {
+			s.drop(d.calledAt)
+		}
+		return d.call == c
+	})
 }
 
 // take sets the callers of entries of the log that are applied now, in order.
@@ -144,6 +178,13 @@ func (s *called) remove(index, term uint64) (call *Call) {
 	if at := s.at(index); at != nil && at.term == term {
 		call = at.call
 	}
+	if len(s.displaced) > 0 {
+		s.removeDisplaced(index, func(d *displacedCall) {
+			if d.index == index && d.term == term {
+				call = d.call
+			}
+		})
+	}
 	for s.len() > 0 && s.first <= index {
 		s.drop(s.calls[s.head])
 		s.calls[s.head] = calledAt{}
@@ -171,7 +212,10 @@ func (s *called) abandon() (calls []*Call, applying []Caller) {
 			calls = append(calls, at.call)
 		}
 	}
-	s.calls, s.head = nil, 0
+	for _, d := range s.displaced {
+		calls = append(calls, d.call)
+	}
+	s.calls, s.head, s.displaced = nil, 0, nil
 	s.n.Store(0)
 	return calls, applying
 }

@@ -31,6 +31,22 @@ func TestCalledBeginsAnew(t *testing.T) {
 	}
 }
 
+// A leader has forgotten entries after a full disk, leads again and proposes others in their places. Then the
+// first ones are committed, which other members had: their calls get their results.
+func TestCallsOfForgottenEntriesAreFound(t *testing.T) {
+	var s called
+	first, lost, again := calledBatch(), calledBatch(), calledBatch()
+	s.add(3, 60, first, 0)
+	s.add(3, 61, lost, 0)
+	s.add(5, 60, again, 0)
+	if got := s.takeOne(60, 3); got != first[0].waiter.call {
+		t.Errorf("entry 60 of term 3 takes %p, want %p", got, first[0].waiter.call)
+	}
+	if got := s.takeOne(61, 6); got != nil || s.n.Load() != 0 || len(s.displaced) > 0 {
+		t.Errorf("entry 61 of another term takes %p; %d are left", got, s.n.Load())
+	}
+}
+
 // A leader whose state machine is stuck refuses commands when what it has not applied takes too much memory.
 // It does not try again all the time, keeps what it has taken in bounds, and goes on when the machine does.
 func TestStuckMachineBoundsCalls(t *testing.T) {

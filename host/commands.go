@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/object"
 )
 
 // CommandMachine is a state machine whose commands have sessions, and callers on this host.
@@ -29,6 +30,8 @@ type Command struct {
 	Time time.Duration
 	// Data is the command. The machine may keep it and must not change it. It can be empty.
 	Data []byte
+	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
+	Objects []object.ID
 	// Session and Number say which command of which session this is. They are zero if the command was sent
 	// once only.
 	Session session.ID
@@ -65,6 +68,11 @@ type CommandOptions struct {
 	// StopDiverged makes a member stop its group if a majority of the members agrees on a state, and this
 	// member has another one (Diverged). All members should have the same.
 	StopDiverged bool
+	// Objects makes it a group with large objects (Group.Upload): bytes that are stored beside the log, and
+	// that commands name (package object). All members must have the same, except ReserveBytes. In such a
+	// group the bytes of a command begin with what object.AppendHead makes. A machine that keeps its state on
+	// disk (Applied) cannot have objects. nil: there are none.
+	Objects *ObjectOptions
 }
 
 const (
@@ -126,6 +134,17 @@ func (s *commandGroup) open(g *Group) error {
 			return err
 		}
 	}
+	if o.Objects != nil {
+		if o.Applied != nil {
+			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), and such a one cannot have objects: which of them it keeps is decided when commands are applied, and it gets none twice", g.id)
+		}
+		if err := g.objects.open(g, *o.Objects); err != nil {
+			return err
+		}
+		if m, ok := s.machine.(ObjectUser); ok {
+			m.UseObjects(&Objects{&g.objects})
+		}
+	}
 	s.group, s.table = g, session.New(o.Sessions)
 	s.sums.init(s)
 	return nil
@@ -160,6 +179,14 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			}
 			return fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)
 		}
+		var c object.Command
+		var wrong error
+		if s.group.objects.on {
+			if c, wrong, err = s.beforeEntry(e, &h, command); err != nil {
+				return err
+			}
+			command = c.Data
+		}
 		if h.HasStamp {
 			s.group.time.note(s.table.Advance(h.Stamp), s.group.now())
 		}
@@ -177,8 +204,9 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		switch {
 		case verdict != session.Fresh:
+		case s.group.objects.on && !s.applyObjects(e, &h, &c, wrong):
 		case e.Index > s.held:
-			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Session: h.Mark.ID, Number: h.Mark.Number})
+			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
@@ -202,17 +230,24 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	}
 	s.findCallers() // in the order of the log
 	s.suppressed.Add(1)
-	switch v {
-	case session.Duplicate:
+	switch {
+	case v == session.Duplicate && first.Refused:
+		s.group.refuseApplied(e.Index, e.Term, m, refusedBefore(first.Index))
+	case v == session.Duplicate:
 		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
-	case session.Expired:
+	case v == session.Expired:
 		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
-	case session.Forgotten:
+	case v == session.Forgotten:
 		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
 	default:
 		s.group.refuseCall(e.Index, e.Term, m, errSessionFull)
 	}
 	return nil
+}
+
+// refusedBefore is the outcome of a copy of a command that was refused.
+func refusedBefore(index uint64) error {
+	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
 }
 
 // findCallers finds the calls of the commands in the batch for which that was not done yet.
@@ -228,7 +263,7 @@ func (s *commandGroup) flush() error {
 	if len(s.batch) == 0 {
 		return nil
 	}
-	if err := s.machine.Apply(s.batch); err != nil {
+	if err := s.applyBatch(); err != nil {
 		return err
 	}
 	s.last = s.batch[len(s.batch)-1].Index
@@ -243,6 +278,15 @@ func (s *commandGroup) flush() error {
 		}
 	}
 	return nil
+}
+
+// applyBatch calls the machine, which may keep and release objects meanwhile.
+func (s *commandGroup) applyBatch() error {
+	if o := &s.group.objects; o.on {
+		o.setApplying(true)
+		defer o.setApplying(false)
+	}
+	return s.machine.Apply(s.batch)
 }
 
 // clear empties the scratch.

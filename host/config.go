@@ -93,6 +93,10 @@ type Config struct {
 	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile,
 	// so it must be more than what the host's groups write.
 	SnapshotBytesPerSecond int64
+	// ObjectBytesPerSecond bounds what this host sends of large objects, over all groups and members, beside
+	// what it sends of snapshots; default 1 GiB. Objects go over connections of their own class, so they delay
+	// no entry of the log, whatever this is: it leaves a part of the network and of the disk to others.
+	ObjectBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
 	// AdminSocket makes a Unix socket, Dir/admin.sock, at which a program of the same user can ask for the
@@ -110,6 +114,7 @@ func (c Config) withDefaults() Config {
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
 	c.SnapshotBytesPerSecond = cmp.Or(c.SnapshotBytesPerSecond, 64<<20)
+	c.ObjectBytesPerSecond = cmp.Or(c.ObjectBytesPerSecond, 1<<30)
 	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)
 	return c
 }
@@ -153,6 +158,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
 	case c.SnapshotBytesPerSecond < snapshotBlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
+	case c.ObjectBytesPerSecond < snapshotBlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
 	case rejectZone(c.Zone) != nil:
 		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, rejectZone(c.Zone))
 	case c.MaxGroups < 1:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -18,8 +19,9 @@ import (
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
 // RefusedForgotten, AuthorityLost, AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped,
 // Diverged, HostRefused, MemberRefused, MembersChanged, JoinRefused, SnapshotTaken, SnapshotSent,
-// SnapshotReceived, SnapshotInstalled, SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, LogEvent,
-// TLSEvent or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
+// SnapshotReceived, SnapshotInstalled, SnapshotPassed, SnapshotTransferAborted, SnapshotFailed,
+// SnapshotStalled, ObjectReceived, ObjectTransferFailed, LogEvent, TLSEvent or EventsDropped. A host reports
+// an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -142,6 +144,13 @@ type SnapshotInstalled struct {
 	Bytes        int64
 }
 
+// SnapshotPassed reports that the machine of this member got the state of a received snapshot, because it
+// waited for an object that no member has any more. The log, which had all entries, stays as it is.
+type SnapshotPassed struct {
+	Group, Index uint64
+	Bytes        int64
+}
+
 // SnapshotTransferAborted reports that a snapshot was not sent to a member or, if Receives is set, not
 // received from one, and why. It is tried again when the member asks again. Bytes were sent or received;
 // what is on the receiver's disk stays there.
@@ -150,6 +159,28 @@ type SnapshotTransferAborted struct {
 	Receives             bool
 	Bytes                int64
 	Cause                string
+}
+
+// ObjectReceived reports that a large object from another member is on this host's disk, whole and checked.
+// From is the member that sent the last block, and Bytes what was received since the fetch began.
+type ObjectReceived struct {
+	Group uint64
+	ID    object.ID
+	From  uint64
+	Bytes int64
+}
+
+// ObjectTransferFailed reports that a large object was not sent to a member or, if Receives is set, not
+// received from one, and why. A member that needs it tries again, with any member that has it. ID is zero if
+// it was asked for by a hash that is not known here. Bytes were sent or received; what is on the receiver's
+// disk stays there.
+type ObjectTransferFailed struct {
+	Group    uint64
+	ID       object.ID
+	Member   uint64
+	Receives bool
+	Bytes    int64
+	Cause    string
 }
 
 // LogEvent is an event of the host's log.
@@ -213,10 +244,13 @@ func (MessagesDropped) isEvent()         {}
 func (SnapshotSent) isEvent()            {}
 func (SnapshotReceived) isEvent()        {}
 func (SnapshotInstalled) isEvent()       {}
+func (SnapshotPassed) isEvent()          {}
 func (SnapshotTransferAborted) isEvent() {}
 func (SnapshotTaken) isEvent()           {}
 func (SnapshotFailed) isEvent()          {}
 func (SnapshotStalled) isEvent()         {}
+func (ObjectReceived) isEvent()          {}
+func (ObjectTransferFailed) isEvent()    {}
 func (LogEvent) isEvent()                {}
 func (EventsDropped) isEvent()           {}
 

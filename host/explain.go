@@ -45,6 +45,8 @@ const (
 	CodeDiskStalled CauseCode = "disk stalled"
 	// CodeApplyStuck: this host's state machine has not returned from Apply.
 	CodeApplyStuck CauseCode = "apply stuck"
+	// CodeObjectLacking: this host's state machine waits for a large object that a command names.
+	CodeObjectLacking CauseCode = "object lacking"
 	// CodeNoQuorum: no leader is known, and too few members are heard to elect one.
 	CodeNoQuorum CauseCode = "no quorum"
 	// CodeNoLeader: no leader is known, although enough members are heard.
@@ -191,6 +193,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
 	(*examination).lookForStuckApply,
+	(*examination).lookForLackingObject,
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
 	(*examination).lookForSnapshots,

@@ -156,6 +156,20 @@ func (e *examination) lookForStuckApply() {
 		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes, maxSubstitutes)
 }
 
+// lookForLackingObject finds a machine that waits for a large object.
+func (e *examination) lookForLackingObject() {
+	p := e.apply.parked.Load()
+	if p == nil || e.now-p.since <= e.host.config.stallTicks() {
+		return
+	}
+	text := "other members have it, or a snapshot that is beyond the entry"
+	if e.objects.lost.Load() == p.index {
+		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
+	}
+	e.found(CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, p.id, rounded(e.duration(e.now-p.since)), text)
+}
+
 // lookForLeader finds a group without a leader for more than two election timeouts.
 func (e *examination) lookForLeader() {
 	since := e.roleTimes.leaderless.Load()

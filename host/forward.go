@@ -2,9 +2,11 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -53,6 +55,9 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		var command []byte
 		if header, command, others, err = nextForwarded(others); err != nil {
 			return err
+		}
+		if g.objects.on && object.IsOfLeader(command) {
+			return fmt.Errorf("%w: a leader says by itself which members hold an object", errBadForward)
 		}
 		if len(command) > g.config.MaxCommandBytes {
 			f.refuse = refusesSize

@@ -202,11 +202,12 @@ func (g *Group) handOver() bool {
 	return true
 }
 
-// successor returns the other member with most of the log among those that fit, or None.
+// successor returns the other member with most of the log among those that fit, or None. One that is known to
+// lack an object that commands may name does not.
 func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && (target == raft.None || pr.Match > most) {
+		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.objects.lackedBy(id) == nil && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})

@@ -44,6 +44,7 @@ type Group struct {
 	apply       *applyQueue
 	storage     *storage
 	snapshots   groupSnapshots
+	objects     groupObjects
 	installs    installs
 
 	onSnapshotLanes int // pieces of work that run; guarded by the lock of the snapshot lanes
@@ -171,8 +172,8 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.idle = false
 	g.nextDue = min(g.whenDue(), callsDue)
-	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never {
-		g.remains = 0 // its next deadline may be that of a stuck state machine or of a call, which needs a turn
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never || g.objectsDue() != never {
+		g.remains = 0 // a deadline may be that of a stuck state machine, a call or objects, which needs a turn
 	}
 	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
@@ -202,7 +203,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.planDue(), g.stuckDue(), g.resumeAt(), g.readsDue(), g.wishDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.planDue(), g.objectsDue(), g.stuckDue(), g.resumeAt(), g.readsDue(), g.wishDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -248,6 +249,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.notePeers()
 	for _, id := range g.taken.replaced {
 		g.frames.forget(id)
+		g.objects.holders.forget(id)
 	}
 	if g.taken.campaign {
 		g.campaign()
@@ -298,6 +300,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.advanceTransfer()
 	g.advancePlacement()
 	g.advanceFounding()
+	g.advanceObjects()
 	g.advancePlan()
 	g.resume()
 	g.advanceReads()

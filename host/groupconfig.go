@@ -26,7 +26,8 @@ type GroupConfig struct {
 	Joins bool
 	// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits,
 	// for no disk, for no network. Then it is called in the group's turn, without two hand-overs between
-	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard.
+	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard. In a group
+	// with objects (CommandOptions.Objects) it has no effect.
 	NonBlocking bool
 
 	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty,

@@ -195,6 +195,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.reads.init(&h.memory.waiting)
 	g.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
+	g.objects.group = g
 	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)

@@ -59,6 +59,8 @@ func (g *Group) stepReceived() {
 	st := g.node.BasicStatus()
 	has, known := g.node.EntryTerm(p.id.Index)
 	switch {
+	case st.Commit >= p.id.Index && g.passParked(p):
+		return
 	case st.Commit >= p.id.Index:
 		g.dropReceived(p)
 		return
@@ -222,6 +224,7 @@ func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
 func (s *called) overtaken(through uint64) {
 	var calls []*Call
 	s.mu.Lock()
+	s.removeDisplaced(through, func(d *displacedCall) { calls = append(calls, d.call) })
 	for s.len() > 0 && s.first <= through {
 		if c := s.calls[s.head].call; c != nil {
 			calls = append(calls, c)
@@ -283,6 +286,8 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 		switch {
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
+		case e.first.Refused:
+			e.call.fail(refusedBefore(e.first.Index))
 		case e.call.w.finish():
 			e.call.Owner.Duplicate(Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}

@@ -336,7 +336,7 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 	if blocks, ends := ask(9, p.hash); blocks != 0 || ends != 0 {
 		t.Errorf("%d blocks and %d ends for a host that is no member, want none", blocks, ends)
 	}
-	if m := follower.process.transfers.metrics(); m.Sending != 1 || m.BytesSent < 2*snapshotBlockBytes {
+	if m := follower.process.Metrics().Transfers; m.Sending != 1 || m.BytesSent < 2*snapshotBlockBytes {
 		t.Errorf("metrics are %+v, want one transfer and more than two blocks", m)
 	}
 }

@@ -91,6 +91,7 @@ type installCluster struct {
 	calls   int
 	blocks  map[string]int // how often each block arrived at the third host
 	change1 func(*Config)
+	objects *ObjectOptions
 }
 
 // installHost is one host, with a disk that stays. It is the transport of its process.
@@ -171,7 +172,7 @@ func (h *installHost) tryStart() error {
 		return err
 	}
 	h.process = process
-	h.group, err = process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, CommandOptions{}))
+	h.group, err = process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, CommandOptions{Objects: h.all.objects}))
 	if err != nil {
 		return errors.Join(err, process.Close(context.Background()))
 	}
@@ -287,7 +288,7 @@ func (c *installCluster) describe() (text string) {
 		s := h.group.Status()
 		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.apply.position().Index, h.group.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
 		for _, r := range h.process.transfers.in {
-			text += fmt.Sprintf(", receives %d in stage %d from %d", r.offer.index, r.stage, r.from)
+			text += fmt.Sprintf(", receives %s in stage %d from %d", r.content.name(), r.stage, r.from)
 		}
 		for _, s := range h.process.transfers.out {
 			text += fmt.Sprintf(", sends to %d in stage %d", s.to, s.stage)

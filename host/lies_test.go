@@ -91,6 +91,10 @@ var recordLies = map[string]recordLie{
 	}},
 	"appliedQuestionKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1} }, encode: plainNumbers(appliedQuestionKind)},
 	"appliedAnswerKind":   {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, v.committed} }, encode: plainNumbers(appliedAnswerKind)},
+	"objectQuestionKind":  {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1} }, encode: plainNumbers(objectQuestionKind)},
+	// A member that says that it holds what it does not have is counted: Raft trusts what its members say of
+	// their disks.
+	"objectAnswerKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, v.committed, 0, 0} }, encode: plainNumbers(objectAnswerKind)},
 	"forwardKind": {fields: func(v *view) []uint64 {
 		return []uint64{theGroup, v.term, 1, uint64(time.Hour), v.mark.Number, 1, 1000}
 	}, encode: forwardLie},

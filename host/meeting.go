@@ -229,6 +229,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takeAddresses(body)
 	case isSnapshotRecord(body):
 		return h.takeSnapshotRecord(from, transport.Control, body)
+	case isObjectRecord(body):
+		return h.takeObjectRecord(from, body)
 	case isPlacing(body):
 		return h.takePlacing(from, body)
 	case len(body) > 0 && body[0] == reportKind:

@@ -84,6 +84,7 @@ type GroupMetrics struct {
 	Reads     ReadMetrics
 	Queues    QueueMetrics
 	Snapshots SnapshotMetrics
+	Objects   ObjectMetrics
 }
 
 // SnapshotMetrics are about the snapshots of a group on this host.
@@ -114,8 +115,10 @@ type HostMetrics struct {
 	Log       wal.Stats
 	Transport transport.Stats
 	Lanes     LaneMetrics
-	Transfers TransferMetrics
-	Peers     []PeerMetrics // all other hosts of the founding list, ascending
+	Transfers TransferMetrics // of snapshots
+	// ObjectTransfers are those of large objects.
+	ObjectTransfers TransferMetrics
+	Peers           []PeerMetrics // all other hosts of the founding list, ascending
 
 	EventsDropped, LogLinesDropped uint64 // for readers that did not keep up
 	Strays                         uint64 // messages that were not for a group that is open here
@@ -123,12 +126,12 @@ type HostMetrics struct {
 	Paused                         time.Duration
 }
 
-// TransferMetrics are about the snapshots that a host sends and receives, in all groups. Bytes are those of
+// TransferMetrics are about what a host sends and receives of one kind, in all groups. Bytes are those of
 // blocks, so what is lost on the way counts where it was sent, and what comes twice counts twice.
 type TransferMetrics struct {
 	Sending, Receiving       int    // now
 	Sent, Received           uint64 // that have ended well
-	Aborted                  uint64 // of both kinds
+	Aborted                  uint64 // of both kinds; a fetch that starts over counts, too
 	BytesSent, BytesReceived uint64
 	Unwanted                 uint64 // blocks that came and were not asked for, or were here already
 }
@@ -248,6 +251,7 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Calls.Duplicates = m.DuplicatesSuppressed
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
+	m.Objects = g.objects.metrics()
 	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
 	return m
 }
@@ -290,7 +294,8 @@ func (h *Host) Metrics() HostMetrics {
 			m.WithoutAuthority++
 		}
 	}
-	m.Transfers = h.transfers.metrics()
+	m.Transfers = h.transfers.metrics(&h.transfers.snapshots)
+	m.ObjectTransfers = h.transfers.metrics(&h.transfers.objects)
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
 		turns, hung := s.counts()

@@ -39,7 +39,7 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 		(*h.receiver).Deliver(theLiar, transport.Control, o.encode())
 	}
 	transfers := &h.process.transfers
-	if n := transfers.receives(); n != maxReceivings {
+	if n := transfers.snapshots.receives(); n != maxReceivings {
 		t.Fatalf("setup: it receives %d snapshots", n)
 	}
 	ticks := int(transfers.slotTicks())
@@ -52,13 +52,13 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 			}
 		}
 		b.tick()
-		if i < ticks && transfers.receives() != maxReceivings {
-			t.Fatalf("setup: after %d ticks it receives %d snapshots", i, transfers.receives())
+		if i < ticks && transfers.snapshots.receives() != maxReceivings {
+			t.Fatalf("setup: after %d ticks it receives %d snapshots", i, transfers.snapshots.receives())
 		}
 		s := h.group.Status()
 		o := snapshotOffer{group: theGroup, index: s.Committed + 100, term: s.Term, firstIndex: 1, manifestBytes: 1 << 20, hash: [32]byte{1}}
 		(*h.receiver).Deliver(s.Leader, transport.Control, o.encode())
-		if transfers.incoming(h.group) != nil {
+		if r, _ := transfers.incoming(h.group); r != nil {
 			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
 			return
 		}
@@ -80,8 +80,8 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 			transfers.asked(l.group, liar, &snapshotAsk{group: theGroup, hash: latest.hash, number: uint64(i + 1)})
 		}
 		b.tick()
-		if i == 100 && transfers.metrics().Sending != maxSendings {
-			t.Fatalf("setup: it sends %d snapshots: %s", transfers.metrics().Sending, b.describe())
+		if i == 100 && transfers.metrics(&transfers.snapshots).Sending != maxSendings {
+			t.Fatalf("setup: it sends %d snapshots: %s", transfers.metrics(&transfers.snapshots).Sending, b.describe())
 		}
 		if i == 200 {
 			transfers.send(l.group, 3-l.id)

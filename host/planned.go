@@ -135,14 +135,21 @@ func (g *Group) advancePlan() {
 func (g *Group) stageWaits(r *membership.Roster, c membership.Change) string {
 	var behind []string
 	for _, s := range c.Steps {
-		if s.Op == membership.Promote && !g.isLevel(s.ID) {
+		switch {
+		case s.Op != membership.Promote:
+		case !g.isLevel(s.ID):
 			behind = append(behind, fmt.Sprintf("member %d has not caught up", s.ID))
+		case !g.holdsAll(s.ID):
+			behind = append(behind, fmt.Sprintf("member %d does not hold all objects", s.ID))
 		}
 	}
 	if behind != nil {
 		return strings.Join(behind, ", ")
 	}
-	return g.leavesNoQuorum(r, [][]membership.Step{c.Steps})
+	if why := g.leavesNoQuorum(r, [][]membership.Step{c.Steps}); why != "" {
+		return why
+	}
+	return g.objectsWait(r, c.Steps)
 }
 
 // leavesNoQuorum says after which of some stages the members that were heard lately would be no quorum, or

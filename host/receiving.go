@@ -1,19 +1,19 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 )
 
-// receiving is a snapshot that is received, from the offer until this member's log has taken it over. There
-// is one for a group at most, and maxReceivings for a host; those that are complete, and are being installed,
-// are not counted.
+// receiving is one content that is received: an object that is fetched (receivingobject.go), or a snapshot,
+// from the offer until this member's log has taken it over. There is one transfer of a snapshot for a group
+// at most, and maxReceivings for a host; those that are complete, and are being installed, are not counted.
 //
 // The manifest comes first, and its SHA-256 must be the hash that was offered. From then on every block is
 // checked against the manifest, so it does not matter who sends it: after a while of silence the receiver
@@ -26,22 +26,31 @@ import (
 // An offer of another snapshot does not end a transfer that makes progress, except if it must: when the log
 // of the leader begins behind the end of the snapshot that is being received, that one would be of no use.
 type receiving struct {
-	all   *transfers
-	group *Group
-	work  laneWork
+	all           *transfers
+	group         *Group
+	work          laneWork
+	content       receivedContent
+	hash          [32]byte // of the manifest
+	manifestBytes int64
 
 	// Guarded by transfers.mu.
-	offer    snapshotOffer
-	from     uint64 // the member that is asked
+	from     uint64   // the member that is asked; 0: none is known
+	isAsked  bool     // it was, and has not refused
+	refused  []uint64 // the members that did not serve since something was right
+	isBusy   bool     // one of them has it, and is busy
 	stage    receivingStage
 	window   receivingWindow
-	blocks   []snapshotBlock // that are not written; their content is ours
-	heardAt  int64           // tick at which something arrived that was asked for, or a stage began
-	saidAt   int64           // tick at which the sender was told something
-	pausedAt int64           // the disk refuses blocks; it is tried again in a while. 0: it does not
-	lies     int             // blocks and manifests that were wrong
-	spoilt   int             // times that all blocks were here, and could not be made a snapshot
-	received int64           // bytes of blocks
+	blocks   []heldBlock // that are not written
+	spare    [][]byte    // memory for blocks, at most windowBlocks
+	heardAt  int64       // tick at which something arrived that was asked for, or a stage began
+	saidAt   int64       // tick at which the sender was told something
+	pausedAt int64       // the disk refuses blocks; it is tried again in a while. 0: it does not
+	pauses   int         // since a block was written
+	laterAt  int64       // not before this tick: the stage is receivingWaits
+	restarts int         // since a block was written
+	lies     int         // blocks and manifests that were wrong
+	spoilt   int         // times that all blocks were here, and could not be published
+	received int64       // bytes of blocks
 	pace     pace
 	running  bool // a piece of work is under way
 	reopens  bool // the receiver must be closed, and opened again
@@ -53,6 +62,12 @@ type receiving struct {
 	decoded snapshot.Manifest
 }
 
+// heldBlock is a block that waits to be written. Its content is ours.
+type heldBlock struct {
+	snapshotBlock
+	from uint64
+}
+
 type receivingStage int
 
 const (
@@ -61,12 +76,13 @@ const (
 	receivingOpens                          // the manifest is here
 	receivingBlocks                         // it asks for blocks
 	receivingFinishes                       // all are here, and are verified
-	receivingInstalls                       // published: the group installs it
+	receivingInstalls                       // a snapshot is published: the group installs it
+	receivingWaits                          // a fetch has no slot, until laterAt and longer
 	receivingGone
 )
 
 const (
-	// maxLies is how many wrong answers end a transfer: the senders have other bytes than they offer.
+	// maxLies is how many wrong answers abort a transfer: the senders have other bytes than they offer.
 	maxLies = 64
 	// maxSpoilt is how often all blocks may be here and a part of them wrong: once for this member's own
 	// disk, which loses something, and once more because the checksums of the offer contradict each other.
@@ -77,48 +93,30 @@ const (
 	writeBlocks = 4
 )
 
-// incoming returns the transfer to this member, or nil.
-func (t *transfers) incoming(g *Group) *receiving {
+// receivingOf returns the transfer to this member of the content with this hash, or nil.
+func (t *transfers) receivingOf(g *Group, hash [32]byte) *receiving {
 	for _, r := range t.in {
-		if r.group == g {
+		if r.group == g && r.hash == hash {
 			return r
 		}
 	}
 	return nil
 }
 
-// offered takes an offer.
-func (t *transfers) offered(g *Group, from uint64, o snapshotOffer) {
-	t.lock()
-	defer t.unlock()
-	r := t.incoming(g)
-	switch {
-	case r != nil && r.offer.hash == o.hash:
-		r.from = from
-		r.sayAlive()
-		return
-	case g.status.Load().Leader != from:
-		return // only the leader knows that this member needs one (thesis §5.3); it offers again
-	case o.index <= g.status.Load().Committed:
-		t.sayEnd(g, from, o.hash, endDone)
-		return
-	case !g.takesSnapshots():
-		t.sayEnd(g, from, o.hash, endRefused)
-		return
-	case r != nil && (r.running || r.stage == receivingInstalls || o.firstIndex <= r.offer.index+1 && t.at-r.heardAt < t.idleTicks()/2):
-		t.sayEnd(g, from, o.hash, endOther)
-		return
-	case r != nil:
-		r.abort("another snapshot, which replaces it, is offered")
-	case t.receives() >= maxReceivings && !t.endSlowReceiving():
-		t.sayEnd(g, from, o.hash, endBusy)
-		return
-	}
-	r = &receiving{all: t, group: g, offer: o, from: from, heardAt: t.at, pace: pace{at: t.at}}
+// addReceiving begins a transfer to this member.
+func (t *transfers) addReceiving(g *Group, from uint64, hash [32]byte, manifestBytes int64, content receivedContent) {
+	r := &receiving{all: t, group: g, content: content, hash: hash, manifestBytes: manifestBytes, from: from, heardAt: t.at, pace: pace{at: t.at}}
 	r.window.waitTicks = t.repeatTicks()
-	r.work = laneWork{group: g, doing: "which receives a snapshot", piece: r.piece}
+	r.work = laneWork{group: g, doing: "which receives " + content.what(), piece: r.piece}
 	t.in = append(t.in, r)
 	r.enqueue()
+}
+
+func (r *receiving) class() *transferClass { return r.content.class() }
+
+// hasSlot reports whether the transfer uses the network and the disk.
+func (r *receiving) hasSlot() bool {
+	return r.stage != receivingInstalls && r.stage != receivingWaits && r.stage != receivingGone
 }
 
 func (r *receiving) enqueue() { r.group.host.snapshotLanes.enqueue(&r.work) }
@@ -126,9 +124,21 @@ func (r *receiving) enqueue() { r.group.host.snapshotLanes.enqueue(&r.work) }
 // sayAlive tells the sender that the receiver is at work.
 func (r *receiving) sayAlive() { r.ask(false, nil) }
 
+// sayDone tells the sender that nothing more is needed of it, if it was asked for something.
+func (r *receiving) sayDone() {
+	if r.isAsked {
+		r.all.sayEnd(r.group, r.from, r.hash, endDone)
+	}
+}
+
 func (r *receiving) ask(restarts bool, ranges []blockRange) {
-	r.saidAt = r.all.at
-	a := snapshotAsk{group: r.group.id, hash: r.offer.hash, number: r.group.host.nextFrame(), restarts: restarts, ranges: ranges}
+	if r.saidAt = r.all.at; r.from == raft.None {
+		r.from = r.next()
+	}
+	if r.isAsked = r.from != raft.None; !r.isAsked {
+		return
+	}
+	a := snapshotAsk{group: r.group.id, hash: r.hash, number: r.group.host.nextFrame(), restarts: restarts, ranges: ranges}
 	r.all.say(r.from, a.encode())
 }
 
@@ -178,25 +188,35 @@ func (r *receiving) enter(stage receivingStage) {
 func (t *transfers) arrived(g *Group, from uint64, b *snapshotBlock) {
 	t.lock()
 	defer t.unlock()
-	r := t.incoming(g)
-	if r == nil || b.hash != r.offer.hash || r.stage != receivingManifest && r.stage != receivingBlocks ||
+	r := t.receivingOf(g, b.hash)
+	if r == nil || r.stage != receivingManifest && r.stage != receivingBlocks ||
 		(b.at.part == manifestPart) != (r.stage == receivingManifest) || !r.window.arrived(b.at) {
-		t.counts.Unwanted++
+		t.countUnwanted(r)
 		return
 	}
-	r.heardAt, r.from = t.at, from
+	r.heardAt, r.from, r.isAsked = t.at, from, true
 	r.received += int64(len(b.content))
-	t.counts.BytesReceived += uint64(len(b.content))
+	r.class().counts.BytesReceived += uint64(len(b.content))
 	if r.stage == receivingManifest {
 		r.takeManifestBlock(b)
 		r.askMore()
 		return
 	}
-	own := *b
-	own.content = bytes.Clone(b.content)
+	own := heldBlock{*b, from}
+	own.content = append(r.spareBlock(), b.content...)
 	r.blocks = append(r.blocks, own)
 	r.enqueue()
 	r.askMore()
+}
+
+// spareBlock returns memory for a block: that of one that was written, if there is any.
+func (r *receiving) spareBlock() (b []byte) {
+	n := len(r.spare)
+	if n == 0 {
+		return make([]byte, 0, snapshotBlockBytes)
+	}
+	b, r.spare = r.spare[n-1][:0], r.spare[:n-1]
+	return b
 }
 
 // takeManifestBlock takes a block of the manifest. The whole is checked when it is complete.
@@ -204,42 +224,19 @@ func (r *receiving) takeManifestBlock(b *snapshotBlock) {
 	r.window.wrote(b.at)
 	lo := b.at.block * snapshotBlockBytes
 	if want := min(snapshotBlockBytes, int64(len(r.manifest))-lo); int64(len(b.content)) != want {
-		r.lied(fmt.Sprintf("block %d of the manifest has %d bytes, want %d", b.at.block, len(b.content), want))
+		r.lied(r.from, fmt.Sprintf("block %d of the manifest has %d bytes, want %d", b.at.block, len(b.content), want))
 		return
 	}
 	copy(r.manifest[lo:], b.content)
 	r.hasBlock[b.at.block] = true
-	if !slices.Contains(r.hasBlock, false) && sha256.Sum256(r.manifest) != r.offer.hash {
+	switch {
+	case slices.Contains(r.hasBlock, false):
+	case sha256.Sum256(r.manifest) != r.hash:
 		clear(r.hasBlock)
-		r.lied("the manifest has another hash than was offered")
+		r.lied(r.from, "the manifest has another hash than was offered")
+	default:
+		r.refused, r.isBusy = nil, false
 	}
-}
-
-// lied notes that a sender has sent what is not in the snapshot, and asks another member.
-func (r *receiving) lied(what string) {
-	if r.lies++; r.lies&(r.lies-1) == 0 {
-		r.group.host.env.logger.Warn("a part of a snapshot that was sent is wrong, and is refused", "group", r.group.id, "host", r.group.self, "from", r.from, "cause", what, "wrong", r.lies)
-	}
-	if r.lies >= maxLies {
-		r.abort(fmt.Sprintf("%d parts of it were wrong, the last one because %s", r.lies, what))
-		return
-	}
-	r.from = r.next()
-}
-
-// next returns the member after the one that is asked.
-func (r *receiving) next() uint64 {
-	others := slices.DeleteFunc(slices.Clone(r.group.memberIDs()), func(id uint64) bool { return id == r.group.self })
-	if len(others) == 0 {
-		return r.from // a new member that knows no other one yet
-	}
-	i := slices.Index(others, r.from)
-	return others[(i+1)%len(others)]
-}
-
-// sourceFails is called when the member that is asked cannot serve: the next one is asked at the next repeat.
-func (r *receiving) sourceFails(why string) {
-	r.window.silent = max(r.window.silent, switchAfter-1)
 }
 
 // piece is one piece of work on a snapshot lane.
@@ -288,24 +285,12 @@ func (r *receiving) outside(f func()) bool {
 	return r.stage != receivingGone
 }
 
-// look looks whether the snapshot is on the disk already, as a whole or in part. Then the manifest is, too.
+// look looks what the disk has of the content.
 func (r *receiving) look() {
 	var m snapshot.Manifest
 	var err error
 	found := false
-	goesOn := r.outside(func() {
-		var store *snapshot.Store
-		if store, err = r.group.snapshots.store(); err != nil {
-			return
-		}
-		if m, err = store.Manifest(snapshot.ID{Index: r.offer.index, Term: r.offer.term}); err != nil {
-			m, found = store.Unfinished()
-			err = nil
-		} else {
-			found = true
-		}
-		found = found && m.Hash() == r.offer.hash
-	})
+	goesOn := r.outside(func() { m, found, err = r.content.look() })
 	switch {
 	case !goesOn:
 	case err != nil:
@@ -316,8 +301,8 @@ func (r *receiving) look() {
 		r.manifest = nil
 		r.enqueue()
 	default:
-		r.manifest = make([]byte, r.offer.manifestBytes)
-		r.hasBlock = make([]bool, (r.offer.manifestBytes+snapshotBlockBytes-1)/snapshotBlockBytes)
+		r.manifest = make([]byte, r.manifestBytes)
+		r.hasBlock = make([]bool, (r.manifestBytes+snapshotBlockBytes-1)/snapshotBlockBytes)
 		r.enter(receivingManifest)
 	}
 }
@@ -332,31 +317,21 @@ func (r *receiving) open() {
 		}
 		r.decoded, r.manifest, r.hasBlock = m, nil, nil
 	}
-	if err := r.rejectManifest(); err != nil {
+	if err := r.content.rejectManifest(&r.decoded); err != nil {
 		r.refuse(err)
 		return
 	}
 	var receiver *snapshot.Receiver
 	var err error
-	goesOn := r.outside(func() {
-		var store *snapshot.Store
-		if store, err = r.group.snapshots.store(); err != nil {
-			return
-		}
-		if receiver, err = store.Receive(context.Background(), r.decoded); errors.Is(err, snapshot.ErrPublished) && !store.Verified(r.decoded.ID()) {
-			if damage := store.Verify(context.Background(), r.decoded.ID()); damage != nil {
-				err = damage // it leaves the list, and can be received again
-			}
-		}
-	})
+	goesOn := r.outside(func() { receiver, err = r.content.receive(r.decoded) })
 	r.receiver = receiver
 	space := (*snapshot.SpaceError)(nil)
 	switch {
 	case !goesOn:
 	case errors.Is(err, snapshot.ErrPublished):
-		r.install()
-	case errors.As(err, &space):
-		r.all.sayEnd(r.group, r.from, r.offer.hash, endFull)
+		r.content.whole(r)
+	case errors.As(err, &space) && !r.content.lasts():
+		r.all.sayEnd(r.group, r.from, r.hash, endFull)
 		r.abort(err.Error())
 	case err != nil:
 		r.pause(err)
@@ -365,28 +340,10 @@ func (r *receiving) open() {
 	}
 }
 
-// rejectManifest says why this member cannot use what is offered, or returns nil.
-func (r *receiving) rejectManifest() error {
-	m := &r.decoded
-	switch {
-	case m.Index != r.offer.index || m.Term != r.offer.term:
-		return fmt.Errorf("the manifest is of entry %d of term %d, and entry %d of term %d was offered", m.Index, m.Term, r.offer.index, r.offer.term)
-	case len(m.Conf.Voters) == 0:
-		return errors.New("the manifest has a configuration without voters")
-	}
-	if err := r.group.rejectManifest(m); err != nil {
-		return err
-	}
-	block, err := decodeHostBlock(m.Host)
-	if err == nil && len(block.found) == 0 {
-		err = errors.New("the snapshot was restored from an archive and tells no founding: it is its host's own; restore this host from the same archive")
-	}
-	return err
-}
-
-// refuse ends the transfer: this member has no use for what is offered.
+// refuse ends the transfer: this member has no use for the content, from any sender.
 func (r *receiving) refuse(err error) {
-	r.all.sayEnd(r.group, r.from, r.offer.hash, endRefused)
+	r.content.nowhere(r)
+	r.all.sayEnd(r.group, r.from, r.hash, endRefused)
 	r.abort(err.Error())
 }
 
@@ -396,19 +353,27 @@ func (r *receiving) write() {
 	r.blocks = slices.Delete(r.blocks, 0, len(some))
 	errs := make([]error, len(some))
 	if !r.outside(func() {
+		full := r.content.rejectWrite()
 		for i := range some {
-			errs[i] = r.receiver.Put(some[i].at.part, some[i].at.block, some[i].content)
+			if errs[i] = full; full == nil {
+				errs[i] = r.receiver.Put(some[i].at.part, some[i].at.block, some[i].content)
+			}
 		}
 	}) {
 		return
 	}
 	for i := range some {
+		if len(r.spare) < windowBlocks {
+			r.spare = append(r.spare, some[i].content)
+		}
 		r.window.wrote(some[i].at)
 		wrong := (*snapshot.BlockError)(nil)
 		switch {
-		case errs[i] == nil || r.stage == receivingGone:
+		case r.stage != receivingBlocks:
+		case errs[i] == nil:
+			r.refused, r.isBusy, r.pauses, r.restarts = nil, false, 0, 0
 		case errors.As(errs[i], &wrong):
-			r.lied(wrong.What)
+			r.lied(some[i].from, wrong.What)
 		default:
 			r.pause(errs[i])
 		}
@@ -421,8 +386,8 @@ func (r *receiving) pause(err error) {
 	if r.stage == receivingGone {
 		return
 	}
-	if r.pausedAt == 0 {
-		r.group.host.env.logger.Warn("a snapshot is received, and the disk refuses it; it is tried again", "group", r.group.id, "host", r.group.self, "err", err)
+	if r.pauses++; r.pauses&(r.pauses-1) == 0 {
+		r.group.host.env.logger.Warn(r.content.what()+" is received, and the disk refuses it; it is tried again", "group", r.group.id, "host", r.group.self, "content", r.content.name(), "err", err, "times", r.pauses)
 	}
 	r.pausedAt = max(r.all.at, 1)
 	if r.receiver != nil { // it may not be used after an error: what is on the disk is looked at again
@@ -443,7 +408,7 @@ func (r *receiving) finish() {
 	}
 	switch {
 	case isDamage(err) && r.spoilt+1 >= maxSpoilt:
-		r.all.sayEnd(r.group, r.from, r.offer.hash, endRefused)
+		r.all.sayEnd(r.group, r.from, r.hash, endRefused)
 		r.abort(fmt.Sprintf("its blocks were right, and a part of it was wrong, %d times: %v", maxSpoilt, err))
 	case errors.Is(err, snapshot.ErrIncomplete):
 		r.spoilt++
@@ -452,39 +417,25 @@ func (r *receiving) finish() {
 		r.spoilt++
 		r.pause(err)
 	default:
-		r.all.counts.Received++
-		r.all.events = append(r.all.events, SnapshotReceived{Group: r.group.id, From: r.from, Index: r.offer.index, Bytes: r.received})
+		r.class().counts.Received++
+		r.all.emit(r.content.received(r.from, r.received))
 		r.receiver = nil
-		r.install()
+		r.content.whole(r)
 	}
 }
 
-// install passes what was published to the group.
-func (r *receiving) install() {
-	r.enter(receivingInstalls)
-	r.group.installs.received.Store(newPublished(r.decoded, r.all.at))
-	r.group.wake()
-}
-
-// installed ends the transfer of a snapshot whose state the group has: it was installed, or the log has
-// caught up.
-func (t *transfers) installed(g *Group, p *publishedSnapshot) {
-	t.lock()
-	defer t.unlock()
-	if r := t.incoming(g); r != nil && r.offer.index <= p.id.Index {
-		t.sayEnd(g, r.from, r.offer.hash, endDone)
-		r.stop()
-	}
-}
-
-// abort ends the transfer with an event. What is on the disk stays.
+// abort ends the transfer with an event, or makes it start over if it lasts. What is on the disk stays.
 func (r *receiving) abort(cause string) {
 	if r.stage == receivingGone {
 		return
 	}
-	r.all.counts.Aborted++
-	r.all.events = append(r.all.events, SnapshotTransferAborted{Group: r.group.id, Member: r.from, Receives: true, Index: r.offer.index, Bytes: r.received, Cause: cause})
-	r.group.host.env.logger.Warn("a snapshot was not received", "group", r.group.id, "host", r.group.self, "from", r.from, "index", r.offer.index, "cause", cause)
+	r.class().counts.Aborted++
+	r.all.emit(r.content.failed(r.from, r.received, cause))
+	r.group.host.env.logger.Warn(r.content.what()+" was not received", "group", r.group.id, "host", r.group.self, "from", r.from, "content", r.content.name(), "cause", cause)
+	if r.content.lasts() {
+		r.startOver()
+		return
+	}
 	r.stop()
 }
 
@@ -499,35 +450,38 @@ func (r *receiving) stop() {
 // close ends the receiver of a transfer that is gone, on the lane.
 func (r *receiving) close() {
 	receiver := r.receiver
-	r.receiver, r.manifest, r.hasBlock = nil, nil, nil
+	r.receiver, r.manifest, r.hasBlock, r.spare = nil, nil, nil, nil
 	if receiver == nil {
 		return
 	}
 	r.outside(func() {
 		if err := receiver.Close(); err != nil {
-			r.group.host.env.logger.Warn("what was received of a snapshot may not be on the disk", "group", r.group.id, "host", r.group.self, "err", err)
+			r.group.host.env.logger.Warn("what was received of "+r.content.what()+" may not be on the disk", "group", r.group.id, "host", r.group.self, "content", r.content.name(), "err", err)
 		}
 	})
+	r.content.released(r)
 }
 
 // beat is called at each beat, with the ticks that have passed.
 func (r *receiving) beat(passed int64) {
 	t := r.all
-	if r.pausedAt > 0 && t.at-r.pausedAt >= t.repeatTicks() {
+	if r.pausedAt > 0 && t.at-r.pausedAt >= t.repeatTicks()<<min(r.pauses-1, maxSilentBackoff) {
 		r.pausedAt = 0
 		r.enqueue()
 	}
 	r.pace.pass(t.at, r.received, t.slotTicks())
 	waits := r.stage == receivingManifest || r.stage == receivingBlocks && r.pausedAt == 0
 	switch {
-	case waits && r.group.status.Load().Committed >= r.offer.index: // it has had the entries meanwhile
-		t.sayEnd(r.group, r.from, r.offer.hash, endDone)
+	case (waits || r.stage == receivingWaits) && r.content.isUseless():
+		r.sayDone()
 		r.stop()
-	case waits && t.at-r.heardAt >= 2*t.idleTicks():
+	case r.stage == receivingWaits:
+		r.beginAgain()
+	case waits && !r.content.lasts() && t.at-r.heardAt >= 2*t.idleTicks():
 		r.abort(fmt.Sprintf("no member has sent anything for %d ticks", t.at-r.heardAt))
 	case r.window.tick(passed):
-		if r.window.silent >= switchAfter {
-			r.from = r.next()
+		if r.window.silent >= switchAfter && r.isAsked {
+			r.passOver(r.from)
 		}
 		r.ask(true, r.window.repeat())
 	case t.at-r.saidAt >= t.repeatTicks() && (!waits || len(r.window.asked) == 0):

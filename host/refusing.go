@@ -99,10 +99,12 @@ func (g *Group) unmet() (ids []uint64) {
 }
 
 // dropUncounted drops messages of members that the group refuses and, before the members have met, those that
-// would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
+// would make this member vote for itself or another; and the order to campaign if this member lacks objects
+// that it needs to apply. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
 	refuses := g.refuses.Load()
-	if refuses == nil && g.founded && !g.members.joins && g.members.hint.Load() == nil || len(g.taken.messages) == 0 {
+	lacks := g.objects.lacks()
+	if refuses == nil && g.founded && !g.members.joins && g.members.hint.Load() == nil && !lacks || len(g.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
@@ -114,6 +116,8 @@ func (g *Group) dropUncounted() {
 			g.refuse(m.From)
 			continue
 		case (m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgPreVoteResp) && !g.countsVoteOf(m.From):
+			continue
+		case lacks && m.Type == raftpb.MsgTimeoutNow: // it could not apply: the leader goes on
 			continue
 		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
 			continue

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,18 +17,18 @@ const (
 	readBlocks = 4
 )
 
-// sending is one snapshot that is sent to one member, or waits for it.
+// sending is one content that is sent to one member, or waits for it.
 type sending struct {
-	all   *transfers
-	group *Group
-	to    uint64
-	work  laneWork
+	all     *transfers
+	group   *Group
+	to      uint64
+	work    laneWork
+	content sentContent // changes only while nothing is under way
 
 	// Guarded by transfers.mu.
 	stage     sendingStage
-	core      bool // the core of the group awaits the outcome
-	published *publishedSnapshot
-	release   func() // of the log behind it
+	core      bool   // the core of the group awaits the outcome
+	release   func() // of what the receiver needs next, or nil
 	queue     sendingQueue
 	heardAt   int64 // tick at which the receiver was heard, or the stage began
 	offeredAt int64
@@ -38,14 +37,19 @@ type sending struct {
 	pace      pace
 	running   bool // a piece of work is under way: it closes the reader
 	manifest  []byte
+	parts     []snapshot.Part // of the manifest
+	size      int64           // bytes of all of them
 	reader    *snapshot.Reader
+
+	// Owned by the lane: memory for the blocks of a piece, and for a record, which the transport copies.
+	raw, record []byte
 }
 
 type sendingStage int
 
 const (
 	sendingWaits  sendingStage = iota // until the host may send one more, or laterAt
-	sendingOpens                      // it opens the snapshot
+	sendingOpens                      // it opens the content
 	sendingBlocks                     // it has offered it, and sends what it is asked for
 	sendingFailed                     // and the core is told at laterAt
 	sendingGone
@@ -53,19 +57,31 @@ const (
 
 func (s *sending) isActive() bool { return s.stage == sendingOpens || s.stage == sendingBlocks }
 
-// outgoingTo returns the transfer to a member, or nil.
+// outgoingTo returns the transfer of a snapshot to a member, or nil.
 func (t *transfers) outgoingTo(g *Group, to uint64) *sending {
 	for _, s := range t.out {
-		if s.group == g && s.to == to {
+		if s.group == g && s.to == to && s.class() == &t.snapshots {
 			return s
 		}
 	}
 	return nil
 }
 
-func (t *transfers) add(g *Group, to uint64) *sending {
-	s := &sending{all: t, group: g, to: to}
-	s.work = laneWork{group: g, doing: fmt.Sprintf("which sends a snapshot to host %d", to), piece: s.piece}
+// sendingOf returns the active transfer to a member of the content with this hash, or nil.
+func (t *transfers) sendingOf(g *Group, to uint64, hash [32]byte) *sending {
+	for _, s := range t.out {
+		if s.group == g && s.to == to && s.isActive() && s.content.hash() == hash {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *sending) class() *transferClass { return s.content.class() }
+
+func (t *transfers) addSending(g *Group, to uint64, content sentContent) *sending {
+	s := &sending{all: t, group: g, to: to, content: content}
+	s.work = laneWork{group: g, doing: fmt.Sprintf("which sends %s to host %d", content.what(), to), piece: s.piece}
 	t.out = append(t.out, s)
 	return s
 }
@@ -77,7 +93,7 @@ func (t *transfers) send(g *Group, to uint64) {
 	defer t.unlock()
 	s := t.outgoingTo(g, to)
 	if s == nil {
-		s = t.add(g, to)
+		s = t.addSending(g, to, &sentSnapshot{group: g})
 	}
 	s.core = true
 	if s.stage == sendingFailed {
@@ -92,33 +108,23 @@ func (t *transfers) beginWaiting() {
 		if s.stage != sendingWaits || t.at < s.laterAt || s.running {
 			continue
 		}
-		if p := s.group.snapshots.latest(); p != nil && (t.maySend() || t.endSlowSending()) {
-			s.begin(p)
+		if s.content.renew() && s.class().giveSendingSlot() {
+			s.begin()
 		}
 	}
 }
 
-func (t *transfers) maySend() bool {
-	n := 0
-	for _, s := range t.out {
-		if s.isActive() {
-			n++
-		}
-	}
-	return n < maxSendings
-}
-
-func (s *sending) begin(p *publishedSnapshot) {
-	s.stage, s.published, s.heardAt, s.bytes = sendingOpens, p, s.all.at, 0
+func (s *sending) begin() {
+	s.stage, s.heardAt, s.bytes, s.size = sendingOpens, s.all.at, 0, 0
 	s.pace = pace{at: s.all.at}
 	s.queue = sendingQueue{}
-	s.release = s.group.snapshots.pinLog(p.id.Index)
+	s.release = s.content.begins()
 	s.enqueue()
 }
 
 func (s *sending) enqueue() { s.group.host.snapshotLanes.enqueue(&s.work) }
 
-// piece is one piece of work on a snapshot lane: it opens the snapshot, or reads and sends a few blocks.
+// piece is one piece of work on a snapshot lane: it opens the content, or reads and sends a few blocks.
 func (s *sending) piece() (more bool) {
 	t := s.all
 	t.lock()
@@ -140,31 +146,25 @@ func (s *sending) piece() (more bool) {
 	return false
 }
 
-// open opens the snapshot and offers it. The lock is not held while the disk works.
+// open opens the content and offers it. The lock is not held while the disk works.
 func (s *sending) open() (more bool) {
-	t, p := s.all, s.published
+	t := s.all
 	t.mu.Unlock()
-	var reader *snapshot.Reader
-	manifest, err := p.manifest.Append(nil)
+	m, reader, err := s.content.open()
+	var manifest []byte
 	if err == nil {
-		var store *snapshot.Store
-		if store, err = s.group.snapshots.store(); err == nil {
-			reader, err = store.Open(p.id)
-		}
+		manifest, err = m.Append(nil)
 	}
 	t.lock()
-	s.reader, s.manifest = reader, manifest
+	s.reader, s.manifest, s.parts = reader, manifest, m.Parts
 	switch {
 	case s.stage != sendingOpens:
 		return false
-	case errors.Is(err, snapshot.ErrNotFound) && s.group.snapshots.latest() != p:
-		s.wait(0) // a later one has taken its place
-		return false
 	case err != nil:
-		s.fail(fmt.Sprintf("it cannot be opened: %v", err))
+		s.content.notOpened(s, err)
 		return false
 	}
-	s.stage, s.heardAt = sendingBlocks, t.at
+	s.stage, s.heardAt, s.size = sendingBlocks, t.at, m.Bytes()
 	s.offer()
 	return !s.queue.empty()
 }
@@ -172,36 +172,34 @@ func (s *sending) open() (more bool) {
 // offer tells the receiver what there is, unless it has asked for it by itself.
 func (s *sending) offer() {
 	s.offeredAt = s.all.at
-	if !s.core {
-		return
+	if s.core {
+		s.all.say(s.to, s.content.offer(int64(len(s.manifest))))
 	}
-	p := s.published
-	s.all.say(s.to, snapshotOffer{group: s.group.id, index: p.id.Index, term: p.id.Term, firstIndex: s.group.storage.log.FirstIndex(),
-		manifestBytes: int64(len(s.manifest)), hash: p.hash}.encode())
 }
 
 // sendSome sends a few of the blocks that were asked for, if the rate allows it.
 func (s *sending) sendSome() (more bool) {
 	t := s.all
-	r, ok := s.queue.next(min(t.rate.blocks(), readBlocks))
+	class := s.class()
+	r, ok := s.queue.next(min(class.rate.blocks(), readBlocks))
 	if !ok {
 		return false // a beat enqueues it again
 	}
 	asks, bytes := s.queue.last, r.blocks*snapshotBlockBytes
-	t.rate.spend(bytes)
+	class.rate.spend(bytes)
 	t.mu.Unlock()
 	content, err := s.read(r)
 	sent, whole := s.sendBlocks(r, content)
 	t.lock()
 	s.bytes += sent
-	t.counts.BytesSent += uint64(sent)
-	t.rate.spend(sent - bytes)
+	class.counts.BytesSent += uint64(sent)
+	class.rate.spend(sent - bytes)
 	switch {
 	case s.stage != sendingBlocks:
 		return false
 	case err != nil:
-		t.sayEnd(s.group, s.to, s.published.hash, endUnreadable)
-		s.group.snapshots.want()
+		t.sayEnd(s.group, s.to, s.content.hash(), endUnreadable)
+		s.content.unreadable()
 		s.fail(fmt.Sprintf("it cannot be read: %v", err))
 		return false
 	case sent < int64(len(content)):
@@ -217,10 +215,11 @@ func (s *sending) read(r blockRange) (content []byte, err error) {
 		lo := min(r.block*snapshotBlockBytes, int64(len(s.manifest)))
 		return s.manifest[lo:min(lo+r.blocks*snapshotBlockBytes, int64(len(s.manifest)))], nil
 	}
-	if r.part >= len(s.published.manifest.Parts) || r.block*snapshotBlockBytes >= s.published.manifest.Parts[r.part].Bytes {
+	if r.part >= len(s.parts) || r.block*snapshotBlockBytes >= s.parts[r.part].Bytes {
 		return nil, nil
 	}
-	return s.reader.ReadBlocks(r.part, r.block, int(r.blocks*snapshotBlockBytes))
+	s.raw, err = s.reader.AppendBlocks(s.raw[:0], r.part, r.block, int(r.blocks*snapshotBlockBytes))
+	return s.raw, err
 }
 
 // sendBlocks sends content as blocks, until the transport is full. It returns how many bytes it took, and how
@@ -228,8 +227,9 @@ func (s *sending) read(r blockRange) (content []byte, err error) {
 func (s *sending) sendBlocks(r blockRange, content []byte) (bytes, blocks int64) {
 	for len(content) > 0 {
 		n := min(len(content), snapshotBlockBytes)
-		b := snapshotBlock{group: s.group.id, hash: s.published.hash, at: blockAt{r.part, r.block + blocks}, content: content[:n]}
-		if !s.group.host.transport.SendBytes(s.to, transport.Bulk, b.encode()) {
+		b := snapshotBlock{group: s.group.id, hash: s.content.hash(), at: blockAt{r.part, r.block + blocks}, content: content[:n]}
+		s.record = b.appendTo(s.record[:0])
+		if !s.group.host.transport.SendBytes(s.to, transport.Bulk, s.record) {
 			return bytes, blocks
 		}
 		content, bytes, blocks = content[n:], bytes+int64(n), blocks+1
@@ -245,7 +245,7 @@ func (s *sending) close() {
 	if s.reader != nil {
 		_ = s.reader.Close() // it was only read
 	}
-	s.release, s.reader, s.manifest = nil, nil, nil
+	s.release, s.reader, s.manifest, s.parts, s.raw, s.record = nil, nil, nil, nil, nil, nil
 }
 
 // stop ends the present try, and releases what it holds.
@@ -259,7 +259,8 @@ func (s *sending) stop(next sendingStage) {
 	}
 }
 
-// wait ends the present try and begins again in some ticks, with the snapshot that is the latest then.
+// wait ends the present try and begins again in some ticks, with what there is then. If no core waits for it,
+// the receiver asks again.
 func (s *sending) wait(ticks int64) {
 	s.laterAt = s.all.at + ticks
 	if s.core {
@@ -272,8 +273,8 @@ func (s *sending) wait(ticks int64) {
 // finish ends the transfer: the receiver has what it needs.
 func (s *sending) finish() {
 	if s.bytes > 0 {
-		s.all.counts.Sent++
-		s.all.events = append(s.all.events, SnapshotSent{Group: s.group.id, Member: s.to, Index: s.published.id.Index, Bytes: s.bytes})
+		s.class().counts.Sent++
+		s.all.emit(s.content.sent(s.to, s.bytes))
 	}
 	s.tellCore(raft.SnapshotFinish)
 	s.stop(sendingGone)
@@ -281,10 +282,9 @@ func (s *sending) finish() {
 
 // fail ends the transfer, and tells the core in a while: it then begins another one, if the member needs it.
 func (s *sending) fail(cause string) {
-	p := s.published
-	s.all.counts.Aborted++
-	s.all.events = append(s.all.events, SnapshotTransferAborted{Group: s.group.id, Member: s.to, Index: p.id.Index, Bytes: s.bytes, Cause: cause})
-	s.group.host.env.logger.Warn("a snapshot was not sent", "group", s.group.id, "host", s.group.self, "to", s.to, "snapshot", p.id.String(), "cause", cause)
+	s.class().counts.Aborted++
+	s.all.emit(s.content.failed(s.to, s.bytes, cause))
+	s.group.host.env.logger.Warn(s.content.what()+" was not sent", "group", s.group.id, "host", s.group.self, "to", s.to, "content", s.content.name(), "cause", cause)
 	if !s.core {
 		s.stop(sendingGone)
 		return
@@ -316,12 +316,12 @@ func (s *sending) beat() {
 			s.stop(sendingGone)
 		}
 	case sendingBlocks:
-		pinned, most := s.group.snapshots.bytesSince(s.published.id.Index), max(minPinnedLog, 4*s.published.bytes)
+		cause := s.content.rejectGoingOn()
 		switch {
 		case t.at-s.heardAt >= t.idleTicks():
 			s.fail(fmt.Sprintf("the receiver has been silent for %d ticks", t.at-s.heardAt))
-		case pinned > most:
-			s.fail(fmt.Sprintf("the log that is kept for it has grown to %d bytes, want at most %d", pinned, most))
+		case cause != "":
+			s.fail(cause)
 		case t.at-s.heardAt >= t.repeatTicks() && t.at-s.offeredAt >= t.repeatTicks():
 			s.offer()
 		}
@@ -331,25 +331,18 @@ func (s *sending) beat() {
 	}
 }
 
-// asked takes an ask. Any member that has the snapshot answers, whether it has offered it or not.
+// asked takes an ask. Any member that has the content answers, whether it has offered it or not.
 func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
 	t.lock()
 	defer t.unlock()
-	s := t.outgoingTo(g, from)
-	if s == nil || !s.isActive() || s.published.hash != a.hash {
-		p := g.snapshots.latest()
-		switch {
-		case p == nil || p.hash != a.hash || s != nil && s.isActive():
-			t.sayEnd(g, from, a.hash, endAbsent)
-			return
-		case s != nil && s.running || !t.maySend() && !t.endSlowSending():
-			t.sayEnd(g, from, a.hash, endSenderBusy)
+	s := t.sendingOf(g, from, a.hash)
+	if s == nil {
+		var why transferEnd
+		if s, why = t.answer(g, from, a.hash); s == nil {
+			t.sayEnd(g, from, a.hash, why)
 			return
 		}
-		if s == nil {
-			s = t.add(g, from)
-		}
-		s.begin(p)
+		s.begin()
 	}
 	if !s.queue.take(a) {
 		return // a copy, which is no sign of life; after a number that was too large all others look like one
@@ -360,18 +353,33 @@ func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
 	}
 }
 
+// answer returns a transfer that has not begun, for a content that a member asks for, or says why there is
+// none.
+func (t *transfers) answer(g *Group, to uint64, hash [32]byte) (s *sending, why transferEnd) {
+	if p := g.snapshots.latest(); p != nil && p.hash == hash {
+		return t.answerSnapshot(g, to, p)
+	}
+	switch {
+	case g.objects.files == nil:
+		return nil, endAbsent
+	case !t.objects.giveSendingSlot():
+		return nil, endSenderBusy
+	}
+	return t.addSending(g, to, &sentObject{group: g, of: hash}), 0
+}
+
 // ended takes an end, of either side.
 func (t *transfers) ended(g *Group, from uint64, e snapshotEnd) {
 	t.lock()
 	defer t.unlock()
 	if e.why >= endAbsent {
-		if r := t.incoming(g); r != nil && r.offer.hash == e.hash && r.from == from {
-			r.sourceFails(e.why.String())
+		if r := t.receivingOf(g, e.hash); r != nil && r.from == from {
+			r.sourceFails(e.why)
 		}
 		return
 	}
-	s := t.outgoingTo(g, from)
-	if s == nil || !s.isActive() || s.published.hash != e.hash {
+	s := t.sendingOf(g, from, e.hash)
+	if s == nil {
 		return
 	}
 	switch e.why {

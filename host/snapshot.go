@@ -111,6 +111,7 @@ const (
 	maxTransferCost  = 1 << 20 // what sending a snapshot costs besides its bytes, in bytes of log
 	stateStream      = "state"
 	sessionsStream   = "sessions"
+	objectsStream    = "objects"
 	maxSnapshotFiles = 1 << 16
 )
 
@@ -132,7 +133,7 @@ const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
 // SnapshotInfo describes a published snapshot.
 type SnapshotInfo struct {
 	Index, Term uint64 // of the last entry that it covers
-	Bytes       int64  // of its parts
+	Bytes       int64  // of its parts, without those of objects
 }
 
 // publishedSnapshot is a snapshot on this host's disk that was read back. It does not change.
@@ -140,7 +141,7 @@ type publishedSnapshot struct {
 	id       snapshot.ID
 	manifest snapshot.Manifest
 	hash     [32]byte
-	bytes    int64
+	bytes    int64 // without objects, which are linked
 	at       int64 // tick at which it was published, or found; not missed
 }
 
@@ -150,7 +151,13 @@ func (p *publishedSnapshot) info() SnapshotInfo {
 
 // newPublished describes the snapshot of a manifest.
 func newPublished(m snapshot.Manifest, at int64) *publishedSnapshot {
-	return &publishedSnapshot{id: m.ID(), manifest: m, hash: m.Hash(), bytes: m.Bytes(), at: at}
+	p := &publishedSnapshot{id: m.ID(), manifest: m, hash: m.Hash(), at: at}
+	for i := range m.Parts {
+		if m.Parts[i].Kind != snapshot.KindObject {
+			p.bytes += m.Parts[i].Bytes
+		}
+	}
+	return p
 }
 
 // groupSnapshots is the snapshots of one group: the latest one, the one that is being taken, and what they

@@ -253,7 +253,7 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 			c.heal()
 			h := c.hosts[2]
 			c.load("it gives up", 0, func() bool { return count[SnapshotTransferAborted](h) > 0 })
-			if m := h.process.transfers.metrics(); m.BytesReceived > 16*uint64(right.bytes) {
+			if m := h.process.Metrics().Transfers; m.BytesReceived > 16*uint64(right.bytes) {
 				t.Errorf("it has received %d bytes of a snapshot of %d", m.BytesReceived, right.bytes)
 			}
 			c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > 0 })

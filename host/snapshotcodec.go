@@ -144,7 +144,13 @@ func (a snapshotAsk) encode() []byte {
 }
 
 func (k snapshotBlock) encode() []byte {
-	b := make([]byte, 0, 64+len(k.content))
+	return k.appendTo(make([]byte, 0, blockHeadBytes+len(k.content)))
+}
+
+// blockHeadBytes is at least what a record has before the content of its block.
+const blockHeadBytes = 64
+
+func (k snapshotBlock) appendTo(b []byte) []byte {
 	b = appendHash(append(b, snapshotBlockKind), k.group, &k.hash)
 	b = appendNumbers(b, uint64(k.at.part+1), uint64(k.at.block))
 	return append(b, k.content...)

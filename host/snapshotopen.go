@@ -223,6 +223,10 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 			return fail(err)
 		}
 	}
+	objects, err := g.objects.readTable(p, r)
+	if err != nil {
+		return fail(err)
+	}
 	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.last {
 		if err := g.snapshots.restoreMachine(ctx, &p.manifest, r); err != nil {
 			return fail(err)
@@ -235,6 +239,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		if !planted.RestoreNoSessions {
 			m.table = table
 		}
+		g.objects.restored(objects, p.id.Index)
 		m.last = block.last
 		m.sums.restore(&block, m.held <= p.id.Index)
 		g.time.note(m.table.Now(), g.now())
@@ -331,29 +336,35 @@ func (f *snapshotFiles) Link(name, path string) error { return f.reader.Link(nam
 // readSessions reads the table of a snapshot.
 func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*session.Table, error) {
 	o := m.options.Sessions.WithDefaults()
-	most, bytes := o.MaxBytes+o.MaxResultBytes+4<<10, int64(0)
-	for i := range p.manifest.Parts {
-		if part := &p.manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == sessionsStream {
-			bytes += part.Bytes
-		}
-	}
-	if bytes > most {
-		return nil, fmt.Errorf("its sessions take %d bytes, want at most %d; give all members of the group the same CommandOptions.Sessions", bytes, most)
-	}
-	stream, err := r.Stream(snapshot.KindHost, sessionsStream)
+	form, err := readForm(p, r, sessionsStream, o.MaxBytes+o.MaxResultBytes+4<<10)
 	if err != nil {
-		return nil, err
-	}
-	form := make([]byte, bytes)
-	_, err = io.ReadFull(stream, form)
-	if err := errors.Join(err, stream.Close()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("its sessions: %w (CommandOptions.Sessions)", err)
 	}
 	table := session.New(m.options.Sessions)
 	if err := table.Restore(form); err != nil {
 		return nil, err
 	}
 	return table, nil
+}
+
+// readForm reads a stream of the host, of at most most bytes.
+func readForm(p *publishedSnapshot, r *snapshot.Reader, name string, most int64) ([]byte, error) {
+	bytes := int64(0)
+	for i := range p.manifest.Parts {
+		if part := &p.manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == name {
+			bytes += part.Bytes
+		}
+	}
+	if bytes > most {
+		return nil, fmt.Errorf("they take %d bytes, want at most %d; give all members of the group the same options", bytes, most)
+	}
+	stream, err := r.Stream(snapshot.KindHost, name)
+	if err != nil {
+		return nil, err
+	}
+	form := make([]byte, bytes)
+	_, err = io.ReadFull(stream, form)
+	return form, errors.Join(err, stream.Close())
 }
 
 // rejectRestored says why a group that was restored from an archive (restore.go) cannot be founded by the

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"runtime/debug"
 	"time"
 
 	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -24,8 +26,10 @@ type take struct {
 
 	// What was captured.
 	id       raftpb.EntryID
-	view     Snapshot // the machine's; nil: it was closed
-	sessions []byte   // the form of the table; nil: the group has no commands
+	view     Snapshot    // the machine's; nil: it was closed
+	sessions []byte      // the form of the table; nil: the group has no commands
+	objects  []byte      // that of the table of objects; nil: the group has none,
+	held     []object.ID // and those that commands may name
 	block    hostBlock
 	bytes    int64 // of the log through id, as groupSnapshots.applied counts them
 	callers  []*Taking
@@ -122,7 +126,7 @@ func (q *applyQueue) capture() (t *take) {
 	installs := q.group.installs.pending.Load() && !planted.TakeWhileInstalling
 	id := q.position()
 	switch p := s.latest(); {
-	case installs:
+	case installs, q.group.objects.lacksHeld():
 		lanes.end(false)
 		s.putOff()
 		returned = true
@@ -174,6 +178,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
+		t.objects, t.held = q.group.objects.capture()
 		m.sums.store(&t.block)
 		t.block.last = max(m.last, m.held)
 	}
@@ -244,8 +249,8 @@ func (t *take) write() (err error) {
 	if err := t.writeStream(snapshot.KindMachine, stateStream, func(w io.Writer) error { return t.view.WriteTo(t.ctx, w) }); err != nil {
 		return err
 	}
-	if t.sessions != nil {
-		if err := t.writeStream(snapshot.KindHost, sessionsStream, func(w io.Writer) error { _, err := w.Write(t.sessions); return err }); err != nil {
+	for name, form := range t.forms() {
+		if err := t.writeStream(snapshot.KindHost, name, func(w io.Writer) error { _, err := w.Write(form); return err }); err != nil {
 			return err
 		}
 	}
@@ -263,6 +268,12 @@ func (t *take) write() (err error) {
 			}
 		}
 	}
+	for _, id := range t.held {
+		if err := t.all.group.objects.files.LinkInto(id, t.writer); err != nil {
+			t.all.group.objects.damaged(id) // it is fetched, and the next try has it
+			return err
+		}
+	}
 	if err := t.writer.SyncParts(); err != nil {
 		return err
 	}
@@ -271,6 +282,18 @@ func (t *take) write() (err error) {
 	}
 	t.next = (*take).publish
 	return nil
+}
+
+// forms yields what the host has in streams of its own.
+func (t *take) forms() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		if t.sessions != nil && !yield(sessionsStream, t.sessions) {
+			return
+		}
+		if t.objects != nil {
+			yield(objectsStream, t.objects)
+		}
+	}
 }
 
 // createSnapshot begins to write a snapshot. One of the same entry that was published before, and is not the

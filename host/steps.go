@@ -76,11 +76,11 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
-// are in memory and nothing waits before them.
+// are in memory and nothing waits before them. In a group with objects it may have to wait for one.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.handed = lastIndex(&m)
 	(*Group)(s).noteCommitted(s.handed)
-	if s.config.NonBlocking && s.applyNow(&m) {
+	if s.config.NonBlocking && !s.objects.on && s.applyNow(&m) {
 		return
 	}
 	s.apply.put(m)

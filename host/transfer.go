@@ -135,6 +135,10 @@ func (g *Group) startTransfer() {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: no other member was heard lately", g.id, g.self))
 		return
 	}
+	if s := g.objects.lackedBy(t.target); s != nil {
+		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: host %d lacks object %v, which commands may name, so it could not apply them; wait until it has fetched it", g.id, g.self, t.target, s.ID))
+		return
+	}
 	if err := g.node.TransferLeader(t.target); err != nil {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: %w", g.id, g.self, err))
 		return

@@ -38,18 +38,22 @@ type transfers struct {
 	beats int64 // and of the last beat that was counted
 	out   []*sending
 	in    []*receiving
-	rate  sendingRate
 
-	counts TransferMetrics // without what is now
+	snapshots, objects transferClass
 
-	says   []said  // to send,
-	events []Event // and to emit when mu is released
+	says   []said   // to send,
+	events []Event  // to emit,
+	tells  []func() // and to call when mu is released
 }
 
-// maxSendings and maxReceivings bound the transfers of a host at a time, in each direction.
+// maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
 const (
 	maxSendings   = 2
 	maxReceivings = 2
+
+	// maxObjectSendings and maxObjectReceivings bound those of objects.
+	maxObjectSendings   = 8
+	maxObjectReceivings = 4
 )
 
 // said is a control record for another host.
@@ -66,7 +70,9 @@ func (t *transfers) idleTicks() int64 { return 4 * int64(t.host.config.electionT
 
 func (t *transfers) init(h *Host) {
 	t.host = h
-	t.rate = newSendingRate(h.config.SnapshotBytesPerSecond, 1/h.config.tickPeriod().Seconds())
+	ticksPerSecond := 1 / h.config.tickPeriod().Seconds()
+	t.snapshots = transferClass{all: t, maxSendings: maxSendings, maxReceivings: maxReceivings, rate: newSendingRate(h.config.SnapshotBytesPerSecond, ticksPerSecond)}
+	t.objects = transferClass{all: t, maxSendings: maxObjectSendings, maxReceivings: maxObjectReceivings, rate: newSendingRate(h.config.ObjectBytesPerSecond, ticksPerSecond)}
 }
 
 // lock takes mu, and reads the clock.
@@ -75,10 +81,10 @@ func (t *transfers) lock() {
 	t.at = max(t.at, t.host.clock.livedAtBeat())
 }
 
-// unlock releases mu, then says and emits what is waiting for that.
+// unlock releases mu, then says, emits and calls what is waiting for that.
 func (t *transfers) unlock() {
-	says, events := t.says, t.events
-	t.says, t.events = nil, nil
+	says, events, tells := t.says, t.events, t.tells
+	t.says, t.events, t.tells = nil, nil, nil
 	was := t.active.Swap(int32(len(t.out) + len(t.in)))
 	begins := was == 0 && len(t.out)+len(t.in) > 0
 	t.mu.Unlock()
@@ -91,9 +97,19 @@ func (t *transfers) unlock() {
 	for _, e := range events {
 		t.host.events.emit(e)
 	}
+	for _, tell := range tells {
+		tell()
+	}
 }
 
 func (t *transfers) say(to uint64, body []byte) { t.says = append(t.says, said{to, body}) }
+
+// emit emits an event when mu is released, unless it is nil.
+func (t *transfers) emit(e Event) {
+	if e != nil {
+		t.events = append(t.events, e)
+	}
+}
 
 func (t *transfers) sayEnd(g *Group, to uint64, hash [32]byte, why transferEnd) {
 	t.say(to, snapshotEnd{group: g.id, hash: hash, why: why}.encode())
@@ -108,7 +124,8 @@ func (t *transfers) beat(now int64) {
 	defer t.unlock()
 	passed := min(now-t.beats, ticksPerHeartbeat) // it does not count while there is nothing to do
 	t.beats = now
-	t.rate.advance(now)
+	t.snapshots.rate.advance(now)
+	t.objects.rate.advance(now)
 	for _, s := range slices.Clone(t.out) {
 		s.beat()
 	}
@@ -226,26 +243,19 @@ func (t *transfers) closeAll() {
 	}
 }
 
-// receives returns how many transfers to this host use the network and the disk.
-func (t *transfers) receives() (n int) {
-	for _, r := range t.in {
-		if r.stage != receivingInstalls {
-			n++
-		}
+// countUnwanted counts a block that was not asked for. r is the transfer that it names; if that is nil it
+// counts among those of snapshots.
+func (t *transfers) countUnwanted(r *receiving) {
+	class := &t.snapshots
+	if r != nil {
+		class = r.class()
 	}
-	return n
+	class.counts.Unwanted++
 }
 
-// metrics returns what is counted.
-func (t *transfers) metrics() TransferMetrics {
+// metrics returns what is counted of a class.
+func (t *transfers) metrics(class *transferClass) TransferMetrics {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := t.counts
-	m.Receiving = len(t.in)
-	for _, s := range t.out {
-		if s.isActive() {
-			m.Sending++
-		}
-	}
-	return m
+	return class.metrics()
 }

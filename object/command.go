@@ -11,20 +11,24 @@ import (
 //	names   1 │ number of ids, a uvarint │ ids, 16 B each │ the command
 //	open    2 │ the entry open
 //	hold    3 │ the entry hold
+//	pass    4; the leader proposes it when a set has expired and no command comes that says the time
 const (
 	kindPlain byte = iota
 	kindNames
 	kindOpen
 	kindHold
+	kindPass
 )
 
 // MaxNames bounds the sets that a command names.
 const MaxNames = 64
 
-// Command is a command of a group with objects: an Opening, a Holding, or one of the state machine.
+// Command is a command of a group with objects: an Opening, a Holding, one that only says the time, or one of
+// the state machine.
 type Command struct {
 	Opening *Opening
 	Holding *Holding
+	Passes  bool
 	// Names are the sets that the command names, and Data is what the state machine gets.
 	Names []ID
 	Data  []byte
@@ -49,8 +53,17 @@ func AppendOpening(b []byte, o Opening) []byte { return append(append(b, kindOpe
 // AppendHolding appends a command that says who holds a set.
 func AppendHolding(b []byte, h Holding) []byte { return append(append(b, kindHold), h.Encode()...) }
 
-// NamesSets reports whether a command names sets. It looks at its first byte only.
-func NamesSets(data []byte) bool { return len(data) > 0 && data[0] == kindNames }
+// AppendPass appends a command that only says the time.
+func AppendPass(b []byte) []byte { return append(b, kindPass) }
+
+// IsOfHost reports whether no state machine gets the command.
+func (c *Command) IsOfHost() bool { return c.Opening != nil || c.Holding != nil || c.Passes }
+
+// IsOfLeader reports whether only the leader of the group may say this: who holds a set, and what time it is.
+// It looks at the kind alone.
+func IsOfLeader(data []byte) bool {
+	return len(data) > 0 && (data[0] == kindHold || data[0] == kindPass)
+}
 
 // DecodeCommand reads a command. Its Data is a part of data. The error depends on data alone, so all members
 // of a group meet the same one.
@@ -71,8 +84,12 @@ func DecodeCommand(data []byte) (c Command, err error) {
 		var h Holding
 		h, err = DecodeHold(rest)
 		c.Holding = &h
+	case kindPass:
+		if c.Passes = true; len(rest) > 0 {
+			err = fmt.Errorf("%w: %d bytes follow a command that only says the time", ErrFormat, len(rest))
+		}
 	default:
-		err = fmt.Errorf("%w: a command begins with %#02x, want 0 to %d; use a newer program, and give all members the same CommandOptions.Objects", ErrFormat, data[0], kindHold)
+		err = fmt.Errorf("%w: a command begins with %#02x, want 0 to %d; use a newer program, and give all members the same CommandOptions.Objects", ErrFormat, data[0], kindPass)
 	}
 	return c, err
 }

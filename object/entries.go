@@ -9,25 +9,24 @@ import (
 
 // The entries about sets. Integers are uvarints.
 //
-//	open   version 1 byte │ time ns │ id 16 B │ bytes │ hash 32 B │ uploader │ life ns
-//	hold   version 1 byte │ time ns │ id 16 B │ number of holders │ each: id, incarnation 16 B
+//	open   version 1 byte │ id 16 B │ bytes │ hash 32 B │ bytes of the manifest │ uploader │ life ns
+//	hold   version 1 byte │ id 16 B │ number of holders │ each: id, incarnation 16 B
 //
 // A holder's id is higher than the one before.
 const entryVersion = 1
 
 // Opening is the entry open, which makes a set. The uploader has the bytes on its disk before.
 type Opening struct {
-	Time     time.Duration // log time at which it was proposed
 	ID       ID
 	Bytes    int64
 	Hash     [32]byte
+	Manifest int64 // its length, which a member that fetches must know
 	Uploader uint64
 	Life     time.Duration
 }
 
 // Holding is the entry hold, which says who holds a set.
 type Holding struct {
-	Time    time.Duration // log time at which it was proposed
 	ID      ID
 	Holders []Holder // by id
 }
@@ -37,10 +36,12 @@ var ErrFormat = errors.New("millrace: what is said about objects cannot be read"
 
 func (o *Opening) reject() error {
 	switch {
-	case o.ID.IsZero() || o.Uploader == 0 || o.Time < 0:
-		return fmt.Errorf("%w: it has no id, no member that has it, or a negative time", ErrRefused)
+	case o.ID.IsZero() || o.Uploader == 0:
+		return fmt.Errorf("%w: it has no id, or no member that has it", ErrRefused)
 	case o.Bytes < 0 || o.Bytes > MaxBytes:
 		return fmt.Errorf("%w: %d bytes, want 0 to %d", ErrRefused, o.Bytes, int64(MaxBytes))
+	case o.Manifest < 1 || o.Manifest > MaxManifest:
+		return fmt.Errorf("%w: a manifest of %d bytes, want 1 to %d", ErrRefused, o.Manifest, int64(MaxManifest))
 	case o.Life < MinLife || o.Life > MaxLife:
 		return fmt.Errorf("%w: it lives for %v, want %v to %v", ErrRefused, o.Life, MinLife, MaxLife)
 	}
@@ -48,8 +49,8 @@ func (o *Opening) reject() error {
 }
 
 func (h *Holding) reject() error {
-	if h.ID.IsZero() || len(h.Holders) == 0 || len(h.Holders) > MaxHolders || h.Time < 0 {
-		return fmt.Errorf("%w: it has no id, a negative time, or %d holders, want 1 to %d", ErrRefused, len(h.Holders), MaxHolders)
+	if h.ID.IsZero() || len(h.Holders) == 0 || len(h.Holders) > MaxHolders {
+		return fmt.Errorf("%w: it has no id, or %d holders, want 1 to %d", ErrRefused, len(h.Holders), MaxHolders)
 	}
 	for i, holder := range h.Holders {
 		if holder.ID == 0 || i > 0 && holder.ID <= h.Holders[i-1].ID {
@@ -61,32 +62,30 @@ func (h *Holding) reject() error {
 
 // Encode returns the data of the entry.
 func (o *Opening) Encode() []byte {
-	b := binary.AppendUvarint([]byte{entryVersion}, uint64(o.Time))
-	b = binary.AppendUvarint(append(b, o.ID[:]...), uint64(o.Bytes))
-	b = binary.AppendUvarint(append(b, o.Hash[:]...), o.Uploader)
+	b := binary.AppendUvarint(append([]byte{entryVersion}, o.ID[:]...), uint64(o.Bytes))
+	b = binary.AppendUvarint(append(b, o.Hash[:]...), uint64(o.Manifest))
+	b = binary.AppendUvarint(b, o.Uploader)
 	return binary.AppendUvarint(b, uint64(o.Life))
 }
 
 // DecodeOpen reads what Encode of a valid entry wrote, and nothing else.
 func DecodeOpen(data []byte) (o Opening, err error) {
 	r := newReader(data)
-	o.Time, o.ID = r.time(), r.id()
-	o.Bytes, o.Hash = r.int64(), [32]byte(r.bytes(32))
+	o.ID = r.id()
+	o.Bytes, o.Hash, o.Manifest = r.int64(), [32]byte(r.bytes(32)), r.int64()
 	o.Uploader, o.Life = r.uvarint(), r.time()
 	return o, r.end(o.reject)
 }
 
 // Encode returns the data of the entry.
 func (h *Holding) Encode() []byte {
-	b := binary.AppendUvarint([]byte{entryVersion}, uint64(h.Time))
-	return appendHolders(append(b, h.ID[:]...), h.Holders)
+	return appendHolders(append([]byte{entryVersion}, h.ID[:]...), h.Holders)
 }
 
 // DecodeHold reads what Encode of a valid entry wrote, and nothing else.
 func DecodeHold(data []byte) (h Holding, err error) {
 	r := newReader(data)
-	h.Time, h.ID = r.time(), r.id()
-	h.Holders = r.holders()
+	h.ID, h.Holders = r.id(), r.holders()
 	return h, r.end(h.reject)
 }
 

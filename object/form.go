@@ -9,8 +9,8 @@ import (
 // The form of a table, in snapshots. Integers are uvarints.
 //
 //	version 1 byte │ log time ns │ number of sets │ each, in the order of their opening:
-//	id 16 B │ bytes │ hash 32 B │ uploader │ opened │ held │ holders, as in the entry hold │
-//	life ns │ kept 1 byte │ expires ns
+//	id 16 B │ bytes │ hash 32 B │ bytes of the manifest │ uploader │ opened │ held │
+//	holders, as in the entry hold │ life ns │ kept 1 byte │ expires ns
 //
 // The holders of a set that is not held are none, and a set that is kept expires at 0.
 
@@ -21,7 +21,7 @@ func (t *Table) AppendTo(b []byte) []byte {
 	for _, s := range t.All() {
 		b = binary.AppendUvarint(append(b, s.ID[:]...), uint64(s.Bytes))
 		b = append(b, s.Hash[:]...)
-		for _, v := range []uint64{s.Uploader, s.Opened, s.Held} {
+		for _, v := range []uint64{uint64(s.Manifest), s.Uploader, s.Opened, s.Held} {
 			b = binary.AppendUvarint(b, v)
 		}
 		b = binary.AppendUvarint(appendHolders(b, s.Holders), uint64(s.Life))
@@ -67,12 +67,12 @@ func Decode(data []byte, o Options) (*Table, error) {
 // set reads one set of a form. It must be one that a table can have.
 func (r *reader) set() (s Set) {
 	s.ID, s.Bytes, s.Hash = r.id(), r.int64(), [32]byte(r.bytes(32))
+	s.Manifest = r.int64()
 	s.Uploader, s.Opened, s.Held = r.uvarint(), r.uvarint(), r.uvarint()
 	s.Holders, s.Life = r.holders(), r.time()
 	kept := r.bytes(1)[0]
 	s.Kept, s.Expires = kept == 1, r.time()
-	open := Opening{ID: s.ID, Bytes: s.Bytes, Hash: s.Hash, Uploader: s.Uploader, Life: s.Life}
-	hold := Holding{ID: s.ID, Holders: s.Holders}
+	open, hold := s.opening(), Holding{ID: s.ID, Holders: s.Holders}
 	r.bad = r.bad || open.reject() != nil || kept > 1 || s.Kept && s.Expires != 0 || s.Opened == 0 ||
 		(s.Held == 0) != (len(s.Holders) == 0) || s.Held > 0 && (s.Held <= s.Opened || hold.reject() != nil) || s.Kept && s.Held == 0
 	return s

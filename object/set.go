@@ -29,9 +29,10 @@ func ParseID(text string) (id ID, err error) {
 type Set struct {
 	ID ID
 	// Bytes is the length of the content, and Hash the SHA-256 of the manifest, which has the checksums of
-	// all blocks.
-	Bytes int64
-	Hash  [32]byte
+	// all blocks. Manifest is the length of that.
+	Bytes    int64
+	Hash     [32]byte
+	Manifest int64
 	// Uploader is the member that had the bytes first.
 	Uploader uint64
 	// Opened is the index of the entry open, and Held that of the entry hold; 0: no quorum is known to have
@@ -61,8 +62,10 @@ type Gone struct {
 // The bounds of sets.
 const (
 	MaxBytes = 128 << 30 // of one set: its manifest takes 8 MiB
-	MinLife  = time.Second
-	MaxLife  = 30 * 24 * time.Hour
+	// MaxManifest bounds the manifest of a set, which a member that fetches it has in memory meanwhile.
+	MaxManifest = 16 << 20
+	MinLife     = time.Second
+	MaxLife     = 30 * 24 * time.Hour
 	// MaxHolders bounds the members that an entry hold names.
 	MaxHolders = 4096
 )
@@ -71,15 +74,15 @@ const (
 // defaults.
 type Options struct {
 	// MaxSets bounds the sets; default 16,384, at most 1,048,576. MaxBytes bounds their contents in all;
-	// default 1 TiB.
+	// default and at most 192 GiB. Both are what the manifest of a snapshot has space for.
 	MaxSets  int
 	MaxBytes int64
 }
 
 const (
-	defaultSets  = 16 << 10
-	maxSets      = 1 << 20
-	defaultBytes = 1 << 40
+	defaultSets = 16 << 10
+	maxSets     = 32 << 10
+	maxBytes    = 192 << 30
 )
 
 // WithDefaults returns o with a value for each bound.
@@ -88,7 +91,7 @@ func (o Options) WithDefaults() Options {
 		o.MaxSets = defaultSets
 	}
 	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultBytes
+		o.MaxBytes = maxBytes
 	}
 	return o
 }
@@ -98,8 +101,8 @@ func (o Options) Validate() error {
 	switch o = o.WithDefaults(); {
 	case o.MaxSets < 1 || o.MaxSets > maxSets:
 		return fmt.Errorf("millrace: a group may have %d objects, want 1 to %d", o.MaxSets, maxSets)
-	case o.MaxBytes < 1:
-		return fmt.Errorf("millrace: the objects of a group may have %d bytes, want at least 1", o.MaxBytes)
+	case o.MaxBytes < 1 || o.MaxBytes > maxBytes:
+		return fmt.Errorf("millrace: the objects of a group may have %d bytes, want 1 to %d", o.MaxBytes, int64(maxBytes))
 	}
 	return nil
 }

@@ -28,6 +28,10 @@ func New(o Options) *Table {
 // Now returns the log time: the highest that an entry has named.
 func (t *Table) Now() time.Duration { return t.now }
 
+// Next returns the log time at which the next set goes, if no command keeps it before; the highest time if
+// none will. It may be too early.
+func (t *Table) Next() time.Duration { return t.next }
+
 // Len returns the number of sets, and the length of their contents.
 func (t *Table) Len() (sets int, contents int64) { return len(t.sets), t.bytes }
 
@@ -85,24 +89,31 @@ func later(at, by time.Duration) time.Duration {
 	return at + by
 }
 
-// Open makes a set, with the entry index.
+// Open makes a set, with the entry index. An entry that comes again changes nothing, and is no error.
 func (t *Table) Open(index uint64, o Opening) error {
 	if err := o.reject(); err != nil {
 		return err
 	}
-	switch {
-	case t.sets[o.ID] != nil:
+	switch s := t.sets[o.ID]; {
+	case s != nil && s.opening() == o:
+		return nil
+	case s != nil:
 		return fmt.Errorf("%w: %v is there already; draw another id", ErrRefused, o.ID)
 	case len(t.sets) >= t.options.MaxSets:
 		return fmt.Errorf("%w: the group has %d, the most that it may have; release some, or wait until some expire", ErrRefused, len(t.sets))
 	case o.Bytes > t.options.MaxBytes-t.bytes:
 		return fmt.Errorf("%w: %d bytes are too many: the group has %d of at most %d; release some, or wait until some expire", ErrRefused, o.Bytes, t.bytes, t.options.MaxBytes)
 	}
-	s := &Set{ID: o.ID, Bytes: o.Bytes, Hash: o.Hash, Uploader: o.Uploader, Opened: index, Life: o.Life}
+	s := &Set{ID: o.ID, Bytes: o.Bytes, Hash: o.Hash, Manifest: o.Manifest, Uploader: o.Uploader, Opened: index, Life: o.Life}
 	t.expire(s)
 	t.sets[o.ID] = s
 	t.bytes += o.Bytes
 	return nil
+}
+
+// opening returns the entry that made the set.
+func (s *Set) opening() Opening {
+	return Opening{ID: s.ID, Bytes: s.Bytes, Hash: s.Hash, Manifest: s.Manifest, Uploader: s.Uploader, Life: s.Life}
 }
 
 // Hold notes, with the entry index, which members hold a set. isQuorum says whether some members, with these

@@ -74,13 +74,13 @@ func TestTableIsItsTwin(t *testing.T) {
 			s := w.find(id)
 			switch rng.IntN(5) {
 			case 0:
-				open := Opening{ID: id, Bytes: rng.Int64N(400), Uploader: 1, Life: MinLife + time.Duration(rng.Int64N(int64(4*time.Second)))}
+				open := Opening{ID: id, Bytes: rng.Int64N(400), Manifest: 1, Uploader: 1, Life: MinLife + time.Duration(rng.Int64N(int64(4*time.Second)))}
 				may := !id.IsZero() && s == nil && len(w.all) < o.MaxSets && w.contents()+open.Bytes <= o.MaxBytes
 				if err := table.Open(index, open); (err == nil) != may {
 					t.Fatalf("seed %d, entry %d: open %v: %v", seed, index, id, err)
 				}
 				if may {
-					w.all = append(w.all, Set{ID: id, Bytes: open.Bytes, Uploader: 1, Opened: index, Life: open.Life, Expires: w.now + open.Life})
+					w.all = append(w.all, Set{ID: id, Bytes: open.Bytes, Manifest: 1, Uploader: 1, Opened: index, Life: open.Life, Expires: w.now + open.Life})
 				}
 			case 1:
 				h := Holding{ID: id, Holders: []Holder{{ID: 1}, {ID: 2}}[:1+rng.IntN(2)]}
@@ -139,8 +139,15 @@ func TestOnlyHeldSetsCanBeNamed(t *testing.T) {
 	table := New(Options{})
 	id := ID{1}
 	yes := func([]Holder) bool { return true }
-	if err := table.Open(5, Opening{ID: id, Bytes: 9, Uploader: 2, Life: time.Minute}); err != nil {
+	if err := table.Open(5, Opening{ID: id, Bytes: 9, Manifest: 1, Uploader: 2, Life: time.Minute}); err != nil {
 		t.Fatal(err)
+	}
+	again := Opening{ID: id, Bytes: 9, Manifest: 1, Uploader: 2, Life: time.Minute}
+	if err := table.Open(6, again); err != nil {
+		t.Errorf("the same entry once more: %v", err)
+	}
+	if again.Bytes++; !errors.Is(table.Open(6, again), ErrRefused) {
+		t.Error("another set is opened under the same id")
 	}
 	if _, err := table.Name(id); !errors.Is(err, ErrNotHeld) || !strings.Contains(err.Error(), "opened by entry 5") {
 		t.Errorf("before it is held: %v", err)
@@ -176,17 +183,17 @@ func TestOnlyHeldSetsCanBeNamed(t *testing.T) {
 
 // Entries and tables that come from others are read as they were written, or refused with a sentence.
 func TestEntriesAreCanonical(t *testing.T) {
-	open := Opening{Time: 7, ID: ID{1}, Bytes: MaxBytes, Hash: [32]byte{2}, Uploader: math.MaxUint64, Life: MaxLife}
+	open := Opening{ID: ID{1}, Bytes: MaxBytes, Hash: [32]byte{2}, Manifest: MaxManifest, Uploader: math.MaxUint64, Life: MaxLife}
 	if have, err := DecodeOpen(open.Encode()); err != nil || have != open {
 		t.Errorf("%+v, %v", have, err)
 	}
-	hold := Holding{Time: 8, ID: ID{1}, Holders: []Holder{{1, [16]byte{1}}, {math.MaxUint64, [16]byte{2}}}}
-	if have, err := DecodeHold(hold.Encode()); err != nil || have.Time != 8 || !slices.Equal(have.Holders, hold.Holders) {
+	hold := Holding{ID: ID{1}, Holders: []Holder{{1, [16]byte{1}}, {math.MaxUint64, [16]byte{2}}}}
+	if have, err := DecodeHold(hold.Encode()); err != nil || have.ID != hold.ID || !slices.Equal(have.Holders, hold.Holders) {
 		t.Errorf("%+v, %v", have, err)
 	}
 	for name, wrong := range map[string]Opening{
-		"no id": {Bytes: 1, Uploader: 1, Life: MinLife}, "too large": {ID: ID{1}, Bytes: MaxBytes + 1, Uploader: 1, Life: MinLife},
-		"no life": {ID: ID{1}, Uploader: 1}, "no uploader": {ID: ID{1}, Life: MinLife}, "too long": {ID: ID{1}, Uploader: 1, Life: MaxLife + 1},
+		"no id": {Bytes: 1, Manifest: 1, Uploader: 1, Life: MinLife}, "too large": {ID: ID{1}, Bytes: MaxBytes + 1, Manifest: 1, Uploader: 1, Life: MinLife},
+		"no life": {ID: ID{1}, Manifest: 1, Uploader: 1}, "no uploader": {ID: ID{1}, Manifest: 1, Life: MinLife}, "no manifest": {ID: ID{1}, Uploader: 1, Life: MinLife}, "too long": {ID: ID{1}, Manifest: 1, Uploader: 1, Life: MaxLife + 1},
 	} {
 		if _, err := DecodeOpen(wrong.Encode()); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)
@@ -209,11 +216,11 @@ func TestCommandsAreCanonical(t *testing.T) {
 	for _, names := range [][]ID{nil, {{1}}, {{1}, {2}, {3}}} {
 		data := append(AppendHead(nil, names), "the command"...)
 		c, err := DecodeCommand(data)
-		if err != nil || string(c.Data) != "the command" || !slices.Equal(c.Names, names) || c.Opening != nil || c.Holding != nil || NamesSets(data) != (len(names) > 0) {
+		if err != nil || string(c.Data) != "the command" || !slices.Equal(c.Names, names) || c.Opening != nil || c.Holding != nil || c.IsOfHost() {
 			t.Errorf("%v: %+v, %v", names, c, err)
 		}
 	}
-	open := Opening{ID: ID{1}, Bytes: 9, Uploader: 2, Life: time.Minute}
+	open := Opening{ID: ID{1}, Bytes: 9, Manifest: 1, Uploader: 2, Life: time.Minute}
 	if c, err := DecodeCommand(AppendOpening(nil, open)); err != nil || *c.Opening != open {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -221,8 +228,11 @@ func TestCommandsAreCanonical(t *testing.T) {
 	if c, err := DecodeCommand(AppendHolding(nil, hold)); err != nil || c.Holding.ID != hold.ID {
 		t.Errorf("%+v, %v", c, err)
 	}
+	if c, err := DecodeCommand(AppendPass(nil)); err != nil || !c.Passes || !c.IsOfHost() {
+		t.Errorf("%+v, %v", c, err)
+	}
 	for name, data := range map[string][]byte{
-		"nothing": nil, "another kind": {9}, "no names": {kindNames, 0}, "cut off": AppendHead(nil, []ID{{1}})[:10],
+		"time with more": {kindPass, 1}, "nothing": nil, "another kind": {9}, "no names": {kindNames, 0}, "cut off": AppendHead(nil, []ID{{1}})[:10],
 		"one twice": AppendHead(nil, []ID{{1}, {1}}), "too many": AppendHead(nil, make([]ID, MaxNames+1)), "an open that is cut off": {kindOpen, 1},
 	} {
 		if _, err := DecodeCommand(data); !errors.Is(err, ErrFormat) {
@@ -233,13 +243,13 @@ func TestCommandsAreCanonical(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	table := New(Options{})
-	_ = table.Open(3, Opening{ID: ID{1}, Bytes: 9, Uploader: 2, Life: time.Minute})
+	_ = table.Open(3, Opening{ID: ID{1}, Bytes: 9, Manifest: 1, Uploader: 2, Life: time.Minute})
 	_ = table.Hold(4, Holding{ID: ID{1}, Holders: []Holder{{ID: 1}, {ID: 2}}}, func([]Holder) bool { return true })
-	_ = table.Open(5, Opening{ID: ID{2}, Bytes: 10, Uploader: 1, Life: time.Hour})
+	_ = table.Open(5, Opening{ID: ID{2}, Bytes: 10, Manifest: 1, Uploader: 1, Life: time.Hour})
 	f.Add(table.AppendTo(nil))
 	_ = table.Keep(ID{1})
 	f.Add(table.AppendTo(nil))
-	open := Opening{ID: ID{1}, Bytes: 9, Uploader: 2, Life: time.Minute}
+	open := Opening{ID: ID{1}, Bytes: 9, Manifest: 1, Uploader: 2, Life: time.Minute}
 	f.Add(open.Encode())
 	hold := Holding{ID: ID{1}, Holders: []Holder{{ID: 1}, {ID: 2}}}
 	f.Add(hold.Encode())
@@ -250,7 +260,7 @@ func FuzzDecode(f *testing.F) {
 		if o, err := DecodeOpen(data); err == nil && !bytes.Equal(o.Encode(), data) {
 			t.Errorf("an entry open is read from what it does not write: %x", data)
 		}
-		if c, err := DecodeCommand(data); err == nil && c.Opening == nil && c.Holding == nil && !bytes.Equal(append(AppendHead(nil, c.Names), c.Data...), data) {
+		if c, err := DecodeCommand(data); err == nil && !c.IsOfHost() && !bytes.Equal(append(AppendHead(nil, c.Names), c.Data...), data) {
 			t.Errorf("a command is read from what does not write it: %x", data)
 		}
 		if h, err := DecodeHold(data); err == nil && !bytes.Equal(h.Encode(), data) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -82,7 +83,7 @@ func (c *simCall) Failed(err error) {
 	if c.givenUp {
 		return
 	}
-	lost := errors.Is(err, host.ErrNoResult)
+	lost := errors.Is(err, host.ErrNoResult) || refusedForObjects(err)
 	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 && !lost {
 		c.violate("fails with %v after %+v, %+v, %v", err, c.committed, c.duplicate, c.failed)
 	}
@@ -115,7 +116,8 @@ func (c *simCall) check(w *world) (done bool) {
 	if c.givenUp {
 		return true
 	}
-	if c.committed.Index > 0 && !c.noted {
+	mayBeRefused := c.replica.life.w.objects != nil && len(w.objects.named[c.command]) > 0 && c.result == 0
+	if c.committed.Index > 0 && !c.noted && !mayBeRefused {
 		c.noted = true
 		g.acknowledge(w, c.replica, c.command, c.committed)
 	}
@@ -145,6 +147,9 @@ func (c *simCall) checkFailure(w *world) {
 	case errors.Is(err, host.ErrSessionExpired) && !named:
 		c.violate("fails with %v, although its user has no session", err)
 	case host.MayHaveCommitted(err) || named: // another try of the user may have been applied
+	case refusedForObjects(err):
+		w.count(NamesRefused)
+		g.refused[c.command] = true
 	case isRefusal(err):
 		g.refused[c.command] = true
 	default:
@@ -156,6 +161,9 @@ func (c *simCall) checkFailure(w *world) {
 func (c *clients) callTo(r *replica, command string) {
 	o := c.w.calls
 	call := &simCall{command: command, replica: r, since: c.w.now, last: c.w.nemesis.stopped}
+	if !call.last {
+		c.w.objects.choose(r.id, command)
+	}
 	call.call.Owner = call
 	if !c.w.nemesis.stopped && (o.rng.IntN(8) == 0 || o.eager && o.rng.IntN(4) > 0) {
 		mark := o.nextNamed()
@@ -206,7 +214,7 @@ func (o *callOptions) nextNamed() session.Mark {
 
 func (c *clients) handIn(call *simCall) {
 	r, o := call.replica, c.w.calls
-	call.call.Data = append(make([]byte, host.CallRoom), call.command...)
+	call.call.Data = append(c.w.objects.head(call.command), call.command...)
 	if o.rng.IntN(16) == 0 && !c.w.nemesis.stopped && call.call.Session == nil {
 		call.call.Here = true
 	}
@@ -263,6 +271,9 @@ func (m callMachine) Apply(batch []host.Command) error {
 	for i := range batch {
 		c := &batch[i]
 		r.noteCommand(c.Index, c.Term, c.Time, string(c.Data))
+		if err := r.useObjects(c); err != nil {
+			return err
+		}
 		if c.Caller == nil {
 			continue
 		}
@@ -297,6 +308,11 @@ func (w *world) commandOf(data []byte) string {
 	_, command, err := session.Decode(data)
 	if err != nil {
 		return string(data)
+	}
+	if w.objects != nil {
+		if c, err := object.DecodeCommand(command); err == nil {
+			return string(c.Data)
+		}
 	}
 	return string(command)
 }

@@ -105,6 +105,7 @@ func (c *clients) submitTo(r *replica) {
 // poll collects the outcomes of the commands that were submitted to one replica.
 func (c *clients) poll(r *replica) {
 	c.pollCalls(r)
+	c.w.objects.poll(r)
 	kept := r.pending[:0]
 	for _, p := range r.pending {
 		receipt, done, err := p.outcome.Poll()
@@ -147,7 +148,9 @@ func (w *world) everyoneIsAnswered() bool {
 }
 
 // isAwaited reports whether clients wait for a replica.
-func (r *replica) isAwaited() bool { return len(r.pending)+len(r.calls)+len(r.reading) > 0 }
+func (r *replica) isAwaited() bool {
+	return len(r.pending)+len(r.calls)+len(r.reading) > 0
+}
 
 // eachReplica calls f for each group of each process that runs.
 func (w *world) eachReplica(f func(*replica)) {

@@ -49,6 +49,7 @@ func (h *machine) onOperation(op crashfs.Op) error {
 	if h.fails(op) {
 		h.w.count(DiskErrors)
 		h.alive.sawError = true
+		h.rotten = h.rotten || op.Kind == crashfs.OpRead
 		return syscall.EIO
 	}
 	if t := &h.trouble; t.full && (op.Kind == crashfs.OpPreallocate || t.fullWrites && op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, ".wal")) {
@@ -66,7 +67,7 @@ func (h *machine) spoils(op crashfs.Op) error {
 		return syscall.ENOSPC
 	case t.rotten && op.Kind == crashfs.OpRead && strings.Contains(op.Name, "/part-") && op.Len > 0 && h.w.net.rng.IntN(3) == 0:
 		h.w.count(RottenReads)
-		h.alive.sawRot = true
+		h.alive.sawRot, h.rotten = true, true
 		return crashfs.Flip(h.w.net.rng.IntN(int(op.Len)), uint(h.w.net.rng.IntN(8)))
 	}
 	return nil

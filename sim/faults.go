@@ -61,6 +61,15 @@ const (
 
 	Placements // leaders that handed over because another member should rather lead
 
+	Uploads      // of large objects, begun
+	UploadsHeld  // that ended well
+	UploadsOver  // that did not
+	ObjectsNamed // and read by state machines, counted for each member
+	NamesRefused // commands that named what they must not
+	Fetches      // of objects by members
+	FetchesOver  // that ended early, and began again
+	PassedBy     // machines that got a snapshot in place of an object that no member had
+
 	faultKinds
 )
 
@@ -74,6 +83,8 @@ var faultNames = [faultKinds]string{
 	"wrong reads of snapshots", "lies",
 	"plans begun", "plans carried out", "directories wiped", "join tokens", "hosts that joined by a token", "tokens refused",
 	"hosts with another key", "keys accepted by an operator", "hosts that moved", "directories restored", "leaderships placed",
+	"uploads", "uploads held", "uploads that failed", "objects named", "commands refused for objects", "objects fetched",
+	"fetches that ended early", "objects passed by",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -21,6 +21,7 @@ import (
 
 // machine is one machine of the cluster: a disk that stays, and at times a process on it.
 type machine struct {
+	rotten  bool // its disk has returned wrong bytes, or none: objects may have gone
 	w       *world
 	id      uint64
 	disk    *crashfs.FS
@@ -263,6 +264,12 @@ func (l *life) event(e host.Event) {
 		l.w.diverging.noteDiverged(e)
 	case host.SnapshotTaken:
 		l.w.count(SnapshotsTaken)
+	case host.ObjectReceived:
+		l.w.count(Fetches)
+	case host.ObjectTransferFailed:
+		l.w.count(FetchesOver)
+	case host.SnapshotPassed:
+		l.w.count(PassedBy)
 	case host.SnapshotInstalled:
 		l.w.count(Installs)
 	case host.SnapshotTransferAborted:
@@ -270,11 +277,12 @@ func (l *life) event(e host.Event) {
 	case host.SnapshotFailed:
 		l.w.count(SnapshotsFailed)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
-		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) {
+		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) {
 			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.MembersChanged:
 		l.host.ghost(e.Group).checkRoster(l.w, l.name, e)
+		l.checkHolders(e)
 	case host.JoinRefused:
 		if e.By == 0 {
 			l.w.count(Reuses)

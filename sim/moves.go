@@ -93,7 +93,7 @@ func (c *churn) isGood(h *machine) bool {
 		return false
 	}
 	for _, r := range h.alive.replicas {
-		if !slices.Contains(r.group.Members().Voters, h.id) {
+		if r.group == nil || !slices.Contains(r.group.Members().Voters, h.id) {
 			return false
 		}
 	}

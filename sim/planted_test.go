@@ -24,6 +24,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	later := func(bug, mode string) row {
 		return row{bug, ".", "TestSeeds", []string{"-mode", mode, "-first", "60", "-seeds", "440", "-failures", "1"}}
 	}
+	objects := func(bug, n string) row { return row{bug, ".", "TestObjects", []string{"-objects", n}} }
 	rows := []row{
 		seeds("ack_before_sync"), seeds("forget_vote"), later("sync_refused", ""), seeds("keep_deposed"),
 		later("count_missed", ""), later("overtake_commit", ""),
@@ -64,6 +65,9 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"hear_replaced", "../host", "TestReplacedDirectoryIsNotHeard", nil},
 		{"keep_token", ".", "TestChurn", []string{"-churns", "100"}},
 		{"rejoin_removed", "../host/membership", "TestRemovedDirectoryStaysRemoved", nil},
+		objects("apply_without_objects", "5"), objects("change_without_objects", "80"), objects("hold_before_log", "10"),
+		objects("hold_by_anyone", "10"), objects("judge_objects_early", "70"), objects("name_anything", "5"),
+		objects("promote_without_objects", "10"), objects("remove_objects_early", "60"),
 		{"mix_versions", ".", "TestDivergence", []string{"-divergences", "3"}},
 		{"install_without_conf", "../host", "TestHostsCrashWhileAMemberCatchesUp", nil},
 		{"supersede_snapshot", "../host", "TestSupersedes", nil},

@@ -21,7 +21,9 @@ type replica struct {
 	watch   watch
 	pending []pending
 	calls   []*simCall
-	node    any // *millrace.Node of a user (user.go); nil: there is no user
+	uploads []*simUpload
+	objects *host.Objects // nil: the group has none
+	node    any           // *millrace.Node of a user (user.go); nil: there is no user
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
 	sum     uint64          // of their hashes

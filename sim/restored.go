@@ -84,7 +84,7 @@ func (r *restoring) isRefused() bool {
 
 func (r *restoring) start() {
 	w := r.m.w
-	l := r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return deaf{} })
+	l := r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
 	r.copy = l
 	w.count(Restored)
 	if r.rng.IntN(2) == 0 && w.net.taken[r.of.id] == nil {
@@ -115,7 +115,21 @@ type deaf struct{}
 
 func (deaf) Apply([]host.Entry) error { return nil }
 
-func (deaf) Snapshot() (host.Snapshot, error) { return nil, errors.New("a copy takes no snapshots") }
+// deafCommands is the same in groups of commands.
+type deafCommands struct{ deaf }
+
+func (deafCommands) Apply([]host.Command) error { return nil }
+
+func (w *world) deafMachine() host.StateMachine {
+	if w.calls == nil {
+		return deaf{}
+	}
+	return host.Commands(deafCommands{}, w.calls.CommandOptions)
+}
+
+var errDeaf = errors.New("a copy takes no snapshots")
+
+func (deaf) Snapshot() (host.Snapshot, error) { return nil, errDeaf }
 
 func (deaf) Restore(_ context.Context, r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)

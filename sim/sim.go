@@ -46,12 +46,13 @@ type Options struct {
 	// Trace, if set, receives every event.
 	Trace io.Writer
 
-	groups int  // so many; 0: the seed draws
-	small  bool // three hosts and the asynchronous pipeline, for every seed
-	hosts  int  // so many, if small
-	calls  bool // the groups have commands
-	churn  bool // members change, for every seed
-	still  bool // members do not change
+	groups  int  // so many; 0: the seed draws
+	small   bool // three hosts and the asynchronous pipeline, for every seed
+	hosts   int  // so many, if small
+	calls   bool // the groups have commands
+	objects bool // the groups have objects
+	churn   bool // members change, for every seed
+	still   bool // members do not change
 }
 
 // Report describes a run.
@@ -128,6 +129,7 @@ func Run(o Options) (report Report, err error) {
 	w.startNemesis()
 	w.startImpostors()
 	w.startChurn()
+	w.startObjects()
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil
@@ -143,6 +145,10 @@ func (w *world) endWell() {
 	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
 		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
 	}
+	if !w.runUntil(w.now+healTime+2*w.objectLife(), w.haveAllObjects) {
+		w.violate("%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())
+	}
+	w.checkObjects()
 	w.checkAtEnd()
 }
 

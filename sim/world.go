@@ -46,6 +46,7 @@ type world struct {
 	suppressed   uint64
 	padding      int          // bytes that each snapshot has besides its content
 	calls        *callOptions // nil: the groups take plain entries
+	objects      *objects     // nil: the groups have none
 	user         user         // user.go; nil: the clients are the simulator's
 	churn        *churn       // churn.go; nil: the members stay
 	restoring    *restoring   // restored.go; nil: no directory is copied
@@ -93,6 +94,10 @@ func newWorld(o Options) *world {
 	if o.Mode != nil {
 		w.mode = *o.Mode
 	}
+	if o.objects {
+		w.pipeline = pipeline.Async{}
+		w.useSafeMode()
+	}
 	w.config.Durability = w.mode
 	if w.drawChurn() {
 		n = churnHosts
@@ -106,6 +111,7 @@ func newWorld(o Options) *world {
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
 	w.calls = drawCalls(w)
+	w.drawObjects()
 	w.reads = newReads(w)
 	w.drawSnapshots()
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0

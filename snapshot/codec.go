@@ -43,8 +43,8 @@ func confLists(c *raftpb.ConfState) [4]*[]uint64 {
 	return [4]*[]uint64{&c.Voters, &c.Learners, &c.VotersOutgoing, &c.LearnersNext}
 }
 
-// encodedBytes is the length of what Append appends.
-func (m *Manifest) encodedBytes() int64 {
+// EncodedBytes returns the length of the encoded manifest: what Append appends.
+func (m *Manifest) EncodedBytes() int64 {
 	n := int64(headBytes + 4*8 + 1 + 4 + 24*len(m.Members) + 4 + len(m.Host) + 1 + len(m.Machine) + 4)
 	for _, ids := range confLists(&m.Conf) {
 		n += 4 + 8*int64(len(*ids))
@@ -67,7 +67,7 @@ func (m *Manifest) Append(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, manifestMagic...)
 	b = le.AppendUint32(b, manifestVersion)
-	b = le.AppendUint32(b, uint32(m.encodedBytes()-headBytes))
+	b = le.AppendUint32(b, uint32(m.EncodedBytes()-headBytes))
 	b = le.AppendUint32(b, 0)
 	for _, v := range []uint64{m.Cluster, m.Group, m.Index, m.Term} {
 		b = le.AppendUint64(b, v)

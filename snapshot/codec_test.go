@@ -75,6 +75,27 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Parts of objects are the last addition to the format. They changed nothing of what TestGolden holds.
+func TestGoldenWithObjects(t *testing.T) {
+	m := Manifest{Cluster: 1, Group: 2, Index: 3, Term: 4, Machine: "kv-3", Parts: []Part{
+		{Kind: KindMachine, Name: "state", Bytes: 1, SHA256: [32]byte{0xa1}, Sums: []uint32{0xb1}},
+		{Kind: KindObject, Name: "000102030405060708090a0b0c0d0e0f", Bytes: BlockBytes + 1, SHA256: [32]byte{0xa2}, Sums: []uint32{0xb2, 0xb3}},
+		{Kind: KindObject, Name: "000102030405060708090a0b0c0d0e0f", Bytes: 2, SHA256: [32]byte{0xa3}, Sums: []uint32{0xb4}},
+		{Kind: KindObject, Name: "ff0102030405060708090a0b0c0d0e0f", SHA256: [32]byte{0xa4}},
+	}}
+	const name = "testdata/golden/manifest-objects.hex"
+	have := hex.Dump(value(m.Append(nil))(t))
+	if *writeGolden {
+		must(t, os.WriteFile(name, []byte(have), 0o644))
+	}
+	if text := value(os.ReadFile(name))(t); have != string(text) {
+		t.Errorf("the format has changed; if that is meant, raise manifestVersion, and -write-golden. Have:\n%s", have)
+	}
+	if first, n := m.Find(KindObject, m.Parts[1].Name); first != 1 || n != 2 || m.Parts[1].Kind.String() != "object" {
+		t.Errorf("%d parts from %d on", n, first)
+	}
+}
+
 func TestParseIDRefuses(t *testing.T) {
 	for _, text := range []string{"", "1-1", "1122334455667788-000000000000009", "1122334455667788-0000000000000099 ", "1122334455667788_0000000000000099", "112233445566778G-0000000000000099", "112233445566778A-0000000000000099", "+122334455667788-0000000000000099"} {
 		if id, err := ParseID(text); err == nil {
@@ -139,6 +160,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Logf("%s: %v", what, err)
 		}
 	}
+	part := func(kind Kind, name string) Part { return Part{Kind: kind, Name: name, Bytes: 1, Sums: []uint32{5}} }
 	for what, edit := range map[string]func(*Manifest){
 		"no term":                  func(m *Manifest) { m.Term = 0 },
 		"a stream that comes back": func(m *Manifest) { m.Parts = append(m.Parts, m.Parts[0]) },
@@ -146,6 +168,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"a stream's part too long": func(m *Manifest) {
 			m.Parts[0].Bytes, m.Parts[0].Sums = PartBytes+1, make([]uint32, PartBytes/BlockBytes+1)
 		},
+		"an object that comes back": func(m *Manifest) {
+			m.Parts = append(m.Parts, part(KindObject, "0a"), part(KindObject, "0b"), part(KindObject, "0a"))
+		},
+		"an object's part too long": func(m *Manifest) {
+			m.Parts[0].Kind, m.Parts[0].Bytes, m.Parts[0].Sums = KindObject, PartBytes+1, make([]uint32, PartBytes/BlockBytes+1)
+		},
+		"a kind beyond the last one": func(m *Manifest) { m.Parts[0].Kind = KindObject + 1 },
 		"a checksum less":            func(m *Manifest) { m.Parts[2].Sums = m.Parts[2].Sums[:1] },
 		"negative bytes":             func(m *Manifest) { m.Parts[0].Bytes = -1 },
 		"bytes near the end of time": func(m *Manifest) { m.Parts[0].Kind, m.Parts[0].Bytes = KindFile, math.MaxInt64 },
@@ -192,8 +221,8 @@ func TestManifestsRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(have, m) {
 			t.Fatalf("seed %d: have %+v, want %+v", seed, have, m)
 		}
-		if int64(len(b)-6) != m.encodedBytes() {
-			t.Fatalf("seed %d: %d bytes, want %d", seed, len(b)-6, m.encodedBytes())
+		if int64(len(b)-6) != m.EncodedBytes() {
+			t.Fatalf("seed %d: %d bytes, want %d", seed, len(b)-6, m.EncodedBytes())
 		}
 		if have.Hash() != m.Hash() {
 			t.Fatalf("seed %d: hashes differ", seed)
@@ -222,7 +251,7 @@ func randomManifest(rng *rand.Rand) Manifest {
 		m.Host = append(m.Host, byte(rng.Uint32()))
 	}
 	for i := range rng.IntN(10) {
-		p := Part{Kind: Kind(1 + rng.IntN(3)), Name: fmt.Sprintf("name-%d/x.%d", i, rng.IntN(9)), Bytes: rng.Int64N(9 * BlockBytes)}
+		p := Part{Kind: Kind(1 + rng.IntN(4)), Name: fmt.Sprintf("name-%d/x.%d", i, rng.IntN(9)), Bytes: rng.Int64N(9 * BlockBytes)}
 		p.SHA256[rng.IntN(32)] = byte(rng.Uint32())
 		for range blocksOf(p.Bytes) {
 			p.Sums = append(p.Sums, rng.Uint32())

@@ -55,12 +55,14 @@ func ParseID(text string) (ID, error) {
 // Kind says whose content a part holds.
 type Kind uint8
 
-// The kinds. A part of KindHost is a stream of the host (its session table), one of KindMachine a stream of
-// the state machine, and one of KindFile an immutable file that the state machine handed over.
+// The kinds. A part of KindHost belongs to a stream of the host (its session table), one of KindMachine to a
+// stream of the state machine, and one of KindObject to a large object of the group, which is a stream, too.
+// A part of KindFile is an immutable file that the state machine handed over.
 const (
 	KindHost Kind = iota + 1
 	KindMachine
 	KindFile
+	KindObject
 )
 
 func (k Kind) String() string {
@@ -71,6 +73,8 @@ func (k Kind) String() string {
 		return "machine"
 	case KindFile:
 		return "file"
+	case KindObject:
+		return "object"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -183,7 +187,7 @@ func (m *Manifest) Validate() error {
 	if err := m.validateParts(); err != nil {
 		return err
 	}
-	if n := m.encodedBytes(); n > MaxManifestBytes {
+	if n := m.EncodedBytes(); n > MaxManifestBytes {
 		return &FormatError{What: fmt.Sprintf("manifest takes %d bytes, want at most %d; the content has %d bytes and the host's block %d", n, MaxManifestBytes, m.Bytes(), len(m.Host))}
 	}
 	return nil
@@ -217,8 +221,8 @@ func (m *Manifest) validateParts() error {
 // rejectPart returns what is wrong with a part by itself, or "".
 func rejectPart(p *Part) string {
 	switch why := rejectName(p.Name); {
-	case p.Kind < KindHost || p.Kind > KindFile:
-		return fmt.Sprintf("%v, want 1 to %d", p.Kind, KindFile)
+	case p.Kind < KindHost || p.Kind > KindObject:
+		return fmt.Sprintf("%v, want 1 to %d", p.Kind, KindObject)
 	case why != "":
 		return why
 	case p.Bytes < 0 || p.Bytes > math.MaxInt64-BlockBytes:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace/millrace/vfs"
 )
@@ -41,24 +42,31 @@ func (r *Reader) Close() error {
 // maxBytes takes and the part has, at least one, each checked. Receiver.Put takes them. The last block of a
 // part is shorter than BlockBytes.
 func (r *Reader) ReadBlocks(part int, block int64, maxBytes int) (raw []byte, err error) {
+	return r.AppendBlocks(nil, part, block, maxBytes)
+}
+
+// AppendBlocks appends to dst what ReadBlocks returns, so that a caller can use its memory again. After an
+// error it returns dst as it was.
+func (r *Reader) AppendBlocks(dst []byte, part int, block int64, maxBytes int) (_ []byte, err error) {
 	if part < 0 || part >= len(r.manifest.Parts) || block < 0 || block >= r.manifest.Parts[part].Blocks() {
-		return nil, fmt.Errorf("snapshot %v has no block %d of part %d", r.manifest.ID(), block, part)
+		return dst, fmt.Errorf("snapshot %v has no block %d of part %d", r.manifest.ID(), block, part)
 	}
 	p := &r.manifest.Parts[part]
 	f, err := openPart(r.store.fs, r.dir, r.manifest, part)
 	if err != nil {
 		r.store.noteDamage(err)
-		return nil, err
+		return dst, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	n := min(max(1, int64(maxBytes/BlockBytes)), p.Blocks()-block)
-	raw = make([]byte, min(n*BlockBytes, p.Bytes-block*BlockBytes))
+	size := int(min(n*BlockBytes, p.Bytes-block*BlockBytes))
+	raw := slices.Grow(dst, size)[:len(dst)+size]
 	for i := range n {
-		piece := raw[i*BlockBytes:]
+		piece := raw[int64(len(dst))+i*BlockBytes:]
 		if err := readBlock(f, p, block+i, piece[:p.blockBytes(block+i)]); err != nil {
 			err = damaged(r.manifest, filepath.Join(r.dir, partFile(part)), block+i, err)
 			r.store.noteDamage(err)
-			return nil, err
+			return dst, err
 		}
 	}
 	return raw, nil

@@ -58,14 +58,15 @@ type Range struct {
 }
 
 // Receive begins to receive the snapshot that m offers, or continues with it: blocks that were received
-// before are read and checked, and stay. Parts that another snapshot of this store has are linked. Other
-// unfinished receives are removed. A store receives one snapshot at a time: ErrBusy.
+// before are read and checked, and stay. Parts that another snapshot of this store has, or one of further,
+// are linked and checked; a source that is not there, or is damaged, is left out. Other unfinished receives
+// are removed. A store receives one snapshot at a time: ErrBusy.
 //
 // It returns ErrPublished if a snapshot with this id is published, a *FormatError if m is not valid, and a
 // *SpaceError if the filesystem says that it has less space than what is missing. It takes the time of
-// reading what was received before. After ErrPublished, the published snapshot can be used: it stands for the
-// same entries.
-func (s *Store) Receive(ctx context.Context, m Manifest) (*Receiver, error) {
+// reading what was received before, and what was linked. After ErrPublished, the published snapshot can be
+// used: it stands for the same entries.
+func (s *Store) Receive(ctx context.Context, m Manifest, further ...Source) (*Receiver, error) {
 	offer, err := m.Append(nil)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (s *Store) Receive(ctx context.Context, m Manifest) (*Receiver, error) {
 	for i := range r.parts {
 		r.parts[i].missing = kept.Parts[i].Blocks()
 	}
-	if err := r.begin(ctx); err != nil {
+	if err := r.begin(ctx, further); err != nil {
 		s.mu.Lock()
 		resumable := r.err == nil && s.unfinished[id] != nil
 		s.mu.Unlock()

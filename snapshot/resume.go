@@ -13,10 +13,10 @@ import (
 )
 
 // What the disk has of an offer already: from an earlier receive of the same snapshot, which goes on, and
-// from other snapshots of the store, whose equal parts are linked.
+// from other snapshots, of this store and of others, whose equal parts are linked.
 
 // begin makes the directory, or takes over what is in it.
-func (r *Receiver) begin(ctx context.Context) error {
+func (r *Receiver) begin(ctx context.Context, further []Source) error {
 	s := r.store
 	s.mu.Lock()
 	known := s.unfinished[r.id] != nil
@@ -37,7 +37,7 @@ func (r *Receiver) begin(ctx context.Context) error {
 	s.unfinished[r.id] = r.m
 	delete(s.leftover, r.id)
 	s.mu.Unlock()
-	if err := r.takeOver(); err != nil {
+	if err := r.takeOver(further); err != nil {
 		return err
 	}
 	if err := r.scan(ctx); err != nil {
@@ -70,50 +70,72 @@ func (r *Receiver) writeOffer() error {
 	return fsys.SyncDir(r.dir)
 }
 
-// takeOver links the parts that other snapshots of the store have: published ones, and complete parts of
-// unfinished receives. scan checks their content.
-func (r *Receiver) takeOver() error {
-	s := r.store
-	type content struct {
-		bytes int64
-		sum   [sha256.Size]byte
-	}
-	wanted := map[content]bool{}
+// contentSum is what makes parts equal (Part.sameContent), whatever they are called.
+type contentSum struct {
+	bytes int64
+	sum   [sha256.Size]byte
+}
+
+func (p *Part) contentSum() contentSum { return contentSum{p.Bytes, p.SHA256} }
+
+// takeOver links the parts that other snapshots have. scan checks their content.
+func (r *Receiver) takeOver(further []Source) error {
+	files := r.equalParts(further)
 	for i := range r.m.Parts {
-		wanted[content{r.m.Parts[i].Bytes, r.m.Parts[i].SHA256}] = true
-	}
-	files := map[content]string{}
-	s.mu.Lock()
-	var sources []*Manifest
-	for _, id := range sortedIDs(s.unfinished) {
-		if id != r.id {
-			sources = append(sources, s.unfinished[id])
-		}
-	}
-	for _, id := range sortedIDs(s.published) { // the newest published one comes last, and wins
-		sources = append(sources, s.published[id].manifest)
-	}
-	s.mu.Unlock()
-	for _, m := range sources {
-		for i := range m.Parts {
-			if c := (content{m.Parts[i].Bytes, m.Parts[i].SHA256}); wanted[c] {
-				files[c] = filepath.Join(s.path(m.ID()), partFile(i))
-			}
-		}
-	}
-	for i := range r.m.Parts {
-		from := files[content{r.m.Parts[i].Bytes, r.m.Parts[i].SHA256}]
+		from := files[r.m.Parts[i].contentSum()]
 		if from == "" {
 			continue
 		}
 		// A part that this directory has already, a source that is gone or not complete, a filesystem without
 		// links: the blocks then come from the sender.
-		err := s.fs.Link(from, filepath.Join(r.dir, partFile(i)))
+		err := r.store.fs.Link(from, filepath.Join(r.dir, partFile(i)))
 		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
 	return nil
+}
+
+// equalParts returns the files of other snapshots that have the content of a part of the offer. What comes
+// last wins: complete parts of unfinished receives, which may be missing, come before the further sources,
+// and the published snapshots of this store after them, the newest one last.
+func (r *Receiver) equalParts(further []Source) map[contentSum]string {
+	s := r.store
+	wanted, files := map[contentSum]bool{}, map[contentSum]string{}
+	for i := range r.m.Parts {
+		wanted[r.m.Parts[i].contentSum()] = true
+	}
+	note := func(of *Store, m *Manifest, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if c := m.Parts[i].contentSum(); wanted[c] {
+				files[c] = filepath.Join(of.path(m.ID()), partFile(i))
+			}
+		}
+	}
+	s.mu.Lock()
+	var unfinished, published []*Manifest
+	for _, id := range sortedIDs(s.unfinished) {
+		if id != r.id {
+			unfinished = append(unfinished, s.unfinished[id])
+		}
+	}
+	for _, id := range sortedIDs(s.published) {
+		published = append(published, s.published[id].manifest)
+	}
+	s.mu.Unlock()
+	for _, m := range unfinished {
+		note(s, m, 0, len(m.Parts))
+	}
+	for i := range further {
+		if m, lo, hi, release, err := further[i].open(); err == nil {
+			note(further[i].Store, m, lo, hi)
+			release() // if it is removed now, its blocks come from the sender
+		}
+	}
+	for _, m := range published {
+		note(s, m, 0, len(m.Parts))
+	}
+	return files
 }
 
 // scan finds out which blocks are there, and removes every file that is of no use.

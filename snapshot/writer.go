@@ -147,9 +147,9 @@ func (w *Writer) add(p Part) error {
 // Parts returns the parts so far. The caller must not change them.
 func (w *Writer) Parts() []Part { return w.parts }
 
-// Stream returns a writer of the content with this kind (KindHost or KindMachine) and name, which must be
-// new. The content is split into parts, each of which is synced when it is complete. One stream is open at a
-// time. A stream without content is an empty part. If Write or Close fails, so does everything that follows.
+// Stream returns a writer of the content with this kind (any but KindFile) and name, which must be new. The
+// content is split into parts, each of which is synced when it is complete. One stream is open at a time. A
+// stream without content is an empty part. If Write or Close fails, so does everything that follows.
 func (w *Writer) Stream(kind Kind, name string) (io.WriteCloser, error) {
 	if kind == KindFile {
 		return nil, w.fail(&FormatError{What: fmt.Sprintf("%v is no stream; hand it over with Link", label{kind, name})})
@@ -293,44 +293,6 @@ func sumPart(f, to vfs.File, every int64) (Part, error) {
 	}
 	p.SHA256 = sumOf(whole)
 	return p, nil
-}
-
-// Reuse adds a part whose content is in a published snapshot already: it links, and writes and reads nothing.
-// The kind and the name are those of part; its length and SHA-256 choose the content. A part of the stream
-// that was written last continues that stream. It returns ErrNotFound, and the Writer is still good, if the
-// snapshot is not there or has no such content. Whether the content is still right, Verify finds out.
-func (w *Writer) Reuse(part Part, from ID) error {
-	if err := w.ready(); err != nil {
-		return err
-	}
-	m, release, err := w.store.pin(from)
-	if err != nil {
-		return err
-	}
-	defer release()
-	i := 0
-	for ; i < len(m.Parts) && !m.Parts[i].sameContent(&part); i++ {
-	}
-	if i == len(m.Parts) {
-		return fmt.Errorf("snapshot %v, a part with SHA-256 %x and %d bytes: %w", from, part.SHA256, part.Bytes, ErrNotFound)
-	}
-	if err := w.begin(part.Kind, part.Name, true); err != nil {
-		return err
-	}
-	name := filepath.Join(w.store.path(from), partFile(i))
-	err = w.store.fs.Link(name, filepath.Join(w.dir, partFile(len(w.parts))))
-	p := Part{Kind: part.Kind, Name: part.Name, Bytes: m.Parts[i].Bytes, SHA256: m.Parts[i].SHA256, Sums: m.Parts[i].Sums}
-	if errors.Is(err, errors.ErrUnsupported) {
-		var copied Part
-		if copied, err = w.copy(name); err == nil && !copied.sameContent(&p) {
-			err = &DamageError{ID: from, File: name, Block: -1, What: fmt.Sprintf("it has the SHA-256 %x, want %x", copied.SHA256, p.SHA256)}
-			w.store.noteDamage(err)
-		}
-	}
-	if err != nil {
-		return w.fail(fmt.Errorf("reuse %s: %w", name, err))
-	}
-	return w.add(p)
 }
 
 // SyncParts makes all parts durable, contents and names.

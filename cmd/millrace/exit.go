@@ -35,18 +35,20 @@ type exitMeaning struct {
 	snap    string // snapshot and its verbs
 	cert    string // cert and its verbs
 	members string // members and its verbs
+	objects string // objects and its verbs
 }
 
 var exitMeanings = []exitMeaning{
-	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
-		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused"},
+	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
+		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged"},
 	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
-	{status: exitDamaged, meaning: "the log or a snapshot is damaged; the logs differ where they must not; a certificate is not valid", wal: "the log is damaged; the logs differ where they must not",
-		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid"},
+	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid", wal: "the log is damaged; the logs differ where they must not",
+		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid", objects: "an object is damaged"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",
-		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs"},
+		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs",
+		objects: "it cannot be read: no such directory, no group with objects in it, no such object"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
 	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
@@ -100,6 +102,10 @@ func membersExitHelp(statuses ...int) string {
 		statuses = []int{exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted}
 	}
 	return exitTable(statuses, func(e exitMeaning) string { return e.members })
+}
+
+func objectsExitHelp() string {
+	return exitTable([]int{exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted}, func(e exitMeaning) string { return e.objects })
 }
 
 // usageError is a mistake on the command line.
@@ -181,15 +187,19 @@ var flagOf = map[string]string{
 	"LoadPercent":        "load",
 	"Logs":               "logs",
 	"MaxInFlight":        "max-in-flight",
+	"ObjectBytes":        "bytes",
 	"Out":                "out",
 	"Pipelines":          "pipelines",
+	"Rate":               "rate",
 	"Rates":              "rate",
 	"RecoverBytes":       "recover-mib",
+	"Rounds":             "rounds",
 	"Runs":               "runs",
 	"Sections":           "sections",
 	"Seed":               "seed",
 	"SendBytesPerSecond": "send",
 	"StateBytes":         "state",
+	"Uploads":            "uploads",
 	"ValueBytes":         "value-bytes",
 	"Warmup":             "warmup",
 	"Ways":               "ways",

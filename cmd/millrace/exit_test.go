@@ -24,13 +24,14 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
 	"github.com/millrace/millrace/cmd/internal/lab/node"
+	objectlab "github.com/millrace/millrace/cmd/internal/lab/objects"
 	snapshotlab "github.com/millrace/millrace/cmd/internal/lab/snapshots"
 )
 
-// verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
-// log, SNAPSHOTS a host's directory with whole snapshots, HOST that of a stopped host, ARCHIVE one of its
-// archives, PKI a directory with a CA and member 9, SURVIVOR that of one host of three, PLAN the id of a plan
-// that was not begun; a host runs in the directory one.
+// verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a
+// whole log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a
+// stopped host, ARCHIVE one of its archives, PKI a directory with a CA and member 9, SURVIVOR that of one
+// host of three, PLAN the id of a plan that was not begun; a host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -45,10 +46,14 @@ var verbs = map[string]string{
 	"millrace bench groups":       "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
 	"millrace bench node":         "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
 	"millrace bench snapshot":     "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
+	"millrace bench objects":      "--dir . --bytes 1MiB --uploads 2 --duration 5ms --warmup 1ms --rounds 1",
 	"millrace wal":                "",
 	"millrace snapshot":           "",
 	"millrace snapshot inspect":   "SNAPSHOTS",
 	"millrace snapshot verify":    "SNAPSHOTS",
+	"millrace objects":            "",
+	"millrace objects list":       "OBJECTS",
+	"millrace objects verify":     "OBJECTS",
 	"millrace snapshot save":      "HOST saved",
 	"millrace snapshot restore":   "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
 	"millrace members":            "",
@@ -99,6 +104,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	writeLog(t, log, 1, 3, 10)
 	taken := t.TempDir()
 	writeSnapshots(t, taken, 7)
+	writeObjects(t, taken, 7)
 	stopped, archive := writeHost(t)
 	pki := t.TempDir()
 	makePKI(t, pki, 9)
@@ -115,7 +121,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			want := exitOK
@@ -157,6 +163,9 @@ func TestExitStatusesOfFailures(t *testing.T) {
 		{"no such directory", []string{"bench", "flush", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
 		{"no such log", []string{"wal", "verify", "/does/not/exist"}, exitCannot},
 		{"no such snapshot", []string{"snapshot", "verify", "/does/not/exist"}, exitCannot},
+		{"no such directory", []string{"objects", "list", "/does/not/exist"}, exitCannot},
+		{"no host", []string{"objects", "verify", "."}, exitCannot},
+		{"no id", []string{"objects", "verify", ".", "--object", "7"}, exitUsage},
 		{"no such certificate", []string{"cert", "inspect", "/does/not/exist"}, exitCannot},
 		{"no CA", []string{"cert", "member", "--dir", ".", "--id", "1"}, exitCannot},
 		{"no key", []string{"cert", "renew", "--dir", ".", "--id", "1"}, exitCannot},
@@ -229,7 +238,7 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 		}
 	}
 	for path, cmd := range commands(root) {
-		if strings.Contains(path, " bench") || strings.Contains(path, " wal") || strings.Contains(path, " snapshot") {
+		if strings.Contains(path, " bench") || strings.Contains(path, " wal") || strings.Contains(path, " snapshot") || strings.Contains(path, " objects") {
 			if !strings.Contains(cmd.Long, exitHelp(exitUsage)[len("Exit status\n"):]) {
 				t.Errorf("the help of %s lacks its exit statuses", path)
 			}
@@ -247,7 +256,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		fields := []string{"Out"}

@@ -39,7 +39,7 @@ func newRoot(a app) *cobra.Command {
 		Use:   "millrace",
 		Short: "Millrace: a Raft library whose heart is the proposal pipeline",
 		Long: `Millrace is a Raft library for Go whose heart is the proposal pipeline.
-This command measures it on your machine, looks into the logs and the snapshots of its hosts,
+This command measures it on your machine, looks into the logs, the snapshots and the objects of its hosts,
 makes their certificates, and changes the members of a cluster.
 
 ` + exitTable(nil, func(e exitMeaning) string { return e.meaning }),
@@ -58,7 +58,7 @@ makes their certificates, and changes the members of a cluster.
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newCert(a), newMembers(a), newVersion(a), newLogChild(a))
+	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newObjects(a), newCert(a), newMembers(a), newVersion(a), newLogChild(a))
 	root.SetHelpCommand(newHelp(root))
 	refuseArgs(root)
 	return root

@@ -21,8 +21,8 @@ import (
 //
 //	session    client 16 bytes, birth, used, low, n, n × number, ascending
 //	number     value - (low, or the value before + 1), index, term, result
-//	result     0: not kept; otherwise its length + 1, and its bytes
-const formVersion = 1
+//	result     0: not kept; 1: the command was refused; otherwise its length + 2, and its bytes
+const formVersion = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -63,10 +63,13 @@ func (s *session) appendTo(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, n.value-next)
 		dst = binary.AppendUvarint(dst, n.index)
 		dst = binary.AppendUvarint(dst, n.term)
-		if r := n.record(); r.Kept {
-			dst = binary.AppendUvarint(dst, uint64(len(r.Result))+1)
+		switch r := n.record(); {
+		case r.Refused:
+			dst = binary.AppendUvarint(dst, 1)
+		case r.Kept:
+			dst = binary.AppendUvarint(dst, uint64(len(r.Result))+2)
 			dst = append(dst, r.Result...)
-		} else {
+		default:
 			dst = binary.AppendUvarint(dst, 0)
 		}
 		next = n.value + 1
@@ -181,8 +184,11 @@ func (r *formReader) numbers(s *session) {
 			r.fail("the numbers of session %s do not ascend", s.id)
 			return
 		}
-		if length := r.number("length of a result"); length > 0 {
-			bytes := r.bytes(length-1, "result")
+		switch length := r.number("length of a result"); {
+		case length == 1:
+			c.refused = true
+		case length > 1:
+			bytes := r.bytes(length-2, "result")
 			c.result = &result{bytes: append([]byte{}, bytes...), state: resultKept}
 			r.kept = append(r.kept, restored{c.index, c.result})
 		}

@@ -31,13 +31,13 @@ func sealed(body []byte) []byte {
 
 // TestFormIsFixed: snapshots of this version must be readable for ever.
 func TestFormIsFixed(t *testing.T) {
-	const want = "01" + // version
+	const want = "02" + // version
 		"80a8d6b907" + "8060" + "8020" + "8018" + // options
 		"8094ebdc03" + "00" + "02" + // now, no floor, two sessions
 		"0b000000000000000000000000000000" + "00" + "8094ebdc03" + "01" + "01" + "00010200" +
 		"0a000000000000000000000000000000" + "8094ebdc03" + "8094ebdc03" + "02" + "02" +
-		"010402" + "067468726565" + "000302" + "05666f7572" +
-		"abcfbe38"
+		"010402" + "077468726565" + "000302" + "06666f7572" +
+		"a7762571"
 	if have := hex.EncodeToString(example().AppendTo(nil)); have != want {
 		t.Errorf("the form is\n%s, want\n%s", have, want)
 	}

@@ -102,6 +102,8 @@ func (v Verdict) String() string {
 // Record is what a table knows of an applied number.
 type Record struct {
 	Index, Term uint64 // of the entry that was applied
+	// Refused says that the command was not applied: Refuse was called for it.
+	Refused bool
 	// Result is what Keep was given, if Kept. It must not be changed.
 	Result []byte
 	Kept   bool
@@ -192,6 +194,18 @@ func (t *Table) Apply(m Mark, index, term uint64) (Verdict, Record) {
 // Keep keeps the result of the first Fresh command for which it was not called yet. A nil result is none. The
 // result belongs to the table from then on. Without MaxResultBytes, Keep does nothing.
 func (t *Table) Keep(result []byte) { t.results.keep(result) }
+
+// Refuse notes that the latest Fresh command is not applied, after all. A copy of it is a Duplicate of a
+// command that was refused. It takes the place of Keep for this command, so Keep must have been called for
+// those before it.
+func (t *Table) Refuse(m Mark) {
+	if s := t.find(m.ID); s != nil {
+		if at, found := s.search(m.Number); found {
+			s.numbers[at].refused = true
+		}
+	}
+	t.Keep(nil)
+}
 
 // Lookup returns what the table knows of a number, without using the session.
 func (t *Table) Lookup(id ID, number uint64) (Record, bool) {

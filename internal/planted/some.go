@@ -27,12 +27,17 @@ var (
 	AnyKey = is("any_key")
 	// AnyMember makes a host accept the certificate of another member.
 	AnyMember = is("any_member")
+	// ApplyWithoutObjects makes a member apply a command that names objects which it does not have.
+	ApplyWithoutObjects = is("apply_without_objects")
 	// BalanceBlindly makes a host balance as if all others led nothing.
 	BalanceBlindly = is("balance_blindly")
 	// BelieveFarTerms makes a node enter any term that one peer names.
 	BelieveFarTerms = is("believe_far_terms")
 	// BelieveOneRemoval makes a member stop when one host says that it was removed.
 	BelieveOneRemoval = is("believe_one_removal")
+	// ChangeWithoutObjects makes a leader change the members although no quorum of the new ones holds an object
+	// that may be named.
+	ChangeWithoutObjects = is("change_without_objects")
 	// CompactEarly makes a host compact its log before a snapshot was read back.
 	CompactEarly = is("compact_early")
 	// CountLeftOut makes the members of a group that is founded without some go on hearing those.
@@ -63,9 +68,15 @@ var (
 	HandOverBlindly = is("hand_over_blindly")
 	// HearReplaced makes a host go on hearing the connections of a directory when another one takes its place.
 	HearReplaced = is("hear_replaced")
+	// HoldBeforeLog makes a member say that it holds objects whose entries open its log does not have yet.
+	HoldBeforeLog = is("hold_before_log")
+	// HoldByAnyone makes objects held before a quorum of the members has them.
+	HoldByAnyone = is("hold_by_anyone")
 	// InstallWithoutConf makes a member install a snapshot with a configuration of its own, in place of the
 	// snapshot's.
 	InstallWithoutConf = is("install_without_conf")
+	// JudgeObjectsEarly makes a host remove the files of objects that it does not know yet when it starts.
+	JudgeObjectsEarly = is("judge_objects_early")
 	// KeepToken makes a join token stay valid when it was used.
 	KeepToken = is("keep_token")
 	// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands,
@@ -83,6 +94,8 @@ var (
 	MinorityFounds = is("minority_founds")
 	// MixVersions makes a leader compare the results of members with other versions.
 	MixVersions = is("mix_versions")
+	// NameAnything makes a command be applied that names an object which is not held, or has expired.
+	NameAnything = is("name_anything")
 	// NoRecheck makes Lease.Holds ignore the time that has passed since Group.Lease.
 	NoRecheck = is("no_recheck")
 	// OldAnswer makes a follower serve a read by the answer to a question that was asked before the read began.
@@ -97,6 +110,8 @@ var (
 	PlaceBehind = is("place_behind")
 	// PlaceWithoutBound makes a leader hand over for placement again and again, however often within an hour.
 	PlaceWithoutBound = is("place_without_bound")
+	// PromoteWithoutObjects makes a leader promote a learner that does not have the group's objects.
+	PromoteWithoutObjects = is("promote_without_objects")
 	// PublishEarly makes a host publish a snapshot before its log is durable through it.
 	PublishEarly = is("publish_early")
 	// PulseReads makes the answer to a pulse confirm the reads that wait.
@@ -113,6 +128,8 @@ var (
 	RegainUnconfirmed = is("regain_unconfirmed")
 	// RejoinRemoved makes a directory that was removed a member again.
 	RejoinRemoved = is("rejoin_removed")
+	// RemoveObjectsEarly makes a host remove the files of an object as soon as it has expired.
+	RemoveObjectsEarly = is("remove_objects_early")
 	// RenumberRetries makes a host give a forwarded command a new number for each try.
 	RenumberRetries = is("renumber_retries")
 	// RescueBehind makes a rescue take the first directory given, also if the log of another goes further.

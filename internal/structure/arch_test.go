@@ -47,14 +47,14 @@ host/pipeline          raft/raftpb raft                                         
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport internal/planted                    |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
-.                      host host/session                                                                      |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
+.                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
-sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot transport host/pipeline host/session |
+sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
@@ -66,6 +66,7 @@ cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
 cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
+cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host vfs |
 cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys

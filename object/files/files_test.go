@@ -102,6 +102,11 @@ func TestObjectsAreReadAsWritten(t *testing.T) {
 			if all := s.List(); len(all) != 1 || all[0] != info {
 				t.Fatalf("%d bytes, %s: %+v, want %+v", size, name, all, info)
 			}
+			for range 2 {
+				if found, ok := s.FindHash(info.Hash); !ok || found != id {
+					t.Fatalf("%d bytes, %s: FindHash: %v, %v, want %v", size, name, found, ok, id)
+				}
+			}
 			f, err := s.OpenFile(id)
 			if err != nil {
 				t.Fatal(err)
@@ -129,6 +134,9 @@ func TestObjectsAreReadAsWritten(t *testing.T) {
 			}
 			if names, _ := fs.ReadDir(testDir); len(names) > 0 {
 				t.Errorf("%d bytes, %s: %q are left", size, name, names)
+			}
+			if found, ok := s.FindHash(info.Hash); ok {
+				t.Errorf("%d bytes, %s: FindHash finds %v, which was removed", size, name, found)
 			}
 		}
 	}
@@ -214,6 +222,11 @@ func TestDamagedObjectIsFetchedAgain(t *testing.T) {
 	f.Close()
 	if _, here := s.Info(id); here || len(s.Damaged()) != 1 {
 		t.Error("the object counts as whole")
+	}
+	if whole, ok := from.Info(id); !ok {
+		t.Error("the source has lost it")
+	} else if _, here := s.FindHash(whole.Hash); here {
+		t.Error("FindHash finds a damaged object")
 	}
 	if err := fetch(s, from, id); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (s *Store) Blocks(id object.ID) (*snapshot.Reader, error) {
 		return nil, fmt.Errorf("objects: read %v: %w", id, ErrNotHere)
 	}
 	r, err := of.Open(the)
-	if errors.Is(err, snapshot.ErrNotFound) {
+	if damage := (*snapshot.DamageError)(nil); errors.Is(err, snapshot.ErrNotFound) || errors.As(err, &damage) {
 		err = fmt.Errorf("objects: read %v: %w", id, ErrNotHere)
 	}
 	return r, err
@@ -75,6 +75,8 @@ func (s *Store) Blocks(id object.ID) (*snapshot.Reader, error) {
 // File is the content of an object, to be read. It keeps the object from being removed until it is closed. It
 // is safe for concurrent use. What does not have its checksum is a *snapshot.DamageError.
 type File struct {
+	of     *Store
+	id     object.ID
 	r      *snapshot.Reader
 	starts []int64 // of the parts
 	size   int64
@@ -88,7 +90,7 @@ func (s *Store) OpenFile(id object.ID) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{r: r}
+	f := &File{of: s, id: id, r: r}
 	m := r.Manifest()
 	for i := range m.Parts {
 		f.starts = append(f.starts, f.size)
@@ -123,6 +125,9 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 		block := (at - f.starts[part]) / snapshot.BlockBytes
 		raw, err := f.r.ReadBlocks(part, block, min(readBytes, len(p)-n+snapshot.BlockBytes))
 		if err != nil {
+			if damage := (*snapshot.DamageError)(nil); errors.As(err, &damage) && f.of.Damage != nil {
+				f.of.Damage(f.id)
+			}
 			return n, err
 		}
 		n += copy(p[n:], raw[at-f.starts[part]-block*snapshot.BlockBytes:])

@@ -9,6 +9,7 @@
 //
 // So an object is there whole or not at all, it is received in blocks that are checked before they are
 // written, and a receive continues after a crash. Each object has a snapshot.Store with one snapshot in it.
+// Its parts are linked into the snapshots of the group (LinkInto), and taken from them (TakeFrom).
 //
 // The package has no goroutine, no clock and no randomness. Methods that answer from memory say so.
 package files
@@ -17,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,10 +35,16 @@ type Store struct {
 	fs  vfs.FS
 	dir string
 
+	// Damage, if it is set before the store is used, is called when the content of an object turns out to be
+	// damaged while it is read (File.ReadAt): the object is not here any more. It must not block.
+	Damage func(object.ID)
+
 	// mu guards what follows, and is never held across a call of the disk.
 	mu   sync.Mutex
 	all  map[object.ID]*snapshot.Store
 	busy map[object.ID]bool // made or removed
+	// known has what Info has computed of the manifests.
+	known map[object.ID]known
 }
 
 // the is the id of the one snapshot that is an object.
@@ -56,13 +64,15 @@ type Info struct {
 	Bytes int64
 	// Hash is the SHA-256 of the manifest: objects with equal hashes have equal contents.
 	Hash [32]byte
+	// Manifest is the length of the encoded manifest, in bytes. A member that fetches the object must know it.
+	Manifest int64
 }
 
 // Open opens the store in dir, and makes it if there is none. What a crash left of objects that were written
 // is removed; what was received stays, and the receive can be continued. It reads the manifests, and Verify
 // the contents.
 func Open(fsys vfs.FS, dir string) (*Store, error) {
-	s := &Store{fs: fsys, dir: dir, all: map[object.ID]*snapshot.Store{}, busy: map[object.ID]bool{}}
+	s := &Store{fs: fsys, dir: dir, all: map[object.ID]*snapshot.Store{}, busy: map[object.ID]bool{}, known: map[object.ID]known{}}
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("objects: make %s: %w", dir, err)
 	}
@@ -114,17 +124,18 @@ func (s *Store) get(id object.ID) *snapshot.Store {
 	return s.all[id]
 }
 
+// All returns the ids of all objects of which something is here, whole or not, by id. It does not touch the
+// disk.
+func (s *Store) All() []object.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(s.all), func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
+}
+
 // List returns the objects that are here whole and are not known to be damaged, by id. It does not touch the
 // disk.
 func (s *Store) List() (all []Info) {
-	s.mu.Lock()
-	ids := make([]object.ID, 0, len(s.all))
-	for id := range s.all {
-		ids = append(ids, id)
-	}
-	s.mu.Unlock()
-	slices.SortFunc(ids, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
-	for _, id := range ids {
+	for _, id := range s.All() {
 		if info, ok := s.Info(id); ok {
 			all = append(all, info)
 		}
@@ -139,10 +150,38 @@ func (s *Store) Info(id object.ID) (info Info, ok bool) {
 		return info, false
 	}
 	m, err := of.Manifest(the)
-	if err != nil {
+	if err != nil || len(m.Parts) == 0 { // an object has at least one part
 		return info, false
 	}
-	return Info{ID: id, Bytes: m.Bytes(), Hash: m.Hash()}, true
+	s.mu.Lock()
+	k := s.known[id]
+	s.mu.Unlock()
+	if k.of != nil && k.of == &m.Parts[0] {
+		return k.info, true
+	}
+	info = Info{ID: id, Bytes: m.Bytes(), Hash: m.Hash(), Manifest: m.EncodedBytes()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[id] == of {
+		s.known[id] = known{&m.Parts[0], info}
+	}
+	return info, true
+}
+
+// known is what was computed of a manifest, whose first part it has.
+type known struct {
+	of   *snapshot.Part
+	info Info
+}
+
+// FindHash returns an object that is here whole and whose manifest has this hash. It does not touch the disk.
+func (s *Store) FindHash(hash [32]byte) (id object.ID, ok bool) {
+	for _, id := range s.All() {
+		if info, here := s.Info(id); here && info.Hash == hash {
+			return id, true
+		}
+	}
+	return id, false
 }
 
 // Damaged returns what is wrong with the objects that are damaged. It does not touch the disk.
@@ -204,5 +243,6 @@ func (s *Store) Remove(id object.ID) error {
 		return fmt.Errorf("objects: remove %v: %w", id, err)
 	}
 	delete(s.all, id)
+	delete(s.known, id)
 	return nil
 }

@@ -68,6 +68,8 @@ func (s *Store) release(id object.ID, of *snapshot.Store) {
 	delete(s.busy, id)
 	if of != nil {
 		s.all[id] = of
+	} else {
+		delete(s.all, id)
 	}
 }
 
@@ -84,18 +86,26 @@ func (w *Writer) Write(p []byte) (int, error) {
 // Publish makes the object durable, content and names. Then it is in Store.List.
 func (w *Writer) Publish() (info Info, err error) {
 	if err = w.content.Close(); err == nil {
-		err = w.w.SyncParts()
-	}
-	if err == nil {
-		err = w.w.Publish(snapshot.Manifest{Index: the.Index, Term: the.Term})
+		err = w.publish()
 	}
 	if err != nil {
 		return info, fmt.Errorf("objects: write %v: %w", w.id, err)
 	}
-	w.ended = true
-	w.store.release(w.id, w.of)
 	info, _ = w.store.Info(w.id)
 	return info, nil
+}
+
+// publish makes the parts an object, and ends the Writer.
+func (w *Writer) publish() error {
+	if err := w.w.SyncParts(); err != nil {
+		return err
+	}
+	if err := w.w.Publish(snapshot.Manifest{Index: the.Index, Term: the.Term}); err != nil {
+		return err
+	}
+	w.ended = true
+	w.store.release(w.id, w.of)
+	return nil
 }
 
 // Abort removes what was written. It does nothing after Publish or another Abort.

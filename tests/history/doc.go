@@ -3,5 +3,5 @@
 // examples/kv-pebble: -program), which are killed, paused, cut off from each other and wiped under load.
 // TestRotations replaces the CA and all certificates of processes that talk over TLS, under load.
 // TestSnapshotKills runs processes of its own, which take, send and install snapshots all the time, and are
-// killed in the middle of that.
+// killed in the middle of that. TestObjectKills kills processes of examples/files in the middle of uploads.
 package history

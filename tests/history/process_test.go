@@ -60,10 +60,12 @@ var snapshotBytes = flag.Int64("snapshot-bytes", 0, "how many `bytes` the log of
 var build = sync.OnceValues(func() (string, error) { return buildWith("") })
 
 // buildWith builds the program with a build tag: "planted" for one in which the environment names a bug.
-func buildWith(tag string) (string, error) {
-	binary := filepath.Join(scratch, *program+tag)
+func buildWith(tag string) (string, error) { return buildExample(*program, tag) }
+
+func buildExample(name, tag string) (string, error) {
+	binary := filepath.Join(scratch, name+tag)
 	cmd := exec.Command("go", "build", "-tags", tag, "-o", binary, ".")
-	cmd.Dir = filepath.Join("..", "..", "examples", *program)
+	cmd.Dir = filepath.Join("..", "..", "examples", name)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 )
 
 // Names are durable separately from files: a creation, rename or removal is a nameOp until SyncDir makes it
@@ -59,6 +60,10 @@ func (d *FS) syncNames(dir string) {
 		setNames(d.durable, ops)
 		for _, o := range ops {
 			synced[o.name] = true
+			if o.dir { // with it go the names below it, durable or not
+				below := o.name + "/"
+				rest = slices.DeleteFunc(rest, func(in nameOp) bool { return strings.HasPrefix(in.name, below) })
+			}
 		}
 	}
 	// Once a later change of a name is durable, the forgotten changes of that name no longer matter.
@@ -113,7 +118,8 @@ func setNames(m map[string]*inode, ops []nameOp) {
 	for _, o := range ops {
 		switch {
 		case o.dir:
-			maps.DeleteFunc(m, func(name string, _ *inode) bool { return path.Dir(name) == o.name })
+			below := o.name + "/"
+			maps.DeleteFunc(m, func(name string, _ *inode) bool { return strings.HasPrefix(name, below) })
 		case o.target == nil:
 			delete(m, o.name)
 		default:

@@ -1,0 +1,194 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/host"
+)
+
+// cluster is hosts in this process with one group. The first host leads.
+type cluster struct {
+	plan     Plan
+	dir      string
+	nodes    []*millrace.Node[[]byte, uint64]
+	machines []*machine
+	content  []byte            // of all objects of a round, again and again
+	objects  []millrace.Object // that were uploaded
+	checked  int               // how many of them were read on every host
+}
+
+const (
+	openTimeout  = time.Minute
+	heldTimeout  = 10 * time.Minute // for every host to hold an object, however slow the disk is
+	pollInterval = time.Millisecond
+)
+
+func openCluster(ctx context.Context, p Plan, round int, dir string) (_ *cluster, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("the cluster took more than %v to elect a leader", openTimeout))
+	defer cancel()
+	transports, peers, err := bench.Listen(p.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{plan: p, dir: dir, content: newContent(p.Seed, round)}
+	defer func() {
+		if err != nil {
+			for _, idle := range transports {
+				err = errors.Join(err, idle.Close())
+			}
+			err = errors.Join(err, c.close())
+		}
+	}()
+	for id := uint64(1); id <= uint64(p.Hosts); id++ {
+		t := transports[0]
+		transports = transports[1:]
+		m := &machine{}
+		m.begin()
+		n, err := millrace.Open(ctx, millrace.Config{
+			ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Members: peers, Snapshots: millrace.SnapshotPolicy{Disabled: true},
+		}, millrace.InMemory[[]byte, uint64](m, millrace.BytesInPlace()).Objects(millrace.ObjectOptions{}),
+			millrace.WithTransport(t), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			return nil, fmt.Errorf("host %d: %w", id, err) // Open has closed t
+		}
+		c.nodes, c.machines = append(c.nodes, n), append(c.machines, m)
+	}
+	return c, c.lead(ctx)
+}
+
+// lead waits until the first host leads.
+func (c *cluster) lead(ctx context.Context) error {
+	return bench.Lead(ctx, func(i int) *host.Group { return c.nodes[i].Group() })
+}
+
+func (c *cluster) close() error {
+	var hosts []*host.Host
+	for _, n := range c.nodes {
+		hosts = append(hosts, n.Host())
+	}
+	return bench.CloseHosts(hosts)
+}
+
+// held waits until every host holds an object.
+func (c *cluster) held(ctx context.Context, o millrace.Object) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, heldTimeout, fmt.Errorf("not every host holds %v after %v", o.ID, heldTimeout))
+	defer cancel()
+	for _, n := range c.nodes {
+		for !holds(n, o.ID) {
+			if err := n.Err(); err != nil {
+				return err
+			}
+			if err := lab.Sleep(ctx, pollInterval); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func holds(n *millrace.Node[[]byte, uint64], id millrace.ObjectID) bool {
+	f, err := n.OpenObject(id)
+	if err != nil {
+		return false
+	}
+	_ = f.Close() // it was only opened
+	return true
+}
+
+// check reads an object on every host.
+func (c *cluster) check(ctx context.Context, o millrace.Object) error {
+	for i, n := range c.nodes {
+		f, err := n.OpenObject(o.ID)
+		if err != nil {
+			return fmt.Errorf("host %d: %w", i+1, err)
+		}
+		err = c.compare(ctx, io.NewSectionReader(f, 0, f.Size()))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("host %d, object %v: %w", i+1, o.ID, err)
+		}
+	}
+	return nil
+}
+
+// machine is the state machine of a host. For each window it has a new load.Machine, which checks every value
+// against the clients of that window. It names no objects.
+type machine struct {
+	mu     sync.Mutex
+	window *load.Machine
+	count  uint64
+}
+
+// begin starts a window. All commands of the last one must have been applied.
+func (m *machine) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.window = &load.Machine{}
+}
+
+// Apply implements millrace.StateMachine. The result of a command is how many came before it.
+func (m *machine) Apply(batch []millrace.Command[[]byte], results []uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range batch {
+		m.window.Apply(batch[i].Index, batch[i].Value)
+		results[i] = m.count
+		m.count++
+	}
+	return nil
+}
+
+// Snapshot implements millrace.StateMachine. A round ends before a snapshot.
+func (*machine) Snapshot() (millrace.Snapshot, error) { return nil, errors.ErrUnsupported }
+
+// Restore implements millrace.StateMachine.
+func (*machine) Restore(context.Context, io.Reader) error { return errors.ErrUnsupported }
+
+// writer is a cluster as the load.Target of small commands.
+type writer struct{ *cluster }
+
+// Propose implements load.Target.
+func (t writer) Propose(ctx context.Context, value []byte) error {
+	_, err := t.nodes[0].Propose(ctx, value)
+	return err
+}
+
+// Copies implements load.Copier: the codec copies.
+func (writer) Copies() bool { return true }
+
+// Counters implements load.Target.
+func (t writer) Counters() (sum load.Counters) {
+	for _, n := range t.nodes {
+		s := n.Host().LogStats()
+		sum.Fsyncs += s.Syncs
+		sum.FsyncBytes += s.SyncedBytes
+		sum.Appends += s.Appends
+		sum.AppendedEntries += s.AppendedEntries
+		status := n.Status()
+		sum.Applies += status.AppliedBatches
+		sum.AppliedEntries += status.AppliedCommands
+	}
+	return sum
+}
+
+// Verify implements load.Target.
+func (t writer) Verify(ctx context.Context, ledger *load.Ledger) error {
+	var windows []*load.Machine
+	for _, m := range t.machines {
+		windows = append(windows, m.window)
+	}
+	return load.VerifyMachines(ctx, windows, ledger)
+}
+
+// Close implements load.Target.
+func (t writer) Close() error { return t.close() }

@@ -1,0 +1,404 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/object/files"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// newObjectCluster is a cluster whose group has objects.
+func newObjectCluster(t *testing.T, seed uint64) *installCluster {
+	c := newInstallCluster(t, seed)
+	c.objects = &ObjectOptions{ReserveBytes: 1}
+	return c
+}
+
+// begins uploads n equal bytes on a host, and does not wait for the end.
+func (h *installHost) begins(n int, life time.Duration) *Upload {
+	h.all.t.Helper()
+	u, err := h.group.StartUpload(UploadOptions{Life: life})
+	if err == nil {
+		if _, err = u.Write(make([]byte, n)); err == nil {
+			err = u.Finish()
+		}
+	}
+	if err != nil {
+		h.all.t.Fatal(err)
+	}
+	h.manual.runIdle()
+	return u
+}
+
+// has reports whether a host has an object.
+func (h *installHost) has(id object.ID) bool {
+	_, here := h.group.objects.files.Info(id)
+	return here
+}
+
+// held reports whether an upload has ended well.
+func (u *Upload) held(t *testing.T) bool {
+	t.Helper()
+	_, done, err := u.Poll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// dropBlocks loses all blocks for a host.
+func dropBlocks(to uint64) func(*parcel) {
+	return func(p *parcel) {
+		if p.to == to && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+			p.body = nil
+		}
+	}
+}
+
+// Two objects have the same content, and one of them expires while a member fetches the other one. The fetch
+// goes on, although nothing else happens in the group.
+func TestAnObjectExpiresWhileItsCopyIsFetched(t *testing.T) {
+	c := newObjectCluster(t, 61).start()
+	c.change = dropBlocks(3)
+	kept := c.hosts[0].begins(300_000, time.Hour)
+	c.load("the first is held", 0, func() bool { return kept.held(t) })
+	gone := c.hosts[0].begins(300_000, time.Second)
+	c.load("the second is held", 0, func() bool { return gone.held(t) })
+	h := c.hosts[2]
+	c.load("it expires", 0, func() bool { return len(h.group.Objects()) == 1 })
+	for range 200 {
+		c.tick()
+	}
+	c.change = nil
+	for i := 0; i < 3000 && !h.has(kept.ID()); i++ {
+		c.tick()
+	}
+	if !h.has(kept.ID()) {
+		t.Errorf("host 3 does not get the object: %s", c.describe())
+	}
+}
+
+// No member that is up has some of the objects. Those behind them are fetched all the same.
+func TestLostObjectsDoNotBlockOthers(t *testing.T) {
+	for name, lost := range map[string]struct {
+		n    int
+		same bool
+	}{"same": {2, true}, "many": {12, false}} {
+		t.Run(name, func(t *testing.T) {
+			c := newObjectCluster(t, 62).start()
+			h := c.hosts[0]
+			if h == c.leader() {
+				h = c.hosts[1]
+			}
+			c.change = func(p *parcel) {
+				if p.from == h.id && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+					p.body = nil
+				}
+			}
+			for i := range lost.n {
+				n := 300_000
+				if !lost.same {
+					n += i
+				}
+				h.begins(n, time.Hour)
+			}
+			l := c.leader()
+			c.load("they are opened", 0, func() bool { return len(l.group.Objects()) == lost.n })
+			c.isolate(h.id)
+			c.change = nil
+			u := l.begins(100, time.Hour)
+			ticks := 0
+			c.load("the upload is held", 0, func() bool { ticks++; return ticks > 15_000 || u.held(t) })
+			t.Logf("%d ticks, an election timeout has %d", ticks, l.process.config.electionTicks())
+			if limit := 25 * l.process.config.electionTicks(); ticks > limit {
+				t.Errorf("the upload has taken %d ticks, want at most %d", ticks, limit)
+			}
+		})
+	}
+}
+
+// An upload was finished, and the group ends before its outcome is known: it may be held.
+func TestUploadOfAGroupThatEnds(t *testing.T) {
+	c := newObjectCluster(t, 63).start()
+	l := c.leader()
+	c.change = func(p *parcel) {
+		if len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+			p.body = nil
+		}
+	}
+	u := l.begins(300_000, time.Hour)
+	c.load("it is opened", 0, func() bool { return len(l.group.Objects()) == 1 })
+	l.group.fail(errors.New("the end"))
+	if _, done, err := u.Poll(); !done || !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+		t.Errorf("Poll returns %t, %v; want an indeterminate outcome", done, err)
+	}
+}
+
+// Abort after Finish does nothing, as its comment says.
+func TestAbortAfterFinish(t *testing.T) {
+	c := newObjectCluster(t, 64).start()
+	u := c.hosts[0].begins(300_000, time.Hour)
+	if err := u.Abort(); err != nil {
+		t.Error(err)
+	}
+	c.load("it is held", 0, func() bool { return u.held(t) })
+	if !slices.ContainsFunc(c.leader().group.Objects(), func(s object.Set) bool { return s.ID == u.ID() && s.Held > 0 }) {
+		t.Error("it is not held")
+	}
+}
+
+// Two objects are fetched at a time, and there is space for one of them only. The reserve stays free. When
+// there is space again both arrive.
+func TestFetchesLeaveTheReserve(t *testing.T) {
+	const reserve = 1 << 20
+	c := newInstallCluster(t, 65).start()
+	h := c.hosts[2]
+	told := h.listens()
+	h.group.objects.options.ReserveBytes = reserve
+	o := c.newTestObject(40 * snapshotBlockBytes).put(c.hosts[1])
+	other := c.newTestObject(40 * snapshotBlockBytes).put(c.hosts[1])
+	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*snapshotBlockBytes)
+	o.fetches(h, 2)
+	other.fetches(h, 2)
+	for range 500 {
+		c.tick()
+		if free, err := h.disk.FreeBytes(""); err != nil || free < reserve {
+			t.Fatalf("%d bytes are free, %v, want %d at least", free, err, reserve)
+		}
+	}
+	h.disk.SetCapacity(1 << 30)
+	c.load("both arrive", 0, func() bool { return told.arrived[o.id] > 0 && told.arrived[other.id] > 0 })
+}
+
+// A member continues to fetch an object when the disk has space for the rest of it.
+func TestFetchGoesOnInLittleSpace(t *testing.T) {
+	const reserve = 1 << 20
+	c := newInstallCluster(t, 66)
+	c.change1 = func(config *Config) { config.ObjectBytesPerSecond = 1 << 20 }
+	c.start()
+	h := c.hosts[2]
+	h.listens()
+	o := c.newTestObject(100 * snapshotBlockBytes).put(c.hosts[1])
+	o.fetches(h, 2)
+	c.load("most of it arrives", 0, func() bool { return len(c.blocks) > 80 })
+	h.crash(crashfs.LoseNothing)
+	h.start()
+	told := h.listens()
+	h.group.objects.options.ReserveBytes = reserve
+	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*snapshotBlockBytes)
+	o.fetches(h, 2)
+	for i := 0; i < 3000 && told.arrived[o.id] == 0; i++ {
+		c.tick()
+	}
+	if told.arrived[o.id] == 0 {
+		t.Fatal("it does not arrive")
+	}
+	h.disk.SetCapacity(h.disk.UsedBytes() + 10)
+	o.fetches(h, 2)
+	for i := 0; i < 100 && told.arrived[o.id] < 2; i++ {
+		c.tick()
+	}
+	if told.arrived[o.id] < 2 {
+		t.Error("what is here is not found on a full disk")
+	}
+}
+
+// follower returns a host that does not lead.
+func (c *installCluster) follower() *installHost {
+	for _, h := range c.hosts {
+		if h != c.leader() {
+			return h
+		}
+	}
+	return nil
+}
+
+// A group is idle, and asleep. Its objects expire nevertheless.
+func TestObjectsOfAnIdleGroupExpire(t *testing.T) {
+	c := newObjectCluster(t, 69).start()
+	u := c.leader().begins(300_000, time.Minute)
+	c.load("it is held", 0, func() bool { return u.held(t) })
+	for end := c.now + 90*time.Second; c.now < end; {
+		c.tick()
+	}
+	for _, h := range c.hosts {
+		if n := len(h.group.Objects()); n > 0 {
+			t.Errorf("host %d has %d objects half a minute after they have expired", h.id, n)
+		}
+	}
+}
+
+// A member of an idle group begins a fetch when its host has a slot again.
+func TestAFetchWaitsForASlotInAnIdleGroup(t *testing.T) {
+	c := newObjectCluster(t, 70).start()
+	h := c.follower()
+	h.process.transfers.objects.maxReceivings = 0
+	u := c.leader().begins(300_000, time.Hour)
+	c.load("it is held", 0, func() bool { return u.held(t) })
+	for range 1000 {
+		c.tick()
+	}
+	h.process.transfers.objects.maxReceivings = maxObjectReceivings
+	for range 1000 {
+		c.tick()
+	}
+	if !h.has(u.ID()) {
+		t.Error("the object does not arrive")
+	}
+}
+
+// names hands in a command that names an object, at the leader.
+func (c *installCluster) names(id object.ID) {
+	l := c.leader()
+	data := append(object.AppendHead(make([]byte, CallRoom), []object.ID{id}), "a name"...)
+	if err := l.group.Call(&Call{Owner: &answer{}, Data: data}); err != nil {
+		c.t.Fatal(err)
+	}
+	l.manual.runIdle()
+}
+
+// A member could not get an object for a while, and then gets it. After that it says nothing, and is sent
+// nothing.
+func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
+	c := newObjectCluster(t, 67).start()
+	h := c.follower()
+	c.change = dropBlocks(h.id)
+	u := c.leader().begins(300_000, time.Hour)
+	c.load("it is held", 0, func() bool { return u.held(t) })
+	c.names(u.ID())
+	c.load("the member waits", 0, func() bool { return h.group.objects.lost.Load() > 0 })
+	c.change = func(p *parcel) {
+		if len(p.body) > 0 && p.body[0] == snapshotOfferKind {
+			p.body = nil // the object is first
+		}
+	}
+	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.apply.parkedAt() == 0 })
+	said, offered := 0, 0
+	c.change = func(p *parcel) {
+		if isObjectRecord(p.body) {
+			said++
+		}
+		if len(p.body) > 0 && p.body[0] == snapshotOfferKind {
+			offered++
+		}
+	}
+	for range 1000 {
+		c.tick()
+	}
+	if said > 10 || offered > 2 {
+		t.Errorf("%d records about objects, and %d offers of snapshots, in an idle group", said, offered)
+	}
+}
+
+// A snapshot has come to pass an entry, and just then the object arrives. Later the member needs a snapshot
+// again, and gets it.
+func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
+	c := newObjectCluster(t, 68).start()
+	h := c.follower()
+	c.change = dropBlocks(h.id)
+	u := c.leader().begins(300_000, time.Hour)
+	c.load("it is held", 0, func() bool { return u.held(t) })
+	c.names(u.ID())
+	c.load("the member waits", 0, func() bool { return h.group.objects.lost.Load() > 0 })
+	c.change = nil
+	for i := 0; h.group.apply.parkedAt() > 0; i++ {
+		if p := h.group.installs.received.Load(); p != nil {
+			t.Fatal("setup: the snapshot was first")
+		}
+		c.tick()
+		if i > 5000 {
+			t.Fatal("setup: the object does not arrive")
+		}
+	}
+	// The turn has seen that the member waits, and the apply lane has gone on since.
+	l := c.leader()
+	taking := l.group.StartSnapshot()
+	c.load("a snapshot is taken", 0, func() bool { _, done, _ := taking.Poll(); return done })
+	p := l.group.snapshots.latest()
+	tr := &h.process.transfers
+	tr.lock()
+	tr.addReceiving(h.group, l.id, p.hash, 1, &receivedSnapshot{h.group, snapshotOffer{group: theGroup, index: p.id.Index, term: p.id.Term, hash: p.hash}})
+	r, _ := tr.incoming(h.group)
+	r.enter(receivingInstalls)
+	tr.unlock()
+	h.group.objects.passing.Store(p)
+	h.process.appliers.enqueue(h.group.apply)
+	for range 100 {
+		c.tick()
+	}
+	if r, _ := tr.incoming(h.group); r != nil {
+		t.Errorf("the transfer stays for ever: %s", c.describe())
+	}
+}
+
+// A host forwards what only a leader may say: that all members hold an object, which one of them has.
+func TestAForwardedHold(t *testing.T) {
+	c := newObjectCluster(t, 71).start()
+	l, liar := c.leader(), c.follower()
+	c.change = func(p *parcel) {
+		if len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+			p.body = nil
+		}
+	}
+	u := l.begins(300_000, time.Hour)
+	c.load("it is opened", 0, func() bool { return len(l.group.Objects()) == 1 })
+	hold := object.Holding{ID: u.ID()}
+	for _, m := range l.group.roster().Members {
+		hold.Holders = append(hold.Holders, object.Holder{ID: m.ID, Incarnation: m.Incarnation})
+	}
+	for frame, command := range [][]byte{object.AppendHolding(nil, hold), object.AppendPass(nil)} {
+		body := appendForward(nil, forwardRecord{theGroup, l.group.Status().Term, 1<<50 + uint64(frame)})
+		mark := session.Mark{ID: session.ID{Client: [16]byte{7}}, Number: 1 + uint64(frame), Low: 1}
+		body = appendForwarded(body, session.Header{Mark: mark, HasMark: true}, command)
+		last := l.group.Status().LastIndex
+		(*l.receiver).Deliver(liar.id, transport.Control, body)
+		l.manual.runIdle()
+		for range 20 {
+			c.tick()
+		}
+		if now := l.group.Status().LastIndex; now != last {
+			t.Errorf("the leader has proposed %x", command)
+		}
+	}
+	if s := l.group.Objects(); s[0].Held > 0 {
+		t.Errorf("the members believe that %v is held", s[0].ID)
+	}
+}
+
+// A set is opened while its files are being removed, and the disk refuses that. They are not removed later.
+func TestASetThatIsOpenedWhileItsFilesGo(t *testing.T) {
+	id := object.ID{1}
+	s := objectMember(t, &keepMachine{})
+	o := &s.group.objects
+	s.group.host.env.logger = quiet
+	disk := crashfs.New()
+	var err error
+	if o.files, err = files.Open(disk, "/objects"); err != nil {
+		t.Fatal(err)
+	}
+	info := putObject(t, o.files, id)
+	open := object.Opening{ID: id, Bytes: info.Bytes, Hash: info.Hash, Manifest: info.Manifest, Uploader: 1, Life: time.Hour}
+	hooked := false
+	disk.SetHook(func(op crashfs.Op) error {
+		if hooked {
+			return nil
+		}
+		hooked = true
+		if err := s.Apply([]Entry{{Index: 1, Term: 1, Data: new(session.Header).Put(object.AppendOpening(make([]byte, session.Room), open))}}); err != nil {
+			t.Error(err)
+		}
+		return syscall.EIO
+	})
+	o.condemn = []object.ID{id}
+	o.removePiece()
+	if _, lacks := o.lacking[id]; !hooked || len(o.ended) > 0 || len(o.condemn) > 0 || !lacks {
+		t.Errorf("ended %v, condemned %v, lacking %v", o.ended, o.condemn, o.lacking)
+	}
+}

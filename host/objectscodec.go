@@ -1,0 +1,83 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/object"
+)
+
+// What a leader and the other members tell each other about the objects of a group, in bodies of kind
+// transport.Control. Integers are uvarints.
+//
+//	question  72 │ group │ term │ number
+//	answer    73 │ group │ term │ number │ through │ lost │ n │ n × id 16 B
+//
+// An answer says: of the sets in the table that were opened at or before the entry through, this member holds
+// all, durably, except those with these ids. lost is the entry at which its machine waits for a set that no
+// member has, or 0. A member answers each question, and by itself when its answer has changed: number is 0
+// then.
+const (
+	objectQuestionKind byte = 72
+	objectAnswerKind   byte = 73
+)
+
+// maxMissing bounds the ids of an answer. A member that lacks more says less: through is before the next one.
+const maxMissing = 256
+
+// objectRecord is a question or an answer.
+type objectRecord struct {
+	from                uint64 // the sender, as its connection says; not in the record,
+	at                  int64  // nor when a leader took it, in ticks
+	group, term, number uint64
+	through, lost       uint64
+	missing             []object.ID
+}
+
+func (r *objectRecord) encode(kind byte) []byte {
+	b := appendNumbers([]byte{kind}, r.group, r.term, r.number)
+	if kind == objectQuestionKind {
+		return b
+	}
+	b = appendNumbers(b, r.through, r.lost, uint64(len(r.missing)))
+	for _, id := range r.missing {
+		b = append(b, id[:]...)
+	}
+	return b
+}
+
+// decodeObjectRecord decodes a body that begins with one of the two kinds.
+func decodeObjectRecord(body []byte) (r objectRecord, err error) {
+	in := blockReader{rest: body[1:]}
+	r.group, r.term, r.number = in.uvarint(anyNumber), in.uvarint(anyNumber), in.uvarint(anyNumber)
+	if body[0] == objectAnswerKind {
+		r.through, r.lost = in.uvarint(anyNumber), in.uvarint(anyNumber)
+		for n := in.uvarint(maxMissing); n > 0 && !in.bad; n-- {
+			if id := in.bytes(uint64(len(object.ID{}))); !in.bad {
+				r.missing = append(r.missing, object.ID(id))
+			}
+		}
+	}
+	if in.bad || len(in.rest) > 0 || r.group == 0 {
+		return objectRecord{}, fmt.Errorf("millrace: a record about objects cannot be read: %d bytes of kind %d are too few, too many, or out of range", len(body), body[0])
+	}
+	return r, nil
+}
+
+func isObjectRecord(body []byte) bool {
+	return len(body) > 0 && (body[0] == objectQuestionKind || body[0] == objectAnswerKind)
+}
+
+// takeObjectRecord takes a question or an answer of another host.
+func (h *Host) takeObjectRecord(from uint64, body []byte) error {
+	r, err := decodeObjectRecord(body)
+	if err != nil {
+		return err
+	}
+	r.from = from
+	h.forPeer(from, r.group, func(g *Group) {
+		if g.objects.on && (g.isMember(from) || body[0] == objectQuestionKind) {
+			g.objects.heard(r, body[0] == objectQuestionKind)
+		}
+	})
+	return nil
+}

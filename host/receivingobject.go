@@ -1,0 +1,194 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/object/files"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/snapshot"
+)
+
+// A member that lacks a large object fetches it. There is no offer: the log says which bytes the object has
+// (its hash is that of the manifest), so any member may be asked. From there on it is the protocol of
+// snapshots.
+//
+// Invariant: a fetch ends when the object is on the disk, when endFetch is called, or with its group. The log
+// says that the object is needed, and no number of silent members or wrong blocks changes that. What ends the
+// transfer of a snapshot makes a fetch give its slot up and begin again later (receiving.startOver).
+
+// objectFetch is an object that a member lacks, as the log describes it. manifestBytes is 1 to
+// maxOfferedManifest.
+type objectFetch struct {
+	id                   object.ID
+	bytes, manifestBytes int64
+	hash                 [32]byte
+	sources              []uint64 // to be asked first, in this order; then all members are
+}
+
+// receivedObject is an object that is fetched.
+type receivedObject struct {
+	group *Group
+	objectFetch
+	promised int64 // bytes that its receiver was to write when it began; guarded by transfers.mu
+}
+
+// fetch begins to fetch an object. It never blocks, and may be called in a turn. If the object is being
+// fetched already it does nothing. It returns false if all slots are taken, if an object with the same
+// content and another id is being fetched, or if the group ends: the caller may call it again at a later
+// beat. The group's objects learn how it goes (arrived, absent).
+func (t *transfers) fetch(g *Group, o objectFetch) bool {
+	t.lock()
+	defer t.unlock()
+	if r := t.receivingOf(g, o.hash); r != nil {
+		c, is := r.content.(*receivedObject)
+		return is && c.id == o.id
+	}
+	switch {
+	case g.isLeaving() || g.Err() != nil:
+		return false
+	case o.manifestBytes < 1 || o.manifestBytes > maxOfferedManifest || !t.objects.giveReceivingSlot():
+		return false
+	}
+	o.sources = slices.Clone(o.sources)
+	c := &receivedObject{group: g, objectFetch: o}
+	from := uint64(raft.None)
+	if sources := c.sources(); len(sources) > 0 {
+		from = sources[0]
+	}
+	t.addReceiving(g, from, o.hash, o.manifestBytes, c)
+	return true
+}
+
+// endFetch ends a fetch: the object is needed no more. A fetch of the same content under another id goes on.
+// It never blocks. A piece of work that is under way on a lane still ends; until then the files of the object
+// are busy (files.ErrBusy).
+func (t *transfers) endFetch(g *Group, id object.ID) {
+	if t.active.Load() == 0 {
+		return
+	}
+	t.lock()
+	defer t.unlock()
+	for _, r := range slices.Clone(t.in) {
+		if c, is := r.content.(*receivedObject); is && r.group == g && c.id == id {
+			r.sayDone()
+			r.stop()
+		}
+	}
+}
+
+func (c *receivedObject) class() *transferClass { return &c.group.host.transfers.objects }
+func (c *receivedObject) what() string          { return "an object" }
+func (c *receivedObject) name() string          { return c.id.String() }
+func (c *receivedObject) lasts() bool           { return true }
+
+func (c *receivedObject) look() (m snapshot.Manifest, found bool, err error) {
+	store := c.group.objects.files
+	if r, err := store.Blocks(c.id); err == nil {
+		defer r.Close()
+		m, found = r.Manifest(), true
+	} else {
+		m, found = store.Unfinished(c.id)
+	}
+	return m, found && m.Hash() == c.hash, nil
+}
+
+func (c *receivedObject) rejectManifest(m *snapshot.Manifest) error {
+	return files.RejectManifest(m, c.bytes, c.hash)
+}
+
+func (c *receivedObject) receive(m snapshot.Manifest) (*snapshot.Receiver, error) {
+	store := c.group.objects.files
+	r, err := store.Receive(context.Background(), c.id, m)
+	if err == nil {
+		if err = c.promise(r); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
+	if info, here := store.Info(c.id); errors.Is(err, snapshot.ErrPublished) && here && info.Hash != c.hash {
+		err = fmt.Errorf("the disk has another object under the id %v", c.id)
+	}
+	return r, err
+}
+
+// promise says that the disk has no space for what the receiver lacks, beside what was promised to the other
+// fetches of this host, or returns nil. Otherwise two of them could fill the disk with a half of each, and
+// neither could end.
+func (c *receivedObject) promise(r *snapshot.Receiver) error {
+	have, want := r.Progress()
+	t := &c.group.host.transfers
+	t.mu.Lock()
+	c.promised = want - have
+	others := t.promisedBut(c)
+	t.mu.Unlock()
+	err := c.group.objects.rejectSpace(want - have + others)
+	if err != nil {
+		t.mu.Lock()
+		c.promised = 0
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// promisedBut returns the bytes that all fetches but one have still to write. The caller holds mu.
+func (t *transfers) promisedBut(one *receivedObject) (bytes int64) {
+	for _, r := range t.in {
+		c, is := r.content.(*receivedObject)
+		switch {
+		case !is || c == one || !r.hasSlot():
+		case r.receiver != nil:
+			have, want := r.receiver.Progress()
+			bytes += want - have
+		default:
+			bytes += c.promised
+		}
+	}
+	return bytes
+}
+
+// rejectWrite says that a few blocks would take of what objects leave for the log: uploads and the log have
+// grown since the receiver began.
+func (c *receivedObject) rejectWrite() error {
+	return c.group.objects.rejectSpace(writeBlocks * snapshotBlockBytes)
+}
+
+// isUseless reports whether the group has ended.
+func (c *receivedObject) isUseless() bool { return c.group.Err() != nil }
+
+// released lets the group remove what came of an object that is needed no more.
+func (c *receivedObject) released(r *receiving) {
+	r.all.tells = append(r.all.tells, func() { c.group.objects.drop(c.id) })
+}
+
+func (c *receivedObject) whole(r *receiving) {
+	r.sayDone()
+	r.all.tells = append(r.all.tells, func() { c.group.objects.arrived(c.id) })
+	r.stop()
+}
+
+// nowhere lets another fetch have the slot: an object that no member has may be asked for until it expires.
+func (c *receivedObject) nowhere(r *receiving) {
+	r.pace.slow = true
+	r.all.tells = append(r.all.tells, func() { c.group.objects.absent(c.id) })
+}
+
+func (c *receivedObject) received(from uint64, bytes int64) Event {
+	return ObjectReceived{Group: c.group.id, ID: c.id, From: from, Bytes: bytes}
+}
+
+func (c *receivedObject) failed(from uint64, bytes int64, cause string) Event {
+	return ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: from, Receives: true, Bytes: bytes, Cause: cause}
+}
+
+// sources returns those of the fetch, and then the other members.
+func (c *receivedObject) sources() (all []uint64) {
+	for _, id := range slices.Concat(c.objectFetch.sources, c.group.memberIDs()) {
+		if id != c.group.self && !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
