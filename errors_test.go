@@ -145,12 +145,16 @@ func withoutNumbers(s string) string {
 }
 
 func notLeading(t *testing.T, c *trio[[]byte, uint64]) error {
-	_, followers := c.leader(t)
-	if _, err := followers[0].Propose(t.Context(), []byte("x")); err != nil {
-		t.Fatal(err) // it knows its leader now
+	for {
+		_, followers := c.leader(t)
+		if _, err := followers[0].Propose(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err) // it knows its leader now
+		}
+		_, err := followers[0].Propose(t.Context(), []byte("x"), millrace.Here())
+		if elsewhere := (*millrace.NotLeaderError)(nil); errors.As(err, &elsewhere) && elsewhere.Leader != 0 {
+			return err
+		} // otherwise the leader has changed
 	}
-	_, err := followers[0].Propose(t.Context(), []byte("x"), millrace.Here())
-	return err
 }
 
 func overload(t *testing.T, _ *trio[[]byte, uint64]) error {

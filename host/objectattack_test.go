@@ -220,11 +220,15 @@ func (c *installCluster) follower() *installHost {
 	return nil
 }
 
-// A group is idle, and asleep. Its objects expire nevertheless.
+// A group is idle, and asleep. Its objects expire nevertheless, also if nothing has happened since the last
+// election.
 func TestObjectsOfAnIdleGroupExpire(t *testing.T) {
 	c := newObjectCluster(t, 69).start()
 	u := c.leader().begins(300_000, time.Minute)
 	c.load("it is held", 0, func() bool { return u.held(t) })
+	next := c.follower()
+	c.leader().group.StartTransfer(next.id)
+	c.load("another member leads", 0, func() bool { return c.leader() == next })
 	for end := c.now + 90*time.Second; c.now < end; {
 		c.tick()
 	}

@@ -28,7 +28,8 @@ import (
 // holders is what the turn knows. In a leader: of the others.
 type holders struct {
 	term     uint64
-	began    uint64 // the end of the log when the term began
+	leader   uint64 // of the term, as far as it is known
+	began    uint64 // the end of the log when the term began, or its leader became known
 	number   uint64
 	next     int64 // the tick at which the turn must look again
 	askedAt  int64 // tick
@@ -69,7 +70,10 @@ func (g *Group) advanceObjects() {
 		return
 	}
 	o.removeEnded()
-	if o.holders.term != g.node.BasicStatus().Term {
+	st, h := g.node.BasicStatus(), &o.holders
+	if h.term != st.Term || h.leader != st.Lead && !planted.IgnoreElection { // a candidate looks too, and may be elected then
+		h.term, h.leader, h.began, h.said, h.saidLacking = st.Term, st.Lead, st.LastIndex, nil, false
+		h.answers, h.proposed = map[uint64]objectRecord{}, map[object.ID]int64{}
 		o.work.Store(true)
 	}
 	if !o.work.Swap(false) && g.at.ticks < o.holders.next {
@@ -80,11 +84,6 @@ func (g *Group) advanceObjects() {
 		o.holders.next = g.at.ticks + ticksPerHeartbeat
 	}
 	o.holders.next = min(o.holders.next, o.removeAgain())
-	st, h := g.node.BasicStatus(), &o.holders
-	if h.term != st.Term {
-		h.term, h.began, h.said, h.saidLacking = st.Term, st.LastIndex, nil, false
-		h.answers, h.proposed = map[uint64]objectRecord{}, map[object.ID]int64{}
-	}
 	o.mu.Lock()
 	questions, records, stops := h.questions, h.records, o.stops
 	h.questions, h.records, o.stops = nil, nil, nil

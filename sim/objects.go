@@ -28,6 +28,7 @@ import (
 //	all members refuse the same commands, and keep the same    checkObjects, ghost.apply
 //	in the end every member has every object that may be named haveAllObjects, checkObjects
 //	nothing else is on a disk then                             haveAllObjects
+//	what no command keeps goes, whichever member leads          haveAllObjects
 type objects struct {
 	w    *world
 	rng  *rand.Rand
@@ -392,8 +393,23 @@ func (w *world) haveAllObjects() bool {
 	w.eachMember(func(r *replica) {
 		m := r.group.Metrics().Objects
 		have = have && len(r.uploads) == 0 && m.Unheld == 0 && m.Lacking == 0 && m.Strays == 0
+		if w.objects.life < time.Minute { // a run does not last so long
+			have = have && !slices.ContainsFunc(r.group.Objects(), func(s object.Set) bool { return !s.Kept })
+		}
 	})
 	return have
+}
+
+// handOver makes another member lead each group in which sets have yet to go, and nothing else happens.
+func (o *objects) handOver() {
+	if o == nil {
+		return
+	}
+	o.w.eachMember(func(r *replica) {
+		if r.group.Status().Role == raft.StateLeader {
+			r.group.StartTransfer(0)
+		}
+	})
 }
 
 // eachMember calls f for each replica that is a member and is level with the others.

@@ -66,6 +66,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"keep_token", ".", "TestChurn", []string{"-churns", "100"}},
 		{"rejoin_removed", "../host/membership", "TestRemovedDirectoryStaysRemoved", nil},
 		objects("apply_without_objects", "5"), objects("change_without_objects", "80"), objects("hold_before_log", "10"),
+		objects("ignore_election", "20"),
 		objects("hold_by_anyone", "10"), objects("judge_objects_early", "70"), objects("name_anything", "5"),
 		objects("promote_without_objects", "10"), objects("remove_objects_early", "60"),
 		{"mix_versions", ".", "TestDivergence", []string{"-divergences", "3"}},

@@ -145,6 +145,7 @@ func (w *world) endWell() {
 	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
 		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
 	}
+	w.objects.handOver()
 	if !w.runUntil(w.now+healTime+2*w.objectLife(), w.haveAllObjects) {
 		w.violate("%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())
 	}

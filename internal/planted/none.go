@@ -30,6 +30,7 @@ const (
 	HoldBeforeLog         = false
 	HoldByAnyone          = false
 	InstallWithoutConf    = false
+	IgnoreElection        = false
 	JudgeObjectsEarly     = false
 	KeepDeposed           = false
 	KeepRevoked           = false

@@ -75,6 +75,8 @@ var (
 	// InstallWithoutConf makes a member install a snapshot with a configuration of its own, in place of the
 	// snapshot's.
 	InstallWithoutConf = is("install_without_conf")
+	// IgnoreElection makes a host look at objects when its term begins, and not when it is elected in it.
+	IgnoreElection = is("ignore_election")
 	// JudgeObjectsEarly makes a host remove the files of objects that it does not know yet when it starts.
 	JudgeObjectsEarly = is("judge_objects_early")
 	// KeepToken makes a join token stay valid when it was used.
