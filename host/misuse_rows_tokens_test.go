@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/membership"
 )
 
 // Mistakes with join tokens, and hosts that come without one.
@@ -32,7 +33,7 @@ var tokenMisuses = []misuse{
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(4)
 			s.found(a)
-			b.joins(a.token(host.JoinTokenOptions{Life: time.Millisecond}), a, nil)
+			b.joins(a.expiredToken(), a, nil)
 			a.logs("comes with a join token and is not made a member", "has expired")
 			b.logs("this host is not made a member of the group", "has expired")
 			b.explains(host.CodeNotAdded, "has expired")
@@ -203,6 +204,20 @@ var tokenMisuses = []misuse{
 			s.fails("Host 4, Open", b.try(c))
 		},
 	},
+}
+
+// expiredToken returns a token of a group that has no other one, when the log says that its millisecond has
+// passed.
+func (a *actor) expiredToken() string {
+	a.T.Helper()
+	token := a.token(host.JoinTokenOptions{Life: time.Millisecond})
+	tokens := func() []membership.Token { return a.group().Members().Tokens }
+	for expires := tokens()[0].Expires; ; {
+		a.token(host.JoinTokenOptions{Life: time.Hour})
+		if all := tokens(); all[len(all)-1].Expires-time.Hour >= expires {
+			return token
+		}
+	}
 }
 
 // tokenConfig is the configuration of a host that joins with a token and the address of one member.
