@@ -305,8 +305,8 @@ func (n *nemesis) failDisk() {
 	if !n.mayFail(h) {
 		return
 	}
-	kinds := pick(n.rng, []crashfs.OpKind{crashfs.OpSync}, []crashfs.OpKind{crashfs.OpWrite}, []crashfs.OpKind{crashfs.OpRead},
-		[]crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite, crashfs.OpRead, crashfs.OpPreallocate, crashfs.OpSyncDir})
+	kinds := pick(n.rng, []crashfs.OpKind{crashfs.OpSync, crashfs.OpWriteBack}, []crashfs.OpKind{crashfs.OpWrite}, []crashfs.OpKind{crashfs.OpRead},
+		[]crashfs.OpKind{crashfs.OpSync, crashfs.OpWriteBack, crashfs.OpWrite, crashfs.OpRead, crashfs.OpPreallocate, crashfs.OpSyncDir})
 	h.trouble.failing, h.trouble.failAfter, h.trouble.once = kinds, n.rng.IntN(20), n.rng.IntN(2) == 0
 	h.mayForget = h.mayForget || n.w.mode.Unsafe()
 	n.w.note(fmt.Sprintf("disk of host %d will fail: %v", h.id, kinds))

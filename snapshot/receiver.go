@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -33,7 +34,7 @@ type Receiver struct {
 	complete bool
 	ended    bool
 	paced    paced
-	unsynced []int // the parts that were written since paced was due
+	written  []int // the parts that were written since paced was due, or that the disk was given then
 	err      error // the first one after which the directory cannot be trusted
 }
 
@@ -43,6 +44,8 @@ type received struct {
 	missing int64
 	whole   bool // it is part-N, verified
 	begun   bool // there is a recv-N
+	// unsynced is what was written to it since it was opened (paced).
+	unsynced written
 }
 
 func (p *received) has(block int64) bool {
@@ -272,7 +275,44 @@ func (r *Receiver) write(part int, content []byte, off int64) (err error) {
 	if _, err = f.WriteAt(content, off); err != nil {
 		return err
 	}
-	return r.syncPaced(part, len(content))
+	return r.wrote(part, off, len(content))
+}
+
+// wrote is called after n bytes of a part were written at off. Every few bytes the disk is given what was
+// written. Nothing counts any more of a part for which that failed.
+func (r *Receiver) wrote(part int, off int64, n int) error {
+	if !slices.Contains(r.written, part) {
+		r.written = append(r.written, part)
+	}
+	r.parts[part].unsynced.add(off, n)
+	if !r.paced.due(n) {
+		return nil
+	}
+	var errs []error
+	var given []int
+	for _, i := range r.written {
+		if !r.parts[i].begun {
+			continue // dropped, or complete
+		}
+		if r.parts[i].unsynced.next.Bytes > 0 {
+			given = append(given, i) // the next time it is waited for
+		}
+		recv := filepath.Join(r.dir, recvFile(i))
+		if err := r.writeBack(i, recv); err != nil {
+			errs = append(errs, fmt.Errorf("write back %s: %w", recv, err), r.drop(i))
+		}
+	}
+	r.written = given
+	return errors.Join(errs...)
+}
+
+// writeBack gives the disk what was written of a part.
+func (r *Receiver) writeBack(i int, recv string) error {
+	f, err := r.store.fs.Open(recv)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.parts[i].unsynced.writeBack(f), f.Close())
 }
 
 // Finish makes what was received durable and verifies the SHA-256 of every part. It returns ErrIncomplete if

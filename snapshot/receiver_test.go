@@ -457,7 +457,7 @@ func TestSyncFailsAndTheProcessDies(t *testing.T) {
 	from := value(sender.Open(src.id))(t)
 	disk := crashfs.New()
 	first := openStore(t, disk)
-	first.pace = syncBytes // nothing is synced before Finish
+	first.pace = paceBytes // nothing is synced before Finish
 	to := value(first.Receive(context.Background(), from.Manifest()))(t)
 	must(t, transfer(from, to, 100))
 	disk.SetHook(crashfs.Hooks(

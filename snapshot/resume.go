@@ -210,7 +210,7 @@ func (r *Receiver) scanReceived(ctx context.Context, i int) (useful bool, err er
 			return true, err
 		}
 		r.mark(i, b, 1)
-		if err := r.syncPaced(i, len(piece)); err != nil {
+		if err := r.wrote(i, b*BlockBytes, len(piece)); err != nil {
 			return true, err // the next Receive writes all blocks again
 		}
 	}

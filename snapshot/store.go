@@ -18,7 +18,7 @@ import (
 type Store struct {
 	fs   vfs.FS
 	dir  string
-	pace int64 // paced.every: syncBytes, except in tests
+	pace int64 // paced.every: paceBytes, except in tests
 
 	// mu guards what follows, and is never held across a call of the disk.
 	mu        sync.Mutex
@@ -59,7 +59,7 @@ func partFile(i int) string { return fmt.Sprintf("part-%08d", i) }
 // (Damaged). Contents are not read: Verify does that.
 func OpenStore(fsys vfs.FS, dir string) (*Store, error) {
 	s := &Store{
-		fs: fsys, dir: dir, pace: syncBytes,
+		fs: fsys, dir: dir, pace: paceBytes,
 		published: map[ID]*entry{}, damaged: map[ID]*DamageError{}, unfinished: map[ID]*Manifest{},
 		leftover: map[ID]bool{}, stuck: map[ID]error{}, busy: map[ID]bool{},
 	}

@@ -157,7 +157,7 @@ func (w *Writer) Stream(kind Kind, name string) (io.WriteCloser, error) {
 	if err := w.begin(kind, name, false); err != nil {
 		return nil, err
 	}
-	w.stream = &streamWriter{w: w, label: label{kind, name}, paced: paced{every: w.store.pace}}
+	w.stream = &streamWriter{w: w, label: label{kind, name}}
 	return w.stream, nil
 }
 
@@ -264,13 +264,13 @@ func (w *Writer) copy(file string) (p Part, err error) {
 }
 
 // sumPart reads a file to its end and returns length and checksums. It writes what it reads to a copy, if
-// there is one, which it syncs every few bytes (paced).
+// there is one, which the disk is given every few bytes (paced).
 func sumPart(f, to vfs.File, every int64) (Part, error) {
 	size, err := f.Size()
 	if err != nil {
 		return Part{}, err
 	}
-	p, whole, pace := Part{Bytes: size}, sha256.New(), paced{every: every}
+	p, whole, pace := Part{Bytes: size}, sha256.New(), pacedFile{paced: paced{every: every}}
 	if 4*blocksOf(size) > MaxManifestBytes {
 		return Part{}, &FormatError{What: fmt.Sprintf("file of %d bytes, want at most %d", size, int64(MaxManifestBytes)/4*BlockBytes)}
 	}
@@ -284,7 +284,7 @@ func sumPart(f, to vfs.File, every int64) (Part, error) {
 			if _, err := to.WriteAt(piece, b*BlockBytes); err != nil {
 				return Part{}, err
 			}
-			if err := pace.wrote(to, len(piece)); err != nil {
+			if err := pace.wrote(to, b*BlockBytes, len(piece)); err != nil {
 				return Part{}, err
 			}
 		}
@@ -373,7 +373,7 @@ type streamWriter struct {
 	w     *Writer
 	label label
 	file  vfs.File // of the part that is being written; nil: none
-	paced paced
+	paced pacedFile
 	part  Part
 	whole hash.Hash
 	buf   []byte // the beginning of a block
@@ -413,7 +413,7 @@ func (s *streamWriter) writeBlock() error {
 	if _, err := s.file.WriteAt(s.buf, s.part.Bytes); err != nil {
 		return err
 	}
-	if err := s.paced.wrote(s.file, len(s.buf)); err != nil {
+	if err := s.paced.wrote(s.file, s.part.Bytes, len(s.buf)); err != nil {
 		return err
 	}
 	s.whole.Write(s.buf)
@@ -434,7 +434,7 @@ func (s *streamWriter) beginPart() error {
 	if err != nil {
 		return err
 	}
-	s.file, s.any, s.whole = f, true, sha256.New()
+	s.file, s.any, s.whole, s.paced = f, true, sha256.New(), pacedFile{paced: paced{every: s.w.store.pace}}
 	s.part = Part{Kind: s.label.kind, Name: s.label.name}
 	return nil
 }

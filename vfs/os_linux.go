@@ -15,6 +15,26 @@ func (f *osFile) Sync() error {
 	return f.control("fdatasync", unix.Fdatasync)
 }
 
+// WriteBack implements vfs.WriteBack. The kernel tells an error to the first that asks, so one that the wait
+// returns is not told again by a Sync.
+func (f *osFile) WriteBack(next, last Span) error {
+	err := f.writeRange(next, unix.SYNC_FILE_RANGE_WRITE)
+	if err == nil {
+		err = f.writeRange(last, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	}
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return f.Sync()
+	}
+	return err
+}
+
+func (f *osFile) writeRange(s Span, flags int) error {
+	if s.Bytes == 0 { // the kernel would take it for all that follows
+		return nil
+	}
+	return f.control("sync_file_range", func(fd int) error { return unix.SyncFileRange(fd, s.Off, s.Bytes, flags) })
+}
+
 func (f *osFile) Preallocate(off, n int64) error {
 	err := f.control("fallocate", func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {

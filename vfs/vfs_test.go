@@ -51,6 +51,9 @@ func contract(t *testing.T, disk vfs.FS, root string) {
 	if size, err := f.Size(); size != 10_003 || err != nil {
 		t.Errorf("size %d, %v", size, err)
 	}
+	must(vfs.WriteBack(f, vfs.Span{}, vfs.Span{}))
+	must(vfs.WriteBack(f, vfs.Span{Off: 5000, Bytes: 5000}, vfs.Span{}))
+	must(vfs.WriteBack(f, vfs.Span{Off: 10_000, Bytes: 9999}, vfs.Span{Off: 5000, Bytes: 5000}))
 	must(f.Preallocate(0, 100))
 	must(f.Truncate(10_001))
 	must(f.Truncate(20_000))
@@ -173,5 +176,51 @@ func links(t *testing.T, disk vfs.FS, root string) {
 	}
 	if free, err := vfs.FreeBytes(disk, root); free <= 0 && !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("free space: %d, %v", free, err)
+	}
+}
+
+// Nothing is durable after a write back, and what one has failed on later syncs do not make durable.
+func TestWriteBackProvesNothing(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		disk := crashfs.New()
+		f, err := disk.Create("/file")
+		if err = errors.Join(err, disk.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		span := vfs.Span{Bytes: 1000}
+		if _, err := f.WriteAt(make([]byte, span.Bytes), 0); err != nil {
+			t.Fatal(err)
+		}
+		if fails {
+			disk.SetHook(crashfs.FailNth(crashfs.OpWriteBack, 1, syscall.EIO))
+		}
+		if err := vfs.WriteBack(f, span, vfs.Span{}); errors.Is(err, syscall.EIO) != fails {
+			t.Fatal(err)
+		}
+		if fails {
+			if err := f.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, err := disk.Image(crashfs.LoseAll, nil).Open("/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size, err := left.Size(); size != 0 || err != nil {
+			t.Errorf("%d bytes are durable, %v (the write back fails: %t)", size, err, fails)
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for _, c := range []struct{ a, b, want vfs.Span }{
+		{vfs.Span{}, vfs.Span{Off: 5, Bytes: 2}, vfs.Span{Off: 5, Bytes: 2}},
+		{vfs.Span{Off: 9}, vfs.Span{Off: 5, Bytes: 2}, vfs.Span{Off: 5, Bytes: 2}},
+		{vfs.Span{Off: 10, Bytes: 5}, vfs.Span{Off: 2, Bytes: 3}, vfs.Span{Off: 2, Bytes: 13}},
+		{vfs.Span{Off: 2, Bytes: 20}, vfs.Span{Off: 5, Bytes: 3}, vfs.Span{Off: 2, Bytes: 20}},
+	} {
+		if have, other := c.a.With(c.b), c.b.With(c.a); have != c.want || other != c.want {
+			t.Errorf("%v and %v: %v, %v, want %v", c.a, c.b, have, other, c.want)
+		}
 	}
 }

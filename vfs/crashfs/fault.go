@@ -147,7 +147,7 @@ func (o Odds) draw(op Op, rng *rand.Rand) error {
 		case one(o.Misdirected):
 			return Misdirect(SectorBytes * int64(2*rng.IntN(2)-1))
 		}
-	case OpSync:
+	case OpSync, OpWriteBack:
 		switch {
 		case one(o.SyncError):
 			return syscall.EIO

@@ -232,6 +232,19 @@ func (f *file) Sync() error {
 	return nil
 }
 
+// WriteBack implements vfs.WriteBack. It changes nothing: what was not synced may survive anyway.
+func (f *file) WriteBack(next, _ vfs.Span) error {
+	err := f.begin(OpWriteBack, next.Off, next.Bytes)
+	defer f.disk.mu.Unlock()
+	if lies(err) {
+		return nil
+	}
+	if err != nil && !f.closed && f.power == f.disk.power {
+		f.node.forgotten = len(f.node.pending)
+	}
+	return err
+}
+
 func (f *file) Size() (int64, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()

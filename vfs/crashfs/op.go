@@ -35,9 +35,10 @@ const (
 	OpPreallocate
 	OpLink // Name is the new name
 	OpRemoveDir
+	OpWriteBack // Off and Len are those of the span that begins to be written
 )
 
-var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate", "link", "rmdir"}
+var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate", "link", "rmdir", "writeback"}
 
 func (k OpKind) String() string {
 	if k < 0 || int(k) >= len(opNames) {

@@ -21,7 +21,7 @@ import (
 // How a host writes an object: package snapshot.
 const (
 	rawBlockBytes = 64 << 10
-	rawSyncBytes  = 4 << 20
+	rawPaceBytes  = 2 << 20
 )
 
 // measure fills in a row.
@@ -78,6 +78,7 @@ func writeRaw(ctx context.Context, path string, r *repeated) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	block := make([]byte, rawBlockBytes)
+	var last vfs.Span
 	for at := int64(0); r.n > 0 && ctx.Err() == nil; {
 		n := 0
 		for n < len(block) && r.n > 0 {
@@ -87,10 +88,12 @@ func writeRaw(ctx context.Context, path string, r *repeated) (err error) {
 		if _, err := f.WriteAt(block[:n], at); err != nil {
 			return err
 		}
-		if at += int64(n); at%rawSyncBytes == 0 {
-			if err := f.Sync(); err != nil {
+		if at += int64(n); at%rawPaceBytes == 0 {
+			next := vfs.Span{Off: at - rawPaceBytes, Bytes: rawPaceBytes}
+			if err := vfs.WriteBack(f, next, last); err != nil {
 				return err
 			}
+			last = next
 		}
 	}
 	return errors.Join(f.Sync(), fsys.SyncDir(filepath.Dir(path)), context.Cause(ctx))

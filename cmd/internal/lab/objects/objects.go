@@ -6,7 +6,7 @@
 // order:
 //
 //	raw       as many files as there are hosts, written at the same time as a host writes an object:
-//	          blocks of 64 KiB, a sync after every 4 MiB, and one at the end
+//	          blocks of 64 KiB, the disk begins to write every 2 MiB, and a sync at the end
 //	upload    one object, until Upload has returned, and until every host holds it
 //	together  several uploads at once, from all hosts
 //	alone     small commands in an open loop
