@@ -92,8 +92,7 @@ func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
 		u.w, err = o.files.Create(u.id, options.MaxBytes)
 	}
 	if err != nil {
-		u.finish(object.Set{}, err)
-		o.dropUpload(u)
+		u.fail(err)
 		return nil, err
 	}
 	return u, nil
@@ -166,8 +165,12 @@ func (u *Upload) Abort() error {
 	}
 	u.finish(object.Set{}, fmt.Errorf("millrace: the upload of %v was given up", u.id))
 	err := u.w.Abort()
+	if err != nil { // the disk refuses it for now
+		u.fail(err)
+		return err
+	}
 	u.of.dropUpload(u)
-	return err
+	return nil
 }
 
 func (u *Upload) isSent() bool {

@@ -48,6 +48,8 @@ type machine struct {
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
 	stops        time.Duration // it pauses for so long when it reads its clock next; 0: it does not (reads.go)
+	// mayLeave: a directory of its disk could not be synced, so the names in it stay until a process starts.
+	mayLeave bool
 }
 
 // ghost returns the record of the group that a machine's host takes part in.

@@ -309,6 +309,7 @@ func (n *nemesis) failDisk() {
 		[]crashfs.OpKind{crashfs.OpSync, crashfs.OpWriteBack, crashfs.OpWrite, crashfs.OpRead, crashfs.OpPreallocate, crashfs.OpSyncDir})
 	h.trouble.failing, h.trouble.failAfter, h.trouble.once = kinds, n.rng.IntN(20), n.rng.IntN(2) == 0
 	h.mayForget = h.mayForget || n.w.mode.Unsafe()
+	h.mayLeave = h.mayLeave || slices.Contains(kinds, crashfs.OpSyncDir)
 	n.w.note(fmt.Sprintf("disk of host %d will fail: %v", h.id, kinds))
 	n.mendLater(h)
 }

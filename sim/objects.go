@@ -392,7 +392,7 @@ func (w *world) haveAllObjects() bool {
 	}
 	w.eachMember(func(r *replica) {
 		m := r.group.Metrics().Objects
-		have = have && len(r.uploads) == 0 && m.Unheld == 0 && m.Lacking == 0 && m.Strays == 0
+		have = have && len(r.uploads) == 0 && m.Unheld == 0 && m.Lacking == 0 && (m.Strays == 0 || r.life.host.mayLeave)
 		if w.objects.life < time.Minute { // a run does not last so long
 			have = have && !slices.ContainsFunc(r.group.Objects(), func(s object.Set) bool { return !s.Kept })
 		}
