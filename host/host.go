@@ -38,6 +38,8 @@ type Host struct {
 
 	snapshotLanes snapshotLanes
 	transfers     transfers
+	// uninstalled says why received snapshots of groups could not be installed; it is not changed after Open.
+	uninstalled map[uint64]error
 
 	groups groupTable
 

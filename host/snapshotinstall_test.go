@@ -102,6 +102,42 @@ func TestAnInterruptedInstallIsFinished(t *testing.T) {
 	}
 }
 
+// A snapshot that is newer than the log may be the only one: after a power cut in an unsafe mode the log has
+// lost the mark of its install. If it cannot be read, it is not removed, and the refusal says why.
+func TestTheOnlySnapshotIsNotRemoved(t *testing.T) {
+	h := openKeeper(t, GroupConfig{Snapshots: SnapshotPolicy{Disabled: true, LogBytes: 4}}, false)
+	for i := range 20 {
+		h.call(t, nil, fmt.Sprint("command ", i))
+		h.mustTake(t)
+	}
+	if first := h.group.storage.log.FirstIndex(); first == 1 {
+		t.Fatal("setup: the log is whole")
+	}
+	if err := removeSnapshots(h.disk, "data", theGroup); err != nil {
+		t.Fatal(err)
+	}
+	h.putReceived(t, func(*snapshot.Manifest) {})
+	h.disk.Crash(crashfs.LoseNothing, nil)
+	part := h.statePart(t)
+	h.disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead && op.Name == part {
+			return crashfs.Flip(3, 1)
+		}
+		return nil
+	})
+	if err := h.start(); !isDamage(err) || !strings.Contains(err.Error(), "begins at entry") {
+		t.Fatalf("a snapshot that is read wrongly: %v", err)
+	}
+	h.disk.SetHook(nil)
+	h.disk.Crash(crashfs.LoseNothing, nil)
+	if err := h.start(); err != nil {
+		t.Fatalf("when it is read rightly: %v", err)
+	}
+	if want := []string{"499 a command that was received"}; !slices.Equal(h.keeper.list, want) {
+		t.Fatalf("the machine has %q, want %q", h.keeper.list, want)
+	}
+}
+
 // A group that is closed between the publication and the install of a snapshot, and opened again, begins
 // without it.
 func TestAnInstallThatACloseInterrupts(t *testing.T) {

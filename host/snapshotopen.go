@@ -85,6 +85,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		return 0, err
 	}
 	var unfit []error
+	var newer []snapshot.ID
 	for _, id := range slices.Backward(ids) {
 		store, err := s.store()
 		if err != nil {
@@ -100,12 +101,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 			unfit = append(unfit, err)
 			continue
 		case id.Index > log.LastIndex():
-			// It was received, and the group was closed before the log got its mark, so nothing was
-			// promised that rests on it. The leader offers it again. If it stayed, older snapshots would be
-			// pruned for it.
-			if err := store.Remove(id); err != nil {
-				return 0, fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, g.id, err)
-			}
+			newer = append(newer, id)
 			continue
 		case id.Index+1 < first:
 			unfit = append(unfit, fmt.Errorf("snapshot %v ends before entry %d", id, first))
@@ -121,21 +117,45 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 			return 0, err
 		}
 		if damage == nil {
-			return id.Index, nil
+			return id.Index, s.forgetNewer(newer)
 		}
 		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
 		unfit = append(unfit, damage)
+	}
+	// What is newer stays: if the log was not durable (wal.Mode.Unsafe), the log has lost the mark of a snapshot
+	// that was installed, and the snapshot is the only one.
+	for _, id := range newer {
+		unfit = append(unfit, fmt.Errorf("snapshot %v is newer than the log, which ends at entry %d, and was not installed when the host was opened", id, log.LastIndex()))
+	}
+	if err := g.host.uninstalled[g.id]; err != nil {
+		unfit = append(unfit, err)
 	}
 	if unfit = append(unfit, s.damaged()...); unfit == nil {
 		unfit = append(unfit, errors.New("there is none"))
 	}
 	switch {
 	case first == 1:
-		return 0, nil
+		return 0, s.forgetNewer(newer)
 	case s.machine == nil:
 		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, first)
 	}
 	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, first, s.dir, errors.Join(unfit...))
+}
+
+// forgetNewer removes snapshots that are newer than the log when the group begins without them. They were
+// received, and the group was closed before the log got a mark, so nothing was promised that rests on them.
+// The leader offers them again. If they stayed, older snapshots would be pruned for them.
+func (s *groupSnapshots) forgetNewer(ids []snapshot.ID) error {
+	for _, id := range ids {
+		store, err := s.store()
+		if err != nil {
+			return err
+		}
+		if err := store.Remove(id); err != nil {
+			return fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, s.group.id, err)
+		}
+	}
+	return nil
 }
 
 // list returns the snapshots of the group, the oldest first. If there is no directory it makes none.
@@ -428,6 +448,7 @@ func (g *Group) keepFound() {
 // finishInstalls finishes the installs that were interrupted, and removes the snapshots of groups that were
 // removed. It is called before the lanes run.
 func (h *Host) finishInstalls(ctx context.Context) error {
+	h.uninstalled = map[uint64]error{}
 	fsys, dir := h.env.fs, groupsDir(h.config.Dir)
 	names, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -490,6 +511,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 		}
 		if err := store.Verify(ctx, id); isDamage(err) {
 			h.env.logger.Error("a snapshot that was received is damaged, and is not installed", "group", group, "host", h.config.ID, "snapshot", id.String(), "err", err)
+			h.uninstalled[group] = err
 			continue
 		} else if err != nil {
 			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
