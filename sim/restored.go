@@ -17,8 +17,8 @@ import (
 // restoring copies the directory of a host while it runs, and later starts the copy under the host's id: an
 // operator who restores a backup, or clones a machine. A supervisor may start it again and again. Every host
 // that has heard a later life of the directory must refuse the copy. A host that has not may believe it, so
-// the copy runs only while all other hosts are up and have met the present life of the real one, and ends when
-// one of them restarts.
+// the copy runs only while all other hosts are up and have met the present life of the real one, and ends
+// when one of them restarts.
 type restoring struct {
 	m      *impostors
 	rng    *rand.Rand
