@@ -136,8 +136,8 @@ func TestADamagedObjectIsNotTakenFromASnapshot(t *testing.T) {
 	}
 }
 
-// The disk has changed bytes of an object while the host runs. Nothing reads the object, and VerifyObject finds
-// the damage: the host fetches the object again. An object that is whole stays.
+// The disk has changed bytes of an object while the host runs. Nothing reads the object, and VerifyObject
+// finds the damage: the host fetches the object again. An object that is whole stays.
 func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 	c := newObjectCluster(t, 75).start()
 	h := c.follower()

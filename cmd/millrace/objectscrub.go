@@ -93,14 +93,14 @@ func (s scrub) verify(ctx context.Context, c *admin.Client, group uint64, found 
 		if s.progress != nil {
 			s.progress(found.Bytes, found.Bytes+o.Left)
 		}
-		if err := s.rest(ctx, o.Bytes, time.Since(began)); err != nil {
+		if err := s.await(ctx, o.Bytes, time.Since(began)); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits until an object that was read in this time has taken as long as the rate demands.
-func (s scrub) rest(ctx context.Context, bytes int64, took time.Duration) error {
+// await waits until an object that was read in this time has taken as long as the rate demands.
+func (s scrub) await(ctx context.Context, bytes int64, took time.Duration) error {
 	if s.rate == 0 {
 		return nil
 	}
