@@ -173,7 +173,8 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 }
 
 // propose proposes to the leader, and retries until the command is committed or may be. On a busy machine the
-// leader may lose its leadership in between. It asks no host in without: such a host may know no leader for long.
+// leader may lose its leadership in between. Hosts in without are not asked: they may know no leader for
+// long.
 func (c *cluster) propose(ctx context.Context, command string, without ...int) (host.Receipt, error) {
 	for i := 0; ; i++ {
 		if slices.Contains(without, i%len(c.hosts)) {
