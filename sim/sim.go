@@ -33,6 +33,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -73,6 +74,7 @@ type Report struct {
 	Reads     Reads  // that ended well, by kind
 	Applied   uint64 // last index applied by all at the end, summed over the groups
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
+	Coverage  coverage.Matrix
 }
 
 func (r Report) String() string {

@@ -32,6 +32,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 // Options select a run.
@@ -61,6 +63,7 @@ type Report struct {
 	Reads     int // that were answered
 	Faults    Faults
 	Digest    uint64 // of everything that happened: equal runs have equal digests
+	Coverage  coverage.Matrix
 }
 
 func (r Report) String() string {

@@ -1,0 +1,25 @@
+package coverage
+
+// Impossible reports whether neither level of the simulator can inject a fault while a phase holds, and why.
+// At most 15 of 100 cells are impossible (a test counts them).
+func Impossible(f Fault, p Phase) (reason string, impossible bool) {
+	for _, rule := range rules {
+		if rule.fault == f && rule.phase == p {
+			return rule.reason, true
+		}
+	}
+	return "", false
+}
+
+type rule struct {
+	fault  Fault
+	phase  Phase
+	reason string
+}
+
+// rules is the table of the impossible cells.
+var rules = []rule{
+	{RestoredDisk, Bootstrap, "a group that has not committed its first command has no older state to which a disk could go back"},
+	{MemberAdd, Bootstrap, "members change only when a group has been founded"},
+	{MemberRemove, Bootstrap, "members change only when a group has been founded"},
+}
