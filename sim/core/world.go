@@ -37,6 +37,7 @@ type world struct {
 	ticks     int // in which everything was in order again
 	faults    Faults
 
+	sent    spent
 	ledger  *coverage.Ledger
 	side    *rand.Rand // draws strikes, and what else does not come from swarm
 	strikes []strike
@@ -98,8 +99,10 @@ func newWorld(o Options) *world {
 		}
 		n.disk.node = n
 		if w.swarm.drift {
-			n.tick += w.rng.IntN(5) - 2
-			w.faults[Drifting]++
+			if by := w.rng.IntN(5) - 2; w.ledger.Happens(coverage.ClockDrift) {
+				n.tick += by
+				w.faults[Drifting]++
+			}
 		}
 		if !w.swarm.leases {
 			n.phase = w.rng.IntN(n.tick)
