@@ -64,7 +64,7 @@ const (
 // cheaply checks that the work was done with few messages, snapshots and terms.
 func (o *oracle) cheaply(left *work, ticks int) {
 	w := o.w
-	messages, snapshots, terms := w.sent.messages-left.messages, w.sent.snapshots-left.snapshots, w.leader().term-left.term
+	messages, snapshots, terms := w.sent.messages-left.messages, w.sent.snapshots-left.snapshots, max(w.leader().term, left.term)-left.term
 	took := uint64(ticks) + ticksOfWhatIsLate
 	for _, of := range []struct {
 		what       string
