@@ -117,6 +117,9 @@ func (c *simCall) check(w *world) (done bool) {
 	if c.givenUp {
 		return true
 	}
+	if c.committed.Index == 0 && c.duplicate.Index == 0 && c.failed == nil {
+		return false // most calls, after most events
+	}
 	mayBeRefused := c.replica.life.w.objects != nil && len(w.objects.named[c.command]) > 0 && c.result == 0
 	if c.committed.Index > 0 && !c.noted && !mayBeRefused {
 		c.noted = true

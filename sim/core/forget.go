@@ -13,9 +13,9 @@ import (
 // (docs/decisions/0021-without-authority.md), and terms and votes may be missing too. Nothing that was
 // committed may be lost by it.
 //
-// At most a minority of the voters may be without authority at once, and no change of members begins meanwhile: two
-// members of which one has no authority can commit nothing. All others know durably of the last change. While a
-// change is under way, only a learner may forget.
+// At most a minority of the voters may be without authority at once, and no change of members begins
+// meanwhile: two members of which one has no authority can commit nothing. All others know durably of the
+// last change. While a change is under way, only a learner may forget.
 
 // forget ends a node, and starts it later from an image of its disk that lacks something.
 func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {

@@ -86,8 +86,9 @@ func (n *node) phases() (s coverage.Set) {
 	return s
 }
 
-// injects is asked immediately before a fault hits a node (nil: the cluster), and reports whether it happens. Others
-// are nodes that the fault concerns as well: the members that are added or removed, the target of a transfer.
+// injects is asked immediately before a fault hits a node (nil: the cluster), and reports whether it happens.
+// Others are nodes that the fault concerns as well: the members that are added or removed, the target of a
+// transfer.
 func (w *world) injects(f coverage.Fault, n *node, others ...*node) bool {
 	if w.healing {
 		return true // the last of what was under way
