@@ -58,6 +58,7 @@ func (n *node) start() {
 	n.changeSettings()
 	s := n.settings
 	n.life++
+	n.forgot = n.forgot && w.bug != keepsAuthority
 	oldest := max(n.disk.live.snapshot.Metadata.Index, n.disk.live.base.Index)
 	switch {
 	case s.volatile, n.applied < oldest:
