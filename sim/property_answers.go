@@ -2,10 +2,24 @@ package sim
 
 import (
 	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/sim/property"
 )
 
 // Every client gets an answer: when the cluster works, within answerTime, and before its host has closed.
 // Checked at the end of each run and at each end in good order of a host or a group.
+
+// answerTime is the virtual time within which every waiting client must be answered, once all hosts agree and
+// no new commands arrive: dozens of round trips.
+const answerTime = time.Second
+
+// checkAnswers demands it of a cluster that works.
+func (w *world) checkAnswers() {
+	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
+		w.breaks(property.Answered, "%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
+	}
+}
 
 // everyoneIsAnswered: every proposal ends in one of three ways (errors.go in package host), and none of them
 // is silence. The clients of a dead process learn its death from the connection; while a process lives, no

@@ -2,12 +2,26 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // Without faults a cluster elects a leader, commits a last command of each group, and all members have
 // applied the same, within healTime. Checked at the end of each run.
+
+// healTime is the virtual time within which the cluster must recover once the faults stop: dozens of election
+// timeouts.
+const healTime = 20 * time.Second
+
+// checkRecovery demands it.
+func (w *world) checkRecovery() {
+	if !w.runUntil(w.now+healTime, w.converged) {
+		w.checkNothingLost()
+		w.breaks(property.Recovery, "%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.waiting())
+	}
+}
 
 // converged reports whether the last command of each group is acknowledged, and all hosts that are not lost
 // for good have applied the same entries.

@@ -94,7 +94,9 @@ func (r Report) String() string {
 type Violation struct {
 	Seed uint64
 	Mode *wal.Mode // as in Options
-	At   time.Duration
+	// Faults is how much virtual time passed before faults stopped.
+	Faults time.Duration
+	At     time.Duration
 	// Property is what was broken.
 	Property property.Name
 	What     string
@@ -108,7 +110,7 @@ type Violation struct {
 func (v *Violation) Error() string {
 	left := ""
 	if !v.Choice.IsEmpty() {
-		left = ", " + v.Choice.String()
+		left = " " + v.Choice.String()
 	}
 	if v.scenario {
 		return fmt.Sprintf("seed %d of the scenario, at %v: %s: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.Property, v.What, v.Seed)
@@ -120,21 +122,18 @@ func (v *Violation) Error() string {
 	if v.Mode != nil {
 		mode = fmt.Sprintf(" -mode='%v'", *v.Mode)
 	}
+	if v.Faults != defaultFaults {
+		mode += fmt.Sprintf(" -faults=%v", v.Faults)
+	}
 	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, mode, left)
 }
 
-// healTime is the virtual time within which the cluster must recover once the faults stop: dozens of election
-// timeouts.
-const healTime = 20 * time.Second
-
-// answerTime is the virtual time within which every waiting client must be answered, once all hosts agree and
-// no new commands arrive: dozens of round trips.
-const answerTime = time.Second
+const defaultFaults = 3 * time.Second
 
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
 	if o.Faults == 0 {
-		o.Faults = 3 * time.Second
+		o.Faults = defaultFaults
 	}
 	w := newWorld(o)
 	defer func() {
@@ -158,14 +157,9 @@ func Run(o Options) (report Report, err error) {
 func (w *world) endWell() {
 	w.stopFaults()
 	began := w.effort()
-	if !w.runUntil(w.now+healTime, w.converged) {
-		w.checkNothingLost()
-		w.breaks(property.Recovery, "%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.waiting())
-	}
+	w.checkRecovery()
 	w.checkCost(began)
-	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
-		w.breaks(property.Answered, "%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
-	}
+	w.checkAnswers()
 	w.objects.handOver()
 	if !w.runUntil(w.now+healTime+2*w.objectLife(), w.haveAllObjects) {
 		w.breaks(property.Objects, "%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())

@@ -23,6 +23,8 @@ var (
 	maxFailures = flag.Int("failures", 3, "stop after this many seeds have failed")
 	mode        = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
 	faults      = flag.Duration("faults", 0, "how much virtual time passes in each run before faults stop; 0: as long as package sim does by default")
+	without     = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
+	skip        = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
 	trace       = flag.Bool("events", false, "with -seed: print every event")
 )
 
@@ -96,7 +98,11 @@ func byProperty(failures []error) map[property.Name]int {
 
 // options returns the options that the flags select.
 func options(t *testing.T, seed uint64) sim.Options {
-	o := sim.Options{Seed: seed, Faults: *faults}
+	choice, err := coverage.ParseChoice(*without, *skip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := sim.Options{Seed: seed, Faults: *faults, Choice: choice}
 	if *mode != "" {
 		m, err := wal.ParseMode(*mode)
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
@@ -51,7 +50,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 		return report, nil, errors.New("sim: Workload needs a Machine and a Command")
 	}
 	if o.Faults == 0 {
-		o.Faults = 3 * time.Second
+		o.Faults = defaultFaults
 	}
 	o.calls, o.groups = true, 1
 	w := newWorld(o)

@@ -85,7 +85,7 @@ func (v *Violation) Error() string {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
 	}
 	if !v.Choice.IsEmpty() {
-		ticks += ", " + v.Choice.String()
+		ticks += " " + v.Choice.String()
 	}
 	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
 }

@@ -20,6 +20,8 @@ var (
 	ticks     = flag.Int("ticks", defaultTicks, "how long faults last, in ticks")
 	events    = flag.Bool("events", false, "print every event")
 	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
+	without   = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
+	skip      = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
 	most      = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
 
@@ -32,7 +34,11 @@ func TestMain(m *testing.M) {
 
 func TestSeeds(t *testing.T) {
 	if *theSeed != 0 {
-		o := Options{Seed: *theSeed, Ticks: *ticks}
+		choice, err := coverage.ParseChoice(*without, *skip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -193,8 +199,8 @@ func TestWrongOrdersAreFound(t *testing.T) {
 
 // The report of a violation names the command that runs the seed again.
 func TestViolationNamesItsSeed(t *testing.T) {
-	v := &Violation{Seed: 7, Ticks: 50, At: 3, What: "x"}
-	if text := v.Error(); !strings.Contains(text, "-seed=7 -events -ticks=50") || !strings.Contains(text, "tick 3") {
+	v := &Violation{Seed: 7, Ticks: 50, At: 3, What: "x", Choice: coverage.Choice{Skip: []int{4, 5}}}
+	if text := v.Error(); !strings.Contains(text, "-seed=7 -events -ticks=50 -skip=4,5") || !strings.Contains(text, "tick 3") {
 		t.Error(text)
 	}
 }

@@ -118,6 +118,9 @@ func (d *disk) lose(queued []raftpb.Message, kept int, tears bool, rng *rand.Ran
 		n := kept + rng.IntN(len(writes)-kept+1)
 		if tears {
 			n = min(n, len(writes)-1)
+			if at := d.truncates(writes[kept:]); at >= 0 && rng.IntN(4) > 0 {
+				n = kept + at // where order matters most
+			}
 		}
 		for i := range writes[:n] {
 			do(&writes[i], partsOf(&writes[i]))
@@ -142,6 +145,20 @@ func (d *disk) lose(queued []raftpb.Message, kept int, tears bool, rng *rand.Ran
 	d.durable.hs.Commit = min(d.durable.hs.Commit, d.durable.last())
 	d.live = d.durable.clone()
 	return torn
+}
+
+// truncates returns which of the writes is the first that replaces entries, or -1.
+func (d *disk) truncates(writes []raftpb.Message) int {
+	last := d.durable.last()
+	for i := range writes {
+		if e := writes[i].Entries; len(e) > 0 {
+			if e[0].Index <= last {
+				return i
+			}
+			last = e[len(e)-1].Index
+		}
+	}
+	return -1
 }
 
 // publish makes a snapshot of the state machine the one of the disk. It does nothing while the state machine

@@ -55,13 +55,14 @@ func (n *node) start() {
 	if n.rn != nil {
 		return
 	}
+	forgets := n.settings.volatile // what its state machine had
 	n.changeSettings()
 	s := n.settings
 	n.life++
 	n.forgot = n.forgot && w.bug != keepsAuthority
 	oldest := max(n.disk.live.snapshot.Metadata.Index, n.disk.live.base.Index)
 	switch {
-	case s.volatile, n.applied < oldest:
+	case forgets, s.volatile, n.applied < oldest:
 		n.applied = oldest
 	case n.applied > oldest && w.rng.IntN(3) == 0: // its state machine was written now and then
 		n.applied = oldest + w.rng.Uint64N(n.applied-oldest+1)

@@ -2,6 +2,7 @@ package coverage
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -83,5 +84,36 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &m); err == nil {
 			t.Errorf("%s is read without an error", text)
 		}
+	}
+}
+
+func TestChoicesAreFlags(t *testing.T) {
+	c := Choice{Without: []Fault{Crash, LostDisk}, Skip: []int{3, 17}}
+	if text := c.String(); text != "-without=crash,lost-disk -skip=3,17" {
+		t.Errorf("the flags are %q", text)
+	}
+	if back, err := ParseChoice("crash,lost-disk", "3,17"); err != nil || back.String() != c.String() {
+		t.Errorf("the flags are read as %v, %v", back, err)
+	}
+	if none, err := ParseChoice("", ""); err != nil || !none.IsEmpty() || none.String() != "" {
+		t.Errorf("no flags are read as %v, %v", none, err)
+	}
+	for _, bad := range [][2]string{{"fire", ""}, {"", "0"}, {"", "x"}} {
+		if _, err := ParseChoice(bad[0], bad[1]); err == nil {
+			t.Errorf("%q is read without an error", bad)
+		}
+	}
+}
+
+func TestLedgerLeavesOut(t *testing.T) {
+	l := NewLedger(Choice{Without: []Fault{Pause}, Skip: []int{2}})
+	var steady Set
+	steady.Add(Steady, true)
+	happened := []bool{l.Strikes(Crash, steady), l.Strikes(Crash, steady), l.Strikes(Pause, steady), l.Strikes(Crash, steady)}
+	if want := []bool{true, false, false, true}; !slices.Equal(happened, want) || l.Injections() != 4 || l.Matrix.Sum() != 2 {
+		t.Errorf("of four injections %v happened, %d are counted: %d hits", happened, l.Injections(), l.Matrix.Sum())
+	}
+	if l.Happens(Pause) || !l.Happens(Crash) {
+		t.Error("pauses happen, or crashes do not")
 	}
 }

@@ -3,6 +3,7 @@ package coverage
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,20 +31,46 @@ type Choice struct {
 // IsEmpty reports whether everything happens.
 func (c Choice) IsEmpty() bool { return len(c.Without) == 0 && len(c.Skip) == 0 }
 
-// String returns the choice as Go code, for the line that says how to repeat a run.
+// String returns the choice as flags, for the command that runs a seed again; "" if everything happens.
 func (c Choice) String() string {
-	var parts []string
+	var flags []string
 	if len(c.Without) > 0 {
 		names := make([]string, len(c.Without))
 		for i, f := range c.Without {
 			names[i] = f.String()
 		}
-		parts = append(parts, "without "+strings.Join(names, ","))
+		flags = append(flags, "-without="+strings.Join(names, ","))
 	}
 	if len(c.Skip) > 0 {
-		parts = append(parts, fmt.Sprintf("skipping injections %v", c.Skip))
+		ordinals := make([]string, len(c.Skip))
+		for i, n := range c.Skip {
+			ordinals[i] = strconv.Itoa(n)
+		}
+		flags = append(flags, "-skip="+strings.Join(ordinals, ","))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(flags, " ")
+}
+
+// ParseChoice reads the values of the two flags: names of faults and ordinals, with commas between them.
+func ParseChoice(without, skip string) (c Choice, err error) {
+	list := func(text string) []string {
+		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	for _, name := range list(without) {
+		f, err := ParseFault(name)
+		if err != nil {
+			return Choice{}, err
+		}
+		c.Without = append(c.Without, f)
+	}
+	for _, text := range list(skip) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return Choice{}, fmt.Errorf("%q is not the ordinal of an injection, which is a number from 1", text)
+		}
+		c.Skip = append(c.Skip, n)
+	}
+	return c, nil
 }
 
 // NewLedger returns the ledger of a run.
