@@ -218,12 +218,9 @@ func (d *disk) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 
 // Entries implements raft.Storage.
 func (d *disk) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
-	if n := d.node; n.readFails && n.rn != nil {
-		n.readFails = false
-		if n.w.injects(coverage.ReadError, n) {
-			n.readFailed = true
-			return nil, errRead
-		}
+	if n := d.node; n.armed != nil && n.rn != nil && n.fails(coverage.ReadError) && n.w.injects(coverage.ReadError, n) {
+		n.readFailed = true
+		return nil, errRead
 	}
 	return d.live.read(lo, hi, maxSize)
 }

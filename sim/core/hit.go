@@ -35,10 +35,6 @@ func (w *world) hit(f coverage.Fault, n *node) bool {
 		return n.slowDown(f, 1+w.side.IntN(election))
 	case coverage.HungDisk:
 		return n.slowDown(f, election+w.side.IntN(2*election))
-	case coverage.SyncError:
-		return n.arm(f)
-	case coverage.ReadError:
-		return n.arm(f)
 	case coverage.FullDisk:
 		return n.fill(1 + w.side.IntN(6*election))
 	case coverage.LostSync:
@@ -110,16 +106,6 @@ func (n *node) slowDown(f coverage.Fault, by int) bool {
 	if w.injects(f, n) {
 		w.faults[Slow]++
 		n.slow, n.slowUntil = by, until
-	}
-	return true
-}
-
-// arm makes the next sync or the next read fail. It counts when it does.
-func (n *node) arm(f coverage.Fault) bool {
-	if f == coverage.ReadError {
-		n.readFails = true
-	} else {
-		n.syncFails = true
 	}
 	return true
 }

@@ -283,7 +283,7 @@ func (n *node) does(rd *raft.Ready) {
 	}
 	if len(m.Entries) > 0 || m.Term != 0 || m.Snapshot != nil {
 		sync := rd.MustSync || m.Snapshot != nil
-		if sync && n.syncFails && n.failSync([]raftpb.Message{m}) {
+		if sync && n.armed != nil && n.failSync([]raftpb.Message{m}) {
 			return
 		}
 		n.store(&m, sync)
@@ -338,7 +338,7 @@ func (n *node) writes(count int) {
 	for i := range batch {
 		sync = sync || len(batch[i].Responses) > 0
 	}
-	if sync && n.syncFails && n.failSync(nil) {
+	if sync && n.armed != nil && n.failSync(nil) {
 		return
 	}
 	n.appends, n.appending = n.appends[count:], 0

@@ -48,7 +48,7 @@ func (w *world) heal() {
 	}
 	for _, n := range w.nodes {
 		n.slow, n.tripAt, n.paused = 0, 0, min(n.paused, w.beat+1)
-		n.syncFails, n.readFails, n.lateUntil = false, false, 0
+		n.armed, n.lateUntil = nil, 0
 		n.full = min(n.full, w.beat)
 		n.hasSpace()
 		if n.rn == nil && n.life > 0 {

@@ -10,8 +10,9 @@ import (
 // storage is what is wrong with a node's disk, besides that it is slow. A node whose disk returns an error
 // ends at once, and starts again later: an error of a sync or of a read is final for a process (raft/doc.go).
 type storage struct {
-	syncFails  bool // the next sync
-	readFails  bool // the next read of entries by the core or by the apply worker
+	// armed is a strike that makes the next sync fail, or the next read of entries by the core or by the apply
+	// worker; nil: none.
+	armed      *strike
 	readFailed bool // in this life
 
 	// full is the beat until which the disk takes no entries. raised is the newest term and vote that have
@@ -40,10 +41,18 @@ func (n *node) answersLater() int {
 	return n.w.side.IntN(n.lateAnswers)
 }
 
+// fails reports whether a strike makes this operation fail, which is a sync or a read.
+func (n *node) fails(f coverage.Fault) bool {
+	if n.armed == nil || n.armed.cell.Fault != f {
+		return false
+	}
+	n.armed.done, n.armed = true, nil
+	return true
+}
+
 // failSync makes a sync fail. What was written may be durable or not.
 func (n *node) failSync(queued []raftpb.Message) bool {
-	n.syncFails = false
-	return n.crash(coverage.SyncError, queued)
+	return n.fails(coverage.SyncError) && n.crash(coverage.SyncError, queued)
 }
 
 // failRead ends a node that could not read its log.

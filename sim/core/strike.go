@@ -65,6 +65,9 @@ func (w *world) maySee(c coverage.Cell) bool {
 func (w *world) hunt() {
 	var now coverage.Set
 	known := false
+	for _, n := range w.nodes {
+		n.armed = nil // the phase must still hold
+	}
 	for i := range w.strikes {
 		s := &w.strikes[i]
 		if s.done || s.from > w.beat {
@@ -77,10 +80,13 @@ func (w *world) hunt() {
 			continue
 		}
 		n := w.victim(s.cell.Phase)
-		if n == nil || !w.hit(s.cell.Fault, n) {
-			continue
+		switch f := s.cell.Fault; {
+		case n == nil:
+		case f == coverage.SyncError || f == coverage.ReadError:
+			n.armed = s // it hits with the next sync or read
+		case w.hit(f, n):
+			s.done, known = true, false
 		}
-		s.done, known = true, false
 	}
 }
 

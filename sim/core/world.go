@@ -82,7 +82,7 @@ type event struct {
 func newWorld(o Options) *world {
 	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
 	w.mixed = w.side.IntN(4) == 0
-	w.build, w.trim = draw(w.side, 0, 0, 2, 12, 60), draw(w.side, 0, 0, 1, 8)
+	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
 	w.strikes = w.drawStrikes(o.Ticks * beats)
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
