@@ -164,14 +164,15 @@ func (d *disk) truncates(writes []raftpb.Message) int {
 // publish makes a snapshot of the state machine the one of the disk. It does nothing while the state machine
 // is ahead of what is durable, or if the log does not gain by it.
 func (d *disk) publish(meta raftpb.SnapshotMetadata, state []byte) bool {
-	term, known := d.durable.term(meta.Index)
-	if !known || meta.Index <= d.durable.snapshot.Metadata.Index {
+	if meta.Index <= d.durable.snapshot.Metadata.Index {
 		return false
 	}
-	if live, _ := d.live.term(meta.Index); live != term {
-		return false
+	for _, i := range []*image{&d.live, &d.durable} {
+		// It may have another entry there still, which the one that was applied replaces (seed 3569).
+		if term, known := i.term(meta.Index); !known || term != meta.Term {
+			return false
+		}
 	}
-	meta.Term = term
 	for _, i := range []*image{&d.live, &d.durable} {
 		i.snapshot = raftpb.Snapshot{Data: state, Metadata: meta}
 	}

@@ -31,6 +31,7 @@ type node struct {
 
 	// What the state machine has: everything through applied. sum is over it.
 	applied, sum uint64
+	appliedTerm  uint64           // of the last entry that it applied in this life
 	conf         raftpb.ConfState // as of applied
 
 	appends, applications []raftpb.Message // queued
@@ -157,11 +158,11 @@ func (n *node) resume() {
 // hears takes a message of a peer.
 func (n *node) hears(m *raftpb.Message) {
 	w := n.w
+	n.resume()
 	if n.rn == nil {
 		w.outcome(m, raft.SnapshotFailure)
 		return
 	}
-	n.resume()
 	w.events++
 	err := n.rn.Step(*m)
 	if w.trace != nil {
@@ -177,7 +178,7 @@ func (n *node) hears(m *raftpb.Message) {
 // hearsWorker takes an answer of a storage worker, or of the node to itself after a write.
 func (n *node) hearsWorker(m *raftpb.Message) {
 	n.resume()
-	if n.readFailed {
+	if n.rn == nil || n.readFailed {
 		return
 	}
 	n.w.events++
@@ -436,7 +437,7 @@ func (n *node) apply(entries []raftpb.Entry) {
 		e := &entries[i]
 		n.sum = mix(n.sum, sumOf(e))
 		n.w.oracle.applies(n, e)
-		n.applied = e.Index
+		n.applied, n.appliedTerm = e.Index, e.Term
 		if e.Type == raftpb.EntryNormal {
 			continue
 		}

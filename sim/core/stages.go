@@ -20,7 +20,7 @@ func (n *node) beginSnapshot() {
 		return
 	}
 	n.building = true
-	n.captured = raftpb.SnapshotMetadata{Index: n.applied, ConfState: n.conf}
+	n.captured = raftpb.SnapshotMetadata{Index: n.applied, Term: n.appliedTerm, ConfState: n.conf}
 	n.state = state(n.applied, n.sum)
 	if took := n.w.upToSide(n.w.build); took > 0 {
 		n.w.plan(took, built, n)
