@@ -18,7 +18,7 @@ import (
 // last change. While a change is under way, only a learner may forget.
 
 // forget ends a node, and starts it later from an image of its disk that lacks something.
-func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {
+func (n *node) forget(f coverage.Fault, lost func(*image, *rand.Rand) image) bool {
 	w := n.w
 	if !w.mayForget(n) {
 		return false
@@ -27,8 +27,9 @@ func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {
 		return true
 	}
 	w.faults[Forgot]++
-	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, w.side, 0)
-	img := lost(&n.disk.durable)
+	rng := w.ofInjection()
+	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, rng, 0)
+	img := lost(&n.disk.durable, rng)
 	n.disk.durable = img.clone()
 	n.disk.durable.hs.Commit = min(n.disk.durable.hs.Commit, n.disk.durable.last())
 	n.disk.live = n.disk.durable.clone()
@@ -39,7 +40,7 @@ func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {
 		w.trace("%d has forgotten something: %+v, log from %d to %d", n.id, n.disk.durable.hs, n.disk.durable.base.Index+1, n.disk.durable.last())
 	}
 	w.disconnect(func(m *raftpb.Message) bool { return m.From == n.id })
-	w.plan(1+w.side.IntN(20*beats), restarts, n)
+	w.plan(1+rng.IntN(20*beats), restarts, n)
 	return true
 }
 
@@ -90,23 +91,23 @@ func (n *node) loseSync() bool {
 	if n.disk.synced.hs.Term == 0 || n.disk.synced.base.Index < n.disk.durable.base.Index {
 		return false // there was none in this life, or it is in the snapshot
 	}
-	return n.forget(coverage.LostSync, func(*image) image { return n.disk.synced })
+	return n.forget(coverage.LostSync, func(*image, *rand.Rand) image { return n.disk.synced })
 }
 
 // flipBit is a bit of the log that flips: entries from there on are lost, and at times terms and votes.
 func (n *node) flipBit() bool {
-	return n.forget(coverage.BitFlip, func(d *image) image { return d.until(n.w.side, len(d.entries), n.w.side.IntN(4) == 0) })
+	return n.forget(coverage.BitFlip, func(d *image, rng *rand.Rand) image { return d.until(rng, len(d.entries), rng.IntN(4) == 0) })
 }
 
 // misdirect is the last write that went to a place further in front: it is missing, and what was there is
 // too.
 func (n *node) misdirect() bool {
-	return n.forget(coverage.MisdirectedWrite, func(d *image) image {
+	return n.forget(coverage.MisdirectedWrite, func(d *image, rng *rand.Rand) image {
 		kept := len(d.entries)
 		if last := n.disk.synced; last.hs.Term != 0 && last.base == d.base {
 			kept = min(kept, len(last.entries))
 		}
-		return d.until(n.w.side, kept, true)
+		return d.until(rng, kept, true)
 	})
 }
 
@@ -132,10 +133,10 @@ func (n *node) restore() bool {
 	if n.disk.backup.hs.Term == 0 {
 		return false
 	}
-	return n.forget(coverage.RestoredDisk, func(*image) image { return n.disk.backup })
+	return n.forget(coverage.RestoredDisk, func(*image, *rand.Rand) image { return n.disk.backup })
 }
 
 // loseDisk is an empty disk in place of the node's.
 func (n *node) loseDisk() bool {
-	return n.forget(coverage.LostDisk, func(*image) image { return image{} })
+	return n.forget(coverage.LostDisk, func(*image, *rand.Rand) image { return image{} })
 }

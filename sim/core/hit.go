@@ -6,7 +6,8 @@ import (
 )
 
 // hit makes a fault hit a node, or links of it, or the cluster. It reports false if the fault cannot come
-// now. Everything is drawn before world.injects is asked, so that a fault that is left out changes no draw.
+// now. What is drawn before world.injects is asked comes from the source of the strikes, and what is drawn
+// behind it from a source of its own, so that a fault that is left out changes no draw.
 func (w *world) hit(f coverage.Fault, n *node) bool {
 	election := w.swarm.election * beats
 	switch f {
@@ -48,9 +49,9 @@ func (w *world) hit(f coverage.Fault, n *node) bool {
 	case coverage.RestoredDisk:
 		return n.restore()
 	case coverage.ReorderedCompletion:
-		until := w.beat + 1 + w.side.IntN(2*election)
+		until, by := w.beat+1+w.side.IntN(2*election), 2+w.side.IntN(4*beats)
 		if w.injects(f, n) {
-			n.lateAnswers, n.lateUntil = 2+w.side.IntN(4*beats), until
+			n.lateAnswers, n.lateUntil = by, until
 		}
 	case coverage.ClockJump:
 		return n.jump(1 + w.side.IntN(3*w.swarm.election))

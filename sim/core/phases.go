@@ -1,6 +1,8 @@
 package core
 
 import (
+	"math/rand/v2"
+
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/sim/coverage"
@@ -84,6 +86,12 @@ func (n *node) phases() (s coverage.Set) {
 		s.Add(coverage.SnapshotInstall, n.appends[i].Snapshot != nil)
 	}
 	return s
+}
+
+// ofInjection returns a random source for the latest injection. So what is drawn when it happens, and not
+// when it is left out, changes no other draw.
+func (w *world) ofInjection() *rand.Rand {
+	return split(w.seed, 1<<32|uint64(w.ledger.Injections()))
 }
 
 // injects is asked immediately before a fault hits a node (nil: the cluster), and reports whether it happens.

@@ -10,8 +10,8 @@ import (
 // storage is what is wrong with a node's disk, besides that it is slow. A node whose disk returns an error
 // ends at once, and starts again later: an error of a sync or of a read is final for a process (raft/doc.go).
 type storage struct {
-	// armed is a strike that makes the next sync fail, or the next read of entries by the core or by the apply
-	// worker; nil: none.
+	// armed is a strike that makes the next sync fail, or the next read of entries by the core or by the
+	// apply worker; nil: none.
 	armed      *strike
 	readFailed bool // in this life
 
@@ -64,9 +64,10 @@ func (n *node) failRead() {
 	if w.trace != nil {
 		w.trace("%d ends: it cannot read its log", n.id)
 	}
-	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, w.side, w.bug)
+	rng := w.ofInjection()
+	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, rng, w.bug)
 	n.ends()
-	w.plan(1+w.side.IntN(20*beats), restarts, n)
+	w.plan(1+rng.IntN(20*beats), restarts, n)
 }
 
 // rejectForSpace is called before a write while the disk is full. It reports whether the write waits. Then

@@ -38,6 +38,7 @@ type world struct {
 	faults    Faults
 
 	sent    spent
+	seed    uint64
 	ledger  *coverage.Ledger
 	side    *rand.Rand // draws strikes, and what else does not come from swarm
 	strikes []strike
@@ -80,7 +81,7 @@ type event struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
+	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
 	w.mixed = w.side.IntN(4) == 0
 	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
 	w.strikes = w.drawStrikes(o.Ticks * beats)
