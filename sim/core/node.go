@@ -290,6 +290,9 @@ func (n *node) does(rd *raft.Ready) {
 		}
 		n.store(&m, sync)
 	}
+	if n.rn == nil {
+		return
+	}
 	if trip == 2 && n.crash(coverage.PowerCut, nil) {
 		return
 	}

@@ -82,6 +82,7 @@ func (n *node) phases() (s coverage.Set) {
 	s.Add(coverage.SnapshotBuild, n.building)
 	s.Add(coverage.Compaction, n.trimming)
 	s.Add(coverage.Shutdown, n.leaving)
+	s.Add(coverage.SnapshotInstall, n.installing)
 	for i := range n.appends {
 		s.Add(coverage.SnapshotInstall, n.appends[i].Snapshot != nil)
 	}

@@ -7,11 +7,12 @@ import (
 // stages are what a node does in steps, so that something can go wrong between them: it makes a snapshot,
 // then cuts its log; it hands its leadership over, then ends.
 type stages struct {
-	building bool // a snapshot; it has captured:
-	captured raftpb.SnapshotMetadata
-	state    []byte
-	trimming bool // the snapshot is published, and the log is not cut yet
-	leaving  bool // it is about to end in good order
+	building   bool // a snapshot; it has captured:
+	captured   raftpb.SnapshotMetadata
+	state      []byte
+	installing bool // it applies what comes before a snapshot
+	trimming   bool // the snapshot is published, and the log is not cut yet
+	leaving    bool // it is about to end in good order
 }
 
 // beginSnapshot captures the state of the state machine. The snapshot is complete some time later.
@@ -90,7 +91,9 @@ func (n *node) left() {
 	queued := n.appends
 	for i := range queued {
 		n.raise(&queued[i])
-		n.store(&queued[i], false)
+		if n.store(&queued[i], false); n.rn == nil {
+			return
+		}
 	}
 	n.disk.sync()
 	n.disk.live = n.disk.durable.clone()

@@ -50,7 +50,9 @@ func (n *node) writes(count int) {
 	n.appends, n.appending = n.appends[count:], 0
 	for i := range batch {
 		n.raise(&batch[i])
-		n.store(&batch[i], false)
+		if n.store(&batch[i], false); n.rn == nil {
+			return
+		}
 	}
 	if sync {
 		n.disk.sync()
@@ -64,8 +66,12 @@ func (n *node) writes(count int) {
 // store does one write.
 func (n *node) store(m *raftpb.Message, sync bool) {
 	if m.Snapshot != nil {
+		n.installing = true
 		for len(n.applications) > 0 { // as the contract asks
 			n.applies()
+		}
+		if n.installing = false; n.rn == nil {
+			return // it could not read its log
 		}
 	}
 	n.w.events++
