@@ -38,7 +38,8 @@ type Options struct {
 	// all the same.
 	Choice coverage.Choice
 
-	bug bug // a mistake of the storage, for tests of the oracles
+	aim *coverage.Cell // of all strikes; nil: each draws one
+	bug bug            // a mistake of the storage, for tests of the oracles
 }
 
 // defaultTicks lets about ten leaders come and go.

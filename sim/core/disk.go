@@ -118,7 +118,7 @@ func (d *disk) lose(queued []raftpb.Message, kept int, tears bool, rng *rand.Ran
 		n := kept + rng.IntN(len(writes)-kept+1)
 		if tears {
 			n = min(n, len(writes)-1)
-			if at := d.truncates(writes[kept:]); at >= 0 && rng.IntN(4) > 0 {
+			if at := d.durable.truncates(writes[kept:]); at >= 0 && rng.IntN(4) > 0 {
 				n = kept + at // where order matters most
 			}
 		}
@@ -148,8 +148,8 @@ func (d *disk) lose(queued []raftpb.Message, kept int, tears bool, rng *rand.Ran
 }
 
 // truncates returns which of the writes is the first that replaces entries, or -1.
-func (d *disk) truncates(writes []raftpb.Message) int {
-	last := d.durable.last()
+func (d *image) truncates(writes []raftpb.Message) int {
+	last := d.last()
 	for i := range writes {
 		if e := writes[i].Entries; len(e) > 0 {
 			if e[0].Index <= last {

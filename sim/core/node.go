@@ -134,6 +134,9 @@ func (n *node) ticks() {
 		n.missed++
 		return
 	}
+	if n.resume(); n.rn == nil {
+		return
+	}
 	n.w.events++
 	if n.full > n.w.beat && !n.leads {
 		n.rn.TickQuiesced() // it cannot ask for votes
@@ -141,6 +144,16 @@ func (n *node) ticks() {
 		n.rn.Tick()
 	}
 	n.moved()
+}
+
+// acts reports whether the node takes what a client asks. After a pause it first learns how much time it has
+// missed: a lease may have ended (seed 1132).
+func (n *node) acts() bool {
+	if n.rn == nil || n.paused > n.w.beat {
+		return false
+	}
+	n.resume()
+	return n.rn != nil
 }
 
 // resume is the end of a pause.
@@ -195,7 +208,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 // propose proposes commands. They carry their number, so that no two are equal.
 func (n *node) propose(count int) {
 	for range count {
-		if n.rn == nil || n.paused > n.w.beat {
+		if !n.acts() {
 			return
 		}
 		w := n.w
@@ -215,7 +228,7 @@ func (n *node) propose(count int) {
 }
 
 func (n *node) read() {
-	if n.rn == nil || n.paused > n.w.beat {
+	if !n.acts() {
 		return
 	}
 	n.w.events++

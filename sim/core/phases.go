@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/millrace/millrace/raft"
@@ -83,6 +84,7 @@ func (n *node) phases() (s coverage.Set) {
 	s.Add(coverage.Compaction, n.trimming)
 	s.Add(coverage.Shutdown, n.leaving)
 	s.Add(coverage.SnapshotInstall, n.installing)
+	s.Add(coverage.Conflict, n.disk.live.truncates(n.appends) >= 0)
 	for i := range n.appends {
 		s.Add(coverage.SnapshotInstall, n.appends[i].Snapshot != nil)
 	}
@@ -113,7 +115,7 @@ func (w *world) injects(f coverage.Fault, n *node, others ...*node) bool {
 	if w.trace != nil {
 		where, what := "", ""
 		if n != nil {
-			where = " of " + string(rune('0'+n.id%10))
+			where = fmt.Sprintf(" of %d", n.id)
 		}
 		if !happens {
 			what = ", left out"

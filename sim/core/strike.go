@@ -20,12 +20,15 @@ type strike struct {
 const maxStrikes = 32
 
 // drawStrikes draws the strikes of a run of a number of beats.
-func (w *world) drawStrikes(duration int) []strike {
-	if w.side.IntN(4) == 0 {
-		return nil
-	}
+func (w *world) drawStrikes(duration int, aim *coverage.Cell) []strike {
 	cells := slices.DeleteFunc(coverage.Possible(), func(c coverage.Cell) bool { return !w.maySee(c) })
 	strikes := make([]strike, 1+w.side.IntN(maxStrikes))
+	switch {
+	case aim != nil:
+		cells = []coverage.Cell{*aim}
+	case w.side.IntN(4) == 0:
+		return nil
+	}
 	for i := range strikes {
 		strikes[i].cell = cells[w.side.IntN(len(cells))]
 		if w.side.IntN(2) == 0 && strikes[i].cell.Phase != coverage.Bootstrap {
@@ -91,7 +94,7 @@ func (w *world) hunt() {
 }
 
 // victim draws a node for which a phase holds.
-func (w *world) victim(p coverage.Phase) *node {
+func (w *world) victim(p coverage.Phase) (other *node) {
 	first := w.side.IntN(len(w.nodes))
 	leader := w.leader()
 	if leader != nil && w.side.IntN(3) == 0 {
@@ -99,9 +102,13 @@ func (w *world) victim(p coverage.Phase) *node {
 	}
 	for k := range w.nodes {
 		n := w.nodes[(first+k)%len(w.nodes)]
-		if n.rn != nil && w.phases(n).Has(p) {
-			return n
+		switch {
+		case n.rn == nil:
+		case n.phases().Has(p):
+			return n // it is in that phase itself
+		case other == nil && w.phases(n).Has(p):
+			other = n
 		}
 	}
-	return nil
+	return other
 }

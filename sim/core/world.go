@@ -84,7 +84,7 @@ func newWorld(o Options) *world {
 	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
 	w.mixed = w.side.IntN(4) == 0
 	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
-	w.strikes = w.drawStrikes(o.Ticks * beats)
+	w.strikes = w.drawStrikes(o.Ticks*beats, o.aim)
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
 			fmt.Fprintf(o.Trace, "%4d.%d %s\n", w.beat/beats, w.beat%beats, fmt.Sprintf(format, args...))

@@ -60,7 +60,7 @@ const (
 	Candidate                    // the member, or another one that runs, is a candidate or a pre-candidate
 	NewLeader                    // the leader has not committed an entry of its term
 	PipelineFull                 // the leader may send no more entries to a follower before it hears an answer
-	Conflict                     // a follower has entries that its leader will make it replace
+	Conflict                     // a follower has entries that its leader will make it replace, or is replacing them
 	SnapshotBuild                // the member makes a snapshot
 	SnapshotSend                 // a leader has a follower that needs its snapshot
 	SnapshotInstall              // the member puts a snapshot in the place of its state
