@@ -54,6 +54,8 @@ type Options struct {
 	objects bool // the groups have objects
 	churn   bool // members change, for every seed
 	still   bool // members do not change
+
+	into *Report // if set, a scenario describes its run here
 }
 
 // Report describes a run.
@@ -118,7 +120,7 @@ const answerTime = time.Second
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
 	if o.Faults == 0 {
-		o.Faults = 3 * time.Second
+		o.Faults = defaultFaults
 	}
 	w := newWorld(o)
 	defer func() {

@@ -1,0 +1,153 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Merge adds up results of different seeds of one profile, as of the shards of a job. names say where each comes from,
+// for errors. It refuses results in which a seed is twice.
+func Merge(names []string, results []*Result) (*Result, error) {
+	if len(results) == 0 {
+		return nil, errors.New("no results")
+	}
+	first := results[0]
+	sum := &Result{Format: format, Version: version, Profile: first.Profile, Length: first.Length, Without: first.Without, Skip: first.Skip, Levels: map[string]*Tally{}, Pieces: []Piece{}, Failures: []Failure{}}
+	type owned struct {
+		Piece
+		by string
+	}
+	var pieces []owned
+	for i, r := range results {
+		if r.Profile != first.Profile || r.Length != first.Length || !slices.Equal(r.Without, first.Without) || !slices.Equal(r.Skip, first.Skip) {
+			return nil, fmt.Errorf("%s has results of the profile %s (%s), and %s of %s (%s): results of different runs are not added up",
+				names[0], first.Profile, describeSchedule(first.Length, first.Without, first.Skip), names[i], r.Profile, describeSchedule(r.Length, r.Without, r.Skip))
+		}
+		for _, p := range r.Pieces {
+			for _, other := range pieces {
+				if seed, twice := common(p, other.Piece); twice {
+					return nil, fmt.Errorf("seed %d is in %s and in %s: it would count twice", seed, other.by, names[i])
+				}
+			}
+			pieces = append(pieces, owned{p, names[i]})
+			sum.Pieces = append(sum.Pieces, p)
+		}
+		sum.merge(r)
+	}
+	sum.Pieces = join(sum.Pieces)
+	slices.SortStableFunc(sum.Failures, func(a, b Failure) int { return cmp.Compare(a.Seed, b.Seed) })
+	sum.Failures = sum.Failures[:min(len(sum.Failures), maxKept)]
+	return sum, nil
+}
+
+// merge adds another result, without its pieces.
+func (r *Result) merge(other *Result) {
+	for name, t := range other.Levels {
+		have := r.Levels[name]
+		if have == nil {
+			have = &Tally{Counts: map[string]uint64{}}
+			r.Levels[name] = have
+		}
+		have.merge(t)
+	}
+	r.Coverage.Add(&other.Coverage)
+	r.Failed += other.Failed
+	r.Failures = append(r.Failures, other.Failures...)
+	for _, m := range other.Machines {
+		r.addMachine(m)
+	}
+}
+
+func (t *Tally) merge(other *Tally) {
+	t.Seeds, t.Events, t.Ticks = t.Seeds+other.Seeds, t.Events+other.Events, t.Ticks+other.Ticks
+	t.Virtual, t.Busy = t.Virtual+other.Virtual, t.Busy+other.Busy
+	if other.Slowest > t.Slowest {
+		t.Slowest, t.SlowSeed = other.Slowest, other.SlowSeed
+	}
+	for name, n := range other.Counts {
+		t.Counts[name] += n
+	}
+}
+
+// common returns the first seed that two pieces have in common.
+func common(a, b Piece) (seed uint64, is bool) {
+	from, to := max(a.From, b.From), min(a.To, b.To)
+	// The seeds of a that are a distance of a.Of apart have all remainders by b.Of that they ever have within b.Of steps.
+	seed = a.Shard.first(from)
+	for range b.Of {
+		if seed < from || seed >= to {
+			return 0, false
+		}
+		if seed%b.Of == b.Index {
+			return seed, true
+		}
+		seed += a.Of
+	}
+	return 0, false
+}
+
+// join sorts pieces, and makes one of those that continue each other, and of all shards of the same seeds.
+func join(pieces []Piece) (out []Piece) {
+	slices.SortFunc(pieces, func(a, b Piece) int {
+		return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.Index, b.Index), cmp.Compare(a.From, b.From))
+	})
+	var longer []Piece
+	for _, p := range pieces {
+		if n := len(longer); n > 0 && longer[n-1].Shard == p.Shard && longer[n-1].To == p.From {
+			longer[n-1].To = p.To
+			continue
+		}
+		longer = append(longer, p)
+	}
+	// No seed is in two pieces, so as many pieces of the same seeds as there are shards are all of them.
+	type stretch struct{ of, from, to uint64 }
+	same := map[stretch]uint64{}
+	for _, p := range longer {
+		same[stretch{p.Of, p.From, p.To}]++
+	}
+	for s, n := range same {
+		if n == s.of {
+			out = append(out, Piece{whole, s.from, s.to})
+		}
+	}
+	for _, p := range longer {
+		if same[stretch{p.Of, p.From, p.To}] < p.Of {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Piece) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Index, b.Index)) })
+	return out
+}
+
+// shards returns the pieces in words: "seeds [1, 1001)", or a text of several stretches.
+func (r *Result) seedsText() string {
+	if len(r.Pieces) == 0 {
+		return "no seeds"
+	}
+	by := map[string][]uint64{}
+	for _, p := range r.Pieces {
+		of := ""
+		if p.Of > 1 {
+			of = fmt.Sprintf(" of shards by %d", p.Of)
+		}
+		text := fmt.Sprintf("[%d, %d)%s", p.From, p.To, of)
+		by[text] = append(by[text], p.Index)
+	}
+	text := "seeds "
+	for i, stretch := range slices.Sorted(maps.Keys(by)) {
+		if i == 3 {
+			return text + fmt.Sprintf(" and %d other stretches", len(by)-3)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += stretch
+		if n := len(by[stretch]); r.Pieces[0].Of > 1 {
+			text += fmt.Sprintf(" (%d of them)", n)
+		}
+	}
+	return text
+}
