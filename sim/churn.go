@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -250,6 +251,20 @@ func (c *churn) draw(r *replica, m host.Members) (changes []host.MemberChange) {
 	return changes
 }
 
+// nameOf returns the fault that a plan is: the removal of a member, or the addition or promotion of one.
+func nameOf(p *host.MemberPlan, now host.Members) coverage.Fault {
+	if len(p.Stages) == 0 {
+		return coverage.MemberAdd
+	}
+	last := p.Stages[len(p.Stages)-1]
+	for _, m := range now.All {
+		if !slices.Contains(last.Voters, m.ID) && !slices.Contains(last.Learners, m.ID) {
+			return coverage.MemberRemove
+		}
+	}
+	return coverage.MemberAdd
+}
+
 // start plans and executes on a member.
 func (c *churn) start(r *replica, changes ...host.MemberChange) {
 	p, err := r.group.Plan(changes...)
@@ -258,6 +273,9 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 			c.w.violate("%s refuses a plan: %v", r.name, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %v", r.name, err))
+		return
+	}
+	if !c.w.injects(nameOf(p, r.group.Members()), r.life.host) {
 		return
 	}
 	c.w.note(fmt.Sprintf("%s: %v", r.name, p))
@@ -279,6 +297,14 @@ func (c *churn) wipe() {
 	if h.alive == nil || h.alive.process == nil || !c.mayBeWiped(h) {
 		return
 	}
+	c.wipeOne(h)
+}
+
+// wipeOne wipes a host, unless that is left out. It reports true.
+func (c *churn) wipeOne(h *machine) bool {
+	if !c.w.injects(coverage.LostDisk, h) {
+		return true
+	}
 	c.w.note(fmt.Sprintf("%s is wiped", h.alive.name))
 	c.w.count(Wipes)
 	all := c.w.leading(1).group.Members().All
@@ -289,6 +315,7 @@ func (c *churn) wipe() {
 	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
 	c.wiped = h
 	c.w.nemesis.restart(h)
+	return true
 }
 
 // mayBeWiped reports whether every group has a leader elsewhere, of which h is a member, and whose other

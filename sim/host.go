@@ -78,6 +78,7 @@ type life struct {
 	sawFull  bool              // its disk may have been full
 	sawRot   bool              // its disk has returned wrong bytes of a snapshot
 	failed   bool              // one of its groups has stopped
+	moments                    // phases.go
 }
 
 func newMachine(w *world, id uint64) *machine {
@@ -124,6 +125,7 @@ func (h *machine) start() {
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	h.alive = l
 	config := h.w.config
+	h.w.mixConfig(&config, h)
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
 	config.JoinTokens = h.tokens
 	h.w.placing.configure(&config, h.id)
@@ -266,6 +268,7 @@ func (l *life) event(e host.Event) {
 		l.w.diverging.noteDiverged(e)
 	case host.SnapshotTaken:
 		l.w.count(SnapshotsTaken)
+		l.capturing = max(l.capturing-1, 0)
 	case host.ObjectReceived:
 		l.w.count(Fetches)
 	case host.ObjectTransferFailed:
@@ -278,6 +281,7 @@ func (l *life) event(e host.Event) {
 		l.w.count(Aborts)
 	case host.SnapshotFailed:
 		l.w.count(SnapshotsFailed)
+		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
 		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) {
 			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)

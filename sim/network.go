@@ -19,6 +19,7 @@ type network struct {
 
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
+	burst                    time.Duration          // a fault of the whole network lasts until then
 	late                     map[link]time.Duration // added to each delay
 
 	liar     uint64                                   // a host that lies (lies.go); 0: none
@@ -99,6 +100,7 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	case what&8 != 0 && body[len(body)-1] != 0:
 		l.w.count(Exceptions)
 	}
+	l.noteRecord(body[0])
 	body = l.w.net.lie(l, body)
 	return l.w.net.carry(l, to, kind.Class(), transport.AppendFrames(nil, kind, body))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 // A process may pause: it is stopped, swapped out, its machine is suspended or collects garbage. Its clock
@@ -27,9 +28,14 @@ func (n *nemesis) pauseFollower() {
 	}
 }
 
-func (n *nemesis) pause(h *machine) {
+func (n *nemesis) pause(h *machine) { n.pauseFor(h, between(n.rng, 0, 5*n.w.config.ElectionTimeout)) }
+
+func (n *nemesis) pauseFor(h *machine, by time.Duration) {
+	if !n.w.injects(coverage.Pause, h) {
+		return
+	}
 	n.w.count(Pauses)
-	h.pausedUntil = n.w.now + between(n.rng, 0, 5*n.w.config.ElectionTimeout)
+	h.pausedUntil = n.w.now + by
 	n.w.note(fmt.Sprintf("host %d is paused until %v", h.id, h.pausedUntil))
 }
 

@@ -31,6 +31,7 @@ type replica struct {
 	restored uint64
 	seen     int // how many of the first acknowledged commands are among them
 	closing  bool
+	recovers uint64 // what hosts had applied when it was opened
 }
 
 // openGroups opens the groups of a process.
@@ -46,7 +47,7 @@ func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateM
 }
 
 func (l *life) newReplica(g *ghost) *replica {
-	r := &replica{life: l, id: g.id, name: l.name, ghost: g, state: map[string]bool{}}
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g, recovers: g.last(), state: map[string]bool{}}
 	if len(l.w.ghosts) > 1 {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}

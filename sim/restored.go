@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -84,6 +85,10 @@ func (r *restoring) isRefused() bool {
 
 func (r *restoring) start() {
 	w := r.m.w
+	if !w.injects(coverage.RestoredDisk, r.of) {
+		r.copied = nil
+		return
+	}
 	l := r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
 	r.copy = l
 	w.count(Restored)

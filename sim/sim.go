@@ -46,6 +46,8 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, receives every event.
 	Trace io.Writer
+	// Choice leaves injections out (package coverage).
+	Choice coverage.Choice
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed
@@ -77,6 +79,8 @@ type Report struct {
 	Applied   uint64 // last index applied by all at the end, summed over the groups
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
 	Coverage  coverage.Matrix
+	// Injections is how many ordinals were given to injections.
+	Injections int
 }
 
 func (r Report) String() string {
@@ -134,6 +138,7 @@ func Run(o Options) (report Report, err error) {
 	w.startImpostors()
 	w.startChurn()
 	w.startObjects()
+	w.startStrikes(o.Faults)
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil

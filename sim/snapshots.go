@@ -55,6 +55,7 @@ func (r *replica) view() (host.Snapshot, error) {
 	if r.life.dead {
 		return nil, crashfs.ErrCrashed
 	}
+	r.life.capturing++
 	return &view{r, fmt.Sprintf("%d %d %d %d\n", r.watch.applied, r.watch.time, len(r.state), r.sum)}, nil
 }
 

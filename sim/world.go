@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -42,6 +43,9 @@ type world struct {
 	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging    *diverging // divergence.go; nil: the machines are those of the checks
 	faults       Faults
+	ledger       *coverage.Ledger // of injections
+	strikes      strikes
+	mixed        bool // hosts run with different settings (strike.go)
 	scenario     bool // scenario.go
 	suppressed   uint64
 	padding      int          // bytes that each snapshot has besides its content
@@ -55,7 +59,7 @@ type world struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6)}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ledger: coverage.NewLedger(o.Choice)}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -116,6 +120,7 @@ func newWorld(o Options) *world {
 	w.drawSnapshots()
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	w.drawPlacement()
+	w.mix()
 	return w
 }
 
@@ -127,6 +132,7 @@ func (w *world) report() Report {
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
 		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
 		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Digest: w.digest,
+		Coverage: w.ledger.Matrix, Injections: w.ledger.Injections(),
 	}
 }
 
@@ -208,6 +214,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		if w.counting == nil { // its runs have more commands than these checks are for
 			w.check(e.who)
 		}
+		w.strikes.look(w)
 		if done() {
 			return true
 		}

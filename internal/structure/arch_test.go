@@ -55,7 +55,7 @@ smtest                 .                                                        
 millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/coverage                                                                                                  |
-sim/core               raft raft/raftpb sim/coverage                                                          |
+sim/core               raft raft/raftpb raft/tracker sim/coverage                                             |
 sim                    . sim/coverage host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys

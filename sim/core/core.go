@@ -44,6 +44,9 @@ type Options struct {
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
 
+	// Choice leaves injections out (package coverage).
+	Choice coverage.Choice
+
 	bug bug // a mistake of the storage, for tests of the oracles
 }
 
@@ -54,8 +57,8 @@ const DefaultTicks = 400
 type Report struct {
 	Seed  uint64
 	Nodes int
-	// Events counts the inputs of the nodes (messages of peers, answers of storage workers, ticks, requests) and
-	// the writes and applications that storage workers did.
+	// Events counts the inputs of the nodes (messages of peers, answers of storage workers, ticks, requests)
+	// and the writes and applications that storage workers did.
 	Events    uint64
 	Ticks     int // until everything was in order again
 	Committed uint64
@@ -64,6 +67,8 @@ type Report struct {
 	Faults    Faults
 	Digest    uint64 // of everything that happened: equal runs have equal digests
 	Coverage  coverage.Matrix
+	// Injections is how many ordinals were given to injections.
+	Injections int
 }
 
 func (r Report) String() string {

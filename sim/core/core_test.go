@@ -17,6 +17,7 @@ var (
 	seeds   = flag.Uint64("seeds", 300, "how many seeds to run")
 	ticks   = flag.Int("ticks", DefaultTicks, "how long faults last, in ticks")
 	events  = flag.Bool("events", false, "print every event")
+	most    = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
 
 // TestMain lets garbage be: a run has little of it, and would collect it all the time.
@@ -40,15 +41,17 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	var next atomic.Uint64
+	var failed atomic.Int64
 	reports := make(chan Report, 64)
 	workers := runtime.GOMAXPROCS(0)
 	begin := time.Now()
 	for range workers {
 		go func() {
 			defer func() { reports <- Report{} }()
-			for n := next.Add(1); n <= *seeds && !t.Failed(); n = next.Add(1) {
+			for n := next.Add(1); n <= *seeds && failed.Load() < *most; n = next.Add(1) {
 				report, err := Run(Options{Seed: *first + n, Ticks: *ticks})
 				if err != nil {
+					failed.Add(1)
 					t.Error(err)
 				}
 				reports <- report
@@ -62,6 +65,7 @@ func TestSeeds(t *testing.T) {
 			workers--
 		}
 		sum.Faults.Add(r.Faults)
+		sum.Coverage.Add(&r.Coverage)
 		sum.Events, sum.Reads, sum.Leaders, sum.Committed = sum.Events+r.Events, sum.Reads+r.Reads, sum.Leaders+r.Leaders, sum.Committed+r.Committed
 		sum.Ticks = max(sum.Ticks, r.Ticks)
 	}
@@ -70,6 +74,7 @@ func TestSeeds(t *testing.T) {
 	if *seeds < 100 || *theSeed != 0 {
 		return
 	}
+	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
 	for kind, n := range sum.Faults {
 		if n == 0 {
 			t.Errorf("in %d seeds there were no %v", *seeds, Fault(kind))

@@ -38,6 +38,7 @@ type healing struct {
 // heal ends the faults, and demands that the cluster elects, commits, answers reads and agrees.
 func (w *world) heal() {
 	w.healing = true
+	w.bursts = bursts{}
 	if w.trace != nil {
 		w.trace("the faults end")
 	}
@@ -46,6 +47,9 @@ func (w *world) heal() {
 	}
 	for _, n := range w.nodes {
 		n.slow, n.tripAt, n.paused = 0, 0, min(n.paused, w.beat+1)
+		n.syncFails, n.readFails, n.lateUntil = false, false, 0
+		n.full = min(n.full, w.beat)
+		n.hasSpace()
 		if n.rn == nil && n.life > 0 {
 			n.start()
 		}
@@ -55,6 +59,7 @@ func (w *world) heal() {
 	limit := healTimeouts*w.swarm.election + max(w.swarm.lateness, w.swarm.write)/beats + w.backlog()
 	for w.beat < begin+limit*beats {
 		w.step()
+		w.endRemoved()
 		if w.beat%beats == 0 && w.agree() {
 			w.ticks = (w.beat - begin) / beats
 			return
@@ -98,9 +103,22 @@ func (w *world) agree() bool {
 		if !isMember(&leader.conf, n.id) {
 			continue
 		}
-		if n.rn == nil || n.term != leader.term || n.applied <= w.end.entries || n.sum != w.oracle.stateAt(n.applied) || !w.end.read[n.id-1] {
+		if n.rn == nil || n.forgot || n.term != leader.term || n.applied <= w.end.entries || n.sum != w.oracle.stateAt(n.applied) || !w.end.read[n.id-1] {
 			return false
 		}
 	}
 	return true
+}
+
+// endRemoved ends nodes that are no members any more. One that has not heard of it campaigns for ever, and
+// without the check of the quorum the members listen (thesis §4.2.3): then an operator has to end it.
+func (w *world) endRemoved() {
+	if w.swarm.checkQuorum || w.beat%beats != 0 {
+		return
+	}
+	for _, n := range w.nodes {
+		if n.rn != nil && w.oracle.gone[n.id] && !isMember(&w.oracle.confs[len(w.oracle.confs)-1].conf, n.id) {
+			n.ends()
+		}
+	}
 }

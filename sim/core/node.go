@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 // node is one node: the core, its storage workers and its state machine.
@@ -15,11 +16,17 @@ type node struct {
 	rn   *raft.RawNode // nil: it does not run
 	disk disk
 
+	settings *swarm // those of its present life, of which some may differ from those of others (mixed.go)
+	next     *swarm // those of its next life
+
 	tick, phase int // it ticks in each beat b with b % tick == phase
 	paused      int // until this beat
 	missed      int // ticks
-	slow        int // beats that its disk takes longer
+	slow        int // beats that its disk takes longer,
+	slowUntil   int // until this beat; 0: until something else is drawn
 	tripAt      int // stage of the next Ready at which it crashes (synchronous mode); 0: none
+	storage         // what is wrong with its disk (storage.go)
+	stages          // of its snapshots, and of its end (stages.go)
 
 	// What the state machine has: everything through applied. sum is over it.
 	applied, sum uint64
@@ -32,16 +39,21 @@ type node struct {
 
 	// What was last seen of it in this life.
 	term, commit, last uint64
+	role               raft.StateType
+	transferee         uint64
 	leads              bool
+	recovers           uint64           // everything through it was committed when this life began
 	vote               raftpb.HardState // the last vote that it gave, in all its lives
 }
 
 // start starts the node from what its disk holds.
 func (n *node) start() {
-	s, w := &n.w.swarm, n.w
+	w := n.w
 	if n.rn != nil {
 		return
 	}
+	n.changeSettings()
+	s := n.settings
 	n.life++
 	oldest := max(n.disk.live.snapshot.Metadata.Index, n.disk.live.base.Index)
 	switch {
@@ -57,6 +69,10 @@ func (n *node) start() {
 		MaxSizePerMsg: s.perMessage, MaxCommittedSizePerReady: s.perReady, MaxInflightMsgs: s.inflight,
 		MaxUncommittedEntriesSize: s.uncommitted,
 		CheckQuorum:               s.checkQuorum, CheckAppends: s.checkAppends, PreVote: s.preVote, StepDownOnRemoval: s.stepDown,
+		WithoutAuthority: n.forgot, LacksTerms: n.forgot,
+	}
+	if n.forgot {
+		c.Life = uint64(n.life)
 	}
 	if s.leases {
 		c.ReadOnlyOption = raft.ReadOnlyLeaseBased
@@ -66,30 +82,44 @@ func (n *node) start() {
 		violate("node %d does not start: %v", n.id, err)
 	}
 	n.rn, n.term, n.commit, n.last, n.leads, n.missed, n.paused = rn, 0, 0, 0, false, 0, 0
+	n.recovers = uint64(len(w.oracle.ghost))
 	if w.trace != nil {
 		w.trace("%d starts, applied %d, %+v, log from %d to %d", n.id, n.applied, n.disk.live.hs, n.disk.live.base.Index+1, n.disk.live.last())
 	}
 	n.moved()
 }
 
-// crash is a power cut.
-func (n *node) crash(queued []raftpb.Message) {
+// crash is a power cut, which counts as the given fault. It reports whether it happens. queued are writes
+// that its workers do not have yet.
+func (n *node) crash(as coverage.Fault, queued []raftpb.Message) bool {
 	w := n.w
-	if n.rn == nil {
-		return
+	if n.rn == nil || !w.injects(as, n) {
+		return false
 	}
 	w.faults[Crashed]++
-	torn := n.disk.lose(append(n.appends, queued...), w.rng, w.bug)
+	kept := 0
+	if as == coverage.Crash {
+		kept = len(n.disk.unsynced)
+	}
+	torn := n.disk.lose(append(n.appends, queued...), kept, as == coverage.TornWrite, w.rng, w.bug)
 	if torn {
 		w.faults[Torn]++
 	}
-	n.rn, n.appends, n.applications, n.appending, n.applying, n.leads, n.tripAt = nil, nil, nil, 0, false, false, 0
-	n.life++ // what its workers have planned does not happen
+	n.ends()
 	if w.trace != nil {
 		w.trace("%d crashes (torn: %t): %+v, log from %d to %d", n.id, torn, n.disk.durable.hs, n.disk.durable.base.Index+1, n.disk.durable.last())
 	}
 	w.oracle.remembers(n)
 	w.plan(1+w.rng.IntN(20*beats), restarts, n)
+	return true
+}
+
+// ends ends a life. What its workers have planned does not happen.
+func (n *node) ends() {
+	n.rn, n.appends, n.applications, n.appending, n.applying, n.leads, n.tripAt = nil, nil, nil, 0, false, false, 0
+	n.storage.ends()
+	n.stages = stages{}
+	n.life++
 }
 
 func (n *node) ticks() {
@@ -98,7 +128,11 @@ func (n *node) ticks() {
 		return
 	}
 	n.w.events++
-	n.rn.Tick()
+	if n.full > n.w.beat && !n.leads {
+		n.rn.TickQuiesced() // it cannot ask for votes
+	} else {
+		n.rn.Tick()
+	}
 	n.moved()
 }
 
@@ -138,6 +172,9 @@ func (n *node) hears(m *raftpb.Message) {
 // hearsWorker takes an answer of a storage worker, or of the node to itself after a write.
 func (n *node) hearsWorker(m *raftpb.Message) {
 	n.resume()
+	if n.readFailed {
+		return
+	}
 	n.w.events++
 	if n.w.trace != nil {
 		n.w.trace("%d hears of its worker %s", n.id, raft.DescribeMessage(*m, nil))
@@ -199,10 +236,13 @@ func (n *node) drain() {
 	n.working = true
 	for n.rn != nil && n.rn.HasReady() {
 		rd := n.rn.Ready()
+		if n.readFailed {
+			break
+		}
 		for i := range rd.ReadStates {
 			n.w.oracle.answered(n, &rd.ReadStates[i])
 		}
-		if !n.w.swarm.async {
+		if !n.settings.async {
 			n.does(&rd)
 			continue
 		}
@@ -220,6 +260,10 @@ func (n *node) drain() {
 		n.beginApply()
 	}
 	n.working = false
+	if n.readFailed {
+		n.failRead()
+	}
+	n.regain()
 }
 
 // does does the work of a Ready, in synchronous mode.
@@ -229,24 +273,26 @@ func (n *node) does(rd *raft.Ready) {
 		m.Snapshot = &rd.Snapshot
 	}
 	trip := n.tripAt
-	if trip == 1 {
-		n.crash([]raftpb.Message{m})
+	if trip == 1 && n.crash(coverage.PowerCut, []raftpb.Message{m}) {
 		return
 	}
 	if len(m.Entries) > 0 || m.Term != 0 || m.Snapshot != nil {
-		n.store(&m, rd.MustSync || m.Snapshot != nil)
+		sync := rd.MustSync || m.Snapshot != nil
+		if sync && n.syncFails && n.failSync([]raftpb.Message{m}) {
+			return
+		}
+		n.store(&m, sync)
 	}
-	if trip == 2 {
-		n.crash(nil)
+	if trip == 2 && n.crash(coverage.PowerCut, nil) {
 		return
 	}
 	for i := range rd.Messages {
 		n.says(&rd.Messages[i])
 	}
-	if trip == 3 {
-		n.crash(nil)
+	if trip == 3 && n.crash(coverage.PowerCut, nil) {
 		return
 	}
+	n.tripAt = 0
 	n.apply(rd.CommittedEntries)
 	n.w.events++
 	n.rn.Advance(*rd)
@@ -259,9 +305,15 @@ func (n *node) beginWrite() {
 		return
 	}
 	w := n.w
+	if n.full > w.beat && n.rejectForSpace() {
+		return
+	}
 	n.appending = len(n.appends)
 	if w.rng.IntN(4) == 0 {
 		n.appending = 1 + w.rng.IntN(len(n.appends))
+	}
+	if n.slowUntil > 0 && w.beat >= n.slowUntil {
+		n.slow, n.slowUntil = 0, 0
 	}
 	w.plan(w.upTo(w.swarm.write)+n.slow, written, n).n = n.appending
 }
@@ -277,11 +329,17 @@ func (w *world) upTo(most int) int {
 // writes is the end of a write of the first count messages: one sync for all of them.
 func (n *node) writes(count int) {
 	batch := n.appends[:count:count]
-	n.appends, n.appending = n.appends[count:], 0
 	sync := false
 	for i := range batch {
-		n.store(&batch[i], false)
 		sync = sync || len(batch[i].Responses) > 0
+	}
+	if sync && n.syncFails && n.failSync(nil) {
+		return
+	}
+	n.appends, n.appending = n.appends[count:], 0
+	for i := range batch {
+		n.raise(&batch[i])
+		n.store(&batch[i], false)
 	}
 	if sync {
 		n.disk.sync()
@@ -316,7 +374,7 @@ func (n *node) release(responses []raftpb.Message) {
 	for i := range responses {
 		m := &responses[i]
 		if m.To == n.id {
-			n.w.plan(n.w.upTo(n.w.swarm.answer), answered, n).message = *m
+			n.w.plan(n.w.upTo(n.w.swarm.answer)+n.answersLater(), answered, n).message = *m
 			continue
 		}
 		n.says(m)
@@ -351,7 +409,10 @@ func (n *node) applies() {
 	entries := m.Entries
 	if len(entries) == 0 { // a range
 		var err error
-		if entries, err = n.disk.Entries(m.Index+1, m.Commit+1, 1<<62); err != nil {
+		if entries, err = n.disk.Entries(m.Index+1, m.Commit+1, 1<<62); n.readFailed {
+			n.failRead()
+			return
+		} else if err != nil {
 			violate("node %d cannot read entries (%d,%d], which it is to apply: %v", n.id, m.Index, m.Commit, err)
 		}
 	}
@@ -379,9 +440,7 @@ func (n *node) apply(entries []raftpb.Entry) {
 		n.w.oracle.moves(n)
 	}
 	if s := &n.w.swarm; s.compactAfter > 0 && len(entries) > 0 && n.applied-n.disk.durable.base.Index > s.compactAfter+s.keep {
-		if n.disk.compact(n.applied, s.keep, state(n.applied, n.sum), n.conf) {
-			n.w.faults[Compacted]++
-		}
+		n.beginSnapshot()
 	}
 }
 

@@ -19,6 +19,7 @@ type oracle struct {
 	leaders map[uint64]leadTerm // by term
 	confs   []confFrom          // after each change that was applied, ascending
 	gone    map[uint64]bool     // removed members
+	begun   bool                // a command was applied
 	asked   []uint64            // by the number of a read: how much was committed then
 	answers int
 }
@@ -71,7 +72,10 @@ func (o *oracle) stateAt(index uint64) uint64 {
 // moves is called after each input of a node.
 func (o *oracle) moves(n *node) {
 	if err := n.rn.Err(); err != nil {
-		violate("node %d stops: %v", n.id, err)
+		if !n.readFailed {
+			violate("node %d stops: %v", n.id, err)
+		}
+		return // it ends when its input has been handled (moved)
 	}
 	st := n.rn.BasicStatus()
 	if st.Term < n.term || st.Commit < n.commit {
@@ -85,7 +89,7 @@ func (o *oracle) moves(n *node) {
 		o.leads(n, st.Term)
 	}
 	before := n.commit
-	n.term, n.commit, n.last, n.leads = st.Term, st.Commit, st.LastIndex, leads
+	n.term, n.commit, n.last, n.leads, n.role, n.transferee = st.Term, st.Commit, st.LastIndex, leads, st.RaftState, st.LeadTransferee
 	if st.Commit > before {
 		o.commits(n, before)
 	}
@@ -141,7 +145,8 @@ func (o *oracle) durable(n *node, i, term uint64) {
 		have := 0
 		for _, id := range voters {
 			d := &o.w.nodes[id-1].disk.durable
-			if t, known := d.term(i); known && t == term || i < d.base.Index {
+			// One that has forgotten what it acknowledged has no authority before it has it again.
+			if t, known := d.term(i); known && t == term || i < d.base.Index || o.w.nodes[id-1].forgot {
 				have++
 			}
 		}
@@ -212,7 +217,8 @@ func (o *oracle) applies(n *node, e *raftpb.Entry) {
 	} else if g.state != n.sum {
 		violate("node %d has another state than others after entry %d", n.id, e.Index)
 	}
-	if d := &n.disk.durable; !o.w.swarm.volatile || e.Type != raftpb.EntryNormal {
+	o.begun = o.begun || e.Type == raftpb.EntryNormal && len(e.Data) > 0
+	if d := &n.disk.durable; !n.settings.volatile || e.Type != raftpb.EntryNormal {
 		if t, known := d.term(e.Index); !known && e.Index > d.base.Index || known && t != e.Term {
 			violate("node %d applies entry %v, which is not durable on it", n.id, e.ID())
 		}

@@ -12,3 +12,6 @@ func (s *Set) Add(p Phase, holds bool) {
 		*s |= 1 << p
 	}
 }
+
+// Without returns the set without a phase.
+func (s Set) Without(p Phase) Set { return s &^ (1 << p) }
