@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Scenario is a kind of run with a name, for programs that run many seeds of several kinds. A scenario whose verdict
-// needs many seeds at once, or an argument, is not among them: the tests of this package run it.
+// Scenario is a kind of run with a name, for programs that run many seeds of several kinds. A scenario
+// whose verdict needs many seeds at once, or an argument, is not among them: the tests of this package run
+// it.
 type Scenario struct {
 	Name  string // lower case, with hyphens. Names do not change
 	About string // one line
-	// Faults is how long faults last in a run, in virtual time, unless Options say otherwise. 0 is a scenario that
-	// tells its story to the end: it ignores Options.Faults.
+	// Faults is how long faults last in a run, in virtual time, unless Options say otherwise. 0 is a
+	// scenario that tells its story to the end: it ignores Options.Faults.
 	Faults time.Duration
 
 	run func(Options) (Report, error)

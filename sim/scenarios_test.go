@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-// Each scenario of the list runs, says how much has happened, and gives the same run for the same seed. One with a
-// length ends sooner if it is shorter.
+// Each scenario of the list runs, says how much has happened, and gives the same run for the same seed. One
+// with a length ends sooner if it is shorter.
 func TestScenarios(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range sim.Scenarios() {

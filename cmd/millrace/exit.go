@@ -211,7 +211,7 @@ var flagOf = map[string]string{
 	"Seed":               "seed",
 	"Seeds":              "seeds",
 	"SendBytesPerSecond": "send",
-	"Shard":              "shard",
+	"Part":               "shard",
 	"Shrink":             "shrink",
 	"Skip":               "skip",
 	"Soak":               "soak",

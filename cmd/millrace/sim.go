@@ -18,7 +18,7 @@ import (
 type simFlags struct {
 	plan    simulate.Plan
 	seeds   string
-	shard   string
+	part    string
 	minutes float64
 	without string
 	skip    string
@@ -56,7 +56,7 @@ A failure
   and is printed with the command that replays it, which shows every event. Build that commit to see the same.
 
 Long runs
-  --soak FILE adds up results in a file, which is replaced as a whole; the next run with the same file goes on with the next seeds.
+  --soak FILE adds up results in a file, which is replaced as a whole; the next run with the same file continues with the next seeds.
   --shard I/N runs the seeds whose remainder by N is I, each shard with a file of its own; sim merge adds them up.
   An interrupt ends a run with the report of what was done; a second one ends it at once.
 
@@ -98,7 +98,7 @@ func simCommand(a app) *cobra.Command {
 	flags.StringVar(&f.plan.Profile, "profile", "ci", "what to run; see Profiles")
 	flags.StringVar(&f.seeds, "seeds", "1:", "A:B are the seeds from A up to and without B, A: has no end, A is one seed")
 	flags.Float64Var(&f.minutes, "minutes", 0, "begin no seed after this long; default: 1 if the seeds have no end, otherwise no bound")
-	flags.StringVar(&f.shard, "shard", "0/1", "I/N: run only the seeds whose remainder by N is I")
+	flags.StringVar(&f.part, "shard", "0/1", "I/N: run only the seeds whose remainder by N is I")
 	flags.StringVar(&f.plan.Soak, "soak", "", "go on after the seeds of this file, and add the results to it")
 	flags.IntVar(&f.plan.Workers, "workers", 0, "seeds to run at a time; 0 is one for each core")
 	flags.IntVar(&f.plan.Failures, "failures", 1, "begin no seed after this many have failed")
@@ -106,7 +106,7 @@ func simCommand(a app) *cobra.Command {
 	flags.DurationVar(&f.plan.Patience, "patience", 5*time.Minute, "a seed that takes longer has failed")
 	flags.IntVar(&f.plan.Length, "length", 0, "how long faults last: ticks of the core, ms of virtual time of hosts; 0 is the profile's own")
 	flags.StringVar(&f.without, "without", "", "kinds of faults that are not injected, as the rows of the matrix name them: crash,slow-disk")
-	flags.StringVar(&f.skip, "skip", "", "single injections of one seed that do not happen, as a replay names them: 0-17,23")
+	flags.StringVar(&f.skip, "skip", "", "single injections of one seed that do not happen, as a replay names them: 1-17,23")
 	flags.BoolVar(&f.events, "events", false, "print every event of one seed")
 	f.simOutput.addFlags(cmd)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
@@ -125,7 +125,7 @@ func (f *simFlags) read(a app) (*simulate.Plan, error) {
 	if p.Seeds, err = simulate.ParseSeeds(f.seeds); err != nil {
 		return nil, usageError{fmt.Errorf("--seeds: %w", err)}
 	}
-	if p.Shard, err = simulate.ParseShard(f.shard); err != nil {
+	if p.Part, err = simulate.ParsePart(f.part); err != nil {
 		return nil, usageError{fmt.Errorf("--shard: %w", err)}
 	}
 	if p.Skip, err = simulate.ParseNumbers(f.skip); err != nil {
@@ -191,8 +191,8 @@ func resultError(err error) error {
 	return err
 }
 
-// show writes a result, the report of an interrupted run included, and turns it into an exit status. A failure counts
-// more than an interrupt.
+// show writes a result, the report of an interrupted run included, and turns it into an exit status. A
+// failure counts more than an interrupt.
 func (o simOutput) show(a app, r *simulate.Result, err error) error {
 	if o.html != "" {
 		var page strings.Builder
@@ -215,8 +215,8 @@ func (o simOutput) show(a app, r *simulate.Result, err error) error {
 	return err
 }
 
-// gcPercent lets the heap grow to several times of what is in use before garbage is collected. A simulated run makes
-// little that lasts.
+// gcPercent lets the heap grow to several times of what is in use before garbage is collected. A simulated
+// run makes little that lasts.
 const gcPercent = 800
 
 // spareCollector collects garbage less often, unless the user has said how often. It returns how to end that.

@@ -1,14 +1,15 @@
-// Package shrink makes a failed run smaller: it looks for a part of the schedule of its faults that fails in the same
-// way, so that a person who explains the failure has few faults to look at.
+// Package shrink makes a failed run smaller: it looks for a part of the schedule of its faults that fails
+// in the same way, so that a person who explains the failure has few faults to look at.
 //
-// A schedule has a length, kinds of faults, and single injections. Smallest first ends it soon after the failure, then
-// leaves out kinds, then single injections, and begins again while that helps: each step makes the next one cheaper. A
-// run without an injection draws other numbers afterwards, so it is a different run, and no rule says which parts can be
-// left out: each part is tried. What is left fails for certain, because it was run, and is not always the smallest that
-// there is. "Delta debugging" (Zeller and Hildebrandt, 2002) is the search among parts.
+// A schedule has a length, kinds of faults, and single injections. Smallest first ends it soon after the
+// failure, then leaves out kinds, then single injections, and begins again while that helps: each step
+// makes the next one cheaper. What a cluster does without an injection is another history, and no rule says
+// which parts can be left out: each part is tried. What is left fails for certain, because it was run, and
+// is not always the smallest that exists. "Delta debugging" (Zeller and Hildebrandt, 2002) is the search
+// among parts.
 //
-// Shrinking inside the simulator, by changing what was drawn, was rejected: it would need a second way through every
-// draw, which only shrinking would test.
+// Shrinking inside the simulator, by changing what was drawn, was rejected: it would need a second way
+// through every draw, which only shrinking would test.
 package shrink
 
 import (
@@ -24,7 +25,8 @@ type Schedule struct {
 	Length int
 	// Without has the kinds of faults that are not injected.
 	Without []string
-	// Skip has the numbers of single injections that do not happen, in order. The first of a run is 0.
+	// Skip has the ordinals of single injections that do not happen, in order. The first injection of a run
+	// is 1.
 	Skip []int
 }
 
@@ -55,8 +57,9 @@ type search struct {
 	best   Result
 }
 
-// Smallest returns the smallest schedule that it finds to fail like the first, whose run has shown failed. try runs a
-// schedule; it need not watch ctx, which ends the search between two runs. Each run is tried once.
+// Smallest returns the smallest schedule that it finds to fail like the first, whose run has shown failed.
+// try runs a schedule; it need not watch ctx, which ends the search between two runs. Each run is tried
+// once.
 func Smallest(ctx context.Context, first Schedule, failed Attempt, try func(Schedule) Attempt) Result {
 	s := &search{ctx: ctx, try: try, failed: kindOf(failed.What), best: Result{Schedule: first, Attempt: failed}}
 	for before := -1; before != s.size() && s.more(); {
@@ -131,7 +134,7 @@ func (s *search) leaveOutKinds() {
 func (s *search) skipInjections() {
 	skipped := slices.Clone(s.best.Schedule.Skip)
 	var left []int
-	for n := range s.best.Attempt.Injections {
+	for n := 1; n <= s.best.Attempt.Injections; n++ {
 		if _, is := slices.BinarySearch(skipped, n); !is {
 			left = append(left, n)
 		}
@@ -156,8 +159,8 @@ func missing[T comparable](all, kept []T) (out []T) {
 	return out
 }
 
-// keepFew calls fails with fewer and fewer of the items, in their order, and returns the last ones with which it failed.
-// It leaves out all, then halves, then quarters, down to single items.
+// keepFew calls fails with fewer and fewer of the items, in their order, and returns the last ones with
+// which it failed. It leaves out all, then halves, then quarters, down to single items.
 func keepFew[T any](items []T, fails func(kept []T) bool) []T {
 	if len(items) == 0 || fails(nil) {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// world is a simulator in which the wrong things happen to be known: it fails if faults last long enough, and if one of
-// its sets of injections is complete.
+// world is a simulator in which the wrong things happen to be known: it fails if faults last long enough,
+// and if one of its sets of injections is complete.
 type world struct {
 	length     int
-	kinds      []string // by number of the injection
+	kinds      []string // by ordinal of the injection, less one
 	guilty     [][]int
 	needed     int // the length
 	otherwise  string
@@ -24,7 +24,7 @@ func (w *world) run(s Schedule) (a Attempt) {
 	w.tried = append(w.tried, s)
 	a.Injections = len(w.kinds)
 	happens := func(n int) bool {
-		return !slices.Contains(s.Skip, n) && !slices.Contains(s.Without, w.kinds[n])
+		return !slices.Contains(s.Skip, n+1) && !slices.Contains(s.Without, w.kinds[n])
 	}
 	for n, kind := range w.kinds {
 		if happens(n) && !slices.Contains(a.Kinds, kind) {
@@ -65,7 +65,7 @@ func TestWhatMattersRemains(t *testing.T) {
 	r := w.smallest(t.Context())
 	var kept []int
 	for n, kind := range w.kinds {
-		if !slices.Contains(r.Schedule.Skip, n) && !slices.Contains(r.Schedule.Without, kind) {
+		if !slices.Contains(r.Schedule.Skip, n+1) && !slices.Contains(r.Schedule.Without, kind) {
 			kept = append(kept, n)
 		}
 	}
@@ -96,7 +96,7 @@ func TestNothingCanBeLeftOut(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for n := range w.kinds {
-		if !slices.ContainsFunc(w.tried, func(s Schedule) bool { return slices.Equal(s.Skip, []int{n}) }) {
+		if !slices.ContainsFunc(w.tried, func(s Schedule) bool { return slices.Equal(s.Skip, []int{n + 1}) }) {
 			t.Errorf("injection %d alone was not left out: %+v", n, w.tried)
 		}
 	}
@@ -151,8 +151,8 @@ func TestRandomWorlds(t *testing.T) {
 			t.Fatalf("%+v does not fail", r.Schedule)
 		}
 		for n := range w.kinds {
-			if next := r.Schedule; !slices.Contains(next.Skip, n) && !slices.Contains(next.Without, w.kinds[n]) {
-				next.Skip = append(slices.Clone(next.Skip), n)
+			if next := r.Schedule; !slices.Contains(next.Skip, n+1) && !slices.Contains(next.Without, w.kinds[n]) {
+				next.Skip = append(slices.Clone(next.Skip), n+1)
 				if slices.Sort(next.Skip); w.run(next).Failed {
 					t.Fatalf("%+v fails without injection %d, too (guilty: %v)", r.Schedule, n, w.guilty)
 				}

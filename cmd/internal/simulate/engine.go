@@ -41,14 +41,14 @@ const (
 	maxAhead = 4096
 )
 
-// Run runs the seeds of a plan that is valid and adds them to into, in order, until they are done, or the time is over,
-// or enough have failed, or ctx is done: then it returns the cause. It saves into from time to time and at the end. An
-// error of save ends it.
+// Run runs the seeds of a plan that is valid and adds them to into, in order, until they are done, or the
+// time is over, or enough have failed, or ctx is done: then it returns the cause. It saves into from time
+// to time and at the end. An error of save ends it.
 func Run(ctx context.Context, p *Plan, into *Result, progress Progress, save func(*Result) error) error {
 	profile, _ := profileNamed(p.Profile)
 	e := &engine{
 		plan: p, profile: profile, result: into, progress: progress, save: save,
-		began: time.Now(), next: p.Shard.first(p.Seeds.From),
+		began: time.Now(), next: p.Part.first(p.Seeds.From),
 		jobs: make(chan uint64), done: make(chan ran, p.workers()),
 		under: map[uint64]time.Time{}, ended: map[uint64]ran{},
 	}
@@ -60,8 +60,8 @@ func Run(ctx context.Context, p *Plan, into *Result, progress Progress, save fun
 	return e.run(ctx)
 }
 
-// engine is one call of Run. It belongs to one goroutine; workers take seeds from jobs and put what they showed into
-// done.
+// engine is one call of Run. It belongs to one goroutine; workers take seeds from jobs and put what they
+// showed into done.
 type engine struct {
 	plan     *Plan
 	profile  Profile
@@ -78,8 +78,8 @@ type engine struct {
 	done chan ran
 
 	next uint64 // the next seed to begin
-	// due is the next seed to add to the result, from is where what was not added begins: all before it is in the
-	// result.
+	// due is the next seed to add to the result, from is where what was not added begins: all before it is
+	// in the result.
 	due, from uint64
 	under     map[uint64]time.Time // when the seeds under way began
 	ended     map[uint64]ran       // seeds that have ended and wait for an earlier one
@@ -145,7 +145,7 @@ func (e *engine) work() {
 
 // advance moves a seed to the next one of the shard, or to the end of the plan's seeds.
 func (e *engine) advance(seed *uint64) {
-	if *seed += e.plan.Shard.Of; *seed < e.plan.Shard.Of { // beyond 64 bits
+	if *seed += e.plan.Part.Of; *seed < e.plan.Part.Of { // beyond 64 bits
 		*seed = Endless
 	}
 }
@@ -162,8 +162,8 @@ func (e *engine) stop(cause error) {
 	}
 }
 
-// isOver reports whether seeds under way are not waited for any longer. What they would show is lost, and so is what
-// seeds behind them have shown; a soak runs them again.
+// isOver reports whether seeds under way are not waited for any longer. What they would show is lost, and
+// so is what seeds behind them have shown; a soak runs them again.
 func (e *engine) isOver() bool { return !e.stopping.IsZero() && time.Since(e.stopping) > grace }
 
 // take notes a seed that has ended, and adds to the result what is in order now.
@@ -199,7 +199,7 @@ func (e *engine) add(r ran) {
 	}
 	e.advance(&e.due)
 	to := min(e.due, e.plan.Seeds.To)
-	e.result.extend(Piece{e.plan.Shard, e.from, to})
+	e.result.extend(Piece{e.plan.Part, e.from, to})
 	e.from = to
 }
 

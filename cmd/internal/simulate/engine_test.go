@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/shrink"
 )
 
@@ -158,9 +159,10 @@ func TestShrink(t *testing.T) {
 		happens := func(n int) bool {
 			return !slices.Contains(s.Skip, n) && !slices.Contains(s.Without, kinds[n%3])
 		}
-		for n := range 3 {
-			if !slices.Contains(s.Without, kinds[n]) {
-				o.Kinds = append(o.Kinds, kinds[n])
+		o.Coverage = coverage.Matrix{}
+		for _, f := range []coverage.Fault{coverage.Crash, coverage.Pause, coverage.SlowDisk} {
+			if !slices.Contains(s.Without, f.String()) {
+				o.Coverage.Hit(f, coverage.Steady)
 			}
 		}
 		if seed == 7 && s.Length >= 17 && happens(4) && happens(6) {
@@ -180,7 +182,7 @@ func TestShrink(t *testing.T) {
 	if s == nil || s.Before != 9 || s.Injections != 9-len(s.Schedule.Skip) || !s.Complete || s.Runs != h.shrinks || s.What != "two leaders" {
 		t.Fatalf("%+v, %d heard", s, h.shrinks)
 	}
-	if want := "millrace sim --profile fake --seeds 7 --length 17 --without slow-disk --skip 0-1,3,7 --events"; s.Replay != want {
+	if want := "millrace sim --profile fake --seeds 7 --length 18 --without corrupt-frame,drop-burst,duplicate-burst,long-delay,slow-disk --skip 1-3,5,7-9 --events"; s.Replay != want {
 		t.Errorf("%s\nwant\n%s", s.Replay, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

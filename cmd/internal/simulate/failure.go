@@ -68,8 +68,8 @@ func replay(l *Level, seed uint64, s shrink.Schedule) string {
 	return line + " --events"
 }
 
-// Shrink looks for the smallest schedule with which each failure from the one at first onwards still fails, for at most
-// the time of the plan each. An end of ctx ends the search, and keeps what was found.
+// Shrink looks for the smallest schedule with which each failure from the one at first onwards still fails,
+// for at most the time of the plan each. An end of ctx ends the search, and keeps what was found.
 func Shrink(ctx context.Context, p *Plan, into *Result, first int, progress Progress) {
 	for i := first; i < len(into.Failures) && p.Shrink > 0 && ctx.Err() == nil; i++ {
 		f := &into.Failures[i]
@@ -110,13 +110,13 @@ func attempt(ctx context.Context, l *Level, seed uint64, s shrink.Schedule) (a s
 	go func() { done <- l.Run(seed, s, nil) }()
 	select {
 	case o := <-done:
-		return shrink.Attempt{Failed: o.Failure != "", What: o.Failure, At: o.At, Kinds: o.Kinds, Injections: o.Injections}, true
+		return shrink.Attempt{Failed: o.Failure != "", What: o.Failure, At: o.At, Kinds: o.kinds(s), Injections: o.Injections}, true
 	case <-ctx.Done():
 		return a, false
 	}
 }
 
-// FormatNumbers writes numbers in order as "0-3,7".
+// FormatNumbers writes numbers in order as "1-3,7".
 func FormatNumbers(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {
@@ -149,8 +149,8 @@ func ParseNumbers(text string) (numbers []int, err error) {
 		if err == nil && isRange {
 			hi, err = strconv.Atoi(last)
 		}
-		if err != nil || lo < 0 || hi < lo || hi >= maxNumbers || len(numbers) > 0 && lo <= numbers[len(numbers)-1] {
-			return nil, fmt.Errorf("%q in %q: want numbers below %d and ranges, in order, as in 0-3,7", part, text, maxNumbers)
+		if err != nil || lo < 1 || hi < lo || hi >= maxNumbers || len(numbers) > 0 && lo <= numbers[len(numbers)-1] {
+			return nil, fmt.Errorf("%q in %q: want ordinals, which begin at 1 and are below %d, and ranges, in order, as in 1-3,7", part, text, maxNumbers)
 		}
 		for n := lo; n <= hi; n++ {
 			numbers = append(numbers, n)

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
-// The file of a soak is the JSON of a Result. A new one replaces it by a rename, so after a crash it is the old one or
-// the new one. Its sum tells a file that was cut or edited from one that this program has written: counts that are
-// wrong would go unnoticed for as long as the soak lasts.
+// The file of a soak is the JSON of a Result. A new one replaces it by a rename, so after a crash it is the
+// old one or the new one. Its sum tells a file that was cut or edited from one that this program has
+// written: counts that are wrong would go unnoticed for as long as the soak lasts.
 
 // DamagedError is the error of a file that is not what this program has written.
 type DamagedError struct{ Path, Reason string }
@@ -83,7 +83,7 @@ func (r *Result) check() error {
 	var seeds uint64
 	for _, p := range r.Pieces {
 		if p.Of == 0 || p.Index >= p.Of || p.From > p.To {
-			return fmt.Errorf("it has the seeds [%d, %d) of shard %v", p.From, p.To, p.Shard)
+			return fmt.Errorf("it has the seeds [%d, %d) of shard %v", p.From, p.To, p.Part)
 		}
 		seeds += p.Seeds()
 	}
@@ -112,8 +112,8 @@ type Soak struct {
 	last []byte // what this process has read or written; nil: there was no file
 }
 
-// OpenSoak reads the file of a plan, if it exists, and moves the plan behind the seeds that are in it. The result is
-// the file's, or an empty one. done says that the file has all seeds of the plan.
+// OpenSoak reads the file of a plan, if it exists, and moves the plan behind the seeds that are in it. The
+// result is the file's, or an empty one. done says that the file has all seeds of the plan.
 func OpenSoak(p *Plan) (s *Soak, r *Result, done bool, err error) {
 	s = &Soak{path: p.Soak}
 	r, err = Load(p.Soak)
@@ -141,8 +141,8 @@ func (p *Plan) resume(r *Result) (done bool, err error) {
 	}
 	for _, piece := range r.Pieces {
 		switch {
-		case piece.Shard != p.Shard:
-			return false, lab.Invalid("Soak", "the file has seeds of shard %v, and this run is of shard %v; each shard has a file of its own", piece.Shard, p.Shard)
+		case piece.Part != p.Part:
+			return false, lab.Invalid("Soak", "the file has seeds of shard %v, and this run is of shard %v; each shard has a file of its own", piece.Part, p.Part)
 		case p.Seeds.From >= piece.From:
 			p.Seeds.From = max(p.Seeds.From, piece.To)
 		case p.Seeds.To > piece.From:
@@ -166,8 +166,8 @@ func describeSchedule(length int, without []string, skip []int) string {
 	return text
 }
 
-// Save replaces the file. It refuses if another process has replaced it since: then two runs use the same file, and
-// one of them would lose what it has done.
+// Save replaces the file. It refuses if another process has replaced it since: then two runs use the same
+// file, and one of them would lose what it has done.
 func (s *Soak) Save(r *Result) error {
 	have, err := os.ReadFile(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -122,7 +122,7 @@ func TestOtherRunsAreNotAddedUp(t *testing.T) {
 	soakOnce(t, file, planFor(Seeds{10, 20}))
 	for want, spoil := range map[string]func(*Plan){
 		"profile": func(p *Plan) { p.Profile = coreLevel }, "length 7": func(p *Plan) { p.Length = 7 },
-		"without [crash]": func(p *Plan) { p.Without = []string{"crash"} }, "shard 1/3": func(p *Plan) { p.Shard = Shard{1, 3} },
+		"without [crash]": func(p *Plan) { p.Without = []string{"crash"} }, "shard 1/3": func(p *Plan) { p.Part = Part{1, 3} },
 		"earlier seeds": func(p *Plan) { p.Seeds = Seeds{5, 30} },
 	} {
 		p := planFor(Seeds{10, 30})

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/sim/coverage"
 )
 
-// The page of a result needs nothing besides itself: no script, no font, no style sheet of another file. A machine
-// without a network shows it, and so does a colleague's mail program.
+// The page of a result needs nothing besides itself: no script, no font, no style sheet of another file. A
+// machine without a network shows it, and so does a colleague's mail program.
 
 //go:embed result.html
 var pageText string

@@ -17,8 +17,8 @@ import (
 // Level is one kind of run.
 type Level struct {
 	Name, About string
-	// Length is how long faults last in a run, in Unit, unless a plan says otherwise. 0 is a level whose runs end with
-	// their story.
+	// Length is how long faults last in a run, in Unit, unless a plan says otherwise. 0 is a level whose
+	// runs end with their story.
 	Length int
 	Unit   string
 
@@ -33,11 +33,9 @@ type Outcome struct {
 	Coverage coverage.Matrix
 	Counts   map[string]int // of faults and their effects, by name
 	// Failure says what went wrong; "" if nothing did. At is when, in the unit of the level.
-	Failure string
-	At      int
-	// Kinds and Injections are as in shrink.Attempt.
-	Kinds      []string
-	Injections int
+	Failure    string
+	At         int
+	Injections int // ordinals that were given, as in shrink.Attempt
 }
 
 // Levels returns all levels; the first one is the core.
@@ -73,8 +71,8 @@ func levelNamed(name string) *Level {
 	return nil
 }
 
-// Run runs one seed. A panic is a failure: the simulator runs the code of a host in this goroutine, and whatever stops
-// a host must not stop the other seeds. A length of 0 is the level's own.
+// Run runs one seed. A panic is a failure: the simulator runs the code of a host in this goroutine, and
+// whatever stops a host must not stop the other seeds. A length of 0 is the level's own.
 func (l *Level) Run(seed uint64, schedule shrink.Schedule, trace io.Writer) (o Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -86,8 +84,8 @@ func (l *Level) Run(seed uint64, schedule shrink.Schedule, trace io.Writer) (o O
 
 // runCore runs a seed of the core alone.
 func runCore(seed uint64, schedule shrink.Schedule, trace io.Writer) Outcome {
-	r, err := core.Run(core.Options{Seed: seed, Ticks: schedule.Length, Trace: trace})
-	o := Outcome{Events: r.Events, Ticks: uint64(r.Ticks), Coverage: r.Coverage, Counts: map[string]int{}}
+	r, err := core.Run(core.Options{Seed: seed, Ticks: schedule.Length, Trace: trace, Choice: choice(schedule)})
+	o := Outcome{Events: r.Events, Ticks: uint64(r.Ticks), Coverage: r.Coverage, Injections: r.Injections, Counts: map[string]int{}}
 	for kind, n := range r.Faults {
 		o.count(core.Fault(kind).String(), n)
 	}
@@ -102,8 +100,8 @@ func runCore(seed uint64, schedule shrink.Schedule, trace io.Writer) Outcome {
 
 // runHosts runs a seed of a scenario.
 func runHosts(s sim.Scenario, seed uint64, schedule shrink.Schedule, trace io.Writer) Outcome {
-	r, err := s.Run(sim.Options{Seed: seed, Faults: time.Duration(schedule.Length) * time.Millisecond, Trace: trace})
-	o := Outcome{Events: uint64(r.Events), Virtual: r.Virtual, Coverage: r.Coverage, Counts: map[string]int{}}
+	r, err := s.Run(sim.Options{Seed: seed, Faults: time.Duration(schedule.Length) * time.Millisecond, Trace: trace, Choice: choice(schedule)})
+	o := Outcome{Events: uint64(r.Events), Virtual: r.Virtual, Coverage: r.Coverage, Injections: r.Injections, Counts: map[string]int{}}
 	for kind, n := range r.Faults {
 		o.count(sim.Fault(kind).String(), n)
 	}
@@ -114,6 +112,31 @@ func runHosts(s sim.Scenario, seed uint64, schedule shrink.Schedule, trace io.Wr
 		o.Failure = err.Error()
 	}
 	return o
+}
+
+// choice returns what a schedule leaves out. A plan has checked the names.
+func choice(s shrink.Schedule) coverage.Choice {
+	c := coverage.Choice{Skip: s.Skip}
+	for _, name := range s.Without {
+		if f, err := coverage.ParseFault(name); err == nil {
+			c.Without = append(c.Without, f)
+		}
+	}
+	return c
+}
+
+// rates are the faults that are a rate in many runs, besides injections that are counted.
+var rates = []coverage.Fault{coverage.DropBurst, coverage.DuplicateBurst, coverage.LongDelay, coverage.CorruptFrame}
+
+// kinds returns the faults that a run of the schedule has, or may have.
+func (o *Outcome) kinds(s shrink.Schedule) (names []string) {
+	for _, f := range coverage.Faults() {
+		injected := slices.ContainsFunc(coverage.Phases(), func(p coverage.Phase) bool { return o.Coverage.At(f, p) > 0 })
+		if (injected || slices.Contains(rates, f)) && !slices.Contains(s.Without, f.String()) {
+			names = append(names, f.String())
+		}
+	}
+	return names
 }
 
 func (o *Outcome) count(name string, n int) {

@@ -4,7 +4,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,11 +18,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake is a level whose runs a test decides.
 const fake = "fake"
 
-// plant adds the level fake for one test.
+// plant adds the level fake for one test, or replaces it.
 func plant(t *testing.T, run func(seed uint64, s shrink.Schedule) Outcome) {
 	t.Helper()
 	before := levels
-	levels = append(slices.Clone(levels), &Level{Name: fake, About: "a fake", Length: 100, Unit: ticks, run: func(seed uint64, s shrink.Schedule, _ io.Writer) Outcome {
+	others := slices.DeleteFunc(slices.Clone(levels), func(l *Level) bool { return l.Name == fake })
+	levels = append(others, &Level{Name: fake, About: "a fake", Length: 100, Unit: ticks, run: func(seed uint64, s shrink.Schedule, _ io.Writer) Outcome {
 		return run(seed, s)
 	}})
 	t.Cleanup(func() { levels = before })
@@ -40,12 +40,11 @@ func good(seed uint64, _ shrink.Schedule) Outcome {
 }
 
 func planFor(seeds Seeds) *Plan {
-	return &Plan{Profile: fake, Seeds: seeds, Shard: whole, Workers: 3, Failures: 1, Patience: time.Minute}
+	return &Plan{Profile: fake, Seeds: seeds, Part: whole, Workers: 3, Failures: 1, Patience: time.Minute}
 }
 
 // heard is a Progress that remembers what it heard.
 type heard struct {
-	mu      sync.Mutex
 	failed  []Failure
 	last    Status
 	shrinks int

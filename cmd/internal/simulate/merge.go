@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Merge adds up results of different seeds of one profile, as of the shards of a job. names say where each comes from,
-// for errors. It refuses results in which a seed is twice.
+// Merge adds up results of different seeds of one profile, as of the shards of a job. names say where each
+// comes from, for errors. It refuses results in which a seed is twice.
 func Merge(names []string, results []*Result) (*Result, error) {
 	if len(results) == 0 {
 		return nil, errors.New("no results")
@@ -75,8 +75,9 @@ func (t *Tally) merge(other *Tally) {
 // common returns the first seed that two pieces have in common.
 func common(a, b Piece) (seed uint64, is bool) {
 	from, to := max(a.From, b.From), min(a.To, b.To)
-	// The seeds of a that are a distance of a.Of apart have all remainders by b.Of that they ever have within b.Of steps.
-	seed = a.Shard.first(from)
+	// The seeds of a that are a distance of a.Of apart have all remainders by b.Of that they ever have
+	// within b.Of steps.
+	seed = a.Part.first(from)
 	for range b.Of {
 		if seed < from || seed >= to {
 			return 0, false
@@ -96,7 +97,7 @@ func join(pieces []Piece) (out []Piece) {
 	})
 	var longer []Piece
 	for _, p := range pieces {
-		if n := len(longer); n > 0 && longer[n-1].Shard == p.Shard && longer[n-1].To == p.From {
+		if n := len(longer); n > 0 && longer[n-1].Part == p.Part && longer[n-1].To == p.From {
 			longer[n-1].To = p.To
 			continue
 		}

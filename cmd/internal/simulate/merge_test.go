@@ -9,7 +9,7 @@ import (
 )
 
 // The shards of a plan, merged in any order, show what one machine shows that runs all seeds.
-func TestMergedShardsAreTheWhole(t *testing.T) {
+func TestMergedPartsAreTheWhole(t *testing.T) {
 	plant(t, func(seed uint64, s shrink.Schedule) Outcome {
 		o := good(seed, s)
 		if seed%50 == 17 {
@@ -20,12 +20,12 @@ func TestMergedShardsAreTheWhole(t *testing.T) {
 	p := planFor(Seeds{5, 305})
 	p.Failures = 100
 	want := bare(t, mustRun(t, p))
-	const shards = 7
-	results, names := make([]*Result, shards), make([]string, shards)
-	for i, at := range rand.New(rand.NewPCG(1, 2)).Perm(shards) {
+	const parts = 7
+	results, names := make([]*Result, parts), make([]string, parts)
+	for i, at := range rand.New(rand.NewPCG(1, 2)).Perm(parts) {
 		part := *p
-		part.Shard = Shard{uint64(i), shards}
-		results[at], names[at] = mustRun(t, &part), part.Shard.String()
+		part.Part = Part{uint64(i), parts}
+		results[at], names[at] = mustRun(t, &part), part.Part.String()
 	}
 	sum, err := Merge(names, results)
 	if err != nil {
@@ -38,9 +38,9 @@ func TestMergedShardsAreTheWhole(t *testing.T) {
 	if err != nil || len(part.Pieces) != 5 || !strings.Contains(part.seedsText(), "[5, 305) of shards by 7 (5 of them)") {
 		t.Errorf("%v, %v", part.seedsText(), err)
 	}
-	for twice, other := range map[string]Shard{"itself": {2, shards}, "shards by another number": {1, 5}, "the whole": whole} {
+	for twice, other := range map[string]Part{"itself": {2, parts}, "shards by another number": {1, 5}, "the whole": whole} {
 		again := *p
-		again.Shard = other
+		again.Part = other
 		if _, err := Merge(append(names, twice), append(results, mustRun(t, &again))); err == nil || !strings.Contains(err.Error(), "would count twice") {
 			t.Errorf("%s: %v", twice, err)
 		}
@@ -58,7 +58,7 @@ func TestCommonSeeds(t *testing.T) {
 	piece := func() Piece {
 		of := 1 + rng.Uint64N(9)
 		from := rng.Uint64N(50)
-		return Piece{Shard{rng.Uint64N(of), of}, from, from + rng.Uint64N(60)}
+		return Piece{Part{rng.Uint64N(of), of}, from, from + rng.Uint64N(60)}
 	}
 	has := func(p Piece, seed uint64) bool { return seed >= p.From && seed < p.To && seed%p.Of == p.Index }
 	found := 0

@@ -19,13 +19,14 @@ import (
 type Plan struct {
 	Profile string
 	Seeds   Seeds
-	Shard   Shard
+	Part    Part
 	// Minutes is how long new seeds are begun; 0 is no bound.
 	Minutes time.Duration
-	// Length is how long faults last in each run, in the unit of the level; 0 is the level's own. A profile of several
-	// levels takes no other.
+	// Length is how long faults last in each run, in the unit of the level; 0 is the level's own. A profile
+	// of several levels takes no other.
 	Length int
-	// Without has kinds of faults that are not injected, and Skip numbers of single injections. Skip needs one seed.
+	// Without has kinds of faults that are not injected, and Skip numbers of single injections. Skip needs
+	// one seed.
 	Without []string
 	Skip    []int
 	Workers int // runs at a time; 0 is one for each core
@@ -35,7 +36,8 @@ type Plan struct {
 	Shrink time.Duration
 	// Patience is how long one run may take. A run that takes longer has failed.
 	Patience time.Duration
-	// Hits is how often each possible cell of the matrix must be hit by all seeds of the result; 0 demands nothing.
+	// Hits is how often each possible cell of the matrix must be hit by all seeds of the result; 0 demands
+	// nothing.
 	Hits int
 	// Soak is the file in which results are added up; "" is none.
 	Soak string
@@ -49,7 +51,8 @@ type Seeds struct{ From, To uint64 }
 // Endless is the To of seeds without an end.
 const Endless = uint64(math.MaxUint64)
 
-// ParseSeeds reads "A:B", which are the seeds from A up to and without B, "A:", which has no end, and "A", which is one.
+// ParseSeeds reads "A:B", which are the seeds from A up to and without B, "A:", which has no end, and "A",
+// which is one.
 func ParseSeeds(text string) (Seeds, error) {
 	first, last, isRange := strings.Cut(text, ":")
 	from, err := strconv.ParseUint(first, 10, 64)
@@ -85,33 +88,33 @@ func (s Seeds) String() string {
 	return fmt.Sprintf("%d:%d", s.From, s.To)
 }
 
-// Shard is the part of the seeds that one machine of several runs: those whose remainder by Of is Index.
-type Shard struct {
+// Part is the part of the seeds that one machine of several runs: those whose remainder by Of is Index.
+type Part struct {
 	Index uint64 `json:"index"`
 	Of    uint64 `json:"of"`
 }
 
 // whole is the shard with all seeds.
-var whole = Shard{0, 1}
+var whole = Part{0, 1}
 
-// maxShards is far more than anyone has machines.
-const maxShards = 1 << 20
+// maxParts is far more than anyone has machines.
+const maxParts = 1 << 20
 
-// ParseShard reads "I/N": the I-th of N, where the first is 0.
-func ParseShard(text string) (Shard, error) {
+// ParsePart reads "I/N": the I-th of N, where the first is 0.
+func ParsePart(text string) (Part, error) {
 	i, n, ok := strings.Cut(text, "/")
 	index, err := strconv.ParseUint(i, 10, 32)
 	of, err2 := strconv.ParseUint(n, 10, 32)
-	if !ok || err != nil || err2 != nil || of == 0 || of > maxShards || index >= of {
-		return Shard{}, fmt.Errorf("%q: want I/N, where N is at most %d and I at least 0 and below N, as in 0/100 … 99/100", text, maxShards)
+	if !ok || err != nil || err2 != nil || of == 0 || of > maxParts || index >= of {
+		return Part{}, fmt.Errorf("%q: want I/N, where N is at most %d and I at least 0 and below N, as in 0/100 … 99/100", text, maxParts)
 	}
-	return Shard{index, of}, nil
+	return Part{index, of}, nil
 }
 
-func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
+func (s Part) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
 // first returns the first seed of the shard that is not below from.
-func (s Shard) first(from uint64) uint64 {
+func (s Part) first(from uint64) uint64 {
 	return from + (s.Of+s.Index-from%s.Of)%s.Of
 }
 
@@ -133,8 +136,8 @@ func (p *Plan) Validate() error {
 		return lab.Invalid("Seeds", "there is none in [%d, %d)", p.Seeds.From, p.Seeds.To)
 	case p.Seeds.To == Endless && p.Minutes == 0:
 		return lab.Invalid("Minutes", "seeds without an end need a bound of time")
-	case p.Shard.Of == 0 || p.Shard.Index >= p.Shard.Of:
-		return lab.Invalid("Shard", "%v is not a part", p.Shard)
+	case p.Part.Of == 0 || p.Part.Index >= p.Part.Of:
+		return lab.Invalid("Part", "%v is not a part", p.Part)
 	case p.Minutes < 0 || p.Minutes > maxMinutes:
 		return lab.Invalid("Minutes", "%v is not between 0 and %v", p.Minutes, maxMinutes)
 	case p.Workers < 0 || p.Workers > maxWorkers:

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
-func TestSeedsShardsAndNumbersAreParsed(t *testing.T) {
+func TestSeedsPartsAndNumbersAreParsed(t *testing.T) {
 	for text, want := range map[string]Seeds{"1:10": {1, 10}, "0:1": {0, 1}, "7:": {7, Endless}, "4711": {4711, 4712}} {
 		s, err := ParseSeeds(text)
 		if err != nil || s != want {
@@ -25,21 +25,21 @@ func TestSeedsShardsAndNumbersAreParsed(t *testing.T) {
 			t.Errorf("%q is read as %v", text, s)
 		}
 	}
-	if s, err := ParseShard("7/100"); err != nil || s != (Shard{7, 100}) {
+	if s, err := ParsePart("7/100"); err != nil || s != (Part{7, 100}) {
 		t.Errorf("%v, %v", s, err)
 	}
 	for _, text := range []string{"", "1", "1/", "/3", "3/3", "0/0", "-1/3", "a/b", "0/2000000"} {
-		if s, err := ParseShard(text); err == nil {
+		if s, err := ParsePart(text); err == nil {
 			t.Errorf("%q is read as %v", text, s)
 		}
 	}
-	for text, want := range map[string][]int{"": nil, "0": {0}, "0-3,7": {0, 1, 2, 3, 7}, "5,9-10": {5, 9, 10}} {
+	for text, want := range map[string][]int{"": nil, "1": {1}, "1-3,7": {1, 2, 3, 7}, "5,9-10": {5, 9, 10}} {
 		have, err := ParseNumbers(text)
 		if err != nil || !slices.Equal(have, want) || FormatNumbers(have) != text {
 			t.Errorf("%q: %v, %v", text, have, err)
 		}
 	}
-	for _, text := range []string{",", "3-1", "1,1", "5,2", "x", "1-", "0-9999999999"} {
+	for _, text := range []string{",", "3-1", "1,1", "5,2", "x", "1-", "0", "1-9999999999"} {
 		if have, err := ParseNumbers(text); err == nil {
 			t.Errorf("%q is read as %v", text, have)
 		}
@@ -47,12 +47,12 @@ func TestSeedsShardsAndNumbersAreParsed(t *testing.T) {
 }
 
 // The shards of a plan have all its seeds, each once.
-func TestShardsHaveAllSeeds(t *testing.T) {
+func TestPartsHaveAllSeeds(t *testing.T) {
 	plant(t, good)
 	for _, of := range []uint64{1, 2, 7} {
 		seeds, counted := map[uint64]bool{}, uint64(0)
 		for i := range of {
-			s := Shard{i, of}
+			s := Part{i, of}
 			counted += Piece{s, 100, 200}.Seeds()
 			for seed := s.first(100); seed < 200; seed += of {
 				if seeds[seed] || seed%of != i {
@@ -68,7 +68,7 @@ func TestShardsHaveAllSeeds(t *testing.T) {
 }
 
 // Each profile has its levels in about the proportions of its mixture, in each shard of a hundred.
-func TestEachShardHasEveryLevel(t *testing.T) {
+func TestEachPartHasEveryLevel(t *testing.T) {
 	for _, p := range Profiles() {
 		want := map[string]float64{}
 		for _, l := range p.mixture {
@@ -117,13 +117,13 @@ func TestProfiles(t *testing.T) {
 func TestPlansAreRefused(t *testing.T) {
 	for field, spoil := range map[string]func(*Plan){
 		"Profile": func(p *Plan) { p.Profile = "everything" }, "Seeds": func(p *Plan) { p.Seeds = Seeds{5, 5} },
-		"Minutes": func(p *Plan) { p.Seeds.To = Endless }, "Shard": func(p *Plan) { p.Shard = Shard{3, 3} },
+		"Minutes": func(p *Plan) { p.Seeds.To = Endless }, "Part": func(p *Plan) { p.Part = Part{3, 3} },
 		"Workers": func(p *Plan) { p.Workers = -1 }, "Failures": func(p *Plan) { p.Failures = 0 },
 		"Shrink": func(p *Plan) { p.Shrink = -1 }, "Patience": func(p *Plan) { p.Patience = 0 }, "Hits": func(p *Plan) { p.Hits = -1 },
 		"Trace": func(p *Plan) { p.Trace = io.Discard }, "Skip": func(p *Plan) { p.Skip = []int{1} },
 		"Without": func(p *Plan) { p.Without = []string{"fire"} }, "Length": func(p *Plan) { p.Profile, p.Length = "full", 3 },
 	} {
-		p := Plan{Profile: coreLevel, Seeds: Seeds{1, 9}, Shard: whole, Failures: 1, Patience: time.Minute}
+		p := Plan{Profile: coreLevel, Seeds: Seeds{1, 9}, Part: whole, Failures: 1, Patience: time.Minute}
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}

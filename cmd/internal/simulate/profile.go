@@ -61,8 +61,9 @@ func profileNamed(name string) (Profile, bool) {
 	return all[i], true
 }
 
-// Level returns the level in which a seed runs. It depends on the seed and on nothing else. The seeds of a shard are a
-// fixed distance apart, so a level for each remainder would give some shards only cheap levels: the seed is mixed first.
+// Level returns the level in which a seed runs. It depends on the seed and on nothing else. The seeds of a
+// shard are a fixed distance apart, so a level for each remainder would give some shards only cheap levels:
+// the seed is mixed first.
 func (p Profile) Level(seed uint64) *Level {
 	return p.mixture[mix(seed)%uint64(len(p.mixture))]
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/sim/coverage"
 )
 
-// Result is what the seeds of one profile have shown, over one run of the command or many, on one machine or many. Its
-// JSON form is the file of a soak, and what --json prints; names in it do not change.
+// Result is what the seeds of one profile have shown, over one run of the command or many, on one machine
+// or many. Its JSON form is the file of a soak, and what --json prints; names in it do not change.
 type Result struct {
 	Format  string   `json:"format"`
 	Version int      `json:"version"`
@@ -40,14 +40,14 @@ const (
 
 // Piece are the seeds of a shard in [From, To).
 type Piece struct {
-	Shard
+	Part
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
 // Seeds returns how many seeds a piece has.
 func (p Piece) Seeds() uint64 {
-	first := p.Shard.first(p.From)
+	first := p.Part.first(p.From)
 	if first >= p.To {
 		return 0
 	}
@@ -187,7 +187,7 @@ type count struct {
 
 // extend records that all seeds of a shard in [from, to) are in the result.
 func (r *Result) extend(p Piece) {
-	if n := len(r.Pieces); n > 0 && r.Pieces[n-1].Shard == p.Shard && r.Pieces[n-1].To == p.From {
+	if n := len(r.Pieces); n > 0 && r.Pieces[n-1].Part == p.Part && r.Pieces[n-1].To == p.From {
 		r.Pieces[n-1].To = p.To
 		return
 	}

@@ -43,8 +43,8 @@ func impossibleCells(m *coverage.Matrix) (cells []impossible) {
 	return cells
 }
 
-// Verdict returns what a result does not show and should: seeds that failed, cells that were hit less often than
-// demanded, cells that were hit although they cannot be. It is empty if all is well.
+// Verdict returns what a result does not show and should: seeds that failed, cells that were hit less often
+// than demanded, cells that were hit although they cannot be. It is empty if all is well.
 func (r *Result) Verdict(hits int) (lines []string) {
 	if r.Failed > 0 {
 		lines = append(lines, report.Plural(int(r.Failed), "seed")+" failed")
@@ -161,7 +161,8 @@ func (r *Result) coverageLine() string {
 }
 
 func (r *Result) writeCoverage(b *strings.Builder) {
-	fmt.Fprintf(b, "\ninjections of each fault while a group was in each phase (an injection counts in each phase that held)\n%v\n", &r.Coverage)
+	b.WriteString("\ninjections of each fault while a group was in each phase (an injection counts in each phase that held)\n")
+	writeMatrix(b, &r.Coverage)
 	fmt.Fprintf(b, "%s\n", r.coverageLine())
 	if missing := r.Coverage.Missing(1); len(missing) > 0 {
 		fmt.Fprintf(b, "not hit: %s\n", some(missing, 12))
@@ -170,6 +171,37 @@ func (r *Result) writeCoverage(b *strings.Builder) {
 	for _, g := range reasons(impossibleCells(&r.Coverage)) {
 		fmt.Fprintf(b, "  %s\n    because %s\n", strings.Join(g.cells, ", "), g.reason)
 	}
+}
+
+// writeMatrix writes a row for each fault and a column for each phase. Large counts are rounded, as HTML and
+// JSON have them exactly.
+func writeMatrix(b *strings.Builder, m *coverage.Matrix) {
+	fmt.Fprintf(b, "%-20s", "")
+	for _, p := range coverage.Phases() {
+		fmt.Fprintf(b, " %*s", columnWidth, column(p.String()))
+	}
+	for _, f := range coverage.Faults() {
+		fmt.Fprintf(b, "\n%-20s", f)
+		for _, p := range coverage.Phases() {
+			text := short(float64(m.At(f, p)))
+			if _, never := coverage.Impossible(f, p); never && m.At(f, p) == 0 {
+				text = "-"
+			}
+			fmt.Fprintf(b, " %*s", columnWidth, text)
+		}
+	}
+	b.WriteString("\n")
+}
+
+const columnWidth = 8
+
+// column shortens the name of a phase to the width of a column, by its first word rather than by its second.
+func column(name string) string {
+	first, second, two := strings.Cut(name, "-")
+	if two && len(name) > columnWidth {
+		name = first[:max(2, min(len(first), columnWidth-1-len(second)))] + "-" + second
+	}
+	return name[:min(len(name), columnWidth)]
 }
 
 type reason struct {
