@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -112,7 +113,7 @@ func (c *churn) poll() {
 		case errors.Is(err, host.ErrMembersUnchanged), errors.Is(err, host.ErrPlanCancelled), errors.Is(err, host.ErrStopped):
 			c.counts["plans refused or cancelled"]++
 		default:
-			c.w.violate("%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
+			c.w.breaks(property.OneConfiguration, "%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %s has ended: %v", p.replica.name, p.what, err))
 		return true
@@ -196,7 +197,7 @@ func (c *churn) act() {
 		if leads := c.w.leading(r.id); stopped && leads != nil {
 			r = leads // the operator asks one that knows, or says where the host is (seeds 1669, 78)
 			if err := r.life.process.SetPeer(c.wiped.id, c.wiped.addr); err != nil && c.wiped != r.life.host {
-				c.w.violate("%s: %v", r.name, err)
+				c.w.breaks(property.OneConfiguration, "%s: %v", r.name, err)
 			}
 		}
 		c.start(r, host.ReplaceMember(c.wiped.id))
@@ -270,7 +271,7 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 	p, err := r.group.Plan(changes...)
 	if err != nil {
 		if !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrNotFounded) {
-			c.w.violate("%s refuses a plan: %v", r.name, err)
+			c.w.breaks(property.OneConfiguration, "%s refuses a plan: %v", r.name, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %v", r.name, err))
 		return
@@ -351,7 +352,7 @@ func (c *churn) mayBeWiped(h *machine) bool {
 func (g *ghost) checkRoster(w *world, who string, e host.MembersChanged) {
 	was, known := g.rosters[e.Version]
 	if known && was.Equivalent(e.Conf) != nil {
-		w.violate("%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))
+		w.breaks(property.OneConfiguration, "%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))
 	}
 	if g.churns {
 		g.rosters[e.Version] = e.Conf

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -144,15 +145,15 @@ func (h *machine) start() {
 		h.w.nemesis.restart(h)
 		return
 	case err != nil:
-		h.w.violate("%s does not start from its own disk: %v", l.name, err)
+		h.w.breaks(property.Failures, "%s does not start from its own disk: %v", l.name, err)
 	case l.isWithoutAuthority():
 		if !h.mayForget && !h.expendable {
-			h.w.violate("%s is without authority, although its machine has not lost its power", l.name)
+			h.w.breaks(property.Failures, "%s is without authority, although its machine has not lost its power", l.name)
 		}
 		h.mayForget = true
 		h.w.count(LostAuthority)
 	case h.forgot:
-		h.w.violate("%s starts with authority, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
+		h.w.breaks(property.Failures, "%s starts with authority, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
 	default:
 		h.remembers()
 	}
@@ -210,13 +211,13 @@ func (h *machine) close() {
 	}
 	h.w.note(fmt.Sprintf("%s is closed: %v", l.name, err))
 	if err != nil && !l.excused(err) {
-		h.w.violate("%s does not close: %v", l.name, err)
+		h.w.breaks(property.Failures, "%s does not close: %v", l.name, err)
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
 		h.w.reads.poll(r)
 		if r.isAwaited() {
-			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
+			h.w.breaks(property.Answered, "%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}
 	}
 	l.dead, h.alive = true, nil
@@ -260,10 +261,10 @@ func (l *life) event(e host.Event) {
 		l.host.ghost(e.Group).founded = true
 	case host.Diverged:
 		if l.w.user != nil {
-			l.w.violate("the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
+			l.w.breaks(property.Failures, "the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
 		}
 		if l.w.diverging == nil {
-			l.w.violate("%s reports what is not true: %v", l.name, e)
+			l.w.breaks(property.Failures, "%s reports what is not true: %v", l.name, e)
 		}
 		l.w.diverging.noteDiverged(e)
 	case host.SnapshotTaken:
@@ -284,7 +285,7 @@ func (l *life) event(e host.Event) {
 		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
 		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) {
-			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
+			l.w.breaks(property.Failures, "%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.MembersChanged:
 		l.host.ghost(e.Group).checkRoster(l.w, l.name, e)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -155,7 +156,7 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 			}
 			batch, err := transport.DecodeBody(body, nil)
 			if err != nil {
-				n.w.violate("a frame with a good checksum does not decode: %v", err)
+				n.w.breaks(property.Contract, "a frame with a good checksum does not decode: %v", err)
 			}
 			l.receiver.Receive(lk.from, batch)
 			return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // A process may pause: it is stopped, swapped out, its machine is suspended or collects garbage. Its clock
@@ -65,5 +66,5 @@ func (n *nemesis) checkCalm(l *life, m *raftpb.Message) {
 	if !n.calm || n.stopped || n.w.placing != nil || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
 		return
 	}
-	n.w.violate("%s sends a pre-vote although its leader is well: only followers have paused", l.name)
+	n.w.breaks(property.Calm, "%s sends a pre-vote although its leader is well: only followers have paused", l.name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -95,7 +96,7 @@ func (n *nemesis) reopen(r *replica) {
 	w := n.w
 	if err := r.group.Close(ended); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			w.violate("%s does not close: %v", r.name, err)
+			w.breaks(property.Failures, "%s does not close: %v", r.name, err)
 		}
 		w.plan(between(n.rng, time.Millisecond, 5*time.Millisecond), r.name+" is closing", r.life, func() { n.reopen(r) })
 		return
@@ -103,7 +104,7 @@ func (n *nemesis) reopen(r *replica) {
 	w.clients.poll(r)
 	w.reads.poll(r)
 	if r.isAwaited() {
-		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
+		w.breaks(property.Answered, "%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}
 	l := r.life
 	fresh := l.newReplica(r.ghost)
@@ -119,7 +120,7 @@ func (n *nemesis) reopen(r *replica) {
 	if err != nil {
 		fresh.group = nil
 		if !l.excused(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
-			w.violate("%s does not open again: %v", fresh.name, err)
+			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -106,7 +107,7 @@ func (r *restoring) end() {
 	}
 	for _, of := range l.replicas {
 		if of.group.Status().Role == raft.StateLeader && len(of.group.Members().Voters) > 1 {
-			r.m.w.violate("%s leads: %+v", l.name, of.group.Status())
+			r.m.w.breaks(property.Strangers, "%s leads: %+v", l.name, of.group.Status())
 		}
 	}
 	l.dead, r.copy, r.copied = true, nil, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -202,7 +203,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		if e.at > w.now {
 			still = 0
 		} else if still > maxAtOnce {
-			w.violate("%d events and time stands still; the next is %q: a timer is set again and again for no time", maxAtOnce, e.what)
+			w.breaks(property.Recovery, "%d events and time stands still; the next is %q: a timer is set again and again for no time", maxAtOnce, e.what)
 		}
 		w.now = e.at
 		if e.who != nil && e.who.dead || w.paused(e) {
@@ -239,12 +240,16 @@ func (w *world) note(what string) {
 	}
 }
 
-func (w *world) violate(format string, args ...any) {
+// breaks ends the run: a property is broken.
+func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario}
 	}
 	panic(w.violation)
 }
+
+// violate is breaks for what a scenario is about.
+func (w *world) violate(format string, args ...any) { w.breaks(property.Scenario, format, args...) }
 
 // between draws a duration from [lo, hi).
 func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {

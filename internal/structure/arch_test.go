@@ -57,8 +57,9 @@ host/logtest           host raft/raftpb wal                                     
 sim/coverage                                                                                                  |
 sim/shrink                                                                                                    |
 sim/history                                                                                                   |
-sim/core               raft raft/raftpb raft/tracker sim/coverage                                             |
-sim                    . sim/coverage host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
+sim/property                                                                                                  |
+sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
+sim                    . sim/coverage sim/property host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |

@@ -5,23 +5,11 @@
 // and stop; members that come and go. So it makes two million events and more in a second of a core, where
 // package sim makes some ten thousand of whole hosts.
 //
-// A run draws what may go wrong in it, and how often (swarm.go). Each input of a node is followed by the
-// checks of oracle.go, each of which costs a constant time: the table below says what they check. When the
-// faults end, the cluster must elect a leader, commit, answer reads and agree within a stated time
-// (heal.go).
-//
-//	property                                                thesis          checked by
-//	at most one leader in a term                            §3.4            oracle.leads
-//	a leader has all that was committed in earlier terms    §3.6.3          oracle.leads
-//	one entry for a term and an index, with one before it   §3.5            oracle.written
-//	what is committed is durable on a quorum                §3.5, §10.2.1   oracle.commits
-//	what is committed stays, and is the same everywhere     §3.6.3          oracle.commits, oracle.applies
-//	every member applies the same, in order, once           §3.6.3          oracle.applies
-//	a member votes once in a term, and does not forget it   §3.4, §3.8      oracle.leaves
-//	nothing is promised that the disk does not have         §3.8, §10.2     oracle.leaves
-//	terms and commit indexes do not go back                 figure 3.1      oracle.moves
-//	a read sees what was committed when it was asked        §6.4            oracle.answers
-//	each change leads to one configuration everywhere       §4.3            oracle.changed
+// A run draws what may go wrong in it, and how often (swarm.go), and which faults wait for which phase of the
+// cluster (strike.go). Each injection is counted by fault and phase, and single ones can be left out (package
+// coverage). Each input of a node is followed by the checks of property_*.go, each of which costs a constant
+// time; package property says what they check. When the faults end, the cluster must elect a leader, commit,
+// answer reads and agree within a stated time (property_recovery.go).
 //
 // The same seed gives the same run. A failure names its seed:
 //
@@ -34,6 +22,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // Options select a run.
@@ -81,7 +70,11 @@ type Violation struct {
 	Seed  uint64
 	Ticks int // as in Options
 	At    int // in ticks
-	What  string
+	// Property is what was broken.
+	Property property.Name
+	What     string
+	// Choice is that of the run.
+	Choice coverage.Choice
 }
 
 func (v *Violation) Error() string {
@@ -89,7 +82,10 @@ func (v *Violation) Error() string {
 	if v.Ticks != DefaultTicks {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
 	}
-	return fmt.Sprintf("seed %d, at tick %d: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, ticks)
+	if !v.Choice.IsEmpty() {
+		ticks += ", " + v.Choice.String()
+	}
+	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
 }
 
 // Run runs one seed. The error, if any, is a *Violation.
@@ -105,12 +101,12 @@ func Run(o Options) (report Report, err error) {
 			v, ok := r.(*Violation)
 			if !ok {
 				// The core panics when an invariant of its own is broken.
-				v = &Violation{What: fmt.Sprint(r)}
+				v = &Violation{Property: property.Contract, What: fmt.Sprint(r)}
 				if w.trace != nil {
 					defer panic(r) // with its stack
 				}
 			}
-			v.Seed, v.Ticks, v.At = o.Seed, o.Ticks, w.beat/beats
+			v.Seed, v.Ticks, v.At, v.Choice = o.Seed, o.Ticks, w.beat/beats, o.Choice
 			err = v
 		}
 	}()
@@ -123,7 +119,9 @@ func Run(o Options) (report Report, err error) {
 }
 
 // violate ends the run.
-func violate(format string, args ...any) { panic(&Violation{What: fmt.Sprintf(format, args...)}) }
+func violate(of property.Name, format string, args ...any) {
+	panic(&Violation{Property: of, What: fmt.Sprintf(format, args...)})
+}
 
 // split returns a source of random numbers for a part of a run.
 func split(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }

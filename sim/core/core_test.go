@@ -9,15 +9,18 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 var (
-	theSeed = flag.Uint64("seed", 0, "run this seed only")
-	first   = flag.Uint64("first", 0, "run seeds behind this one")
-	seeds   = flag.Uint64("seeds", 300, "how many seeds to run")
-	ticks   = flag.Int("ticks", DefaultTicks, "how long faults last, in ticks")
-	events  = flag.Bool("events", false, "print every event")
-	most    = flag.Int64("failures", 1, "stop after so many seeds have failed")
+	theSeed   = flag.Uint64("seed", 0, "run this seed only")
+	first     = flag.Uint64("first", 0, "run seeds behind this one")
+	seeds     = flag.Uint64("seeds", 300, "how many seeds to run")
+	ticks     = flag.Int("ticks", DefaultTicks, "how long faults last, in ticks")
+	events    = flag.Bool("events", false, "print every event")
+	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
+	most      = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
 
 // TestMain lets garbage be: a run has little of it, and would collect it all the time.
@@ -40,6 +43,48 @@ func TestSeeds(t *testing.T) {
 		t.Log(report)
 		return
 	}
+	sum := runSeeds(t, *first, *seeds)
+	if *seeds < 100 {
+		return
+	}
+	for kind, n := range sum.Faults {
+		if n == 0 {
+			t.Errorf("in %d seeds there were no %v", *seeds, Fault(kind))
+		}
+	}
+	if sum.Reads == 0 || sum.Leaders == 0 {
+		t.Error("nothing was read, or no node led")
+	}
+}
+
+// TestEveryCellIsHit: each fault comes in each phase in which it can come, ten times and more in as many
+// seeds as .ci/run runs. In fewer seeds, most cells are hit.
+func TestEveryCellIsHit(t *testing.T) {
+	sum := runSeeds(t, *first, *cellSeeds)
+	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
+	possible := len(coverage.Possible())
+	t.Logf("%d of %d cells can be hit; of these %d were, and %d of them %d times or more; %d hits in all", possible, len(coverage.Faults())*len(coverage.Phases()),
+		possible-len(sum.Coverage.Missing(1)), possible-len(sum.Coverage.Missing(cellHits)), cellHits, sum.Coverage.Sum())
+	if missing := sum.Coverage.Missing(cellHits); *cellSeeds >= allCells && len(missing) > 0 {
+		t.Errorf("in %d seeds there were fewer than %d of each of these: %v", *cellSeeds, cellHits, missing)
+	}
+	if missing := sum.Coverage.Missing(1); len(missing) > possible/2 {
+		t.Errorf("in %d seeds %d of %d cells were not hit", *cellSeeds, len(missing), possible)
+	}
+	for _, c := range coverage.Cells() {
+		if reason, never := coverage.Impossible(c.Fault, c.Phase); never && sum.Coverage.At(c.Fault, c.Phase) > 0 {
+			t.Errorf("%v is said to be impossible (%s), and was hit", c, reason)
+		}
+	}
+}
+
+const (
+	cellHits = 10
+	allCells = 8000 // seeds in which all cells are hit so often
+)
+
+// runSeeds runs seeds behind the first one on all cores, and returns the sum of their reports.
+func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
 	var next atomic.Uint64
 	var failed atomic.Int64
 	reports := make(chan Report, 64)
@@ -48,8 +93,8 @@ func TestSeeds(t *testing.T) {
 	for range workers {
 		go func() {
 			defer func() { reports <- Report{} }()
-			for n := next.Add(1); n <= *seeds && failed.Load() < *most; n = next.Add(1) {
-				report, err := Run(Options{Seed: *first + n, Ticks: *ticks})
+			for n := next.Add(1); n <= seeds && failed.Load() < *most; n = next.Add(1) {
+				report, err := Run(Options{Seed: first + n, Ticks: *ticks})
 				if err != nil {
 					failed.Add(1)
 					t.Error(err)
@@ -58,7 +103,6 @@ func TestSeeds(t *testing.T) {
 			}
 		}()
 	}
-	var sum Report
 	for workers > 0 {
 		r := <-reports
 		if r.Seed == 0 {
@@ -68,20 +112,45 @@ func TestSeeds(t *testing.T) {
 		sum.Coverage.Add(&r.Coverage)
 		sum.Events, sum.Reads, sum.Leaders, sum.Committed = sum.Events+r.Events, sum.Reads+r.Reads, sum.Leaders+r.Leaders, sum.Committed+r.Committed
 		sum.Ticks = max(sum.Ticks, r.Ticks)
+		sum.Injections += r.Injections
 	}
-	t.Logf("%d seeds, %d events (%.2f million in a second), %d leaders, %d entries committed, %d reads, in order again within %d ticks; %v",
-		*seeds, sum.Events, float64(sum.Events)/1e6/time.Since(begin).Seconds(), sum.Leaders, sum.Committed, sum.Reads, sum.Ticks, sum.Faults)
-	if *seeds < 100 || *theSeed != 0 {
-		return
-	}
-	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
-	for kind, n := range sum.Faults {
-		if n == 0 {
-			t.Errorf("in %d seeds there were no %v", *seeds, Fault(kind))
+	t.Logf("%d seeds, %d events (%.2f million in a second), %d leaders, %d entries committed, %d reads, %d injections, in order again within %d ticks; %v",
+		seeds, sum.Events, float64(sum.Events)/1e6/time.Since(begin).Seconds(), sum.Leaders, sum.Committed, sum.Reads, sum.Injections, sum.Ticks, sum.Faults)
+	return sum
+}
+
+// TestInjectionsCanBeLeftOut: without the kinds of a run nothing is injected, and the others keep their
+// ordinals through the first one that is left out.
+func TestInjectionsCanBeLeftOut(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		all, err := Run(Options{Seed: seed, Ticks: 100})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if sum.Reads == 0 || sum.Leaders == 0 {
-		t.Error("nothing was read, or no node led")
+		none, err := Run(Options{Seed: seed, Ticks: 100, Choice: coverage.Choice{Without: coverage.Faults()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := none.Coverage.Sum(); n != 0 || none.Faults[Crashed]+none.Faults[Cut]+none.Faults[Lost]+none.Faults[Forgot]+none.Faults[Paused] > 0 {
+			t.Errorf("without all faults there are %d hits and %v", n, none.Faults)
+		}
+		if all.Injections == 0 {
+			continue
+		}
+		last, err := Run(Options{Seed: seed, Ticks: 100, Choice: coverage.Choice{Skip: []int{all.Injections}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := all.Coverage, last.Coverage
+		more := 0
+		for _, c := range coverage.Cells() {
+			if one.At(c.Fault, c.Phase) > two.At(c.Fault, c.Phase) {
+				more++
+			}
+		}
+		if last.Injections < all.Injections || last.Injections == all.Injections && more == 0 {
+			t.Errorf("seed %d: without injection %d there are %d injections, and no cell has fewer hits", seed, all.Injections, last.Injections)
+		}
 	}
 }
 
@@ -124,7 +193,7 @@ func TestWrongOrdersAreFound(t *testing.T) {
 // The report of a violation names the command that runs the seed again.
 func TestViolationNamesItsSeed(t *testing.T) {
 	v := &Violation{Seed: 7, Ticks: 50, At: 3, What: "x"}
-	if text := v.Error(); !strings.Contains(text, "-seed=7 -ticks=50") || !strings.Contains(text, "tick 3") {
+	if text := v.Error(); !strings.Contains(text, "-seed=7 -events -ticks=50") || !strings.Contains(text, "tick 3") {
 		t.Error(text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // image is a log, a snapshot and a hard state: what a disk holds, or what it will hold when everything that
@@ -54,13 +55,13 @@ func (d *image) write(m *raftpb.Message, parts int) {
 	if parts > 1 && m.Snapshot != nil {
 		meta := &m.Snapshot.Metadata
 		if meta.Index <= d.base.Index {
-			violate("the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
+			violate(property.Contract, "the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
 		}
 		d.snapshot, d.base, d.entries = *m.Snapshot, raftpb.EntryID{Term: meta.Term, Index: meta.Index}, nil
 	}
 	if parts > 2 && len(m.Entries) > 0 {
 		if first := m.Entries[0].Index; first <= d.base.Index || first > d.last()+1 {
-			violate("the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
+			violate(property.Contract, "the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
 		} else if first <= d.last() {
 			kept := first - d.base.Index - 1
 			d.entries = d.entries[:kept:kept]
@@ -188,7 +189,7 @@ func state(index, sum uint64) []byte {
 
 func sumOfState(data []byte) (index, sum uint64) {
 	if len(data) != 16 {
-		violate("a snapshot has %d bytes, want 16", len(data))
+		violate(property.Contract, "a snapshot has %d bytes, want 16", len(data))
 	}
 	return binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
 }

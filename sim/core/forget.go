@@ -13,8 +13,9 @@ import (
 // (docs/decisions/0021-without-authority.md), and terms and votes may be missing too. Nothing that was
 // committed may be lost by it.
 //
-// At most a minority of the voters may be without authority at once, and members do not change meanwhile: two
-// members of which one has no authority can commit nothing. All others know durably of the last change.
+// At most a minority of the voters may be without authority at once, and no change of members begins
+// meanwhile: two members of which one has no authority can commit nothing. All others know durably of the
+// last change. While a change is under way, only a learner may forget.
 
 // forget ends a node, and starts it later from an image of its disk that lacks something.
 func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {
@@ -57,9 +58,11 @@ func (w *world) disconnect(which func(*raftpb.Message) bool) {
 // mayForget reports whether the cluster must survive that a node forgets something.
 func (w *world) mayForget(n *node) bool {
 	leader := w.leader()
-	if n.rn == nil || n.life == 0 || leader == nil || leader.applied < w.changing || len(leader.conf.Voters) < 3 || len(leader.conf.VotersOutgoing) > 0 ||
-		!isMember(&leader.conf, n.id) {
+	if n.rn == nil || n.life == 0 || leader == nil || len(leader.conf.Voters) < 3 || !isMember(&leader.conf, n.id) {
 		return false
+	}
+	if leader.applied < w.changing || len(leader.conf.VotersOutgoing) > 0 {
+		return w.changes == 1 && isIn(leader.conf.Learners, n.id) && !w.anyForgot()
 	}
 	without := 1
 	for _, other := range w.nodes {

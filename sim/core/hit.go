@@ -61,9 +61,9 @@ func (w *world) hit(f coverage.Fault, n *node) bool {
 	case coverage.ClockDrift:
 		return n.drift()
 	case coverage.MemberAdd:
-		return w.swarm.members && w.changeTo(f, w.side)
+		return w.swarm.members && w.changeTo(f, n, w.side)
 	case coverage.MemberRemove:
-		return w.swarm.members && w.changeTo(f, w.side)
+		return w.swarm.members && w.changeTo(f, n, w.side)
 	case coverage.LeaderTransfer:
 		return w.transfer(n.id)
 	case coverage.ProposalFlood:

@@ -93,7 +93,7 @@ func (w *world) transfer(target uint64) bool {
 	if leader == nil || leader.paused > w.beat {
 		return false
 	}
-	if !w.injects(coverage.LeaderTransfer, leader) {
+	if !w.injects(coverage.LeaderTransfer, leader, w.nodes[target-1]) {
 		return true
 	}
 	w.faults[Transfers]++
@@ -106,9 +106,12 @@ func (w *world) transfer(target uint64) bool {
 	return true
 }
 
-// single draws a change of one member. It draws again until it fits, if a kind is asked for.
+// single draws a change of one member.
 func (w *world) single(leader *node, rng *rand.Rand) (c raftpb.ConfChangeSingle, as coverage.Fault) {
-	id := 1 + rng.Uint64N(uint64(len(w.nodes)))
+	return w.singleOf(1+rng.Uint64N(uint64(len(w.nodes))), leader, rng)
+}
+
+func (w *world) singleOf(id uint64, leader *node, rng *rand.Rand) (c raftpb.ConfChangeSingle, as coverage.Fault) {
 	kind := raftpb.ConfChangeAddNode
 	switch {
 	case w.oracle.gone[id]:
@@ -143,14 +146,17 @@ func (w *world) change() {
 	}
 }
 
-// changeTo proposes a change that adds or removes a member, as asked.
-func (w *world) changeTo(f coverage.Fault, rng *rand.Rand) bool {
+// changeTo proposes a change that adds or removes a member, as asked; if it can be, the given one.
+func (w *world) changeTo(f coverage.Fault, n *node, rng *rand.Rand) bool {
 	leader := w.leader()
 	if leader == nil || leader.paused > w.beat {
 		return false
 	}
-	for range 16 {
+	for k := range 16 {
 		s, as := w.single(leader, rng)
+		if k < 8 {
+			s, as = w.singleOf(n.id, leader, rng)
+		}
 		isIn := isMember(&leader.conf, s.NodeID)
 		if as != f || f == coverage.MemberRemove && !isIn {
 			continue
@@ -169,7 +175,11 @@ func (w *world) propose(leader *node, c raftpb.ConfChangeI, as coverage.Fault, c
 	if w.anyForgot() {
 		return false // see forget.go
 	}
-	if len(changes) > 0 && !w.injects(as, leader) {
+	var concerned []*node
+	for _, s := range changes {
+		concerned = append(concerned, w.nodes[s.NodeID-1])
+	}
+	if len(changes) > 0 && !w.injects(as, leader, concerned...) {
 		return true
 	}
 	for _, s := range changes {
@@ -185,7 +195,7 @@ func (w *world) propose(leader *node, c raftpb.ConfChangeI, as coverage.Fault, c
 	}
 	leader.moved()
 	if err == nil {
-		w.changing = max(w.changing, leader.last)
+		w.changing, w.changes = max(w.changing, leader.last), len(changes)
 	}
 	return true
 }

@@ -4,12 +4,17 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // send gives a message to the network.
 func (w *world) send(m *raftpb.Message) {
 	if m.To == 0 || m.To > uint64(len(w.nodes)) || m.To == m.From && m.Type != raftpb.MsgTransferLeader && m.Type != raftpb.MsgReadIndex {
-		violate("node %d sends to node %d: %s", m.From, m.To, raft.DescribeMessage(*m, nil))
+		violate(property.Contract, "node %d sends to node %d: %s", m.From, m.To, raft.DescribeMessage(*m, nil))
+	}
+	w.sent.messages++
+	if m.Type == raftpb.MsgSnap {
+		w.sent.snapshots++
 	}
 	s := &w.swarm
 	// From is not the sender in two types; then the link of another node decides, which is as good.

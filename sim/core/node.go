@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // node is one node: the core, its storage workers and its state machine.
@@ -43,6 +44,8 @@ type node struct {
 	transferee         uint64
 	leads              bool
 	recovers           uint64           // everything through it was committed when this life began
+	ledFrom            uint64           // the end of its log when it became leader
+	changes            []uint64         // the last changes of members in its log
 	vote               raftpb.HardState // the last vote that it gave, in all its lives
 }
 
@@ -79,7 +82,7 @@ func (n *node) start() {
 	}
 	rn, err := raft.NewRawNode(&c)
 	if err != nil {
-		violate("node %d does not start: %v", n.id, err)
+		violate(property.Contract, "node %d does not start: %v", n.id, err)
 	}
 	n.rn, n.term, n.commit, n.last, n.leads, n.missed, n.paused = rn, 0, 0, 0, false, 0, 0
 	n.recovers = uint64(len(w.oracle.ghost))
@@ -163,7 +166,7 @@ func (n *node) hears(m *raftpb.Message) {
 		w.trace("%d hears %s %v", n.id, raft.DescribeMessage(*m, nil), err)
 	}
 	if refused, ok := err.(*raft.PeerError); ok {
-		violate("node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
+		violate(property.Contract, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)
 	n.moved()
@@ -180,7 +183,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 		n.w.trace("%d hears of its worker %s", n.id, raft.DescribeMessage(*m, nil))
 	}
 	if err := n.rn.Step(*m); err != nil {
-		violate("node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
+		violate(property.Contract, "node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
 	}
 	n.moved()
 }
@@ -413,7 +416,7 @@ func (n *node) applies() {
 			n.failRead()
 			return
 		} else if err != nil {
-			violate("node %d cannot read entries (%d,%d], which it is to apply: %v", n.id, m.Index, m.Commit, err)
+			violate(property.Contract, "node %d cannot read entries (%d,%d], which it is to apply: %v", n.id, m.Index, m.Commit, err)
 		}
 	}
 	n.apply(entries)
@@ -448,13 +451,13 @@ func changeOf(e *raftpb.Entry) raftpb.ConfChangeI {
 	if e.Type == raftpb.EntryConfChange {
 		var c raftpb.ConfChange
 		if err := c.Unmarshal(e.Data); err != nil {
-			violate("entry %v is a change of members that cannot be read: %v", e.ID(), err)
+			violate(property.Contract, "entry %v is a change of members that cannot be read: %v", e.ID(), err)
 		}
 		return c
 	}
 	var c raftpb.ConfChangeV2
 	if err := c.Unmarshal(e.Data); err != nil {
-		violate("entry %v is a change of members that cannot be read: %v", e.ID(), err)
+		violate(property.Contract, "entry %v is a change of members that cannot be read: %v", e.ID(), err)
 	}
 	return c
 }

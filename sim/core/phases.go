@@ -87,11 +87,19 @@ func (n *node) phases() (s coverage.Set) {
 }
 
 // injects is asked immediately before a fault hits a node (nil: the cluster), and reports whether it happens.
-func (w *world) injects(f coverage.Fault, n *node) bool {
+// Others are nodes that the fault concerns as well: the members that are added or removed, the target of a
+// transfer.
+func (w *world) injects(f coverage.Fault, n *node, others ...*node) bool {
 	if w.healing {
 		return true // the last of what was under way
 	}
 	during := w.phases(n)
+	for _, other := range others {
+		during = during.Union(other.phases())
+	}
+	if during.Without(coverage.Steady).Without(coverage.MixedVersions) != 0 {
+		during = during.Without(coverage.Steady)
+	}
 	happens := w.ledger.Strikes(f, during)
 	if w.trace != nil {
 		where, what := "", ""

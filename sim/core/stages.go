@@ -35,6 +35,7 @@ func (n *node) publish() {
 	if !n.disk.publish(n.captured, n.state) {
 		return
 	}
+	n.w.oracle.publishes(n, &n.captured, n.state)
 	n.trimming = true
 	if takes := n.w.upToSide(n.w.trim); takes > 0 {
 		n.w.plan(takes, trimmed, n)

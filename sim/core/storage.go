@@ -60,9 +60,9 @@ func (n *node) failRead() {
 	w.plan(1+w.side.IntN(20*beats), restarts, n)
 }
 
-// rejectForSpace is called before a write while the disk is full. It reports whether the write waits. Then term and
-// vote overtake it, with the answers that concern only them (raft/doc.go, "A full disk may be overtaken by a
-// vote").
+// rejectForSpace is called before a write while the disk is full. It reports whether the write waits. Then
+// term and vote overtake it, with the answers that concern only them (raft/doc.go, "A full disk may be
+// overtaken by a vote").
 func (n *node) rejectForSpace() bool {
 	first := &n.appends[0]
 	if len(first.Entries) == 0 && first.Snapshot == nil {

@@ -1,7 +1,7 @@
 package core
 
 import (
-	"math/rand/v2"
+	"slices"
 
 	"github.com/millrace/millrace/sim/coverage"
 )
@@ -17,22 +17,48 @@ type strike struct {
 	done bool
 }
 
-const maxStrikes = 24
+const maxStrikes = 32
 
-// drawStrikes draws the strikes of a run of so many beats.
-func drawStrikes(rng *rand.Rand, duration int) []strike {
-	if rng.IntN(4) == 0 {
+// drawStrikes draws the strikes of a run of a number of beats.
+func (w *world) drawStrikes(duration int) []strike {
+	if w.side.IntN(4) == 0 {
 		return nil
 	}
-	cells := coverage.Possible()
-	strikes := make([]strike, 1+rng.IntN(maxStrikes))
+	cells := slices.DeleteFunc(coverage.Possible(), func(c coverage.Cell) bool { return !w.maySee(c) })
+	strikes := make([]strike, 1+w.side.IntN(maxStrikes))
 	for i := range strikes {
-		strikes[i] = strike{cell: cells[rng.IntN(len(cells))], from: rng.IntN(duration)}
-		if strikes[i].cell.Phase == coverage.Bootstrap {
-			strikes[i].from = 0
+		strikes[i].cell = cells[w.side.IntN(len(cells))]
+		if w.side.IntN(2) == 0 && strikes[i].cell.Phase != coverage.Bootstrap {
+			strikes[i].from = w.side.IntN(duration)
 		}
 	}
 	return strikes
+}
+
+// maySee reports whether a cell can come in this run.
+func (w *world) maySee(c coverage.Cell) bool {
+	s := &w.swarm
+	switch c.Phase {
+	case coverage.MixedVersions:
+		return w.mixed
+	case coverage.LearnerCatchUp, coverage.ConfigChange:
+		return s.members
+	case coverage.SnapshotBuild:
+		return s.compactAfter > 0 && w.build > 0
+	case coverage.Compaction:
+		return s.compactAfter > 0 && w.trim > 0
+	case coverage.SnapshotSend, coverage.SnapshotInstall:
+		return s.compactAfter > 0
+	}
+	switch c.Fault {
+	case coverage.MemberAdd, coverage.MemberRemove:
+		return s.members
+	case coverage.SlowDisk, coverage.HungDisk, coverage.FullDisk:
+		return s.async || w.mixed
+	case coverage.ClockDrift, coverage.ClockJump:
+		return !s.leases
+	}
+	return true
 }
 
 // hunt is called in each beat.

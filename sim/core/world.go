@@ -37,6 +37,7 @@ type world struct {
 	ticks     int // in which everything was in order again
 	faults    Faults
 
+	sent    spent
 	ledger  *coverage.Ledger
 	side    *rand.Rand // draws strikes, and what else does not come from swarm
 	strikes []strike
@@ -46,6 +47,7 @@ type world struct {
 	trim    int  // and then to cut the log
 	// changing is the last entry that a change of members had when it was proposed.
 	changing uint64
+	changes  int // of members in it
 }
 
 // what is the kind of an event.
@@ -81,7 +83,7 @@ func newWorld(o Options) *world {
 	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
 	w.mixed = w.side.IntN(4) == 0
 	w.build, w.trim = draw(w.side, 0, 0, 2, 12, 60), draw(w.side, 0, 0, 1, 8)
-	w.strikes = drawStrikes(w.side, o.Ticks*beats)
+	w.strikes = w.drawStrikes(o.Ticks * beats)
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
 			fmt.Fprintf(o.Trace, "%4d.%d %s\n", w.beat/beats, w.beat%beats, fmt.Sprintf(format, args...))
@@ -98,8 +100,10 @@ func newWorld(o Options) *world {
 		}
 		n.disk.node = n
 		if w.swarm.drift {
-			n.tick += w.rng.IntN(5) - 2
-			w.faults[Drifting]++
+			if by := w.rng.IntN(5) - 2; w.ledger.Happens(coverage.ClockDrift) {
+				n.tick += by
+				w.faults[Drifting]++
+			}
 		}
 		if !w.swarm.leases {
 			n.phase = w.rng.IntN(n.tick)

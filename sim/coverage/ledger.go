@@ -2,6 +2,7 @@ package coverage
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -78,16 +79,19 @@ func (l *Ledger) Happens(f Fault) bool { return !l.without[f] }
 // Injections returns how many ordinals were given.
 func (l *Ledger) Injections() int { return l.count }
 
-// Possible returns the cells that can be hit, row by row.
-func Possible() (cells []Cell) {
+// Cells returns all cells, row by row.
+func Cells() (cells []Cell) {
 	for _, f := range Faults() {
 		for _, p := range Phases() {
-			if _, never := Impossible(f, p); !never {
-				cells = append(cells, Cell{f, p})
-			}
+			cells = append(cells, Cell{f, p})
 		}
 	}
 	return cells
+}
+
+// Possible returns the cells that can be hit, row by row.
+func Possible() []Cell {
+	return slices.DeleteFunc(Cells(), func(c Cell) bool { _, never := Impossible(c.Fault, c.Phase); return never })
 }
 
 // Union returns the set with the phases of another one.

@@ -34,7 +34,9 @@ type Schedule struct {
 type Attempt struct {
 	Failed bool
 	What   string // the failure in words
-	At     int    // when it came, in the unit of Schedule.Length
+	// Kind is the kind of the failure, such as the property that was broken. "" is the beginning of What.
+	Kind string
+	At   int // when it came, in the unit of Schedule.Length
 	// Kinds has the kinds of faults that were injected. A simulator that leaves out none has none.
 	Kinds []string
 	// Injections is how many there were, with those that were skipped. 0 if single ones cannot be skipped.
@@ -61,7 +63,7 @@ type search struct {
 // try runs a schedule; it need not watch ctx, which ends the search between two runs. Each run is tried
 // once.
 func Smallest(ctx context.Context, first Schedule, failed Attempt, try func(Schedule) Attempt) Result {
-	s := &search{ctx: ctx, try: try, failed: kindOf(failed.What), best: Result{Schedule: first, Attempt: failed}}
+	s := &search{ctx: ctx, try: try, failed: kindOf(failed), best: Result{Schedule: first, Attempt: failed}}
 	for before := -1; before != s.size() && s.more(); {
 		before = s.size()
 		s.shorten()
@@ -87,7 +89,7 @@ func (s *search) fails(schedule Schedule) bool {
 	}
 	s.best.Runs++
 	a := s.try(schedule)
-	if !a.Failed || kindOf(a.What) != s.failed {
+	if !a.Failed || kindOf(a) != s.failed {
 		return false
 	}
 	s.best.Schedule, s.best.Attempt = schedule, a
@@ -180,14 +182,18 @@ func keepFew[T any](items []T, fails func(kept []T) bool) []T {
 	}
 }
 
-// kindOf returns the beginning of a sentence without its numbers: two failures of one kind have it in common.
-func kindOf(what string) string {
+// kindOf returns what two failures of one kind have in common. Without a kind of their own it is the
+// beginning of the sentence without its numbers.
+func kindOf(a Attempt) string {
+	if a.Kind != "" {
+		return a.Kind
+	}
 	words := strings.Fields(strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, what))
+	}, a.What))
 	return strings.Join(words[:min(len(words), kindWords)], " ")
 }
 

@@ -89,6 +89,23 @@ func TestAnotherFailureIsNotTaken(t *testing.T) {
 	}
 }
 
+// What has a kind of its own is compared by it.
+func TestKinds(t *testing.T) {
+	for _, c := range []struct {
+		a, b Attempt
+		same bool
+	}{
+		{Attempt{What: "node 1 leads in term 7"}, Attempt{What: "node 2 leads in term 31"}, true},
+		{Attempt{What: "node 1 leads in term 7"}, Attempt{What: "node 1 applies entry 7"}, false},
+		{Attempt{What: "x", Kind: "log-matching"}, Attempt{What: "y", Kind: "log-matching"}, true},
+		{Attempt{What: "x", Kind: "log-matching"}, Attempt{What: "x", Kind: "one-vote"}, false},
+	} {
+		if have := kindOf(c.a) == kindOf(c.b); have != c.same {
+			t.Errorf("%+v and %+v: %v", c.a, c.b, have)
+		}
+	}
+}
+
 // Nothing smaller fails: the first schedule is returned, and each kind and each injection was left out once.
 func TestNothingCanBeLeftOut(t *testing.T) {
 	w := &world{length: 10, needed: 10, kinds: []string{"crash", "pause", "cut"}, guilty: [][]int{{0, 1, 2}}}

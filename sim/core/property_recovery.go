@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // When the faults have ended, everything must be in order again within some election timeouts, counted from
@@ -55,13 +56,14 @@ func (w *world) heal() {
 		}
 	}
 	w.end = healing{uint64(len(w.oracle.asked)), uint64(len(w.oracle.ghost)), make([]bool, len(w.nodes))}
-	begin := w.beat
+	begin, left := w.beat, w.workLeft()
 	limit := healTimeouts*w.swarm.election + max(w.swarm.lateness, w.swarm.write)/beats + w.backlog()
 	for w.beat < begin+limit*beats {
 		w.step()
 		w.endRemoved()
 		if w.beat%beats == 0 && w.agree() {
 			w.ticks = (w.beat - begin) / beats
+			w.oracle.cheaply(&left, w.ticks)
 			return
 		}
 	}
@@ -73,7 +75,7 @@ func (w *world) heal() {
 				n.applied, st.LastIndex, w.end.read[n.id-1], raft.DescribeConfState(n.conf))
 		}
 	}
-	violate("the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
+	violate(property.Recovery, "the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
 }
 
 // askAll asks every node for a read, and the leader for a command.
