@@ -17,6 +17,9 @@ import (
 func (h History) Chains() (links int, err error) {
 	keys := h.perKey()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if keys[key].isList() {
+			continue
+		}
 		c, err := keys[key].chain()
 		if err == nil {
 			err = c.check()

@@ -13,7 +13,8 @@ import (
 //
 //   - two lists that were found are not the beginning of one another: members have applied another order;
 //   - an element is in a list twice: a change has taken effect twice;
-//   - an element is in a list that no operation has appended, or one that was refused, or one that began later;
+//   - an element is in a list that no operation has appended, or one that was refused, or one that began
+//     later;
 //   - an append was answered, and is not where its answer has put it;
 //   - an operation that began after another one had returned has found a shorter list.
 //
@@ -22,7 +23,7 @@ import (
 func (h History) Lists() (appends int, err error) {
 	keys := h.perKey()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.ContainsFunc(keys[key], func(o Operation) bool { return o.Kind == Append }) {
+		if !keys[key].isList() {
 			continue
 		}
 		n, err := keys[key].list()
@@ -32,6 +33,11 @@ func (h History) Lists() (appends int, err error) {
 		appends += n
 	}
 	return appends, nil
+}
+
+// isList reports whether there are appends. h is of one key.
+func (h History) isList() bool {
+	return slices.ContainsFunc(h, func(o Operation) bool { return o.Kind == Append })
 }
 
 // list checks one key.

@@ -15,6 +15,7 @@ type Failure struct {
 	Level    string          `json:"level"`
 	Seed     uint64          `json:"seed"`
 	Schedule shrink.Schedule `json:"schedule"`
+	Property string          `json:"property,omitempty"` // that was broken, if it has a name
 	What     string          `json:"what"`
 	At       string          `json:"at"` // when, with its unit; "" if it is not known
 	Revision string          `json:"revision"`
@@ -36,7 +37,7 @@ type Smallest struct {
 }
 
 func newFailure(p *Plan, l *Level, seed uint64, o *Outcome, revision string) Failure {
-	f := Failure{Level: l.Name, Seed: seed, Schedule: p.schedule(l), What: o.Failure, Revision: revision}
+	f := Failure{Level: l.Name, Seed: seed, Schedule: p.schedule(l), What: o.Failure, Property: o.Property, Revision: revision}
 	f.At = l.at(o.At)
 	f.Replay = replay(l, seed, f.Schedule)
 	return f
@@ -110,7 +111,7 @@ func attempt(ctx context.Context, l *Level, seed uint64, s shrink.Schedule) (a s
 	go func() { done <- l.Run(seed, s, nil) }()
 	select {
 	case o := <-done:
-		return shrink.Attempt{Failed: o.Failure != "", What: o.Failure, At: o.At, Kinds: o.kinds(s), Injections: o.Injections}, true
+		return shrink.Attempt{Failed: o.Failure != "", What: o.Failure, Kind: o.Property, At: o.At, Kinds: o.kinds(s), Injections: o.Injections}, true
 	case <-ctx.Done():
 		return a, false
 	}

@@ -32,8 +32,10 @@ type Outcome struct {
 	Virtual  time.Duration // of whole hosts
 	Coverage coverage.Matrix
 	Counts   map[string]int // of faults and their effects, by name
-	// Failure says what went wrong; "" if nothing did. At is when, in the unit of the level.
+	// Failure says what went wrong; "" if nothing did. Property is what was broken, if that has a name, and
+	// At when, in the unit of the level.
 	Failure    string
+	Property   string
 	At         int
 	Injections int // ordinals that were given, as in shrink.Attempt
 }
@@ -91,7 +93,7 @@ func runCore(seed uint64, schedule shrink.Schedule, trace io.Writer) Outcome {
 	}
 	var v *core.Violation
 	if errors.As(err, &v) {
-		o.Failure, o.At = v.What, v.At
+		o.Failure, o.Property, o.At = v.What, string(v.Property), v.At
 	} else if err != nil {
 		o.Failure = err.Error()
 	}
@@ -107,7 +109,7 @@ func runHosts(s sim.Scenario, seed uint64, schedule shrink.Schedule, trace io.Wr
 	}
 	var v *sim.Violation
 	if errors.As(err, &v) {
-		o.Failure, o.At = v.What, int(v.At/time.Millisecond)
+		o.Failure, o.Property, o.At = v.What, string(v.Property), int(v.At/time.Millisecond)
 	} else if err != nil {
 		o.Failure = err.Error()
 	}

@@ -17,9 +17,9 @@ var mixtures = []struct {
 	name, about string
 	parts       map[string]int
 }{
-	// A run of whole hosts takes as long as some ten runs of the core, so both get about half of the time.
+	// A run of whole hosts takes about as long as two or three of the core. Both get about half of the time.
 	{"ci", "what CI runs: the core, whole hosts, and some of the longer scenarios", map[string]int{
-		coreLevel: 160, "hosts": 32, "churn": 3, "snapshots": 2, "objects": 2, "founding": 1,
+		coreLevel: 110, "hosts": 50, "churn": 5, "snapshots": 2, "objects": 3, "founding": 2,
 	}},
 	{"full", "every level, and each of them often", map[string]int{
 		coreLevel: 100, "hosts": 40, "churn": 10, "snapshots": 5, "objects": 10, "catch-up": 3, "repairs": 5, "blackouts": 2,

@@ -124,7 +124,7 @@ func short(x float64) string {
 }
 
 func failedLine(f *Failure) string {
-	return fmt.Sprintf("FAILED: seed %d of %s%s: %s", f.Seed, f.Level, atText(f.At), firstLine(f.What))
+	return f.title() + ": " + firstLine(f.What)
 }
 
 func shrinkingLine(f *Failure, runs, injections int) string {

@@ -167,7 +167,9 @@ func (r *Result) writeCoverage(b *strings.Builder) {
 	if missing := r.Coverage.Missing(1); len(missing) > 0 {
 		fmt.Fprintf(b, "not hit: %s\n", some(missing, 12))
 	}
-	b.WriteString("\nimpossible cells\n")
+	if len(impossibleCells(&r.Coverage)) > 0 {
+		b.WriteString("\nimpossible cells\n")
+	}
 	for _, g := range reasons(impossibleCells(&r.Coverage)) {
 		fmt.Fprintf(b, "  %s\n    because %s\n", strings.Join(g.cells, ", "), g.reason)
 	}
@@ -230,7 +232,7 @@ func (m Machine) String() string {
 
 // write writes a failure, with the commands that replay it.
 func (f *Failure) write(b *strings.Builder) {
-	fmt.Fprintf(b, "FAILED: seed %d of %s%s: %s\nreplay, with the program of commit %s:\n  %s\n", f.Seed, f.Level, atText(f.At), f.What, report.OrUnknown(f.Revision), f.Replay)
+	fmt.Fprintf(b, "%s: %s\nreplay, with the program of commit %s:\n  %s\n", f.title(), f.What, report.OrUnknown(f.Revision), f.Replay)
 	s := f.Smallest
 	if s == nil {
 		return
@@ -249,6 +251,15 @@ func (s *Smallest) Summary() string {
 		text += fmt.Sprintf(", from %s to %s", report.Plural(s.Before, "injection"), report.Count(float64(s.Injections)))
 	}
 	return text
+}
+
+// title names a failure in a few words.
+func (f *Failure) title() string {
+	title := fmt.Sprintf("FAILED: seed %d of %s%s", f.Seed, f.Level, atText(f.At))
+	if f.Property != "" {
+		title += ": " + f.Property
+	}
+	return title
 }
 
 func atText(at string) string {
