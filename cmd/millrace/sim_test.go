@@ -117,7 +117,7 @@ func TestSimMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := filepath.Join(dir, "all.html")
-	if status, out, errs := runSim(t, t.Context(), "merge", one, two, "--html", page); status != exitOK || !strings.Contains(out, "seeds [10, 20)\n") || !strings.Contains(out, "10 seeds and ") {
+	if status, out, errs := runSim(t, t.Context(), "merge", one, two, "--html", page); status != exitOK || !strings.Contains(out, "seeds [10, 20)\n") || !strings.Contains(out, "10 seeds, ") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 	if info, err := os.Stat(page); err != nil || info.Size() < 1000 {

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -91,6 +93,9 @@ func TestSimJob(t *testing.T) {
 	if !slices.Contains(c.Args, fmt.Sprintf("--shard=$(JOB_COMPLETION_INDEX)/%d", *s.Completions)) {
 		t.Errorf("the shards are not as many as the completions, %d: %q", *s.Completions, c.Args)
 	}
+	if cores := c.Resources.Requests.Cpu().Value(); !slices.Contains(c.Args, fmt.Sprintf("--workers=%d", cores)) {
+		t.Errorf("%d cores are requested: %q", cores, c.Args)
+	}
 	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "JOB_COMPLETION_INDEX" && e.ValueFrom != nil && e.ValueFrom.FieldRef.FieldPath == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 	}) {
@@ -125,9 +130,9 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// pod runs what a pod with an index would run, in a directory that stands for the shared volume. small
+// pod returns what a pod with an index would run, in a directory that stands for the shared volume. small
 // replaces the seeds.
-func pod(t *testing.T, program, results string, index int, small string) (status int, output string) {
+func pod(t *testing.T, program, results string, index int, small string) *exec.Cmd {
 	t.Helper()
 	job, _ := simJob(t)
 	c := job.Spec.Template.Spec.Containers[0]
@@ -140,12 +145,44 @@ func pod(t *testing.T, program, results string, index int, small string) (status
 		}
 		args = append(args, arg)
 	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	return exec.CommandContext(t.Context(), program, args...)
+}
+
+// mustEnd runs a pod, which must end with a status.
+func mustEnd(t *testing.T, cmd *exec.Cmd, status int) {
+	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return cmd.ProcessState.ExitCode(), string(out)
+	if have := cmd.ProcessState.ExitCode(); have != status {
+		t.Fatalf("%v: status %d, want %d\n%s", cmd.Args, have, status, out)
+	}
+}
+
+// merged is a part of what sim merge --json prints.
+type merged struct {
+	Pieces []struct{ Index, Of, From, To uint64 }
+	Levels map[string]struct{ Seeds, Events uint64 }
+}
+
+func (m *merged) seeds() (seeds, events uint64) {
+	for _, level := range m.Levels {
+		seeds, events = seeds+level.Seeds, events+level.Events
+	}
+	return seeds, events
+}
+
+func merge(t *testing.T, program string, files ...string) (m merged) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, append([]string{"sim", "merge", "--json"}, files...)...).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // build builds the program as the Dockerfile does.
@@ -161,39 +198,66 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// The pods of a small job run here, one of them twice, as after an eviction. Merged, their files have every
-// seed of the shards once.
+// The pods of a small job run here, one of them twice, as after its machine has died. Merged, their files
+// have every seed of their parts once.
 func TestPodsRunHere(t *testing.T) {
 	program, results := build(t), t.TempDir()
 	indexes := []int{0, 7, 99}
 	var files []string
 	for _, index := range indexes {
 		files = append(files, filepath.Join(results, fmt.Sprintf("shard-%d.json", index)))
-		for _, seeds := range []string{"0:300", "0:500"}[min(1, index%2):] { // pod 0 ends early, and is made again
-			if status, out := pod(t, program, results, index, seeds); status != 0 {
-				t.Fatalf("pod %d, seeds %s: status %d\n%s", index, seeds, status, out)
-			}
+		if index == 0 {
+			mustEnd(t, pod(t, program, results, index, "0:300"), 0)
 		}
+		mustEnd(t, pod(t, program, results, index, "0:500"), 0)
 	}
-	sum := struct {
-		Pieces []struct{ Index, Of, From, To uint64 }
-		Levels map[string]struct{ Seeds, Events uint64 }
-	}{}
-	out, err := exec.CommandContext(t.Context(), program, append([]string{"sim", "merge", "--json"}, files...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out, &sum); err != nil {
-		t.Fatal(err)
-	}
-	var seeds, events uint64
-	for _, level := range sum.Levels {
-		seeds, events = seeds+level.Seeds, events+level.Events
-	}
-	if len(sum.Pieces) != len(indexes) || seeds != 5*uint64(len(indexes)) || events < 1000 {
+	sum := merge(t, program, files...)
+	if seeds, events := sum.seeds(); len(sum.Pieces) != len(indexes) || seeds != 5*uint64(len(indexes)) || events < 1000 {
 		t.Errorf("%d seeds and %d events in %+v", seeds, events, sum.Pieces)
 	}
-	if status, out := pod(t, program, results, 7, "0:nonsense"); status != 64 {
-		t.Errorf("a wrong command line: status %d\n%s", status, out)
+	mustEnd(t, pod(t, program, results, 7, "0:nonsense"), 64)
+}
+
+// A pod that is evicted gets SIGTERM: it ends with the status of an interrupt, within the time that the job
+// gives it, and has saved what it has done. The next pod with its index goes on from there.
+func TestEviction(t *testing.T) {
+	program, results := build(t), t.TempDir()
+	file := filepath.Join(results, "shard-3.json")
+	evicted := pod(t, program, results, 3, "0:1000000000")
+	var out bytes.Buffer
+	evicted.Stdout, evicted.Stderr = &out, &out
+	if err := evicted.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- evicted.Wait() }()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for saved := false; !saved; {
+		select {
+		case err := <-ended:
+			t.Fatalf("%v\n%s", err, out.String())
+		case <-look.C:
+			_, err := os.Stat(file)
+			saved = err == nil
+		}
+	}
+	if err := evicted.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	job, _ := simJob(t)
+	select {
+	case <-ended:
+	case <-time.After(time.Duration(*job.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second):
+		t.Fatal("the pod has not ended in time")
+	}
+	if status := evicted.ProcessState.ExitCode(); status != 130 {
+		t.Fatalf("status %d, want 130\n%s", status, out.String())
+	}
+	to := merge(t, program, file).Pieces[0].To
+	mustEnd(t, pod(t, program, results, 3, fmt.Sprintf("0:%d", to+300)), 0)
+	sum := merge(t, program, file)
+	if seeds, _ := sum.seeds(); len(sum.Pieces) != 1 || sum.Pieces[0].From != 0 || sum.Pieces[0].To != to+300 || seeds < 3 {
+		t.Errorf("%d seeds in %+v, and the first pod ended before seed %d", seeds, sum.Pieces, to)
 	}
 }

@@ -25,8 +25,11 @@ type Status struct {
 	Share  float64
 	Seeds  uint64 // of this run, all that have ended
 	Events uint64 // of these seeds
-	Cells  int    // of the matrix that were hit, over the whole result
-	Failed uint64
+	// Injections is how many faults were injected in these seeds, and Cells how many cells of the matrix
+	// were hit, over the whole result.
+	Injections uint64
+	Cells      int
+	Failed     uint64
 	// Oldest is for how long the oldest run under way has been running, and its seed.
 	Oldest     time.Duration
 	OldestSeed uint64
@@ -85,6 +88,7 @@ type engine struct {
 	ended     map[uint64]ran       // seeds that have ended and wait for an earlier one
 	seeds     uint64               // that have ended
 	events    uint64
+	injected  uint64
 	failed    uint64
 	noted     Machine // what the result already has of machine
 	stopping  time.Time
@@ -174,6 +178,7 @@ func (e *engine) take(r ran) {
 	delete(e.under, r.seed)
 	e.seeds++
 	e.events += r.outcome.Events
+	e.injected += uint64(r.outcome.Injections)
 	e.ended[r.seed] = r
 	if r.outcome.Failure != "" {
 		e.failed++
@@ -233,7 +238,7 @@ func (e *engine) note() {
 }
 
 func (e *engine) status() Status {
-	s := Status{Elapsed: time.Since(e.began), Seeds: e.seeds, Events: e.events, Failed: e.failed, Cells: cellsHit(&e.result.Coverage)}
+	s := Status{Elapsed: time.Since(e.began), Seeds: e.seeds, Events: e.events, Injections: e.injected, Failed: e.failed, Cells: cellsHit(&e.result.Coverage)}
 	for seed, began := range e.under {
 		if d := time.Since(began); d > s.Oldest {
 			s.Oldest, s.OldestSeed = d, seed

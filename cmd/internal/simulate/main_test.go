@@ -31,7 +31,7 @@ func plant(t *testing.T, run func(seed uint64, s shrink.Schedule) Outcome) {
 
 // good is a run in which nothing is wrong, of which some depends on the seed.
 func good(seed uint64, _ shrink.Schedule) Outcome {
-	o := Outcome{Events: 1000 + seed%7, Ticks: 100, Counts: map[string]int{"crashes": int(1 + seed%3)}}
+	o := Outcome{Events: 1000 + seed%7, Ticks: 100, Injections: 3, Counts: map[string]int{"crashes": int(1 + seed%3)}}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 3 {
 		o.Coverage.Hit(coverage.Faults()[rng.IntN(30)], coverage.Steady)

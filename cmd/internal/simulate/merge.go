@@ -62,7 +62,7 @@ func (r *Result) merge(other *Result) {
 }
 
 func (t *Tally) merge(other *Tally) {
-	t.Seeds, t.Events, t.Ticks = t.Seeds+other.Seeds, t.Events+other.Events, t.Ticks+other.Ticks
+	t.Seeds, t.Events, t.Injected, t.Ticks = t.Seeds+other.Seeds, t.Events+other.Events, t.Injected+other.Injected, t.Ticks+other.Ticks
 	t.Virtual, t.Busy = t.Virtual+other.Virtual, t.Busy+other.Busy
 	if other.Slowest > t.Slowest {
 		t.Slowest, t.SlowSeed = other.Slowest, other.SlowSeed

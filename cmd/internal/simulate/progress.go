@@ -101,8 +101,8 @@ func (p *bar) End() { fmt.Fprint(p.out, clearLine) }
 // String is the line of a progress.
 func (s Status) String() string {
 	seconds := max(s.Elapsed.Seconds(), 1e-9)
-	line := fmt.Sprintf("%s seeds (%.1f/s), %s events (%s/s), %d cells", report.Count(float64(s.Seeds)), float64(s.Seeds)/seconds,
-		short(float64(s.Events)), short(float64(s.Events)/seconds), s.Cells)
+	line := fmt.Sprintf("%s seeds (%.1f/s), %s events (%s/s), %s injections in %d cells", report.Count(float64(s.Seeds)), float64(s.Seeds)/seconds,
+		short(float64(s.Events)), short(float64(s.Events)/seconds), short(float64(s.Injections)), s.Cells)
 	if s.Failed > 0 {
 		line += fmt.Sprintf(", %d FAILED", s.Failed)
 	}

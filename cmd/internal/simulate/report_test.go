@@ -43,7 +43,7 @@ func TestText(t *testing.T) {
 	}
 	text := b.String()
 	for _, want := range []string{
-		"millrace sim, profile fake, seeds [1, 31)", "30 seeds and ", " seeds/s, ", "events/s", "crashes", "12,345", "FAILED: seed 30 of fake, at tick 40: log-matching: node 1 and node 2 lead <in term 3>\nand more",
+		"millrace sim, profile fake, seeds [1, 31)", "30 seeds, ", " seeds/s, ", "events/s", "crashes", "12,345", "FAILED: seed 30 of fake, at tick 40: log-matching: node 1 and node 2 lead <in term 3>\nand more",
 		"millrace sim --profile fake --seeds 30 --events", "made smaller in ", "--length ", "--without ", "possible cells were hit", "log-matching", "1 seed failed",
 		"cells of the matrix were hit less often than 10 times", "commit ", "3 workers on ",
 	} {
@@ -88,7 +88,7 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{`class="h4" title="slow-disk while transfer: 12345">12345</td>`, `class="few" title="power-cut while recovery: 7`, "lead &lt;in term 3&gt;", "--seeds 30 --events", "1 seed failed", "30 seeds and "} {
+	for _, want := range []string{`class="h4" title="slow-disk while transfer: 12345">12345</td>`, `class="few" title="power-cut while recovery: 7`, "lead &lt;in term 3&gt;", "--seeds 30 --events", "1 seed failed", "30 seeds, "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -131,9 +131,9 @@ func TestProgress(t *testing.T) {
 	var out strings.Builder
 	p := &lines{out: &out}
 	for s := range 31 {
-		p.Update(Status{Elapsed: time.Duration(s) * time.Second, Seeds: uint64(s) * 100, Events: uint64(s) * 2_100_000, Cells: 17})
+		p.Update(Status{Elapsed: time.Duration(s) * time.Second, Seeds: uint64(s) * 100, Events: uint64(s) * 2_100_000, Cells: 17, Injections: uint64(s) * 1000})
 	}
-	want := "10s 1,000 seeds (100.0/s), 21.0 M events (2.1 M/s), 17 cells\n20s 2,000 seeds (100.0/s), 42.0 M events (2.1 M/s), 17 cells\n30s 3,000 seeds (100.0/s), 63.0 M events (2.1 M/s), 17 cells\n"
+	want := "10s 1,000 seeds (100.0/s), 21.0 M events (2.1 M/s), 10,000 injections in 17 cells\n20s 2,000 seeds (100.0/s), 42.0 M events (2.1 M/s), 20,000 injections in 17 cells\n30s 3,000 seeds (100.0/s), 63.0 M events (2.1 M/s), 30,000 injections in 17 cells\n"
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}

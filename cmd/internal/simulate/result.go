@@ -58,6 +58,7 @@ func (p Piece) Seeds() uint64 {
 type Tally struct {
 	Seeds    uint64            `json:"seeds"`
 	Events   uint64            `json:"events"`
+	Injected uint64            `json:"injections"` // of faults
 	Ticks    uint64            `json:"ticks,omitempty"`
 	Virtual  time.Duration     `json:"virtual_ns,omitempty"`
 	Busy     time.Duration     `json:"busy_ns"`    // sum of the time that each run took
@@ -106,6 +107,7 @@ func (r *Result) add(l *Level, seed uint64, o *Outcome, took time.Duration) {
 		r.Levels[l.Name] = t
 	}
 	t.Seeds++
+	t.Injected += uint64(o.Injections)
 	t.Events, t.Ticks, t.Virtual, t.Busy = t.Events+o.Events, t.Ticks+o.Ticks, t.Virtual+o.Virtual, t.Busy+took
 	if took > t.Slowest {
 		t.Slowest, t.SlowSeed = took, seed
@@ -138,6 +140,14 @@ func (r *Result) Seeds() (n uint64) {
 func (r *Result) Events() (n uint64) {
 	for _, t := range r.Levels {
 		n += t.Events
+	}
+	return n
+}
+
+// Injections returns how many faults were injected.
+func (r *Result) Injections() (n uint64) {
+	for _, t := range r.Levels {
+		n += t.Injected
 	}
 	return n
 }

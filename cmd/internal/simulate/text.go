@@ -104,15 +104,16 @@ func (r *Result) WriteText(w io.Writer, hits int) error {
 }
 
 // rows are what the table of levels shows.
-type levelRow struct{ Name, Seeds, Each, Slowest, Events, EventsPerSecond, Virtual string }
+type levelRow struct{ Name, Seeds, Each, Slowest, Events, EventsPerSecond, Injections, Virtual string }
 
 func (r *Result) levelRows() (rows []levelRow) {
 	for _, name := range r.levelNames() {
 		t := r.Levels[name]
 		row := levelRow{
 			Name: name, Seeds: report.Count(float64(t.Seeds)), Each: roundDuration(t.Busy / time.Duration(max(t.Seeds, 1))),
-			Slowest: fmt.Sprintf("%s (seed %d)", roundDuration(t.Slowest), t.SlowSeed),
-			Events:  report.Count(float64(t.Events)), EventsPerSecond: report.Count(float64(t.Events) / max(t.Busy.Seconds(), 1e-9)),
+			Slowest:    fmt.Sprintf("%s (seed %d)", roundDuration(t.Slowest), t.SlowSeed),
+			Injections: report.Count(float64(t.Injected)),
+			Events:     report.Count(float64(t.Events)), EventsPerSecond: report.Count(float64(t.Events) / max(t.Busy.Seconds(), 1e-9)),
 		}
 		if row.Virtual = roundDuration(t.Virtual); t.Virtual == 0 {
 			row.Virtual = report.Count(float64(t.Ticks)) + " ticks"
@@ -124,9 +125,9 @@ func (r *Result) levelRows() (rows []levelRow) {
 
 func (r *Result) writeLevels(b *strings.Builder) {
 	tw := report.NewColumns(b)
-	fmt.Fprintln(tw, "level\tseeds\ta seed takes\tthe longest\tevents\tevents/s of a core\tvirtual time\t")
+	fmt.Fprintln(tw, "level\tseeds\ta seed takes\tthe longest\tevents\tevents/s of a core\tinjections\tvirtual time\t")
 	for _, row := range r.levelRows() {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Name, row.Seeds, row.Each, row.Slowest, row.Events, row.EventsPerSecond, row.Virtual)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Name, row.Seeds, row.Each, row.Slowest, row.Events, row.EventsPerSecond, row.Injections, row.Virtual)
 	}
 	_ = tw.Flush() // a strings.Builder takes everything
 	b.WriteString("\n" + r.rates() + "\n")
@@ -135,8 +136,8 @@ func (r *Result) writeLevels(b *strings.Builder) {
 // rates says how fast all machines were together.
 func (r *Result) rates() string {
 	seconds := max(r.Took().Seconds(), 1e-9)
-	return fmt.Sprintf("%s seeds and %s events in %s: %.1f seeds/s, %s events/s",
-		report.Count(float64(r.Seeds())), report.Count(float64(r.Events())), roundDuration(r.Took()), float64(r.Seeds())/seconds, report.Count(float64(r.Events())/seconds))
+	return fmt.Sprintf("%s seeds, %s events and %s injections in %s: %.1f seeds/s, %s events/s",
+		report.Count(float64(r.Seeds())), report.Count(float64(r.Events())), report.Count(float64(r.Injections())), roundDuration(r.Took()), float64(r.Seeds())/seconds, report.Count(float64(r.Events())/seconds))
 }
 
 // writeColumns writes counts in three columns.
