@@ -7,25 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 )
 
 // runSim runs sim in this process.
 func runSim(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	errs, err := os.CreateTemp(t.TempDir(), "stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(ctx, append([]string{"sim"}, args...), app{stdout: &out, stderr: errs, targets: bench.Registry{}})
-	text, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(text)
+	return runVerb(t, ctx, append([]string{"sim"}, args...)...)
 }
 
 func TestSimHelp(t *testing.T) {

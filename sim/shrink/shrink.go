@@ -22,12 +22,12 @@ import (
 // Schedule is what a run is given besides its seed.
 type Schedule struct {
 	// Length is how long faults last, in a unit of the simulator. 0 is a simulator whose runs have no length.
-	Length int
+	Length int `json:"length,omitempty"`
 	// Without has the kinds of faults that are not injected.
-	Without []string
+	Without []string `json:"without,omitempty"`
 	// Skip has the ordinals of single injections that do not happen, in order. The first injection of a run
 	// is 1.
-	Skip []int
+	Skip []int `json:"skip,omitempty"`
 }
 
 // Attempt is what a run of a schedule showed.

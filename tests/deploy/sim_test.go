@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -185,15 +186,35 @@ func merge(t *testing.T, program string, files ...string) (m merged) {
 	return m
 }
 
-// build builds the program as the Dockerfile does.
-func build(t *testing.T) (program string) {
-	t.Helper()
-	program = filepath.Join(t.TempDir(), "millrace")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "./cmd/millrace")
+// built builds the program as the Dockerfile does, once, in a directory that TestMain removes.
+var built = sync.OnceValues(func() (program string, err error) {
+	program = filepath.Join(scratch, "millrace")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/millrace")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOWORK=", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return program, nil
+})
+
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "millrace-deploy-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(scratch) // what is left is in the temporary directory
+	os.Exit(status)
+}
+
+func build(t *testing.T) (program string) {
+	t.Helper()
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

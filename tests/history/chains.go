@@ -1,10 +1,6 @@
 package history
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // Chains returns an error if the values of a key do not follow one another as one chain of predecessors, as
 // far as changes say what they have replaced: an Exchange returns it, a Swap or a Delete that took has
@@ -15,21 +11,16 @@ import (
 // operation has written, or that one wrote which was refused, comes from nowhere. And the chain agrees with
 // the times: an operation that began when a value was certainly replaced does not find it.
 func (h History) Chains() (links int, err error) {
-	keys := h.perKey()
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if keys[key].isList() {
-			continue
+	return h.eachKey(func(key History) (int, error) {
+		if key.isList() {
+			return 0, nil // Lists checks it
 		}
-		c, err := keys[key].chain()
-		if err == nil {
-			err = c.check()
-		}
+		c, err := key.chain()
 		if err != nil {
-			return 0, fmt.Errorf("key %s: %w", key, err)
+			return 0, err
 		}
-		links += len(c.next)
-	}
-	return links, nil
+		return len(c.next), c.check()
+	})
 }
 
 // chain is what is known of the values of one key.

@@ -2,7 +2,6 @@ package history
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/millrace/millrace/sim/history"
@@ -21,18 +20,12 @@ import (
 // So each answered append took effect exactly once, each other one at most once, and the history of the key
 // is linearizable: the list is the order. It takes time for sorting, and reads each list once.
 func (h History) Lists() (appends int, err error) {
-	keys := h.perKey()
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !keys[key].isList() {
-			continue
+	return h.eachKey(func(key History) (int, error) {
+		if !key.isList() {
+			return 0, nil
 		}
-		n, err := keys[key].list()
-		if err != nil {
-			return 0, fmt.Errorf("key %s: %w", key, err)
-		}
-		appends += n
-	}
-	return appends, nil
+		return key.list()
+	})
 }
 
 // isList reports whether there are appends. h is of one key.

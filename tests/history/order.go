@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -60,6 +61,20 @@ func (h History) Monotonic() error {
 		known = append(known, placed{o, o.Index, o.IsChange()})
 	}
 	return inRealTime("index", known)
+}
+
+// eachKey checks the operations of each key, sorted by their calls, and returns the sum of what was
+// counted. The error names the key.
+func (h History) eachKey(check func(History) (int, error)) (sum int, err error) {
+	keys := h.perKey()
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		n, err := check(keys[key])
+		if err != nil {
+			return 0, fmt.Errorf("key %s: %w", key, err)
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 // without returns the operations of which drop is false.

@@ -213,7 +213,7 @@ func (e *engine) look() {
 	for seed, began := range e.under {
 		if took := time.Since(began); took > e.plan.Patience {
 			what := fmt.Sprintf("the run has not ended within %v of real time, and goes on; a longer patience tells whether it ever does", e.plan.Patience)
-			e.take(ran{seed, e.profile.Level(seed), Outcome{Failure: what}, took})
+			e.take(ran{seed, e.profile.Level(seed), Outcome{Failure: what, endless: true}, took})
 			e.stop(nil) // its worker does not come back
 		}
 	}

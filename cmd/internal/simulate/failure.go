@@ -21,6 +21,8 @@ type Failure struct {
 	Revision string          `json:"revision"`
 	Replay   string          `json:"replay"`             // the command that shows every event of it
 	Smallest *Smallest       `json:"smallest,omitempty"` // nil if no smaller one was looked for
+
+	endless bool // its run has not ended in time, so others of the seed may not
 }
 
 // Smallest is the smallest schedule with which a seed still fails.
@@ -37,7 +39,7 @@ type Smallest struct {
 }
 
 func newFailure(p *Plan, l *Level, seed uint64, o *Outcome, revision string) Failure {
-	f := Failure{Level: l.Name, Seed: seed, Schedule: p.schedule(l), What: o.Failure, Property: o.Property, Revision: revision}
+	f := Failure{Level: l.Name, Seed: seed, Schedule: p.schedule(l), What: o.Failure, Property: o.Property, Revision: revision, endless: o.endless}
 	f.At = l.at(o.At)
 	f.Replay = replay(l, seed, f.Schedule)
 	return f
@@ -73,8 +75,9 @@ func replay(l *Level, seed uint64, s shrink.Schedule) string {
 // for at most the time of the plan each. An end of ctx ends the search, and keeps what was found.
 func Shrink(ctx context.Context, p *Plan, into *Result, first int, progress Progress) {
 	for i := first; i < len(into.Failures) && p.Shrink > 0 && ctx.Err() == nil; i++ {
-		f := &into.Failures[i]
-		f.Smallest = smallest(ctx, p, f, progress)
+		if f := &into.Failures[i]; !f.endless {
+			f.Smallest = smallest(ctx, p, f, progress)
+		}
 	}
 }
 
@@ -95,7 +98,7 @@ func smallest(ctx context.Context, p *Plan, f *Failure, progress Progress) *Smal
 	begin := f.Schedule
 	before := try(begin)
 	if !before.Failed {
-		return nil // the run goes on for ever, or the time was too short for it
+		return nil // the time was too short for one run
 	}
 	r := shrink.Smallest(ctx, begin, before, try)
 	return &Smallest{

@@ -38,6 +38,8 @@ type Outcome struct {
 	Property   string
 	At         int
 	Injections int // ordinals that were given, as in shrink.Attempt
+
+	endless bool // it has not ended, and what it has shown is not known
 }
 
 // Levels returns all levels; the first one is the core.
