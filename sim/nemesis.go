@@ -210,8 +210,11 @@ func (n *nemesis) cutSome() {
 
 // cutAs cuts links for a while, unless there are none or the cut is left out.
 func (n *nemesis) cutAs(f coverage.Fault, h *machine, links []link) {
-	lasts := between(n.rng, 10*time.Millisecond, 600*time.Millisecond)
-	if len(links) == 0 || n.w.injects(f, h) {
+	var lasts time.Duration // a hunter mends a cut with the next one
+	if !n.hunter {
+		lasts = between(n.rng, 10*time.Millisecond, 600*time.Millisecond)
+	}
+	if len(links) > 0 && n.w.injects(f, h) {
 		n.cutFor(links, lasts)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -265,7 +266,9 @@ func (r *replica) countSeen() int {
 func (c *reads) stopAtClock(h *machine) {
 	if c.mayStop > 0 && !c.stopped && c.rng.IntN(16) == 0 {
 		c.mayStop--
-		h.stops = between(c.rng, 1, 5*c.w.config.ElectionTimeout)
+		if stops := between(c.rng, 1, 5*c.w.config.ElectionTimeout); c.w.injects(coverage.Pause, h) {
+			h.stops = stops
+		}
 	}
 }
 

@@ -48,7 +48,9 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, receives every event.
 	Trace io.Writer
-	// Choice leaves injections out (package coverage).
+	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
+	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
+	// same: hosts that close, machines and reads that hang, impostors, lies.
 	Choice coverage.Choice
 
 	groups  int  // so many; 0: the seed draws

@@ -44,7 +44,7 @@ func (w *world) startStrikes(during time.Duration) {
 	}
 	var cells []coverage.Cell
 	for _, c := range coverage.Possible() {
-		if hits[c.Fault] != nil && c.Phase != coverage.PipelineFull && w.maySee(c.Phase) {
+		if hits[c.Fault] != nil && w.maySee(c.Phase) && w.mayHit(c.Fault) {
 			cells = append(cells, c)
 		}
 	}
@@ -61,12 +61,30 @@ func (w *world) startStrikes(during time.Duration) {
 // maySee reports whether a phase can come in this run.
 func (w *world) maySee(p coverage.Phase) bool {
 	switch p {
+	case coverage.PipelineFull:
+		return false
 	case coverage.MixedVersions:
 		return w.mixed
 	case coverage.LearnerCatchUp, coverage.ConfigChange:
 		return w.churn != nil
 	case coverage.SnapshotBuild, coverage.SnapshotSend, coverage.SnapshotInstall:
 		return !w.groupConfig.Snapshots.Disabled
+	}
+	return true
+}
+
+// mayHit reports whether a fault can come in this run.
+func (w *world) mayHit(f coverage.Fault) bool {
+	keeps := !w.mode.Unsafe() && w.mode.Kind != wal.KindMemory
+	switch f {
+	case coverage.MemberAdd, coverage.MemberRemove, coverage.LostDisk:
+		return w.churn != nil
+	case coverage.BitFlip, coverage.MisdirectedWrite:
+		return w.churn == nil && keeps
+	case coverage.MajorityCrash:
+		return keeps
+	case coverage.ClockJump:
+		return !w.groupConfig.Leases
 	}
 	return true
 }

@@ -33,7 +33,9 @@ type Options struct {
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
 
-	// Choice leaves injections out (package coverage).
+	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
+	// rest of the run draws what it would have drawn. Leaders that step down and ends in good order happen
+	// all the same.
 	Choice coverage.Choice
 
 	bug bug // a mistake of the storage, for tests of the oracles

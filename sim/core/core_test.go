@@ -122,6 +122,7 @@ func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
 // TestInjectionsCanBeLeftOut: without the kinds of a run nothing is injected, and the others keep their
 // ordinals through the first one that is left out.
 func TestInjectionsCanBeLeftOut(t *testing.T) {
+	struck, changed := 0, 0 // runs that had injections, and that are other ones without the last
 	for seed := uint64(1); seed <= 20; seed++ {
 		all, err := Run(Options{Seed: seed, Ticks: 100})
 		if err != nil {
@@ -141,16 +142,16 @@ func TestInjectionsCanBeLeftOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one, two := all.Coverage, last.Coverage
-		more := 0
-		for _, c := range coverage.Cells() {
-			if one.At(c.Fault, c.Phase) > two.At(c.Fault, c.Phase) {
-				more++
-			}
+		struck++
+		if last.Digest != all.Digest {
+			changed++
 		}
-		if last.Injections < all.Injections || last.Injections == all.Injections && more == 0 {
-			t.Errorf("seed %d: without injection %d there are %d injections, and no cell has fewer hits", seed, all.Injections, last.Injections)
+		if last.Injections < all.Injections {
+			t.Errorf("seed %d: without injection %d there are %d injections", seed, all.Injections, last.Injections)
 		}
+	}
+	if struck < 10 || changed < struck/2 {
+		t.Errorf("%d runs had injections, and %d are other runs without the last one", struck, changed)
 	}
 }
 

@@ -27,7 +27,7 @@ func (n *node) forget(f coverage.Fault, lost func(*image) image) bool {
 		return true
 	}
 	w.faults[Forgot]++
-	n.disk.lose(n.appends, len(n.disk.unsynced), false, w.side, 0)
+	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, w.side, 0)
 	img := lost(&n.disk.durable)
 	n.disk.durable = img.clone()
 	n.disk.durable.hs.Commit = min(n.disk.durable.hs.Commit, n.disk.durable.last())

@@ -58,6 +58,7 @@ func (n *node) start() {
 	n.changeSettings()
 	s := n.settings
 	n.life++
+	n.forgot = n.forgot && w.bug != keepsAuthority
 	oldest := max(n.disk.live.snapshot.Metadata.Index, n.disk.live.base.Index)
 	switch {
 	case s.volatile, n.applied < oldest:
@@ -104,7 +105,7 @@ func (n *node) crash(as coverage.Fault, queued []raftpb.Message) bool {
 	if as == coverage.Crash {
 		kept = len(n.disk.unsynced)
 	}
-	torn := n.disk.lose(append(n.appends, queued...), kept, as == coverage.TornWrite, w.rng, w.bug)
+	torn := n.disk.lose(append(n.underWay(), queued...), kept, as == coverage.TornWrite, w.rng, w.bug)
 	if torn {
 		w.faults[Torn]++
 	}

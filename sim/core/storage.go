@@ -55,7 +55,7 @@ func (n *node) failRead() {
 	if w.trace != nil {
 		w.trace("%d ends: it cannot read its log", n.id)
 	}
-	n.disk.lose(n.appends, len(n.disk.unsynced), false, w.side, w.bug)
+	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, w.side, w.bug)
 	n.ends()
 	w.plan(1+w.side.IntN(20*beats), restarts, n)
 }
@@ -114,6 +114,17 @@ func splitEarly(self uint64, m *raftpb.Message) (early []raftpb.Message) {
 		m.Responses = kept
 	}
 	return early
+}
+
+// underWay returns the writes of which a crash may leave something: a full disk has taken none of them.
+func (n *node) underWay() []raftpb.Message {
+	if n.full > n.w.beat {
+		return nil
+	}
+	for i := range n.appends {
+		n.raise(&n.appends[i])
+	}
+	return n.appends
 }
 
 // raise gives a write that was overtaken the term and vote that overtook it: these never go back.

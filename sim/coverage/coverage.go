@@ -6,8 +6,9 @@
 // once for each phase that held at the moment of the injection, and CI fails when a cell that can be hit was
 // not hit often enough.
 //
-// A cell that neither level can hit is named in impossible.go, with its reason. A table of reasons was chosen
-// over a lower demand for all cells, because a reason can be read and doubted, and a lower demand cannot.
+// A cell that neither level can hit is named in impossible.go, with its reason; sim/core hits all of them
+// now. A table of reasons was chosen over a lower demand for all cells, because a reason can be read and
+// doubted, and a lower demand cannot.
 package coverage
 
 // Fault is a row of the matrix: a kind of fault that the simulator injects.

@@ -17,5 +17,6 @@ type rule struct {
 	reason string
 }
 
-// rules is the table of the impossible cells.
+// rules is the table of the impossible cells. There is none now: package sim/core can inject every fault in
+// every phase. What whole hosts cannot is in package sim (hit.go, phases.go).
 var rules = []rule{}
