@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 )
 
 // Merge adds up results of different seeds of one profile, as of the shards of a job. names say where each
@@ -123,32 +123,35 @@ func join(pieces []Piece) (out []Piece) {
 	return out
 }
 
-// shards returns the pieces in words: "seeds [1, 1001)", or a text of several stretches.
+// seedsText says in words which seeds there are.
 func (r *Result) seedsText() string {
-	if len(r.Pieces) == 0 {
-		return "no seeds"
-	}
-	by := map[string][]uint64{}
+	type stretch struct{ from, to, of uint64 }
+	var stretches []stretch
+	parts := map[stretch][]Part{}
 	for _, p := range r.Pieces {
-		of := ""
-		if p.Of > 1 {
-			of = fmt.Sprintf(" of shards by %d", p.Of)
+		s := stretch{p.From, p.To, p.Of}
+		if parts[s] == nil {
+			stretches = append(stretches, s)
 		}
-		text := fmt.Sprintf("[%d, %d)%s", p.From, p.To, of)
-		by[text] = append(by[text], p.Index)
+		parts[s] = append(parts[s], p.Part)
 	}
-	text := "seeds "
-	for i, stretch := range slices.Sorted(maps.Keys(by)) {
-		if i == 3 {
-			return text + fmt.Sprintf(" and %d other stretches", len(by)-3)
+	var texts []string
+	for _, s := range stretches {
+		text := fmt.Sprintf("[%d, %d)", s.from, s.to)
+		switch n := len(parts[s]); {
+		case s.of > 1 && n == 1:
+			text += fmt.Sprintf(" of shard %v", parts[s][0])
+		case s.of > 1:
+			text += fmt.Sprintf(" of %d of %d shards", n, s.of)
 		}
-		if i > 0 {
-			text += ", "
-		}
-		text += stretch
-		if n := len(by[stretch]); r.Pieces[0].Of > 1 {
-			text += fmt.Sprintf(" (%d of them)", n)
-		}
+		texts = append(texts, text)
 	}
-	return text
+	const shown = 3
+	switch {
+	case len(texts) == 0:
+		return "no seeds"
+	case len(texts) > shown:
+		return fmt.Sprintf("seeds %s and %d other stretches", strings.Join(texts[:shown], ", "), len(texts)-shown)
+	}
+	return "seeds " + strings.Join(texts, ", ")
 }

@@ -35,7 +35,7 @@ func TestMergedPartsAreTheWhole(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", have, want)
 	}
 	part, err := Merge(names[:5], results[:5])
-	if err != nil || len(part.Pieces) != 5 || !strings.Contains(part.seedsText(), "[5, 305) of shards by 7 (5 of them)") {
+	if err != nil || len(part.Pieces) != 5 || !strings.Contains(part.seedsText(), "seeds [5, 305) of 5 of 7 shards") {
 		t.Errorf("%v, %v", part.seedsText(), err)
 	}
 	for twice, other := range map[string]Part{"itself": {2, parts}, "shards by another number": {1, 5}, "the whole": whole} {
