@@ -24,7 +24,7 @@ func cellsHit(m *coverage.Matrix) (n int) {
 	return n
 }
 
-// cell is a cell that cannot be hit, and why; hit all the same is a reason that is wrong.
+// impossible is a cell that cannot be hit, and why. If it was hit all the same, the reason is wrong.
 type impossible struct {
 	Cell   coverage.Cell
 	Reason string
@@ -103,7 +103,7 @@ func (r *Result) WriteText(w io.Writer, hits int) error {
 	return err
 }
 
-// rows are what the table of levels shows.
+// levelRow is a row of the table of levels.
 type levelRow struct{ Name, Seeds, Each, Slowest, Events, EventsPerSecond, Injections, Virtual string }
 
 func (r *Result) levelRows() (rows []levelRow) {
