@@ -448,7 +448,11 @@ var errGone = errors.New("the client is gone")
 // Objects runs a seed in which the groups have large objects; in every second one the members change. The
 // error, if any, is a *Violation.
 func Objects(o Options) (Faults, error) {
-	o.calls, o.objects, o.churn = true, true, o.Seed%2 == 0
-	r, err := Run(o)
+	r, err := Run(withObjects(o))
 	return r.Faults, err
+}
+
+func withObjects(o Options) Options {
+	o.calls, o.objects, o.churn = true, true, o.Seed%2 == 0
+	return o
 }

@@ -60,6 +60,8 @@ type Options struct {
 	objects bool // the groups have objects
 	churn   bool // members change, for every seed
 	still   bool // members do not change
+
+	into *Report // if set, a scenario describes its run here
 }
 
 // Report describes a run.

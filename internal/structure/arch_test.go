@@ -55,6 +55,8 @@ smtest                 .                                                        
 millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/coverage                                                                                                  |
+sim/shrink                                                                                                    |
+sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
 sim                    . sim/coverage sim/property host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
@@ -73,6 +75,7 @@ cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys
+cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys
 `
 

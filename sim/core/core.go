@@ -42,8 +42,8 @@ type Options struct {
 	bug bug            // a mistake of the storage, for tests of the oracles
 }
 
-// defaultTicks lets about ten leaders come and go.
-const defaultTicks = 400
+// DefaultTicks is how long faults last in a run of the core, in ticks: about ten leaders come and go.
+const DefaultTicks = 400
 
 // Report describes a run.
 type Report struct {
@@ -82,7 +82,7 @@ type Violation struct {
 
 func (v *Violation) Error() string {
 	ticks := ""
-	if v.Ticks != defaultTicks {
+	if v.Ticks != DefaultTicks {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
 	}
 	if !v.Choice.IsEmpty() {
@@ -94,7 +94,7 @@ func (v *Violation) Error() string {
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
 	if o.Ticks == 0 {
-		o.Ticks = defaultTicks
+		o.Ticks = DefaultTicks
 	}
 	w := newWorld(o)
 	defer func() {

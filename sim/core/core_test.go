@@ -17,7 +17,7 @@ var (
 	theSeed   = flag.Uint64("seed", 0, "run this seed only")
 	first     = flag.Uint64("first", 0, "run seeds behind this one")
 	seeds     = flag.Uint64("seeds", 300, "how many seeds to run")
-	ticks     = flag.Int("ticks", defaultTicks, "how long faults last, in ticks")
+	ticks     = flag.Int("ticks", DefaultTicks, "how long faults last, in ticks")
 	events    = flag.Bool("events", false, "print every event")
 	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
 	without   = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")

@@ -260,6 +260,7 @@ func judge(t *testing.T, l *load) {
 		t.Error(err)
 	}
 	t.Logf("checked in %v", time.Since(began).Round(time.Millisecond))
+	judgeOrders(t, h)
 	planted, err := h.WithStaleRead(7)
 	if err != nil {
 		t.Error(err)
