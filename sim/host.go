@@ -186,6 +186,7 @@ func (h *machine) crash(loss crashfs.Loss) {
 		h.w.count(PowerCuts)
 	}
 	h.w.note(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
+	l.checkFlight()
 	l.dead, h.alive = true, nil
 	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
@@ -202,6 +203,7 @@ func (h *machine) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 func (h *machine) close() {
 	l := h.alive
 	h.promised = false // a crash may come at any point of Close, even after the log is marked whole
+	l.checkFlight()
 	err := l.process.Close(context.Background())
 	if l.dead { // the power failed meanwhile
 		return

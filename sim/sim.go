@@ -24,7 +24,7 @@
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go.
+// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (
@@ -45,6 +45,9 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, receives every event.
 	Trace io.Writer
+	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are replayed,
+	// and must be exact.
+	FlightRecorder bool
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed
@@ -72,6 +75,7 @@ type Report struct {
 	Refusals  int    // connections that a host refused because of the other end
 	Reads     Reads  // that ended well, by kind
 	Applied   uint64 // last index applied by all at the end, summed over the groups
+	Flights   Flights
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
 }
 

@@ -10,6 +10,7 @@
 //	{"do":"status"}                       {"status":{"host":1,"groups":[…]}}
 //	{"do":"take","group":1}               {"snapshot":{"index":70,"term":2,"bytes":4096}}
 //	{"do":"export","group":1}             {"streams":true}, then a stream
+//	{"do":"flight"}                       {"flight":{"path":"…"}}, of one group or all
 //	members.go has what is about members
 //	anything else                         {"error":"…"}, and the connection ends
 //
@@ -55,6 +56,7 @@ const (
 	doStatus = "status"
 	doTake   = "take"
 	doExport = "export"
+	doFlight = "flight"
 
 	doMembers = "members"
 	doPlan    = "plan"
@@ -67,8 +69,8 @@ const (
 
 // things are all of them; all but some are about one group.
 var (
-	things    = []string{doStatus, doTake, doExport, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
-	groupless = []string{doStatus, doAddress, doKey}
+	things    = []string{doStatus, doTake, doExport, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
+	groupless = []string{doStatus, doFlight, doAddress, doKey}
 )
 
 // request is what a client sends.
@@ -94,6 +96,7 @@ type answer struct {
 	Status   *Status   `json:"status,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	Streams  bool      `json:"streams,omitempty"`
+	Flight   *Flight   `json:"flight,omitempty"`
 	Members  *Members  `json:"members,omitempty"`
 	Plan     *Plan     `json:"plan,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
@@ -105,6 +108,11 @@ type Snapshot struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Bytes int64  `json:"bytes"`
+}
+
+// Flight is a file that the flight recorder of a host has written, on the host's machine.
+type Flight struct {
+	Path string `json:"path"`
 }
 
 // Status is what a host says of itself.

@@ -25,6 +25,8 @@ type Host interface {
 	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged
 	// before.
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
+	// DumpFlight writes what the flight recorder has of a group, or of all if it is 0, to a file of the host.
+	DumpFlight(ctx context.Context, group uint64) (Flight, error)
 	MemberHost
 }
 
@@ -218,6 +220,11 @@ func (s *Server) answer(ctx context.Context, c conn, r request) error {
 		}
 	case doTake:
 		a.Snapshot, err = pointer(s.host.TakeSnapshot(ctx, r.Group))
+	case doFlight:
+		var f Flight
+		if f, err = s.host.DumpFlight(ctx, r.Group); err == nil {
+			a.Flight = &f
+		}
 	case doExport:
 		if err = c.tell(answer{Streams: true}); err != nil {
 			return err

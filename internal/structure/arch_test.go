@@ -44,10 +44,11 @@ transport/tcp          raft/raftpb env transport transport/cert internal/planted
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
+host/flight            raft raft/raftpb                                                                       |
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport internal/planted                    |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership internal/planted |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
@@ -55,7 +56,7 @@ smtest                 .                                                        
 millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/core               raft raft/raftpb                                                                       |
-sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
+sim                    . host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
