@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/flight"
-	"github.com/millrace/millrace/raft"
 )
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those

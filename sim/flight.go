@@ -10,11 +10,11 @@ import (
 
 // Flights sums up the recordings of a run whose hosts have flight recorders. When a process ends, whichever
 // way, what its recorder has is written, read back and replayed. The replay must be exact: each input of each
-// core of each group, from the oldest segment that the recorder has kept.
+// core of each group, from the oldest stretch that the recorder has kept.
 type Flights struct {
 	Steps  int      // that were replayed,
 	Kinds  [128]int // by flight.Kind, with the replies of the storage
-	States int      // that were compared, at the beginnings of segments
+	States int      // that were compared, at the beginnings of stretches
 	Cut    int      // recordings of which the recorder had dropped the beginning
 }
 
@@ -59,7 +59,7 @@ func (l *life) checkFlight() {
 		w.flights.Steps += r.Steps
 		w.flights.States += r.Checkpoints
 	}
-	if len(f.Segments) > 0 && f.Segments[0].Number > 1 {
+	if len(f.Stretches) > 0 && f.Stretches[0].Number > 1 {
 		w.flights.Cut++
 	}
 }

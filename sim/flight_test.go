@@ -47,7 +47,7 @@ func TestFlightRecordersReplay(t *testing.T) {
 		}
 	}
 	if sum.States == 0 || sum.Cut == 0 {
-		t.Error("no recorder has dropped a segment")
+		t.Error("no recorder has dropped a stretch")
 	}
 }
 

@@ -230,7 +230,7 @@ func (r *replaying) step(s *flight.Step) error {
 // sum prints what was replayed of a group.
 func (r *replaying) sum(result flight.Result) {
 	if r.flags.asJSON {
-		_ = writeLine(r.out, jsonSum{result.Group, result.Steps, result.Segments, result.Gaps, result.Checkpoints, result.Differences, r.broken})
+		_ = writeLine(r.out, jsonSum{result.Group, result.Steps, result.Stretches, result.Gaps, result.Checkpoints, result.Differences, r.broken})
 		return
 	}
 	verdict := "the replay is exact"
@@ -238,7 +238,7 @@ func (r *replaying) sum(result flight.Result) {
 		verdict = fmt.Sprintf("THE REPLAY DIFFERS, in %d of the stretches", n)
 	}
 	fmt.Fprintf(r.out, "\ngroup %d: %d steps in %d stretches, %d gaps; work handed out %d times, states compared %d times: %s\n",
-		result.Group, result.Steps, result.Segments, result.Gaps, result.Ready, result.Checkpoints, verdict)
+		result.Group, result.Steps, result.Stretches, result.Gaps, result.Ready, result.Checkpoints, verdict)
 	if r.broken != "" {
 		fmt.Fprintf(r.out, "group %d: its core stopped: %s\n", result.Group, r.broken)
 	}

@@ -21,18 +21,18 @@ import (
 //
 //	magic    16 bytes "millrace flight\x01": the last is the version of the format
 //	header   length, Meta as JSON, check
-//	segment  'S', group, number, time, continues, length, records, check     any number of them
-//	end      'E', number of segments, check
+//	stretch  'S', group, number, time, continues, length, records, check     any number of them
+//	end      'E', number of stretches, check
 //
-// The time of a segment is that of its beginning, in nanoseconds of Meta.Clock. A segment continues (1) if it
-// begins where the segment of the same group before it ends. Segments are sorted by group and number. A file
-// without an end is cut off. Records are encoded as codec.go says; each segment begins with a Start or a
+// The time of a stretch is that of its beginning, in nanoseconds of Meta.Clock. A stretch continues (1) if it
+// begins where the stretch of the same group before it ends. Stretches are sorted by group and number. A file
+// without an end is cut off. Records are encoded as codec.go says; each stretch begins with a Start or a
 // Checkpoint.
 
 const (
 	magic = "millrace flight\x01"
 
-	segmentMark, endMark = 'S', 'E'
+	stretchMark, endMark = 'S', 'E'
 
 	// MaxFileBytes is the longest file that is read.
 	MaxFileBytes = 1 << 30
@@ -70,7 +70,7 @@ func Version() string {
 // Groups may record meanwhile: of each, the records end at some whole one.
 func (r *Recorder) WriteTo(w io.Writer, m Meta, groups ...uint64) error {
 	m.Clock, m.Payloads = r.now(), r.form.payloads
-	segments := r.segments(groups)
+	stretches := r.stretches(groups)
 	out := bufio.NewWriter(w)
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -78,15 +78,15 @@ func (r *Recorder) WriteTo(w io.Writer, m Meta, groups ...uint64) error {
 	}
 	_, _ = out.WriteString(magic) // an error stays until Flush
 	writePart(out, appendBytes(nil, text))
-	for _, s := range segments {
+	for _, s := range stretches {
 		records := s.bytes()
-		head := []byte{segmentMark}
+		head := []byte{stretchMark}
 		for _, v := range [...]uint64{s.group, s.seq, uint64(s.at)} {
 			head = binary.AppendUvarint(head, v)
 		}
 		writePart(out, appendBytes(appendBool(head, s.continues), records))
 	}
-	writePart(out, binary.AppendUvarint([]byte{endMark}, uint64(len(segments))))
+	writePart(out, binary.AppendUvarint([]byte{endMark}, uint64(len(stretches))))
 	return out.Flush()
 }
 
@@ -94,8 +94,8 @@ func writePart(out *bufio.Writer, b []byte) {
 	_, _ = out.Write(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
 }
 
-// segments returns the segments of the given groups, or of all.
-func (r *Recorder) segments(groups []uint64) []*segment {
+// stretches returns the stretches of the given groups, or of all.
+func (r *Recorder) stretches(groups []uint64) []*stretch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Clone(r.full)
@@ -103,9 +103,9 @@ func (r *Recorder) segments(groups []uint64) []*segment {
 		all = append(all, s)
 	}
 	if len(groups) > 0 {
-		all = slices.DeleteFunc(all, func(s *segment) bool { return !slices.Contains(groups, s.group) })
+		all = slices.DeleteFunc(all, func(s *stretch) bool { return !slices.Contains(groups, s.group) })
 	}
-	slices.SortFunc(all, func(a, b *segment) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(all, func(a, b *stretch) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.seq, b.seq)) })
 	return all
 }
 
@@ -118,15 +118,15 @@ func (r *Recorder) Bytes() int64 {
 
 // File is a recording.
 type File struct {
-	Meta     Meta
-	Segments []Segment // by group and number
+	Meta      Meta
+	Stretches []Stretch // by group and number
 	// Cut says that the end of the file is missing: it was cut off, or is still being written. What is before
 	// the cut is whole.
 	Cut bool
 }
 
-// Segment is a stretch of a group's recording that replays by itself.
-type Segment struct {
+// Stretch is a stretch of a group's recording that replays by itself.
+type Stretch struct {
 	Group, Number uint64
 	At            time.Time // of its beginning, by the wall clock when the file was written
 	Continues     bool
@@ -135,8 +135,8 @@ type Segment struct {
 
 // Groups returns the groups of a file, in ascending order.
 func (f *File) Groups() (groups []uint64) {
-	for i := range f.Segments {
-		if g := f.Segments[i].Group; len(groups) == 0 || groups[len(groups)-1] != g {
+	for i := range f.Stretches {
+		if g := f.Stretches[i].Group; len(groups) == 0 || groups[len(groups)-1] != g {
 			groups = append(groups, g)
 		}
 	}
@@ -208,7 +208,7 @@ func (f *File) read(p *parts) error {
 		err = json.Unmarshal(text, &f.Meta)
 	}
 	for ended := false; err == nil && !ended; {
-		ended, err = f.readSegment(p)
+		ended, err = f.readStretch(p)
 	}
 	if errors.Is(err, errCut) {
 		f.Cut = true
@@ -220,9 +220,9 @@ func (f *File) read(p *parts) error {
 	return err
 }
 
-// readSegment reads a segment or the end.
-func (f *File) readSegment(p *parts) (ended bool, err error) {
-	var s Segment
+// readStretch reads a stretch or the end.
+func (f *File) readStretch(p *parts) (ended bool, err error) {
+	var s Stretch
 	var records []byte
 	var count uint64
 	err = p.part(func(d *decoder) {
@@ -230,7 +230,7 @@ func (f *File) readSegment(p *parts) (ended bool, err error) {
 		case d.err != nil:
 		case mark == endMark:
 			ended, count = true, d.uint()
-		case mark == segmentMark:
+		case mark == stretchMark:
 			s.Group, s.Number = d.uint(), d.uint()
 			s.At = time.UnixMilli(f.Meta.WallMillis).Add(time.Duration(d.uint()) - f.Meta.Clock)
 			s.Continues = d.byte() == 1
@@ -242,21 +242,21 @@ func (f *File) readSegment(p *parts) (ended bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case ended && count != uint64(len(f.Segments)):
-		return false, fmt.Errorf("it has %d segments, and its end says %d", len(f.Segments), count)
+	case ended && count != uint64(len(f.Stretches)):
+		return false, fmt.Errorf("it has %d stretches, and its end says %d", len(f.Stretches), count)
 	case ended:
 		return true, nil
 	}
-	if n := len(f.Segments); n > 0 && cmp.Or(cmp.Compare(s.Group, f.Segments[n-1].Group), cmp.Compare(s.Number, f.Segments[n-1].Number)) <= 0 {
-		return false, errors.New("its segments are not in order")
+	if n := len(f.Stretches); n > 0 && cmp.Or(cmp.Compare(s.Group, f.Stretches[n-1].Group), cmp.Compare(s.Number, f.Stretches[n-1].Number)) <= 0 {
+		return false, errors.New("its stretches are not in order")
 	}
 	s.records = records
-	f.Segments = append(f.Segments, s)
+	f.Stretches = append(f.Stretches, s)
 	return false, nil
 }
 
-// Records returns the records of a segment, one after another, and at last the error if one is malformed.
-func (s *Segment) Records() iter.Seq2[Record, error] {
+// Records returns the records of a stretch, one after another, and at last the error if one is malformed.
+func (s *Stretch) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for d := (decoder{b: s.records}); len(d.b) > 0; {
 			if r, err := d.next(); !yield(r, err) || err != nil {

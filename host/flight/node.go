@@ -38,12 +38,12 @@ func NewNode(c raft.Config, s Storage, l *Log) (*Node, error) {
 	return &Node{node, l}, nil
 }
 
-// start records the start of a core. The first one begins the first segment.
+// start records the start of a core. The first one begins the first stretch.
 func (l *Log) start(c *raft.Config) {
 	l.config = *c
 	l.config.Storage, l.config.Logger = nil, nil
-	if l.segment == nil {
-		l.segment = l.recorder.begin(l)
+	if l.stretch == nil {
+		l.stretch = l.recorder.begin(l)
 	}
 	l.begin(Start)
 	l.scratch = appendConfig(l.scratch, c)
@@ -274,7 +274,7 @@ func (n *Node) Bootstrap(peers []raft.Peer) error {
 	return err
 }
 
-// Ready is raft.RawNode.Ready. What it hands out is recorded as a hash. After it a segment may end.
+// Ready is raft.RawNode.Ready. What it hands out is recorded as a hash. After it a stretch may end.
 func (n *Node) Ready() raft.Ready {
 	l := n.log
 	if l == nil {
@@ -310,10 +310,10 @@ func (n *Node) EntryTerm(index uint64) (term uint64, ok bool) {
 	return term, ok
 }
 
-// rotate begins a new segment if the present one is full, or if there is none.
+// rotate begins a new stretch if the present one is full, or if there is none.
 func (n *Node) rotate() {
 	l, r := n.log, n.log.recorder
-	if s := l.segment; s != nil && s.length < max(r.limit.Load(), s.least) {
+	if s := l.stretch; s != nil && s.length < max(r.limit.Load(), s.least) {
 		return
 	} else if s == nil && l.wait > 1 {
 		l.wait--
@@ -327,10 +327,10 @@ func (n *Node) rotate() {
 		l.pause()
 		return
 	}
-	l.segment = r.begin(l)
+	l.stretch = r.begin(l)
 	l.begin(Checkpoint)
 	l.scratch = appendBytes(appendConfig(l.scratch, &l.config), state)
-	l.segment.least = checkpointShare * int64(len(l.scratch))
+	l.stretch.least = checkpointShare * int64(len(l.scratch))
 	l.put()
 }
 
@@ -344,5 +344,5 @@ func (l *Log) pause() {
 	l.recorder.mu.Lock()
 	defer l.recorder.mu.Unlock()
 	l.recorder.end(l)
-	l.segment, l.wait = nil, retryReadys
+	l.stretch, l.wait = nil, retryReadys
 }

@@ -10,11 +10,11 @@ import (
 
 // Recorder holds the recordings of all groups of a host, in memory, within a bound.
 //
-// A recording is a chain of segments, and each segment begins with a checkpoint of the core, so that it
-// replays by itself. When the bound is reached the oldest full segment goes, whichever group it belongs to: a
-// busy group does not push out the last words of a quiet one, whose segment is not full. Many groups have
-// short segments, so that the unfinished ones take about half of the bound. Its least segment is
-// minSegmentBytes, so with very many groups a recorder takes up to twice that for each, whatever its bound.
+// A recording is a chain of stretches, and each stretch begins with a checkpoint of the core, so that it
+// replays by itself. When the bound is reached the oldest full stretch goes, whichever group it belongs to: a
+// busy group does not push out the last words of a quiet one, whose stretch is not full. Many groups have
+// short stretches, so that the unfinished ones take about half of the bound. Its least stretch is
+// minStretchBytes, so with very many groups a recorder takes up to twice that for each, whatever its bound.
 //
 // Rejected: a file that is written all the time. It would share the disk with the log that it is to explain,
 // and say nothing when that disk hangs. Rejected: one ring for all groups. With its end it would cut off
@@ -24,13 +24,13 @@ type Recorder struct {
 	bound int64
 	now   func() time.Duration
 
-	limit atomic.Int64 // on the length of a segment, as of the number of open logs
+	limit atomic.Int64 // on the length of a stretch, as of the number of open logs
 
 	mu   sync.Mutex
-	used int64 // memory of all segments
+	used int64 // memory of all stretches
 	logs int   // that are open
-	full []*segment
-	open map[*Log]*segment
+	full []*stretch
+	open map[*Log]*stretch
 	seq  uint64
 }
 
@@ -38,10 +38,10 @@ const (
 	// MinBytes is the least bound of a recorder.
 	MinBytes = 64 << 10
 
-	minSegmentBytes = 4 << 10
+	minStretchBytes = 4 << 10
 	maxBlockBytes   = 64 << 10
 	minBlockBytes   = 512
-	// checkpointShare: a segment is at least so many times as long as its checkpoint.
+	// checkpointShare: a stretch is at least so many times as long as its checkpoint.
 	checkpointShare = 4
 	// largestState is the part of the bound that the state of a core may take.
 	largestState = 16
@@ -52,17 +52,17 @@ const (
 // NewRecorder returns a recorder that uses about maxBytes of memory. payloads says whether the data of entries
 // is recorded; otherwise only its length and its CRC-32C are. now is a clock that never goes back.
 func NewRecorder(maxBytes int64, payloads bool, now func() time.Duration) *Recorder {
-	r := &Recorder{form: form{payloads: payloads, hashes: !payloads}, bound: maxBytes, now: now, open: map[*Log]*segment{}}
+	r := &Recorder{form: form{payloads: payloads, hashes: !payloads}, bound: maxBytes, now: now, open: map[*Log]*stretch{}}
 	r.setLimit()
 	return r
 }
 
-// segment is a stretch of a recording. Its writer, the group's turn, publishes whole records by n, so a
+// stretch is a stretch of a recording. Its writer, the group's turn, publishes whole records by n, so a
 // reader needs no lock and waits for no turn, not even for one that hangs.
-type segment struct {
+type stretch struct {
 	group, seq uint64
 	at         time.Duration
-	continues  bool // it begins where the segment before it of the same group ends
+	continues  bool // it begins where the stretch before it of the same group ends
 	first      *block
 	n          atomic.Int64
 
@@ -81,7 +81,7 @@ type block struct {
 }
 
 // bytes returns a copy of what is published.
-func (s *segment) bytes() []byte {
+func (s *stretch) bytes() []byte {
 	n := int(s.n.Load())
 	b := make([]byte, 0, n)
 	for at := s.first; len(b) < n; at = at.next {
@@ -91,7 +91,7 @@ func (s *segment) bytes() []byte {
 }
 
 // write appends a record, and publishes it.
-func (s *segment) write(r *Recorder, record []byte) {
+func (s *stretch) write(r *Recorder, record []byte) {
 	n := int64(len(record))
 	for len(record) > 0 {
 		if s.last == nil || s.last.used == len(s.last.data) {
@@ -106,7 +106,7 @@ func (s *segment) write(r *Recorder, record []byte) {
 }
 
 // extend adds a block.
-func (s *segment) extend(r *Recorder, need int) {
+func (s *stretch) extend(r *Recorder, need int) {
 	size := minBlockBytes
 	if s.last != nil {
 		size = min(2*len(s.last.data), maxBlockBytes)
@@ -125,7 +125,7 @@ func (s *segment) extend(r *Recorder, need int) {
 	r.evict()
 }
 
-// evict drops the oldest full segments as long as the bound is exceeded.
+// evict drops the oldest full stretches as long as the bound is exceeded.
 func (r *Recorder) evict() {
 	for r.used > r.bound && len(r.full) > 0 {
 		r.used -= r.full[0].memory
@@ -134,18 +134,18 @@ func (r *Recorder) evict() {
 	}
 }
 
-// setLimit adapts the length of a segment to the number of logs.
+// setLimit adapts the length of a stretch to the number of logs.
 func (r *Recorder) setLimit() {
-	r.limit.Store(max(min(r.bound/16, r.bound/int64(2*max(r.logs, 1))), minSegmentBytes))
+	r.limit.Store(max(min(r.bound/16, r.bound/int64(2*max(r.logs, 1))), minStretchBytes))
 }
 
-// begin puts an empty segment in the place of l's present one, which is full.
-func (r *Recorder) begin(l *Log) *segment {
+// begin puts an empty stretch in the place of l's present one, which is full.
+func (r *Recorder) begin(l *Log) *stretch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end(l)
 	r.seq++
-	s := &segment{group: l.group, seq: r.seq, at: r.now(), continues: l.segment != nil}
+	s := &stretch{group: l.group, seq: r.seq, at: r.now(), continues: l.stretch != nil}
 	r.open[l] = s
 	return s
 }
@@ -165,7 +165,7 @@ type Log struct {
 	group    uint64
 	form     form
 
-	segment *segment // nil: nothing is recorded now
+	stretch *stretch // nil: nothing is recorded now
 	inside  bool     // an input is under way, to which the replies of Storage belong
 	config  raft.Config
 	scratch []byte
@@ -199,7 +199,7 @@ func (l *Log) Close() {
 // begin begins a record, to which its caller appends before it calls put. It returns false if nothing is
 // recorded now.
 func (l *Log) begin(k Kind) bool {
-	if l.segment == nil {
+	if l.stretch == nil {
 		return false
 	}
 	l.scratch = append(l.scratch[:0], byte(k))
@@ -208,7 +208,7 @@ func (l *Log) begin(k Kind) bool {
 
 // put writes the record. A record that has grown the scratch memory much gives it back.
 func (l *Log) put() {
-	l.segment.write(l.recorder, l.scratch)
+	l.stretch.write(l.recorder, l.scratch)
 	if cap(l.scratch) > maxBlockBytes {
 		l.scratch = nil
 	}

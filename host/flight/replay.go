@@ -13,13 +13,13 @@ import (
 
 // A replay runs the recorded inputs through the core again. Storage is played too: it answers each question
 // with the recorded reply. The replay is exact if the core asks the recorded questions, hands out Readys with
-// the recorded hashes, and is at the beginning of each segment in the state of the recorded checkpoint.
+// the recorded hashes, and is at the beginning of each stretch in the state of the recorded checkpoint.
 
 // Step is one input of a replay, and what followed from it.
 type Step struct {
 	Group  uint64
-	Number int       // from 1, over all segments of the group
-	At     time.Time // about; it is counted in ticks from the beginning of the segment
+	Number int       // from 1, over all stretches of the group
+	At     time.Time // about; it is counted in ticks from the beginning of the stretch
 	Record *Record   // valid during the visit
 	// Before and After are the state of the core. Before is zero at a Start or a Checkpoint.
 	Before, After State
@@ -30,7 +30,7 @@ type Step struct {
 	Ready         raft.Ready
 	// Broken is the rule that the core broke, or how it failed otherwise: it handles no further input.
 	Broken string
-	// Differs says where the replay differs from the recording. Then it goes on at the next segment.
+	// Differs says where the replay differs from the recording. Then it goes on at the next stretch.
 	Differs string
 	// Last says that the recording of this core ends with this input, which may be unfinished.
 	Last bool
@@ -47,22 +47,22 @@ type State struct {
 type Result struct {
 	Group        uint64
 	Steps, Ready int
-	Segments     int
-	// Gaps is the number of segments that do not continue the one before.
+	Stretches    int
+	// Gaps is the number of stretches that do not continue the one before.
 	Gaps int
-	// Checkpoints is the number of segments at whose beginning the state was compared.
+	// Checkpoints is the number of stretches at whose beginning the state was compared.
 	Checkpoints int
 	Differences int
 }
 
-// Replay replays the segments of one group, and calls visit for each step. The error is that of visit, of
+// Replay replays the stretches of one group, and calls visit for each step. The error is that of visit, of
 // ctx, or says which record is malformed. What differs is no error.
 func Replay(ctx context.Context, f *File, group uint64, visit func(*Step) error) (Result, error) {
 	p := &player{ctx: ctx, file: f, visit: visit, result: Result{Group: group}, form: form{payloads: f.Meta.Payloads}}
-	for i := range f.Segments {
-		if s := &f.Segments[i]; s.Group == group {
-			if err := p.segment(s); err != nil {
-				return p.result, fmt.Errorf("segment %d of group %d: %w", s.Number, group, err)
+	for i := range f.Stretches {
+		if s := &f.Stretches[i]; s.Group == group {
+			if err := p.stretch(s); err != nil {
+				return p.result, fmt.Errorf("stretch %d of group %d: %w", s.Number, group, err)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ type player struct {
 	storage played
 	step    Step
 	ticks   int64
-	// continues: the segment begins where the one before ends.
+	// continues: the stretch begins where the one before ends.
 	continues bool
 }
 
@@ -90,9 +90,9 @@ const maxTicksAtOnce = 1 << 16
 
 var errMalformed = errors.New("a record is malformed")
 
-func (p *player) segment(s *Segment) error {
-	p.result.Segments++
-	if !s.Continues && p.result.Segments > 1 {
+func (p *player) stretch(s *Stretch) error {
+	p.result.Stretches++
+	if !s.Continues && p.result.Stretches > 1 {
 		p.result.Gaps++
 	}
 	previous := p.node
@@ -106,7 +106,7 @@ func (p *player) segment(s *Segment) error {
 		case !r.Kind.isInput():
 			return fmt.Errorf("%w: %v belongs to no input", errMalformed, r.Kind)
 		case first && r.Kind != Start && r.Kind != Checkpoint || !first && r.Kind == Checkpoint:
-			return fmt.Errorf("%w: a segment begins with the state of a core, and only there is a checkpoint; here is %v", errMalformed, r.Kind)
+			return fmt.Errorf("%w: a stretch begins with the state of a core, and only there is a checkpoint; here is %v", errMalformed, r.Kind)
 		}
 		if err := p.ctx.Err(); err != nil {
 			return context.Cause(p.ctx)
@@ -122,7 +122,7 @@ func (p *player) segment(s *Segment) error {
 }
 
 // input replays one input, and what belongs to it.
-func (p *player) input(s *Segment, r *Record, d *decoder, previous *raft.RawNode) (err error) {
+func (p *player) input(s *Stretch, r *Record, d *decoder, previous *raft.RawNode) (err error) {
 	p.result.Steps++
 	p.step = Step{Group: s.Group, Number: p.result.Steps, Record: r, At: s.At.Add(time.Duration(p.ticks) * p.file.Meta.Tick)}
 	st := &p.step

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// A replay of random lives is exact: every Ready, every question to Storage, and the state at each segment.
+// A replay of random lives is exact: every Ready, every question to Storage, and the state at each stretch.
 func TestReplayIsExact(t *testing.T) {
 	kinds := map[Kind]int{}
 	var sum Result
@@ -25,11 +25,11 @@ func TestReplayIsExact(t *testing.T) {
 			if difference != "" {
 				t.Fatalf("seed %d, member %d: %s", seed, m.id, difference)
 			}
-			if bound == MinBytes && (m.recorder.Bytes() > MinBytes || f.Segments[0].Number == 1) {
-				t.Errorf("seed %d: the recorder uses %d bytes of %d, and still has segment %d", seed, m.recorder.Bytes(), int64(MinBytes), f.Segments[0].Number)
+			if bound == MinBytes && (m.recorder.Bytes() > MinBytes || f.Stretches[0].Number == 1) {
+				t.Errorf("seed %d: the recorder uses %d bytes of %d, and still has stretch %d", seed, m.recorder.Bytes(), int64(MinBytes), f.Stretches[0].Number)
 			}
-			for i := range f.Segments {
-				for record := range f.Segments[i].Records() {
+			for i := range f.Stretches {
+				for record := range f.Stretches[i].Records() {
 					kinds[record.Kind]++
 				}
 			}
@@ -50,7 +50,7 @@ func TestReplayIsExact(t *testing.T) {
 // without returns a copy of a recording without the inputs of one kind, and what belongs to them.
 func without(t *testing.T, f *File, kind Kind) (g *File, removed int) {
 	g = &File{Meta: f.Meta}
-	for _, s := range f.Segments {
+	for _, s := range f.Stretches {
 		var kept []byte
 		rest, drops := s.records, false
 		for r, err := range s.Records() {
@@ -68,7 +68,7 @@ func without(t *testing.T, f *File, kind Kind) (g *File, removed int) {
 			rest = rest[r.bytes:]
 		}
 		s.records = kept
-		g.Segments = append(g.Segments, s)
+		g.Stretches = append(g.Stretches, s)
 	}
 	return g, removed
 }

@@ -19,6 +19,7 @@ type world struct {
 	t       testing.TB
 	rng     *rand.Rand
 	now     time.Duration
+	reads   raft.ReadOnlyOption
 	members []*member
 	net     []raftpb.Message
 }
@@ -66,7 +67,7 @@ func (s *store) Changes(lo, hi uint64) (indexes []uint64, err error) {
 }
 
 func newWorld(t testing.TB, seed uint64, bound int64, payloads bool) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), reads: []raft.ReadOnlyOption{raft.ReadOnlyPromises, raft.ReadOnlySafe, raft.ReadOnlyLeaseBased}[seed%3]}
 	conf := raftpb.ConfState{Voters: []uint64{1, 2, 3}}
 	for id := uint64(1); id <= 3; id++ {
 		m := &member{w: w, id: id, conf: conf, store: &store{MemoryStorage: raft.NewMemoryStorage(), rng: w.rng}}
@@ -91,7 +92,7 @@ func (m *member) start() {
 	node, err := NewNode(raft.Config{
 		ID: m.id, ElectionTick: 10, HeartbeatTick: 2, Seed: m.w.rng.Uint64(), Applied: m.applied, AsyncStorageWrites: true,
 		ApplyRanges: m.life%2 == 0, MaxSizePerMsg: 300, MaxCommittedSizePerReady: 500, MaxInflightMsgs: 4, EntryOverheadBytes: 20,
-		CheckQuorum: true, CheckAppends: true, PreVote: m.w.rng.IntN(2) == 0, ReadOnlyOption: raft.ReadOnlyPromises, MaxUncommittedEntriesSize: 4000,
+		CheckQuorum: true, CheckAppends: true, PreVote: m.w.rng.IntN(2) == 0, ReadOnlyOption: m.w.reads, MaxUncommittedEntriesSize: 4000,
 	}, m.store, m.log)
 	m.must(err)
 	m.node, m.appends, m.applies, m.store.pending = node, nil, nil, nil
