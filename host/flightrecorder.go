@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// FlightRecorder configures the flight recorder: it keeps the latest inputs of each group's core in memory, so
-// that millrace sim replay can explain afterwards, step by step, why a group did what it did. A file is
+// FlightRecorder configures the flight recorder: it keeps the latest inputs of each group's core in memory,
+// so that millrace sim replay can explain afterwards, step by step, why a group did what it did. A file is
 // written when a group stops by itself, and when it is asked for (Host.DumpFlight, millrace flight).
 type FlightRecorder struct {
 	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
@@ -85,9 +85,10 @@ func (h *Host) startFlightRecorder() {
 	f.task = h.env.env.Scheduler.Go(fmt.Sprintf("host %d flight recorder", h.config.ID), env.Disk, f)
 }
 
-// groupStopped makes the worker write a file about a group. It never blocks.
+// groupStopped makes the worker write a file about a group, unless it has stopped because this member was
+// removed, which is no failure. It never blocks.
 func (f *flightRecorder) groupStopped(id uint64, cause error) {
-	if f.recorder == nil {
+	if f.recorder == nil || errors.Is(cause, ErrMemberRemoved) {
 		return
 	}
 	f.mu.Lock()
@@ -231,7 +232,7 @@ func (f *flightRecorder) writeDraft(fsys vfs.FS, draft, reason string, groups []
 	return nil
 }
 
-// appender writes to a file from its beginning on.
+// appender writes to a file, starting at its beginning.
 type appender struct {
 	file vfs.File
 	at   int64

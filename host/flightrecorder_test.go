@@ -130,7 +130,7 @@ func TestFlightRecorderSettings(t *testing.T) {
 	}
 }
 
-// A group that stops by itself leaves a file that says why, although nobody asks; and the files are bounded.
+// A group that stops by itself leaves a file that says why, without being asked; and the files are bounded.
 func TestFlightRecorderOfAGroupThatStops(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.FlightRecorder.Bytes = 1 << 20 })

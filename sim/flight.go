@@ -16,6 +16,15 @@ type Flights struct {
 	Kinds  [128]int // by flight.Kind, with the replies of the storage
 	States int      // that were compared, at the beginnings of stretches
 	Cut    int      // recordings of which the recorder had dropped the beginning
+	Stops  int      // groups that have stopped by themselves, each of which makes its host write a file
+}
+
+// FlightRecorders runs random faults on hosts with flight recorders, for odd seeds while members change. The
+// error, if any, is a *Violation.
+func FlightRecorders(o Options) (Flights, error) {
+	o.FlightRecorder, o.churn = true, o.Seed%2 == 1
+	r, err := Run(o)
+	return r.Flights, err
 }
 
 // drawFlights gives all hosts a recorder, if the run wants that. Small ones drop what is old.

@@ -256,6 +256,8 @@ func (l *life) event(e host.Event) {
 		}
 	case host.AuthorityRegained:
 		l.w.count(Regained)
+	case host.GroupStopped:
+		l.w.flights.Stops++
 	case host.GroupFounded:
 		l.host.ghost(e.Group).founded = true
 	case host.Diverged:

@@ -31,7 +31,7 @@ import (
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a
 // whole log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a
 // stopped host, ARCHIVE one of its archives, PKI a directory with a CA and member 9, SURVIVOR that of one
-// host of three, PLAN the id of a plan that was not begun; a host runs in the directory one.
+// host of three, FLIGHT a recording, PLAN the id of a plan that was not begun; a host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -65,6 +65,9 @@ var verbs = map[string]string{
 	"millrace members token":      "one",
 	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
 	"millrace members rescue":     "SURVIVOR",
+	"millrace flight":             "one",
+	"millrace sim":                "",
+	"millrace sim replay":         "FLIGHT --quiet",
 	"millrace cert":               "",
 	"millrace cert ca":            "--dir made",
 	"millrace cert member":        "--dir PKI --id 1",
@@ -108,7 +111,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	stopped, archive := writeHost(t)
 	pki := t.TempDir()
 	makePKI(t, pki, 9)
-	survivor := writeSurvivor(t)
+	survivor, recording := writeSurvivor(t), writeFlight(t)
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
 	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
@@ -121,7 +124,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			want := exitOK

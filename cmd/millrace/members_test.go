@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/internal/counting"
 )
 
@@ -52,7 +53,7 @@ func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, no
 		t.Cleanup(func() { _ = n.Close(context.Background()) })
 		return n
 	}
-	one := open(millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: addrs[1]}, AdminSocket: true})
+	one := open(millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: addrs[1]}, AdminSocket: true, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20}})
 	propose(t, one, 7, 7)
 	for _, id := range waiting {
 		addrs[id] = freeAddr(t)

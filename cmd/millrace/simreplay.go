@@ -18,7 +18,7 @@ import (
 )
 
 var replayLong = `replay runs the inputs of a flight recorder through the core again, and says of each what came in and what the member did
-because of it: how it judged appends and requests for votes and why, what became of its role, its term and its log, what left at
+because of it: how it judged appends and requests for votes and why, how its role, its term and its log changed, what left at
 once and what waits for the disk. FILE is one of DIR/flight, which a host writes when a group stops by itself, when it is asked
 (millrace flight, Host.DumpFlight), or what Host.WriteFlight has written (docs/operate/flight-recorder.md).
 
@@ -61,7 +61,7 @@ func newSimReplay(a app) *cobra.Command {
 		Use: "replay FILE", Short: "Explain, step by step, what a flight recorder has recorded", Long: replayLong, Args: wantArgs(1, "one file"),
 		Example: `  millrace sim replay /var/lib/app/flight/000003.flight --quiet               is it exact? which groups, how many steps?
   millrace sim replay 000003.flight --group 7 --from 22:10:00 --to 22:10:05   five seconds of a group
-  millrace sim replay 000003.flight --group 7 --from 41000 --json             from a step on, for a program`,
+  millrace sim replay 000003.flight --group 7 --from 41000 --json             a step and all after it, for a program`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := parseBound(f.from, false)
 			if err != nil {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A recording on a disk. All numbers are varints, if nothing else is said; a check is the CRC-32C, in 4 bytes,
-// little endian, of everything between the end of the part before and the check.
+// A recording on a disk. All numbers are varints, if nothing else is said. A check is the CRC-32C, in 4
+// bytes, little endian, of everything between the end of the part before and the check.
 //
 //	magic    16 bytes "millrace flight\x01": the last is the version of the format
 //	header   length, Meta as JSON, check

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// world is three recorded cores on a network that loses, doubles and reorders, with slow disks, restarts,
+// fixture is three recorded cores on a network that loses, doubles and reorders, with slow disks, restarts,
 // snapshots and changes of members, from one seed. It cares for no safety: other judges do (sim/core). It
 // gives every input to the recorder.
-type world struct {
+type fixture struct {
 	t       testing.TB
 	rng     *rand.Rand
 	now     time.Duration
@@ -25,7 +25,7 @@ type world struct {
 }
 
 type member struct {
-	w        *world
+	w        *fixture
 	id       uint64
 	store    *store
 	node     *Node
@@ -66,8 +66,8 @@ func (s *store) Changes(lo, hi uint64) (indexes []uint64, err error) {
 	return indexes, nil
 }
 
-func newWorld(t testing.TB, seed uint64, bound int64, payloads bool) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), reads: []raft.ReadOnlyOption{raft.ReadOnlyPromises, raft.ReadOnlySafe, raft.ReadOnlyLeaseBased}[seed%3]}
+func newFixture(t testing.TB, seed uint64, bound int64, payloads bool) *fixture {
+	w := &fixture{t: t, rng: rand.New(rand.NewPCG(seed, 1)), reads: []raft.ReadOnlyOption{raft.ReadOnlyPromises, raft.ReadOnlySafe, raft.ReadOnlyLeaseBased}[seed%3]}
 	conf := raftpb.ConfState{Voters: []uint64{1, 2, 3}}
 	for id := uint64(1); id <= 3; id++ {
 		m := &member{w: w, id: id, conf: conf, store: &store{MemoryStorage: raft.NewMemoryStorage(), rng: w.rng}}
@@ -100,7 +100,7 @@ func (m *member) start() {
 }
 
 // run gives the world so many random inputs.
-func (w *world) run(inputs int) {
+func (w *fixture) run(inputs int) {
 	for range inputs {
 		w.now += time.Millisecond
 		m := w.members[w.rng.IntN(len(w.members))]
@@ -192,7 +192,7 @@ func (m *member) handle() {
 	}
 }
 
-func (w *world) send(m raftpb.Message) {
+func (w *fixture) send(m raftpb.Message) {
 	for range []int{0, 1, 1, 1, 1, 1, 1, 1, 1, 2}[w.rng.IntN(10)] {
 		w.net = append(w.net, m)
 	}
@@ -201,7 +201,7 @@ func (w *world) send(m raftpb.Message) {
 	}
 }
 
-func (w *world) deliver() {
+func (w *fixture) deliver() {
 	if len(w.net) == 0 {
 		return
 	}

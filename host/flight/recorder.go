@@ -49,8 +49,8 @@ const (
 	retryReadys = 256
 )
 
-// NewRecorder returns a recorder that uses about maxBytes of memory. payloads says whether the data of entries
-// is recorded; otherwise only its length and its CRC-32C are. now is a clock that never goes back.
+// NewRecorder returns a recorder that uses about maxBytes of memory. payloads says whether the data of
+// entries is recorded; otherwise only its length and its CRC-32C are. now is a clock that never goes back.
 func NewRecorder(maxBytes int64, payloads bool, now func() time.Duration) *Recorder {
 	r := &Recorder{form: form{payloads: payloads, hashes: !payloads}, bound: maxBytes, now: now, open: map[*Log]*stretch{}}
 	r.setLimit()

@@ -236,7 +236,7 @@ func (p *player) checkpoint(r *Record, previous *raft.RawNode) {
 	}
 	p.result.Checkpoints++
 	if state, err := previous.AppendCheckpoint(nil, p.form); err != nil || !bytes.Equal(state, r.Data) {
-		st.Differs = "the state of the replayed core is another one than the recorded one, although it has handed out the same; the replay goes on with the recorded one"
+		st.Differs = "the state of the replayed core is another one than the recorded one, although it has handed out the same; the replay continues with the recorded one"
 	}
 }
 

@@ -17,7 +17,7 @@ func TestReplayIsExact(t *testing.T) {
 	var sum Result
 	for seed := range uint64(16) {
 		bound := []int64{1 << 30, MinBytes}[seed%2]
-		w := newWorld(t, seed, bound, seed%4 < 2)
+		w := newFixture(t, seed, bound, seed%4 < 2)
 		w.run(12_000)
 		for _, m := range w.members {
 			f := m.file()
@@ -80,7 +80,7 @@ func TestForgottenInputsAreFound(t *testing.T) {
 		ReadIndex, EntriesArrived, StretchPromise, StepDown, ReportUnreachable, ReportSnapshot, SetElectionTimeout, ForgetLeader, Ready} {
 		found := ""
 		for seed := uint64(0); seed < 40 && found == ""; seed++ {
-			w := newWorld(t, seed, MinBytes, false)
+			w := newFixture(t, seed, MinBytes, false)
 			w.run(6000)
 			for _, m := range w.members {
 				f, removed := without(t, m.file(), kind)
@@ -137,7 +137,7 @@ func TestConfigIsRecorded(t *testing.T) {
 
 // A recording that begins again after the state was too large says so, and replays.
 func TestLargeStatePauses(t *testing.T) {
-	w := newWorld(t, 3, MinBytes, true)
+	w := newFixture(t, 3, MinBytes, true)
 	w.run(3000)
 	m := w.members[0]
 	for range 40 { // the disk stands still
@@ -153,7 +153,7 @@ func TestLargeStatePauses(t *testing.T) {
 
 // A file that was cut off anywhere is read up to the cut, and one in which a bit was changed is refused.
 func TestDamagedFiles(t *testing.T) {
-	w := newWorld(t, 5, MinBytes, false)
+	w := newFixture(t, 5, MinBytes, false)
 	w.run(2000)
 	var b bytes.Buffer
 	w.members[0].must(w.members[0].recorder.WriteTo(&b, Meta{Tick: time.Millisecond}))
@@ -167,7 +167,7 @@ func TestDamagedFiles(t *testing.T) {
 		changed := slices.Clone(whole)
 		changed[at] ^= 0x10
 		if f, err := Read(bytes.NewReader(changed)); err == nil && !f.Cut {
-			t.Errorf("byte %d is another one, and nobody sees it", at)
+			t.Errorf("byte %d is another one, and Read does not see it", at)
 		}
 	}
 	for _, foreign := range []string{"", "millrace", "millrace flight\x02", "PK\x03\x04", "millrace flightx"} {

@@ -13,7 +13,7 @@ type recorded struct {
 	log *Log
 }
 
-// reply begins the record of an answer, and reports whether it is to be recorded.
+// reply begins the record of an answer, and reports whether it is recorded.
 func (s *recorded) reply(k Kind, question ...uint64) bool {
 	l := s.log
 	if !l.inside || !l.begin(k) {
