@@ -29,6 +29,9 @@ func (s *Step) Effects() (lines []string) {
 	if s.Record.Kind == Ready {
 		s.handedOut(say)
 	}
+	if s.Unfinished {
+		say("is in the middle of this when the recording ends")
+	}
 	if s.Broken != "" {
 		say("stops: %s", s.Broken)
 	}

@@ -78,15 +78,20 @@ func (r *Recorder) WriteTo(w io.Writer, m Meta, groups ...uint64) error {
 	}
 	_, _ = out.WriteString(magic) // an error stays until Flush
 	writePart(out, appendBytes(nil, text))
+	written := uint64(0)
 	for _, s := range stretches {
 		records := s.bytes()
+		if len(records) == 0 {
+			continue // it has just begun
+		}
+		written++
 		head := []byte{stretchMark}
 		for _, v := range [...]uint64{s.group, s.seq, uint64(s.at)} {
 			head = binary.AppendUvarint(head, v)
 		}
 		writePart(out, appendBytes(appendBool(head, s.continues), records))
 	}
-	writePart(out, binary.AppendUvarint([]byte{endMark}, uint64(len(stretches))))
+	writePart(out, binary.AppendUvarint([]byte{endMark}, written))
 	return out.Flush()
 }
 

@@ -83,11 +83,15 @@ type block struct {
 // bytes returns a copy of what is published.
 func (s *stretch) bytes() []byte {
 	n := int(s.n.Load())
-	b := make([]byte, 0, n)
-	for at := s.first; len(b) < n; at = at.next {
-		b = append(b, at.data[:min(len(at.data), n-len(b))]...)
+	if n == 0 {
+		return nil
 	}
-	return b
+	b := make([]byte, 0, n)
+	for at := s.first; ; at = at.next { // what lies behind n is the writer's
+		if b = append(b, at.data[:min(len(at.data), n-len(b))]...); len(b) == n {
+			return b
+		}
+	}
 }
 
 // write appends a record, and publishes it.

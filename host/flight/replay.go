@@ -32,8 +32,8 @@ type Step struct {
 	Broken string
 	// Differs says where the replay differs from the recording. Then it goes on at the next stretch.
 	Differs string
-	// Last says that the recording of this core ends with this input, which may be unfinished.
-	Last bool
+	// Unfinished says that the recording ends in the middle of this input, so what followed is not known.
+	Unfinished bool
 }
 
 // State is what a step compares of a core.
@@ -140,29 +140,27 @@ func (p *player) input(s *Stretch, r *Record, d *decoder, previous *raft.RawNode
 	if p.storage.malformed != nil {
 		return fmt.Errorf("%w: %w", errMalformed, p.storage.malformed)
 	}
-	st.Last = len(d.b) == 0
-	if r.Kind == Ready && st.Broken == "" && st.Differs == "" {
+	ended := st.Broken != "" || st.Differs != "" || st.Unfinished
+	if r.Kind == Ready && !ended {
 		p.compareReady(d, st)
 	}
-	if st.Differs == "" && st.Broken == "" {
-		if rest := p.storage.left(d); rest != "" {
-			st.Differs = rest
-		}
+	if st.Differs == "" && !ended {
+		st.Differs = p.storage.left(d)
 	}
-	if p.node != nil && st.Broken == "" {
+	if p.node != nil && st.Broken == "" && !st.Unfinished {
 		if err := p.node.Err(); err != nil {
 			st.Broken = err.Error()
 		} else {
 			st.After = stateOf(p.node, &p.storage)
 		}
 	}
-	if st.Broken != "" && st.Differs == "" && !st.Last && p.mustGoOn(d) {
+	if st.Broken != "" && st.Differs == "" && p.mustGoOn(d) {
 		st.Differs = "the recording goes on, and the replayed core has failed"
 	}
 	if st.Differs != "" {
 		p.result.Differences++
 	}
-	if st.Differs != "" && r.Kind != Checkpoint || st.Broken != "" {
+	if st.Differs != "" && r.Kind != Checkpoint || st.Broken != "" || st.Unfinished {
 		p.node = nil
 	}
 	return p.visit(st)
@@ -199,8 +197,7 @@ func (p *player) feed(r *Record, previous *raft.RawNode) {
 		case differs:
 			st.Differs = string(v)
 		case unfinished:
-			st.Last = true
-			st.Broken = "the recording ends in the middle of this input"
+			st.Unfinished = true
 		default:
 			st.Broken = fmt.Sprintf("the core fails: %v", v)
 		}
@@ -318,8 +315,9 @@ func (p *player) tickN(n int) {
 
 // compareReady compares what a Ready hands out with the recorded hash.
 func (p *player) compareReady(d *decoder, st *Step) {
-	if st.Last {
-		return // it was not finished
+	if len(d.b) == 0 {
+		st.Unfinished = true // what it handed out is not recorded
+		return
 	}
 	r, err := d.next()
 	have := hashOf(&st.Ready)
