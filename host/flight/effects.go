@@ -108,7 +108,9 @@ func (s *Step) voteVerdict(m *raftpb.Message, say func(string, ...any)) {
 func (s *Step) moves(say func(string, ...any)) {
 	b, a := &s.Before, &s.After
 	switch {
-	case a.RaftState != b.RaftState || a.Term != b.Term:
+	case a.RaftState == b.RaftState && a.Term != b.Term:
+		say("enters term %d; it was %s in term %d", a.Term, roleText(b.RaftState), b.Term)
+	case a.RaftState != b.RaftState:
 		why := ""
 		if s.Record.Kind == TickN || s.Record.Kind == Tick {
 			why = " (a timeout has expired)"
@@ -141,8 +143,11 @@ func (s *Step) moves(say func(string, ...any)) {
 	if a.Applied != b.Applied {
 		say("counts entries through %d as applied", a.Applied)
 	}
-	if a.Durable != b.Durable {
+	switch {
+	case a.Durable > b.Durable:
 		say("counts entries through %d as durable", a.Durable)
+	case a.Durable < b.Durable:
+		say("counts entries only through %d as durable: the others will be replaced", a.Durable)
 	}
 	if a.LeadTransferee != b.LeadTransferee {
 		if a.LeadTransferee != raft.None {
@@ -182,7 +187,7 @@ func (s *Step) handedOut(say func(string, ...any)) {
 			if len(m.Entries) > 0 {
 				say("hands to the state machine: %s", entriesText(m.Entries))
 			} else {
-				say("hands to the state machine: entries %d to %d, from the log", m.Index+1, m.Commit)
+				say("hands to the state machine, from the log: entries %d to %d", m.Index+1, m.Commit)
 			}
 		default:
 			say("sends at once: %s", sentText(m))
@@ -259,6 +264,12 @@ func sentText(m *raftpb.Message) string {
 		return fmt.Sprintf("%sthe snapshot through %d", to, m.Snapshot.Metadata.Index)
 	case raftpb.MsgTimeoutNow:
 		return to + "the order to campaign"
+	case raftpb.MsgProp:
+		return fmt.Sprintf("to %d: a proposal of %s", m.To, plural(uint64(len(m.Entries)), "entry", "entries"))
+	case raftpb.MsgReadIndex:
+		return fmt.Sprintf("to %d: the question for a read", m.To)
+	case raftpb.MsgTransferLeader:
+		return fmt.Sprintf("to %d: the wish that member %d lead", m.To, m.From)
 	case raftpb.MsgReadIndexResp:
 		return fmt.Sprintf("%sthe answer to a read, index %d", to, m.Index)
 	}

@@ -126,7 +126,7 @@ func (p *player) input(s *Stretch, r *Record, d *decoder, previous *raft.RawNode
 	p.result.Steps++
 	p.step = Step{Group: s.Group, Number: p.result.Steps, Record: r, At: s.At.Add(time.Duration(p.ticks) * p.file.Meta.Tick)}
 	st := &p.step
-	if p.node != nil && p.node.Err() == nil {
+	if p.node != nil && p.node.Err() == nil && r.Kind != Start {
 		st.Before = stateOf(p.node, &p.storage)
 	}
 	p.storage.begin(d, st)
