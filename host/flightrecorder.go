@@ -27,16 +27,19 @@ type FlightRecorder struct {
 	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
 	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
 	Bytes int64
-	// Payloads records the data of entries, too, which is the users' commands. By default only its length and
-	// its CRC-32C are recorded: a replay needs no more. What the core reads itself is always recorded: ids of
-	// hosts, terms, indexes, changes of members.
-	Payloads bool
+	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is all
+	// that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the recordings of
+	// several members can be compared; with flight.Payloads the commands. What the core reads itself is always
+	// recorded: ids of hosts, terms, indexes, changes of members.
+	Data flight.Data
 }
 
 func (f FlightRecorder) validate() error {
 	switch {
-	case f.Bytes == 0 && f.Payloads:
-		return errors.New("millrace: Config.FlightRecorder.Payloads is set, and Bytes is 0, which records nothing; set Bytes, for instance to 67108864")
+	case !f.Data.Valid():
+		return fmt.Errorf("millrace: Config.FlightRecorder.Data is %d, want flight.Lengths, flight.Hashes or flight.Payloads", f.Data)
+	case f.Bytes == 0 && f.Data != flight.Lengths:
+		return fmt.Errorf("millrace: Config.FlightRecorder.Data is set to %v, and Bytes is 0, which records nothing; set Bytes, for instance to 67108864", f.Data)
 	case f.Bytes != 0 && (f.Bytes < flight.MinBytes || f.Bytes > maxMemoryBytes):
 		return fmt.Errorf("millrace: Config.FlightRecorder.Bytes is %d, want 0 (off) or %d to %d", f.Bytes, flight.MinBytes, int64(maxMemoryBytes))
 	}
@@ -81,7 +84,7 @@ func (h *Host) startFlightRecorder() {
 	if f.host = h; h.config.FlightRecorder.Bytes == 0 {
 		return
 	}
-	f.recorder = flight.NewRecorder(h.config.FlightRecorder.Bytes, h.config.FlightRecorder.Payloads, h.env.env.Clock.Now)
+	f.recorder = flight.NewRecorder(h.config.FlightRecorder.Bytes, h.config.FlightRecorder.Data, h.env.env.Clock.Now)
 	f.task = h.env.env.Scheduler.Go(fmt.Sprintf("host %d flight recorder", h.config.ID), env.Disk, f)
 }
 

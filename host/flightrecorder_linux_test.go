@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 )
@@ -26,14 +27,15 @@ func BenchmarkFlightRecorder(b *testing.B) {
 	}{
 		{"128B", 128, host.FlightRecorder{Bytes: 64 << 20}},
 		{"1KiB", 1 << 10, host.FlightRecorder{Bytes: 64 << 20}},
-		{"1KiB/payloads", 1 << 10, host.FlightRecorder{Bytes: 64 << 20, Payloads: true}},
+		{"1KiB/hashes", 1 << 10, host.FlightRecorder{Bytes: 64 << 20, Data: flight.Hashes}},
+		{"1KiB/payloads", 1 << 10, host.FlightRecorder{Bytes: 64 << 20, Data: flight.Payloads}},
 		{"128B/off", 128, host.FlightRecorder{}}, // what the comparison of equals gives
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkFlight(b, c.bytes, c.flight) })
 	}
 }
 
-const flightRound = 4000 // commands
+const flightRound = 16_000 // commands
 
 func benchmarkFlight(b *testing.B, bytes int, f host.FlightRecorder) {
 	off, on := leaderOf(b, host.FlightRecorder{}), leaderOf(b, f)

@@ -55,12 +55,12 @@ func readFlight(t *testing.T, path string) *flight.File {
 // A real cluster, with its goroutines: recordings are written while the hosts work, into files of the owner,
 // and replay. The sentences say what happened. Commands are in the file only if that was asked for.
 func TestFlightRecorderOfRealHosts(t *testing.T) {
-	for _, payloads := range []bool{false, true} {
-		t.Run(fmt.Sprintf("payloads=%t", payloads), func(t *testing.T) {
+	for _, data := range []flight.Data{flight.Lengths, flight.Hashes, flight.Payloads} {
+		t.Run(data.String(), func(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			dir := scratch.Dir(t)
 			c, err := startCluster(3, dir, pipeline.Async{}, func(c *host.Config) {
-				c.FlightRecorder = host.FlightRecorder{Bytes: 256 << 10, Payloads: payloads}
+				c.FlightRecorder = host.FlightRecorder{Bytes: 256 << 10, Data: data}
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestFlightRecorderOfRealHosts(t *testing.T) {
 				if info.Mode() != 0o600 {
 					t.Errorf("%s has mode %v", path, info.Mode())
 				}
-				if has := bytes.Contains(must(os.ReadFile(path)), []byte("a secret command")); has != payloads {
+				if has := bytes.Contains(must(os.ReadFile(path)), []byte("a secret command")); has != (data == flight.Payloads) {
 					t.Errorf("%s holds commands: %t", path, has)
 				}
 				for _, want := range []string{"accepts it: the logs agree", "commits through", "counts entries through"} {
@@ -121,7 +121,7 @@ func TestFlightRecorderSettings(t *testing.T) {
 	if err := c.hosts[0].WriteFlight(&bytes.Buffer{}, ""); !errors.Is(err, host.ErrNoFlightRecorder) {
 		t.Error(err)
 	}
-	for _, f := range []host.FlightRecorder{{Payloads: true}, {Bytes: 1}, {Bytes: -1}, {Bytes: 1 << 60}} {
+	for _, f := range []host.FlightRecorder{{Data: flight.Payloads}, {Bytes: 1 << 20, Data: 7}, {Bytes: 1}, {Bytes: -1}, {Bytes: 1 << 60}} {
 		config := c.configs[0]
 		config.FlightRecorder = f
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "Config.FlightRecorder") {

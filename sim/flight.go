@@ -33,7 +33,7 @@ func (w *world) drawFlights() {
 		return
 	}
 	rng := splitSeed(w.options.Seed, 77)
-	w.config.FlightRecorder = host.FlightRecorder{Bytes: pick(rng, int64(flight.MinBytes), 256<<10, 64<<20), Payloads: rng.IntN(2) == 0}
+	w.config.FlightRecorder = host.FlightRecorder{Bytes: pick(rng, int64(flight.MinBytes), 256<<10, 64<<20), Data: pick(rng, flight.Lengths, flight.Hashes, flight.Payloads)}
 }
 
 // checkFlight replays what the recorder of a process has. The process may be in the middle of an input: its

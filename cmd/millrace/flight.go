@@ -13,7 +13,7 @@ var flightLong = `flight makes a running host write what its flight recorder has
 goes on meanwhile. It needs Config.FlightRecorder and Config.AdminSocket. millrace sim replay explains the file.
 
 The file has the latest inputs of the groups, with the ids of hosts and the changes of members, and with users' commands only if
-Config.FlightRecorder.Payloads is set. Only the owner of DIR can read it. DIR/flight keeps the latest 16 files.
+Config.FlightRecorder.Data is flight.Payloads. Only the owner of DIR can read it. DIR/flight keeps the latest 16 files.
 
 JSON: path.
 

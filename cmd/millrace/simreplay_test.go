@@ -15,19 +15,22 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/internal/counting"
 )
 
 // writeFlight returns a recording of a host that has led a group and taken three commands.
 func writeFlight(t *testing.T) (path string) {
 	t.Helper()
-	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: freeAddr(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20}},
+	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: freeAddr(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20, Data: flight.Hashes}},
 		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.Close(context.Background())
-	propose(t, n, 1, 2, 3)
+	propose(t, n, 1, 1)
+	propose(t, n, 2, 3)
+	propose(t, n, 3, 6)
 	path, err = n.Host().DumpFlight(t.Context(), "a test asks")
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func BenchmarkInput(b *testing.B) {
 		{"hash of a Ready with 64 entries", func(l *Log) { l.input(Handed, uint64(hashOf(&rd))) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			r := NewRecorder(64<<20, false, func() time.Duration { return 0 })
+			r := NewRecorder(64<<20, Lengths, func() time.Duration { return 0 })
 			l := r.Open(1)
 			l.stretch = r.begin(l)
 			for b.Loop() {

@@ -3,6 +3,7 @@ package flight
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 
 	"github.com/millrace/millrace/raft"
@@ -95,6 +96,29 @@ func appendSnapshot(b []byte, s *raftpb.Snapshot) []byte {
 	b = binary.AppendUvarint(b, uint64(s.Size()))
 	return s.Append(b)
 }
+
+// Data says what is recorded of the data of entries, into which the core does not look.
+type Data uint8
+
+const (
+	Lengths  Data = iota // how long it is
+	Hashes               // how long it is, and its CRC-32C
+	Payloads             // all of it
+	endOfData
+)
+
+var dataNames = [...]string{"lengths", "hashes", "payloads"}
+
+// String names d.
+func (d Data) String() string {
+	if d < endOfData {
+		return dataNames[d]
+	}
+	return fmt.Sprintf("data %d", uint8(d))
+}
+
+// Valid reports whether d is one of the constants.
+func (d Data) Valid() bool { return d < endOfData }
 
 // form is what is recorded of the data of entries. Data of other types than EntryNormal and EntryHost is
 // always recorded: the core reads it. form is the raft.EntryCodec of checkpoints, too.

@@ -49,8 +49,8 @@ type Meta struct {
 	WallMillis int64         `json:"wall_ms"`
 	Clock      time.Duration `json:"clock"`
 	Tick       time.Duration `json:"tick"` // the length of one
-	// Payloads says that the data of entries is in the file. It is the users' commands.
-	Payloads bool `json:"payloads"`
+	// Data says what of the users' commands is in the file.
+	Data string `json:"data"`
 }
 
 // Version names the version of this program, as a file does.
@@ -69,7 +69,7 @@ func Version() string {
 // WriteTo writes everything that is recorded of the given groups, or of all if none are given, as a file.
 // Groups may record meanwhile: of each, the records end at some whole one.
 func (r *Recorder) WriteTo(w io.Writer, m Meta, groups ...uint64) error {
-	m.Clock, m.Payloads = r.now(), r.form.payloads
+	m.Clock, m.Data = r.now(), r.data.String()
 	stretches := r.stretches(groups)
 	out := bufio.NewWriter(w)
 	text, err := json.Marshal(m)

@@ -66,13 +66,13 @@ func (s *store) Changes(lo, hi uint64) (indexes []uint64, err error) {
 	return indexes, nil
 }
 
-func newFixture(t testing.TB, seed uint64, bound int64, payloads bool) *fixture {
+func newFixture(t testing.TB, seed uint64, bound int64, data Data) *fixture {
 	w := &fixture{t: t, rng: rand.New(rand.NewPCG(seed, 1)), reads: []raft.ReadOnlyOption{raft.ReadOnlyPromises, raft.ReadOnlySafe, raft.ReadOnlyLeaseBased}[seed%3]}
 	conf := raftpb.ConfState{Voters: []uint64{1, 2, 3}}
 	for id := uint64(1); id <= 3; id++ {
 		m := &member{w: w, id: id, conf: conf, store: &store{MemoryStorage: raft.NewMemoryStorage(), rng: w.rng}}
 		m.store.SetConfState(conf)
-		m.recorder = NewRecorder(bound, payloads, func() time.Duration { return w.now })
+		m.recorder = NewRecorder(bound, data, func() time.Duration { return w.now })
 		m.log = m.recorder.Open(7)
 		w.members = append(w.members, m)
 		m.start()

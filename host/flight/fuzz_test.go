@@ -13,7 +13,7 @@ import (
 // the inputs gets behind the checks of the file.
 func FuzzReplay(f *testing.F) {
 	for seed := range uint64(2) {
-		w := newFixture(f, seed, MinBytes, seed == 0)
+		w := newFixture(f, seed, MinBytes, Data(seed))
 		w.run(60)
 		var b bytes.Buffer
 		w.members[0].must(w.members[0].recorder.WriteTo(&b, Meta{Tick: time.Millisecond}))

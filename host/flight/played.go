@@ -31,7 +31,7 @@ type unfinished struct{}
 const maxKnownTerms = 1 << 12
 
 func (s *played) begin(d *decoder, step *Step) {
-	if s.terms == nil || len(s.terms) > maxKnownTerms {
+	if s.terms == nil || len(s.terms) > maxKnownTerms || step.Record.Kind == Start {
 		s.terms = map[uint64]uint64{}
 	}
 	s.d, s.step, s.fails, s.ended, s.malformed = d, step, false, nil, nil

@@ -20,6 +20,7 @@ import (
 // and say nothing when that disk hangs. Rejected: one ring for all groups. With its end it would cut off
 // groups in the middle, which then had to be left out, or to write checkpoints for each other.
 type Recorder struct {
+	data  Data
 	form  form
 	bound int64
 	now   func() time.Duration
@@ -49,10 +50,9 @@ const (
 	retryReadys = 256
 )
 
-// NewRecorder returns a recorder that uses about maxBytes of memory. payloads says whether the data of
-// entries is recorded; otherwise only its length and its CRC-32C are. now is a clock that never goes back.
-func NewRecorder(maxBytes int64, payloads bool, now func() time.Duration) *Recorder {
-	r := &Recorder{form: form{payloads: payloads, hashes: !payloads}, bound: maxBytes, now: now, open: map[*Log]*stretch{}}
+// NewRecorder returns a recorder that uses about maxBytes of memory. now is a clock that never goes back.
+func NewRecorder(maxBytes int64, data Data, now func() time.Duration) *Recorder {
+	r := &Recorder{form: form{payloads: data == Payloads, hashes: data == Hashes}, data: data, bound: maxBytes, now: now, open: map[*Log]*stretch{}}
 	r.setLimit()
 	return r
 }

@@ -58,7 +58,7 @@ type Result struct {
 // Replay replays the stretches of one group, and calls visit for each step. The error is that of visit, of
 // ctx, or says which record is malformed. What differs is no error.
 func Replay(ctx context.Context, f *File, group uint64, visit func(*Step) error) (Result, error) {
-	p := &player{ctx: ctx, file: f, visit: visit, result: Result{Group: group}, form: form{payloads: f.Meta.Payloads}}
+	p := &player{ctx: ctx, file: f, visit: visit, result: Result{Group: group}, form: form{payloads: f.Meta.Data == Payloads.String()}}
 	for i := range f.Stretches {
 		if s := &f.Stretches[i]; s.Group == group {
 			if err := p.stretch(s); err != nil {
@@ -151,7 +151,9 @@ func (p *player) input(s *Stretch, r *Record, d *decoder, previous *raft.RawNode
 		if err := p.node.Err(); err != nil {
 			st.Broken = err.Error()
 		} else {
-			st.After = stateOf(p.node, &p.storage)
+			if st.After = stateOf(p.node, &p.storage); st.After.LastIndex < st.Before.LastIndex {
+				p.storage.terms = nil // other entries will have these indexes
+			}
 		}
 	}
 	if st.Broken != "" && st.Differs == "" && p.mustGoOn(d) {

@@ -17,8 +17,8 @@ func TestReplayIsExact(t *testing.T) {
 	var sum Result
 	for seed := range uint64(16) {
 		bound := []int64{1 << 30, MinBytes}[seed%2]
-		w := newFixture(t, seed, bound, seed%4 < 2)
-		w.run(12_000)
+		w := newFixture(t, seed, bound, Data(seed/2%3))
+		w.run(25_000)
 		for _, m := range w.members {
 			f := m.file()
 			r, difference := replayed(t, f)
@@ -80,7 +80,7 @@ func TestForgottenInputsAreFound(t *testing.T) {
 		ReadIndex, EntriesArrived, StretchPromise, StepDown, ReportUnreachable, ReportSnapshot, SetElectionTimeout, ForgetLeader, Ready} {
 		found := ""
 		for seed := uint64(0); seed < 40 && found == ""; seed++ {
-			w := newFixture(t, seed, MinBytes, false)
+			w := newFixture(t, seed, MinBytes, Lengths)
 			w.run(6000)
 			for _, m := range w.members {
 				f, removed := without(t, m.file(), kind)
@@ -137,7 +137,7 @@ func TestConfigIsRecorded(t *testing.T) {
 
 // A recording that begins again after the state was too large says so, and replays.
 func TestLargeStatePauses(t *testing.T) {
-	w := newFixture(t, 3, MinBytes, true)
+	w := newFixture(t, 3, MinBytes, Payloads)
 	w.run(3000)
 	m := w.members[0]
 	for range 40 { // the disk stands still
@@ -153,7 +153,7 @@ func TestLargeStatePauses(t *testing.T) {
 
 // A file that was cut off anywhere is read up to the cut, and one in which a bit was changed is refused.
 func TestDamagedFiles(t *testing.T) {
-	w := newFixture(t, 5, MinBytes, false)
+	w := newFixture(t, 5, MinBytes, Hashes)
 	w.run(2000)
 	var b bytes.Buffer
 	w.members[0].must(w.members[0].recorder.WriteTo(&b, Meta{Tick: time.Millisecond}))
