@@ -162,6 +162,12 @@ func TestClient(t *testing.T) {
 		if f, err := c.DumpFlight(t.Context(), 0); err != nil || f.Path != "/flight/0" {
 			t.Errorf("%+v, %v", f, err)
 		}
+		if o, err := c.VerifyObject(t.Context(), 7, ""); err != nil || o != (Object{"last", 7, "a block is wrong", 9}) {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if o, err := c.VerifyObject(t.Context(), 7, "last"); err != nil || o != (Object{}) {
+			t.Errorf("%+v, %v", o, err)
+		}
 		var got bytes.Buffer
 		if s, err := c.Export(t.Context(), 7, true, &got); err != nil || s.Bytes != int64(got.Len()) || !bytes.Equal(got.Bytes(), f.content) {
 			t.Errorf("%+v and %d bytes, %v", s, got.Len(), err)
@@ -200,7 +206,7 @@ func TestWrongRequests(t *testing.T) {
 		`{"do":"take","group":-1}`:             "no request",
 		`{"do":"take","group":7,"force":1}`:    "unknown field",
 		`{"do":"take","group":7}{}`:            "something follows",
-		`{"do":"remove","group":7}`:            `called "remove"; want one of status, take, export, flight`,
+		`{"do":"remove","group":7}`:            `called "remove"; want one of status, take, export, verify-object, flight`,
 		`{"do":"take"}`:                        "take needs a group",
 		`{"do":"take","group":7,"local":true}`: "local is for export",
 		strings.Repeat("x", maxLineBytes+1):    "more than 65536 bytes",
@@ -307,6 +313,13 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%q is %+v, and sent again %+v, %v", line, r, again, err)
 		}
 	})
+}
+
+func (f *fake) VerifyObject(ctx context.Context, group uint64, after string) (Object, error) {
+	if after == "last" {
+		return Object{}, f.failure
+	}
+	return Object{ID: "last", Bytes: int64(group), Damage: "a block is wrong", Left: 9}, f.failure
 }
 
 func (f *fake) Members(group uint64) (Members, error) {

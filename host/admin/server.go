@@ -27,6 +27,9 @@ type Host interface {
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
 	// DumpFlight writes what the flight recorder has of a group, or of all if it is 0, to a file of the host.
 	DumpFlight(ctx context.Context, group uint64) (Flight, error)
+	// VerifyObject compares the large object of a group that comes after an id, or the first one if that is
+	// empty, with its checksums.
+	VerifyObject(ctx context.Context, group uint64, after string) (Object, error)
 	MemberHost
 }
 
@@ -224,6 +227,11 @@ func (s *Server) answer(ctx context.Context, c conn, r request) error {
 		var f Flight
 		if f, err = s.host.DumpFlight(ctx, r.Group); err == nil {
 			a.Flight = &f
+		}
+	case doVerify:
+		var of Object
+		if of, err = s.host.VerifyObject(ctx, r.Group, r.After); err == nil {
+			a.Object = &of
 		}
 	case doExport:
 		if err = c.tell(answer{Streams: true}); err != nil {
