@@ -189,6 +189,7 @@ func (h *machine) crash(loss crashfs.Loss) {
 		h.w.count(PowerCuts)
 	}
 	h.w.note(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
+	l.checkFlight()
 	l.dead, h.alive = true, nil
 	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
@@ -205,6 +206,7 @@ func (h *machine) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 func (h *machine) close() {
 	l := h.alive
 	h.promised = false // a crash may come at any point of Close, even after the log is marked whole
+	l.checkFlight()
 	err := l.process.Close(context.Background())
 	if l.dead { // the power failed meanwhile
 		return
@@ -257,6 +259,8 @@ func (l *life) event(e host.Event) {
 		}
 	case host.AuthorityRegained:
 		l.w.count(Regained)
+	case host.GroupStopped:
+		l.w.flights.Stops++
 	case host.GroupFounded:
 		l.host.ghost(e.Group).founded = true
 	case host.Diverged:

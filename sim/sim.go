@@ -25,7 +25,7 @@
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
 // client.go, checks.go and property_*.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go.
+// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (
@@ -52,6 +52,9 @@ type Options struct {
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
 	// same: hosts that close, machines and reads that hang, impostors, lies.
 	Choice coverage.Choice
+	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are replayed,
+	// and must be exact.
+	FlightRecorder bool
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed
@@ -81,6 +84,7 @@ type Report struct {
 	Refusals  int    // connections that a host refused because of the other end
 	Reads     Reads  // that ended well, by kind
 	Applied   uint64 // last index applied by all at the end, summed over the groups
+	Flights   Flights
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
 	Coverage  coverage.Matrix
 	// Injections is how many ordinals were given to injections.
@@ -129,8 +133,6 @@ func (v *Violation) Error() string {
 	}
 	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, mode, left)
 }
-
-const defaultFaults = 3 * time.Second
 
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {

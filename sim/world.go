@@ -26,6 +26,7 @@ type world struct {
 	checks  *rand.Rand // for the checks that run only now and then
 	order   uint64
 	digest  uint64
+	flights Flights
 
 	hosts        []*machine
 	net          network
@@ -122,6 +123,7 @@ func newWorld(o Options) *world {
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	w.drawPlacement()
 	w.mix()
+	w.drawFlights()
 	return w
 }
 
@@ -132,7 +134,7 @@ func (w *world) report() Report {
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
 		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
-		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Digest: w.digest,
+		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Flights: w.flights, Digest: w.digest,
 		Coverage: w.ledger.Matrix, Injections: w.ledger.Injections(),
 	}
 }

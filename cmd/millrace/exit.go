@@ -42,10 +42,10 @@ type exitMeaning struct {
 var exitMeanings = []exitMeaning{
 	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
 		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged", sim: "done; no seed has failed"},
-	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed",
+	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed; a replay differs from its recording",
 		sim:   "a seed failed, or cells of the matrix were hit less often than demanded",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
-	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results is damaged", sim: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
+	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results or a recording is damaged", sim: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
 		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid", objects: "an object is damaged"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",

@@ -31,9 +31,9 @@ import (
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a
 // whole log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a
-// stopped host, ARCHIVE one of its archives, RESULT one of sim, PKI a directory with a CA and member 9,
-// SURVIVOR that of one host of three, PLAN the id of a plan that was not begun; a host runs in the
-// directory one.
+// stopped host, ARCHIVE one of its archives, RESULT one of sim, FLIGHT a recording, PKI a directory with a CA
+// and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was not begun; a host runs in
+// the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -70,6 +70,8 @@ var verbs = map[string]string{
 	"millrace members rescue":     "SURVIVOR",
 	"millrace sim":                "--profile core --seeds 1:3 --length 50 --quiet",
 	"millrace sim merge":          "RESULT",
+	"millrace flight":             "one",
+	"millrace sim replay":         "FLIGHT --quiet",
 	"millrace cert":               "",
 	"millrace cert ca":            "--dir made",
 	"millrace cert member":        "--dir PKI --id 1",
@@ -113,7 +115,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	stopped, archive := writeHost(t)
 	pki := t.TempDir()
 	makePKI(t, pki, 9)
-	survivor := writeSurvivor(t)
+	survivor, recording := writeSurvivor(t), writeFlight(t)
 	result := filepath.Join(t.TempDir(), "result.json")
 	if have := status(t, t.Context(), "sim", "--profile", "core", "--seeds", "1:3", "--quiet", "--soak", result); have != exitOK {
 		t.Fatalf("sim: status %d", have)
@@ -130,7 +132,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan, "RESULT", result).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			want := exitOK

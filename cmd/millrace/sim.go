@@ -110,7 +110,7 @@ func simCommand(a app) *cobra.Command {
 	flags.BoolVar(&f.events, "events", false, "print every event of one seed")
 	f.simOutput.addFlags(cmd)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
-	cmd.AddCommand(simMergeCommand(a))
+	cmd.AddCommand(simMergeCommand(a), newSimReplay(a))
 	for _, sub := range append(cmd.Commands(), cmd) {
 		sub.Flags().SortFlags = false
 	}

@@ -44,10 +44,11 @@ transport/tcp          raft/raftpb env transport transport/cert internal/planted
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
+host/flight            raft raft/raftpb                                                                       |
 host/session           internal/planted                                                                       |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport internal/planted                    |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership internal/planted |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership internal/planted |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
@@ -59,7 +60,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
+sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
