@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -44,17 +43,25 @@ func TestChaos(t *testing.T) {
 	var all []tally
 	lines := []string{head}
 	for i := range *episodes {
-		seed := *firstSeed + uint64(i)
-		s := drawSchedule(seed, possible, *size)
-		counted, err := runEpisode(base, binary, net, s)
+		s := drawSchedule(*firstSeed+uint64(i), possible, *size)
+		var counted tally
+		counted, err = runEpisode(base, binary, net, s)
 		all, lines = append(all, counted), append(lines, counted.line(s))
 		if err != nil {
-			t.Logf("%v", s)
-			t.Fatalf("seed %d: %v\nlogs: %s\nreplay: %s", seed, err, filepath.Join(base, fmt.Sprintf("seed-%d", seed)), command(seed))
+			err = fmt.Errorf("%v\n%w\nlogs: %s\nreplay: %s", s, err, filepath.Join(base, fmt.Sprintf("seed-%d", s.seed)), command(s.seed))
+			break
 		}
 		t.Logf("\n%s", table(head, counted.line(s)))
 	}
 	t.Logf("\n%s\n%s", table(lines...), summary(all))
+	switch {
+	case *bug != "" && err == nil:
+		t.Errorf("the planted bug %s was not found in %d episodes", *bug, *episodes)
+	case *bug != "":
+		t.Logf("the planted bug %s was found: %v", *bug, err)
+	case err != nil:
+		t.Error(err)
+	}
 	if !*keep {
 		_ = os.Remove(binary)
 		_ = os.Remove(base) // if nothing in it was kept
@@ -93,8 +100,6 @@ func makeBase(t *testing.T) string {
 	return base
 }
 
-var interrupted sync.Once
-
 // endOnSignal ends the run at an interrupt, with all its hosts. What was recorded stays, because its operator
 // may have stopped a run that hangs.
 func endOnSignal(base string) {
@@ -102,11 +107,9 @@ func endOnSignal(base string) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		interrupted.Do(func() {
-			theWorld.killAll()
-			fmt.Fprintf(os.Stderr, "chaos: interrupted; all hosts are ended, and the logs of the last episode are in %s\n", base)
-			os.Exit(130)
-		})
+		theWorld.killAll()
+		fmt.Fprintf(os.Stderr, "chaos: interrupted; all hosts are ended, and the logs of the last episode are in %s\n", base)
+		os.Exit(130)
 	}()
 }
 

@@ -4,13 +4,11 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -200,27 +198,37 @@ func (e *episode) sameKey(key string) error {
 	return nil
 }
 
-// endAll stops all members in good order and checks every rule of the format on every log, also of hosts that
-// were removed.
+// endAll stops all members in good order and looks at what they leave on their disks: every rule of the format
+// is kept in every log, also of hosts that were removed, and no two logs of members part where they must not.
 func (e *episode) endAll() error {
-	for _, h := range e.members() {
+	members := e.members()
+	for _, h := range members {
 		if err := h.terminate(); err != nil {
 			return err
 		}
 	}
 	for _, h := range e.hosts {
-		v, err := inspect.Verify(context.Background(), wal.InspectOptions{Dir: filepath.Join(h.dir, "log")})
+		v, err := inspect.Verify(context.Background(), h.log())
 		if err != nil {
 			return fmt.Errorf("the log of host %d: %w", h.id, err)
 		}
 		if v.State != "whole" && v.State != "torn" {
-			var why []string
-			for _, f := range v.Findings {
-				why = append(why, f.Meaning)
-			}
-			return errors.Join(fmt.Errorf("the log of host %d is %s: %s", h.id, v.State, strings.Join(why, "; ")))
+			return fmt.Errorf("the log of host %d is %s: %+v", h.id, v.State, v.Findings)
 		}
 		e.tally.records += v.Checked.Records
 	}
+	for _, h := range members[1:] {
+		c, err := inspect.Diff(context.Background(), members[0].log(), h.log())
+		if err != nil {
+			return fmt.Errorf("the logs of hosts %d and %d: %w", members[0].id, h.id, err)
+		}
+		if c.Worst == inspect.VerdictDamaged || c.Worst == inspect.VerdictViolation {
+			return fmt.Errorf("the logs of hosts %d and %d: %s: %+v", members[0].id, h.id, c.Worst, c.Groups)
+		}
+	}
 	return nil
+}
+
+func (h *host) log() wal.InspectOptions {
+	return wal.InspectOptions{Dir: filepath.Join(h.dir, "log")}
 }
