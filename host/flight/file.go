@@ -49,7 +49,7 @@ type Meta struct {
 	WallMillis int64         `json:"wall_ms"`
 	Clock      time.Duration `json:"clock"`
 	Tick       time.Duration `json:"tick"` // the length of one
-	// Data says what of the users' commands is in the file.
+	// Data says which part of the users' commands is in the file.
 	Data string `json:"data"`
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// hash sums up what a Ready hands out, so that a replay proves itself at every turn. It is no defence against a
-// forger: it compares a core with itself. It looks at the first and the last of a list of entries, which
+// hash sums up what a Ready hands out, so that a replay proves itself at every turn. It is no defence against
+// a forger: it compares a core with itself. It looks at the first and the last of a list of entries, which
 // came in as inputs and are contiguous, and never at their data, which may not be recorded.
 type hash uint64
 

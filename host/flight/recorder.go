@@ -87,7 +87,7 @@ func (s *stretch) bytes() []byte {
 		return nil
 	}
 	b := make([]byte, 0, n)
-	for at := s.first; ; at = at.next { // what lies behind n is the writer's
+	for at := s.first; ; at = at.next { // what comes after n is the writer's
 		if b = append(b, at.data[:min(len(at.data), n-len(b))]...); len(b) == n {
 			return b
 		}
