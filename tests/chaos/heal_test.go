@@ -199,7 +199,8 @@ func (e *episode) sameKey(key string) error {
 }
 
 // endAll stops all members in good order and looks at what they leave on their disks: every rule of the
-// format is kept in every log, also of hosts that were removed, and no two logs of members part where they must not.
+// format is kept in every log, also of hosts that were removed, and no two logs of members part where they
+// must not.
 func (e *episode) endAll() error {
 	members := e.members()
 	for _, h := range members {
