@@ -337,8 +337,8 @@ func TestAForgottenVoteNeedsMoreThanAQuorum(t *testing.T) {
 	}
 }
 
-// A node that has lost its term follows the leader of an earlier one, which follows this node. What that leader
-// sends it must not come back.
+// A node that has lost its term follows the leader of an earlier one, which follows this node. What that
+// leader sends it must not come back.
 func TestNothingGoesBackAndForthWithoutAuthority(t *testing.T) {
 	storage := NewMemoryStorage()
 	must(t, storage.ApplySnapshot(raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 1, Term: 1, ConfState: raftpb.ConfState{Voters: []uint64{1, 2, 3}}}}))
