@@ -49,13 +49,17 @@ func TestSeeds(t *testing.T) {
 		t.Log(report)
 		return
 	}
-	sum := runSeeds(t, *first, *seeds)
-	if *seeds < 100 {
+	n := *seeds
+	if testing.Short() {
+		n = min(n, 100)
+	}
+	sum := runSeeds(t, *first, n)
+	if n < 100 {
 		return
 	}
-	for kind, n := range sum.Faults {
-		if n == 0 {
-			t.Errorf("in %d seeds there were no %v", *seeds, Fault(kind))
+	for kind, times := range sum.Faults {
+		if times == 0 {
+			t.Errorf("in %d seeds there were no %v", n, Fault(kind))
 		}
 	}
 	if sum.Reads == 0 || sum.Leaders == 0 {
@@ -66,16 +70,20 @@ func TestSeeds(t *testing.T) {
 // TestEveryCellIsHit: each fault comes in each phase in which it can come, ten times and more in as many
 // seeds as .ci/run runs. In fewer seeds, most cells are hit.
 func TestEveryCellIsHit(t *testing.T) {
-	sum := runSeeds(t, *first, *cellSeeds)
+	n := *cellSeeds
+	if testing.Short() {
+		n = min(n, 50)
+	}
+	sum := runSeeds(t, *first, n)
 	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
 	possible := len(coverage.Possible())
 	t.Logf("%d of %d cells can be hit; of these %d were, and %d of them %d times or more; %d hits in all", possible, len(coverage.Faults())*len(coverage.Phases()),
 		possible-len(sum.Coverage.Missing(1)), possible-len(sum.Coverage.Missing(cellHits)), cellHits, sum.Coverage.Sum())
-	if missing := sum.Coverage.Missing(cellHits); *cellSeeds >= allCells && len(missing) > 0 {
-		t.Errorf("in %d seeds there were fewer than %d of each of these: %v", *cellSeeds, cellHits, missing)
+	if missing := sum.Coverage.Missing(cellHits); n >= allCells && len(missing) > 0 {
+		t.Errorf("in %d seeds there were fewer than %d of each of these: %v", n, cellHits, missing)
 	}
 	if missing := sum.Coverage.Missing(1); len(missing) > possible/2 {
-		t.Errorf("in %d seeds %d of %d cells were not hit", *cellSeeds, len(missing), possible)
+		t.Errorf("in %d seeds %d of %d cells were not hit", n, len(missing), possible)
 	}
 	for _, c := range coverage.Cells() {
 		if reason, never := coverage.Impossible(c.Fault, c.Phase); never && sum.Coverage.At(c.Fault, c.Phase) > 0 {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -219,8 +218,7 @@ func (d *disk) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 
 // Entries implements raft.Storage.
 func (d *disk) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
-	if n := d.node; n.armed != nil && n.rn != nil && n.fails(coverage.ReadError) && n.w.injects(coverage.ReadError, n) {
-		n.readFailed = true
+	if n := d.node; n.rn != nil && n.failsToRead() {
 		return nil, errRead
 	}
 	return d.live.read(lo, hi, maxSize)

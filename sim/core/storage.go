@@ -50,6 +50,12 @@ func (n *node) fails(f coverage.Fault) bool {
 	return true
 }
 
+// failsToRead reports whether a read fails.
+func (n *node) failsToRead() bool {
+	n.readFailed = n.readFailed || n.armed != nil && n.fails(coverage.ReadError) && n.w.injects(coverage.ReadError, n)
+	return n.readFailed
+}
+
 // failSync makes a sync fail. What was written may be durable or not.
 func (n *node) failSync(queued []raftpb.Message) bool {
 	return n.fails(coverage.SyncError) && n.crash(coverage.SyncError, queued)
@@ -65,7 +71,11 @@ func (n *node) failRead() {
 		w.trace("%d ends: it cannot read its log", n.id)
 	}
 	rng := w.ofInjection()
-	n.disk.lose(n.underWay(), len(n.disk.unsynced), false, rng, w.bug)
+	queued := n.underWay()
+	if n.installing {
+		queued = nil // they are behind the snapshot, which is not written
+	}
+	n.disk.lose(queued, len(n.disk.unsynced), false, rng, w.bug)
 	n.ends()
 	w.plan(1+rng.IntN(20*beats), restarts, n)
 }

@@ -19,9 +19,17 @@ type strike struct {
 
 const maxStrikes = 32
 
+// short are the phases that last for a few beats only.
+var short = []coverage.Phase{coverage.Conflict, coverage.SnapshotBuild, coverage.SnapshotInstall, coverage.Transfer, coverage.Compaction, coverage.Shutdown}
+
 // drawStrikes draws the strikes of a run of a number of beats.
 func (w *world) drawStrikes(duration int, aim *coverage.Cell) []strike {
 	cells := slices.DeleteFunc(coverage.Possible(), func(c coverage.Cell) bool { return !w.maySee(c) })
+	for _, c := range cells { // the short phases are missed more often, so they are drawn more often
+		if slices.Contains(short, c.Phase) {
+			cells = append(cells, c, c)
+		}
+	}
 	strikes := make([]strike, 1+w.side.IntN(maxStrikes))
 	switch {
 	case aim != nil:

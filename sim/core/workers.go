@@ -70,6 +70,9 @@ func (n *node) store(m *raftpb.Message, sync bool) {
 		for len(n.applications) > 0 { // as the contract asks
 			n.applies()
 		}
+		if n.rn != nil && n.failsToRead() { // the snapshot is read back before anything relies on it
+			n.failRead()
+		}
 		if n.installing = false; n.rn == nil {
 			return // it could not read its log
 		}
