@@ -26,7 +26,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 	objects := func(bug, n string) row { return row{bug, ".", "TestObjects", []string{"-objects", n}} }
 	rows := []row{
-		seeds("ack_before_sync"), seeds("forget_vote"), later("sync_refused", ""), seeds("keep_deposed"),
+		seeds("ack_before_sync"), seeds("forget_vote"), later("sync_refused", ""), seeds("keep_deposed"), seeds("believe_generations"),
 		later("count_missed", ""), later("overtake_commit", ""),
 		// Figure 3.7 of the thesis takes luck: one seed in a thousand.
 		{"count_old_terms", ".", "TestSeeds", []string{"-first", "1000", "-seeds", "60", "-failures", "1"}},

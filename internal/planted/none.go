@@ -11,6 +11,7 @@ const (
 	ApplyWithoutObjects   = false
 	BalanceBlindly        = false
 	BelieveFarTerms       = false
+	BelieveGenerations    = false
 	BelieveOneRemoval     = false
 	ChangeWithoutObjects  = false
 	CompactEarly          = false

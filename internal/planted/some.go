@@ -33,6 +33,9 @@ var (
 	BalanceBlindly = is("balance_blindly")
 	// BelieveFarTerms makes a node enter any term that one peer names.
 	BelieveFarTerms = is("believe_far_terms")
+	// BelieveGenerations makes a host believe that a later life of a directory follows on the ones that it has
+	// heard.
+	BelieveGenerations = is("believe_generations")
 	// BelieveOneRemoval makes a member stop when one host says that it was removed.
 	BelieveOneRemoval = is("believe_one_removal")
 	// ChangeWithoutObjects makes a leader change the members although no quorum of the new ones holds an object
