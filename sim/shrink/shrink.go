@@ -43,6 +43,16 @@ type Attempt struct {
 	Injections int
 }
 
+// Left returns how many of the injections that got an ordinal are not skipped. Those of kinds that are left
+// out are among them.
+func (a Attempt) Left(s Schedule) int { return a.Injections - len(upTo(s.Skip, a.Injections)) }
+
+// upTo returns the ordinals that a run with n injections has given.
+func upTo(skip []int, n int) []int {
+	end, _ := slices.BinarySearch(skip, n+1)
+	return skip[:end:end]
+}
+
 // Result is the smallest schedule that was found.
 type Result struct {
 	Schedule Schedule
@@ -79,7 +89,7 @@ func (s *search) more() bool { return s.ctx.Err() == nil }
 // size is what each round of steps must make smaller.
 func (s *search) size() int {
 	b := &s.best
-	return b.Schedule.Length + b.Attempt.Injections - len(b.Schedule.Skip) + len(b.Attempt.Kinds)
+	return b.Schedule.Length + b.Attempt.Left(b.Schedule) + len(b.Attempt.Kinds)
 }
 
 // fails runs a schedule, and keeps it as the best if it fails like the first one.
@@ -92,6 +102,7 @@ func (s *search) fails(schedule Schedule) bool {
 	if !a.Failed || kindOf(a) != s.failed {
 		return false
 	}
+	schedule.Skip = upTo(schedule.Skip, a.Injections) // later ordinals are not given any more
 	s.best.Schedule, s.best.Attempt = schedule, a
 	return true
 }

@@ -89,6 +89,23 @@ func TestAnotherFailureIsNotTaken(t *testing.T) {
 	}
 }
 
+// A shorter run has fewer injections: ordinals that it does not give are not skipped, and do not count.
+func TestOrdinalsThatAreNotGiven(t *testing.T) {
+	try := func(s Schedule) Attempt {
+		return Attempt{Failed: !slices.Contains(s.Skip, 2), What: "x", At: 9, Injections: s.Length / 10}
+	}
+	first := Schedule{Length: 100, Skip: []int{1, 9}}
+	r := Smallest(t.Context(), first, try(first), try)
+	if r.Schedule.Length >= 50 || r.Attempt.Left(r.Schedule) > 1 || len(r.Schedule.Skip) > 0 && r.Schedule.Skip[len(r.Schedule.Skip)-1] > r.Attempt.Injections {
+		t.Errorf("%+v, %+v", r.Schedule, r.Attempt)
+	}
+	for n, want := range map[int]int{0: 0, 1: 0, 5: 4, 9: 7, 10: 8} {
+		if left := (Attempt{Injections: n}).Left(first); left != want {
+			t.Errorf("of %d injections %d are left, want %d", n, left, want)
+		}
+	}
+}
+
 // What has a kind of its own is compared by it.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {

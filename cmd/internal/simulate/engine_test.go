@@ -102,11 +102,21 @@ func TestRunThatDoesNotEnd(t *testing.T) {
 		return good(seed, s)
 	})
 	p := planFor(Seeds{1, Endless})
-	p.Minutes, p.Patience = time.Hour, time.Millisecond
+	p.Minutes, p.Patience = time.Hour, 100*time.Millisecond
 	r := mustRun(t, p)
 	close(ended)
-	if r.Failed != 1 || r.Failures[0].Seed != 2 || !strings.Contains(r.Failures[0].What, "not ended within 1ms") || r.Pieces[0].Seeds() != r.Seeds() {
-		t.Errorf("%+v, %+v", r.Failures, r.Pieces)
+	if r.Failed == 0 || r.Failures[0].Seed != 2 || r.Pieces[0].Seeds() != r.Seeds() {
+		t.Fatalf("%+v, %+v", r.Failures, r.Pieces)
+	}
+	for _, f := range r.Failures { // on a busy machine others may take as long
+		if !strings.Contains(f.What, "not ended within 100ms") {
+			t.Errorf("%+v", f)
+		}
+	}
+	var h heard
+	p.Shrink = time.Hour
+	if Shrink(t.Context(), p, r, 0, &h); h.shrinks > 0 {
+		t.Error("a run that does not end was made smaller")
 	}
 }
 

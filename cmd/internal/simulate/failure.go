@@ -92,7 +92,7 @@ func smallest(ctx context.Context, p *Plan, f *Failure, progress Progress) *Smal
 			return shrink.Attempt{}
 		}
 		runs++
-		progress.Shrinking(f, runs, a.Injections-len(s.Skip))
+		progress.Shrinking(f, runs, a.Left(s))
 		return a
 	}
 	begin := f.Schedule
@@ -103,7 +103,7 @@ func smallest(ctx context.Context, p *Plan, f *Failure, progress Progress) *Smal
 	r := shrink.Smallest(ctx, begin, before, try)
 	return &Smallest{
 		Schedule: r.Schedule, What: r.Attempt.What, At: level.at(r.Attempt.At), Runs: runs, Took: time.Since(began), Complete: r.Complete,
-		Before: before.Injections - len(begin.Skip), Injections: r.Attempt.Injections - len(r.Schedule.Skip),
+		Before: before.Left(begin), Injections: r.Attempt.Left(r.Schedule),
 		Replay: replay(level, f.Seed, r.Schedule),
 	}
 }
