@@ -138,13 +138,17 @@ func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 
 // DumpFlight writes what the flight recorder has of the given groups, or of all if none are given, to a new
 // file in Dir/flight, which only the owner can read, and returns its path. The file gets its name when it is
-// whole and durable. The latest 16 files are kept. It needs Config.FlightRecorder.
+// whole and durable. The latest 16 files are kept. It needs Config.FlightRecorder, and a host that is not
+// closed: WriteFlight works afterwards, too.
 func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
 	if h.flight.recorder == nil {
 		return "", ErrNoFlightRecorder
 	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
+	}
+	if h.closing.Load() { // the directory may be another process's already
+		return "", fmt.Errorf("%w; WriteFlight works", ErrStopped)
 	}
 	return h.flight.dump(reason, groups...)
 }

@@ -175,6 +175,28 @@ func TestFlightRecorderOfAGroupThatStops(t *testing.T) {
 	}
 }
 
+// A host that is closed writes no file into a directory that may be another process's. What it has recorded
+// can still be written elsewhere.
+func TestFlightRecorderOfAClosedHost(t *testing.T) {
+	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.FlightRecorder.Bytes = 1 << 20 })
+	c.leader(t)
+	c.close(t)
+	if _, err := c.hosts[0].DumpFlight(t.Context(), "asked"); !errors.Is(err, host.ErrStopped) {
+		t.Error(err)
+	}
+	var b bytes.Buffer
+	if err := c.hosts[0].WriteFlight(&b, "asked"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := flight.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := exact(t, file); !strings.Contains(text, "member 1 starts") {
+		t.Error("it does not begin with the start of the core")
+	}
+}
+
 type failing struct{}
 
 func (failing) Apply(entries []host.Entry) error {
