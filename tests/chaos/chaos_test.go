@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestChaos runs episodes. One that fails keeps its directory, with the logs of all hosts, and the test
@@ -81,6 +82,7 @@ func runEpisode(base, binary string, net network, s schedule) (tally, error) {
 	if err != nil {
 		e.say("FAILED: %v", err)
 	}
+	e.tally.stood = time.Duration(e.stood.Load())
 	err = errors.Join(err, e.close(err == nil))
 	return e.tally, err
 }
