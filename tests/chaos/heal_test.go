@@ -198,8 +198,9 @@ func (e *episode) sameKey(key string) error {
 	return nil
 }
 
-// endAll stops all members in good order and looks at what they leave on their disks: every rule of the format
-// is kept in every log, also of hosts that were removed, and no two logs of members part where they must not.
+// endAll stops all members in good order and looks at what they leave on their disks: every rule of the
+// format is kept in every log, also of hosts that were removed, and no two logs of members part where they
+// must not.
 func (e *episode) endAll() error {
 	members := e.members()
 	for _, h := range members {

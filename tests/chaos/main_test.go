@@ -129,8 +129,8 @@ func reenter() (int, error) {
 	}
 }
 
-// prepare makes the new namespaces usable: mounts stay in them, /proc shows their processes, and each host has
-// a network.
+// prepare makes the new namespaces usable: mounts stay in them, /proc shows their processes, and each host
+// has a network.
 func prepare() (err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
