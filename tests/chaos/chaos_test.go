@@ -11,25 +11,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestChaos runs episodes. One that fails keeps its directory, with the logs of all hosts, and the test
 // prints the command that draws the same schedule again.
 func TestChaos(t *testing.T) {
-	theWorld.look()
 	base := makeBase(t)
-	var net network
-	var err error
-	if theWorld.namespaces {
-		net, err = newNamespaces(theWorld)
-	} else {
-		theWorld.cuts = "proxies"
-		net, err = newLoopback()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer net.close()
 	endOnSignal(base)
 	t.Log(theWorld)
 	possible, err := possibleKinds(theWorld)
@@ -45,7 +33,7 @@ func TestChaos(t *testing.T) {
 	for i := range *episodes {
 		s := drawSchedule(*firstSeed+uint64(i), possible, *size)
 		var counted tally
-		counted, err = runEpisode(base, binary, net, s)
+		counted, err = runEpisode(base, binary, s)
 		all, lines = append(all, counted), append(lines, counted.line(s))
 		if err != nil {
 			err = fmt.Errorf("%v\n%w\nlogs: %s\nreplay: %s", s, err, filepath.Join(base, fmt.Sprintf("seed-%d", s.seed)), command(s.seed))
@@ -69,8 +57,8 @@ func TestChaos(t *testing.T) {
 }
 
 // runEpisode runs one episode and cleans up behind it. The error is the first thing that should not be.
-func runEpisode(base, binary string, net network, s schedule) (tally, error) {
-	e, err := newEpisode(base, binary, net, s)
+func runEpisode(base, binary string, s schedule) (tally, error) {
+	e, err := newEpisode(base, binary, theWorld.net, s)
 	if err != nil {
 		return tally{}, err
 	}
@@ -81,6 +69,7 @@ func runEpisode(base, binary string, net network, s schedule) (tally, error) {
 	if err != nil {
 		e.say("FAILED: %v", err)
 	}
+	e.tally.stood = time.Duration(e.stood.Load())
 	err = errors.Join(err, e.close(err == nil))
 	return e.tally, err
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/tests/history/pki"
@@ -32,6 +33,8 @@ type episode struct {
 	began        time.Time
 	journal      *os.File
 	plans        sync.Mutex // for one change of the members, or one lost directory, at a time
+
+	stood atomic.Int64 // nanoseconds in which the machine ran nothing of this process
 
 	ctx  context.Context // ends with the first failure
 	stop context.CancelFunc
@@ -272,8 +275,27 @@ func (e *episode) wait(d time.Duration) error {
 	}
 }
 
+// watchMachine adds up how late this process runs: all hosts of a machine that is too busy are as late.
+func (e *episode) watchMachine() {
+	ticks := time.NewTicker(50 * time.Millisecond)
+	defer ticks.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ticks.C:
+		case <-e.ctx.Done():
+			return
+		}
+		now := time.Now()
+		if late := now.Sub(last) - 200*time.Millisecond; late > 0 {
+			e.stood.Add(int64(late))
+		}
+		last = now
+	}
+}
+
 // run runs the episode. The error is the first thing that should not be.
 func (e *episode) run() error {
+	go e.watchMachine()
 	if err := e.found(); err != nil {
 		return fmt.Errorf("found: %w", err)
 	}

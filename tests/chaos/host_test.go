@@ -255,11 +255,11 @@ func (h *host) count(name string) int {
 const maxWait = 90 * time.Second
 
 // eventually asks again and again until done returns nil. The error is done's last one after the bound, or
-// says that the episode has failed meanwhile.
+// says that the episode has failed meanwhile. Time in which the machine ran nothing does not count.
 func (e *episode) eventually(within time.Duration, what string, done func() error) error {
-	late, again := time.After(within), time.NewTicker(20*time.Millisecond)
+	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for {
+	for began, stood := time.Now(), e.stood.Load(); ; {
 		err := done()
 		if err == nil {
 			return nil
@@ -268,7 +268,8 @@ func (e *episode) eventually(within time.Duration, what string, done func() erro
 		case <-again.C:
 		case <-e.ctx.Done():
 			return fmt.Errorf("the episode has failed while it waited until %s: %w", what, err)
-		case <-late:
+		}
+		if time.Since(began)-time.Duration(e.stood.Load()-stood) > within {
 			return fmt.Errorf("waited %v until %s: %w", within, what, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (e *episode) judge() error {
 	if err := inOrder(e.load.places); err != nil {
 		return err
 	}
-	if err := e.load.checkSums(e.load.sums, e.finalSums()); err != nil {
+	if err := checkSums(e.load.sums, e.load.final); err != nil {
 		return err
 	}
 	e.tally.judged = time.Since(began)
@@ -51,11 +51,10 @@ func (e *episode) judgeJudges(h history.History) error {
 	if inOrder(places) == nil {
 		return fmt.Errorf("answers of which the last is behind earlier ones were accepted")
 	}
-	final := e.finalSums()
 	for _, s := range e.load.sums {
-		for _, off := range []int{-1, 2} {
-			if e.load.checkSums([]sum{s}, map[string]int{s.key: final[s.key] + off}) == nil {
-				return fmt.Errorf("%s with %d in place of %d was accepted", s.key, final[s.key]+off, final[s.key])
+		for _, wrong := range []int{s.n - 1, s.n + 2} {
+			if checkSums([]sum{s}, map[string]int{s.key: wrong}) == nil {
+				return fmt.Errorf("%s with %d in place of %d was accepted", s.key, wrong, s.n)
 			}
 		}
 	}
@@ -84,11 +83,8 @@ func inOrder(places []place) error {
 	return nil
 }
 
-// finalSums are the counters as the cluster had them at last.
-func (e *episode) finalSums() map[string]int { return e.load.final }
-
 // checkSums compares the counters with what the clients know: each add that was answered has counted once.
-func (l *load) checkSums(sums []sum, final map[string]int) error {
+func checkSums(sums []sum, final map[string]int) error {
 	for _, s := range sums {
 		if n := final[s.key]; n != s.n && !(s.open && n == s.n+1) {
 			return fmt.Errorf("%s is %d, and %d adds were answered (one more is open: %v)", s.key, n, s.n, s.open)

@@ -50,14 +50,12 @@ func enter(m *testing.M) int {
 	switch inside := os.Getenv(envInside) != ""; {
 	case inside:
 		if err := prepare(); err != nil {
-			fmt.Fprintf(os.Stderr, "chaos: %v; -net loopback needs no namespaces\n", err)
-			return 1
+			fmt.Fprintf(os.Stderr, "chaos: the namespaces cannot be used: %v\n", err)
+			return exitUnusable
 		}
-		theWorld.namespaces = true
 		return m.Run()
 	case *netWanted == "loopback":
-		theWorld.why = "-net loopback"
-		return m.Run()
+		return runOnLoopback(m, "-net loopback")
 	case *netWanted != "auto" && *netWanted != "namespaces":
 		fmt.Fprintf(os.Stderr, "chaos: -net is %q, want auto, namespaces or loopback\n", *netWanted)
 		return 2
@@ -70,7 +68,22 @@ func enter(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "chaos: no namespaces: %v\n", err)
 		return 1
 	}
-	theWorld.why = err.Error()
+	return runOnLoopback(m, err.Error())
+}
+
+// exitUnusable is the status of a process that cannot use the namespaces that it was given.
+const exitUnusable = 97
+
+// runOnLoopback runs the tests without namespaces, and keeps the reason.
+func runOnLoopback(m *testing.M, why string) int {
+	theWorld.why = why
+	theWorld.look()
+	var err error
+	if theWorld.net, err = newLoopback(); err != nil {
+		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
+		return 1
+	}
+	defer theWorld.net.close()
 	return m.Run()
 }
 
@@ -108,20 +121,27 @@ func reenter() (int, error) {
 			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 				return 1, nil
 			}
+			if cmd.ProcessState.ExitCode() == exitUnusable {
+				return 0, errors.New("they were made and cannot be used")
+			}
 			return max(cmd.ProcessState.ExitCode(), 0), nil
 		}
 	}
 }
 
-// prepare makes the new namespaces usable: mounts stay in them, /proc shows their processes.
-func prepare() error {
+// prepare makes the new namespaces usable: mounts stay in them, /proc shows their processes, and each host
+// has a network.
+func prepare() (err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	return nil
+	theWorld.namespaces = true
+	theWorld.look()
+	theWorld.net, err = newNamespaces(theWorld)
+	return err
 }
 
 // command is what runs an episode again.

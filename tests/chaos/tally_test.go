@@ -25,6 +25,7 @@ type tally struct {
 	judged        time.Duration // how long the judges took
 	compared      int           // keys, on all members
 	records       int64         // of logs that were verified
+	stood         time.Duration // how long the machine ran nothing of the tests
 }
 
 func (t *tally) count(l *load, h history.History) {
@@ -49,7 +50,7 @@ func (t *tally) count(l *load, h history.History) {
 func (t tally) operations() int { return t.counts.Operations + int(t.adds) }
 
 // head is the head of the lines of episodes.
-const head = "seed\thosts\tfaults\tat a time\toperations\ta second\tunknown\tconcurrent\tsent again\tlongest gap\tleader after\tlevel after\tjudged in\tkinds"
+const head = "seed\thosts\tfaults\tat a time\toperations\ta second\tunknown\tconcurrent\tsent again\tlongest gap\tmachine stood\tleader after\tlevel after\tjudged in\tkinds"
 
 func (t tally) line(s schedule) string {
 	var kindsMade []string
@@ -60,9 +61,9 @@ func (t tally) line(s schedule) string {
 			n += m
 		}
 	}
-	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%.0f\t%d\t%.1f %%\t%d\t%v\t%v\t%v\t%v\t%s", s.seed, s.hosts, n, t.overlap, t.operations(),
+	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%.0f\t%d\t%.1f %%\t%d\t%v\t%v\t%v\t%v\t%v\t%s", s.seed, s.hosts, n, t.overlap, t.operations(),
 		float64(t.operations())/max(t.load.Seconds(), 1), t.counts.Unknown, t.counts.ConcurrentPercent(), t.retries,
-		round(t.gap), round(t.leader), round(t.level), round(t.judged), strings.Join(kindsMade, ", "))
+		round(t.gap), round(t.stood), round(t.leader), round(t.level), round(t.judged), strings.Join(kindsMade, ", "))
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
@@ -78,7 +79,7 @@ func table(lines ...string) string {
 	return b.String()
 }
 
-// sum is the summary of a run.
+// summary is that of a run.
 func summary(all []tally) string {
 	var total tally
 	total.made, total.hit = map[string]int{}, map[string]int{}
@@ -93,6 +94,7 @@ func summary(all []tally) string {
 		c.Answered, c.Refused, c.Unknown = c.Answered+add.Answered, c.Refused+add.Refused, c.Unknown+add.Unknown
 		keys, concurrent = keys+add.Keys, concurrent+add.Concurrent
 		total.adds, total.retries, total.lost, total.load = total.adds+t.adds, total.retries+t.retries, total.lost+t.lost, total.load+t.load
+		total.stood += t.stood
 		total.gap, total.leader, total.level = max(total.gap, t.gap), max(total.leader, t.leader), max(total.level, t.level)
 		total.overlap, total.compared, total.records = max(total.overlap, t.overlap), total.compared+t.compared, total.records+t.records
 	}
@@ -113,6 +115,7 @@ func summary(all []tally) string {
 		fmt.Sprintf("sent again under their number\t%d, of which %d had lost their result", total.retries, total.lost),
 		fmt.Sprintf("most faults at a time\t%d", total.overlap),
 		fmt.Sprintf("longest time without an answered change\t%v", round(total.gap)),
+		fmt.Sprintf("the machine ran nothing of the tests\t%v in all", round(total.stood)),
 		fmt.Sprintf("longest time after the last fault\tuntil a leader was known %v, until all were level %v", round(total.leader), round(total.level)),
 		fmt.Sprintf("compared at the end\t%d keys on all members, %d records of their logs", total.compared, total.records),
 	)

@@ -19,6 +19,7 @@ import (
 type world struct {
 	namespaces bool   // the tests run in namespaces of their own
 	why        string // or why they do not
+	net        network
 	cuts       string // what cuts links
 	strace     string // path of the program, "" if it is missing
 	mkfs       string // of mkfs.ext4
