@@ -24,6 +24,7 @@ type smallDisk struct{ image, mount string }
 const (
 	smallDiskBytes = 240 << 20
 	ballastBytes   = 96 << 20
+	noteBytes      = 512 << 10
 	hogBytes       = 900 << 10 // of a value that makes logs grow
 	maxHogs        = 300
 )
@@ -45,43 +46,65 @@ func newSmallDisk(base string) (d *smallDisk, err error) {
 	if err := theWorld.run(nil, "", "mount", "-o", "loop", d.image, d.mount); err != nil {
 		return nil, err
 	}
-	if err := d.fill(); err != nil {
+	if err := d.fill("ballast", ballastBytes); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-func (d *smallDisk) data() string    { return filepath.Join(d.mount, "data") }
-func (d *smallDisk) ballast() string { return filepath.Join(d.mount, "ballast") }
+func (d *smallDisk) data() string { return filepath.Join(d.mount, "data") }
 
-func (d *smallDisk) fill() error {
-	file, err := os.Create(d.ballast())
+// fill takes n bytes of the disk for a file with this name.
+func (d *smallDisk) fill(name string, n int64) error {
+	file, err := os.Create(filepath.Join(d.mount, name))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return unix.Fallocate(int(file.Fd()), 0, 0, ballastBytes)
+	return unix.Fallocate(int(file.Fd()), 0, 0, n)
 }
 
-// free removes the ballast.
-func (d *smallDisk) free() error {
-	if err := os.Remove(d.ballast()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// fillRest takes what is free, apart from the blocks that the filesystem needs to note it.
+func (d *smallDisk) fillRest() error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(d.mount, &s); err != nil {
 		return err
+	}
+	n := int64(s.Bavail)*s.Bsize - noteBytes
+	if n <= 0 {
+		return nil
+	}
+	if err := d.fill("rest", n); !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return nil // the host has written meanwhile, and the disk is full
+}
+
+// free removes all ballast.
+func (d *smallDisk) free() error {
+	for _, name := range []string{"ballast", "rest"} {
+		if err := os.Remove(filepath.Join(d.mount, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
 
 func (d *smallDisk) close() error { return unix.Unmount(d.mount, unix.MNT_DETACH) }
 
-// makeFullDisk writes large values until the log of the host on the small disk needs a segment that does not
-// fit, and keeps it so for a while. The host must live, and take entries again when there is space. No other
-// fault restarts it meanwhile: a start needs some space.
+// makeFullDisk fills the small disk, so that its host can take no snapshot and its log needs all of its
+// segments, and writes large values until the log needs one that does not fit. It keeps it so for a while.
+// The host must live, and take entries again when there is space. No other fault restarts it meanwhile: a
+// start needs some space.
 func makeFullDisk(e *episode, f fault) error {
 	h := e.host(e.plan.disk)
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	if !slices.Contains(e.memberIDs(), h.id) || !h.isUp() {
 		return nil // it was replaced before
+	}
+	if err := e.disk.fillRest(); err != nil {
+		return err
 	}
 	if err := e.hog(f, h); err != nil {
 		return err

@@ -76,7 +76,7 @@ type sum struct {
 
 func startLoad(e *episode, rng *rand.Rand) *load {
 	l := &load{
-		e: e, began: time.Now(), done: make(chan struct{}), pacing: time.Duration(clients) * time.Second / time.Duration(max(*rate, 1)),
+		e: e, began: time.Now(), done: make(chan struct{}), pacing: time.Duration(clients) * time.Second / time.Duration(*rate),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: 2 * clients}},
 	}
 	for id := range clients {

@@ -40,8 +40,30 @@ func init() {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if err := rejectFlags(); err != nil {
+		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
+		os.Exit(2)
+	}
 	os.Exit(enter(m))
 }
+
+// rejectFlags says which flag cannot be what it is, or returns nil.
+func rejectFlags() error {
+	switch {
+	case *netWanted != "auto" && *netWanted != "namespaces" && *netWanted != "loopback":
+		return fmt.Errorf("-net is %q, want auto, namespaces or loopback", *netWanted)
+	case *size != 0 && *size != 3 && *size != 5:
+		return fmt.Errorf("-hosts is %d, want 3 or 5, or 0 for what the seed draws", *size)
+	case *episodes < 1:
+		return fmt.Errorf("-episodes is %d, want at least 1", *episodes)
+	case *rate < 1 || *rate > maxRate:
+		return fmt.Errorf("-rate is %d, want 1 to %d operations a second", *rate, maxRate)
+	}
+	return nil
+}
+
+// maxRate is more than two cores can do.
+const maxRate = 20_000
 
 // enter runs the tests in namespaces of their own (processes, mounts, network), if it can make them. They are
 // the cleaning up: when the process that runs the tests ends, in whichever way, the kernel ends all its
@@ -56,9 +78,6 @@ func enter(m *testing.M) int {
 		return m.Run()
 	case *netWanted == "loopback":
 		return runOnLoopback(m, "-net loopback")
-	case *netWanted != "auto" && *netWanted != "namespaces":
-		fmt.Fprintf(os.Stderr, "chaos: -net is %q, want auto, namespaces or loopback\n", *netWanted)
-		return 2
 	}
 	code, err := reenter()
 	if err == nil {
