@@ -38,65 +38,63 @@ const firstBatch = 0.3
 
 // judge runs a mutant against the tests that reach it: the cheapest first, as many as take budget together.
 func (b *programs) judge(ctx context.Context, number int, budget time.Duration) (Result, error) {
-	m := b.mutants[number]
-	r := Result{Mutant: m.mutant, Result: Survived}
+	r := Result{Mutant: b.mutants[number].mutant, Result: Survived}
 	began := time.Now()
-	plan, reach := b.plan(m.mutant.ID, budget.Seconds())
+	plan, reach := b.plan(r.ID, budget.Seconds())
 	if r.Reach = reach; reach == 0 {
 		r.Result = Unreached
 		return r, nil
 	}
-	size := firstBatch
-	for len(plan) > 0 {
+	for size := firstBatch; len(plan) > 0 && r.Result == Survived; size *= 2 {
 		n := batch(plan, size)
-		size *= 2
-		tests := plan[:n]
-		plan = plan[n:]
-		for len(tests) > 0 {
-			o, err := b.run(ctx, tests, number, "")
-			if err != nil {
-				return r, err
-			}
-			r.CPU += o.cpu
-			if o.passed {
-				r.Ran += len(tests)
-				break
-			}
-			again, err := b.confirm(ctx, tests, o.failed, number)
-			if err != nil {
-				return r, err
-			}
-			r.CPU += again.cpu
-			r.Ran++
-			if !again.passed {
-				r.Result, r.Test, r.Tail = Killed, tests[0].judge.Package+"."+again.failed, strings.Join(again.tail, "\n")
-				r.KillSeconds = again.seconds
-				if again.timedOut {
-					r.Result = KilledBy
-				}
-				r.Seconds = time.Since(began).Seconds()
-				return r, nil
-			}
-			r.Doubtful = append(r.Doubtful, o.failed)
-			tests = slices.DeleteFunc(slices.Clone(tests), func(t *test) bool { return t.name == o.failed })
-			if o.failed == "" {
-				break
-			}
+		if err := b.try(ctx, &r, plan[:n], number); err != nil {
+			return r, err
 		}
+		plan = plan[n:]
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil
 }
 
-// confirm runs the test that failed once more, alone.
-func (b *programs) confirm(ctx context.Context, tests []*test, failed string, number int) (outcome, error) {
-	for _, t := range tests {
-		if t.name == failed {
-			tests = []*test{t}
-			break
+// try runs tests of one program in one process. The test that fails is run once more, alone. If it passes
+// then, it has killed nothing, and the others are run again without it.
+func (b *programs) try(ctx context.Context, r *Result, tests []*test, number int) error {
+	for len(tests) > 0 {
+		o, err := b.run(ctx, tests, number, "")
+		if err != nil {
+			return err
 		}
+		r.CPU += o.cpu
+		if o.passed {
+			r.Ran += len(tests)
+			return nil
+		}
+		suspects := slices.DeleteFunc(slices.Clone(tests), func(t *test) bool { return t.name != o.failed })
+		if len(suspects) == 0 {
+			suspects = tests // the program ended before the first
+		}
+		again, err := b.run(ctx, suspects, number, "")
+		if err != nil {
+			return err
+		}
+		r.CPU += again.cpu
+		r.Ran++
+		if !again.passed {
+			r.die(tests[0].judge, again)
+			return nil
+		}
+		r.Doubtful = append(r.Doubtful, o.failed)
+		tests = slices.DeleteFunc(slices.Clone(tests), func(t *test) bool { return slices.Contains(suspects, t) })
 	}
-	return b.run(ctx, tests, number, "")
+	return nil
+}
+
+// die notes which test killed the mutant.
+func (r *Result) die(j *Judge, o outcome) {
+	r.Result, r.Test, r.Tail, r.KillSeconds = Killed, j.Package+"."+o.failed, strings.Join(o.tail, "\n"), o.seconds
+	if o.timedOut {
+		r.Result = KilledBy
+	}
 }
 
 // plan returns the tests that are run for a mutant, and the number of all that reach it. The cheapest that

@@ -31,7 +31,7 @@ var (
 	length  = flag.Duration("mutation.for", 0, "end after this time, between two mutants; 0: when all are judged")
 	budget  = flag.Duration("mutation.budget", 20*time.Second, "run as many tests for a mutant as take this time together")
 	part    = flag.String("mutation.part", "0/1", "judge part i of n, as i/n, so that n runs judge at the same time")
-	again   = flag.Bool("mutation.again", false, "judge those again that survived")
+	again   = flag.Bool("mutation.again", false, "judge those only that survived and are not known to be equivalent")
 	build   = flag.String("mutation.dir", "", "build here, and leave the programs; empty: in a directory that is removed")
 	only    = flag.String("mutation.only", "", "judge the mutants whose names match this expression, again and without writing the result")
 )
@@ -130,14 +130,18 @@ func remaining(drawn []*alternative, results []Result) ([]int, error) {
 	for _, r := range results {
 		last[r.ID] = r.Result
 	}
+	equivalent, err := equivalents()
+	if err != nil {
+		return nil, err
+	}
 	var todo []int
 	for i, a := range drawn {
 		id := a.mutant.ID
 		switch {
 		case i%parts != mine:
 		case *only != "" && chosen.MatchString(id),
-			*only == "" && last[id] == "",
-			*only == "" && *again && (last[id] == Survived || last[id] == Unreached):
+			*only == "" && !*again && last[id] == "",
+			*only == "" && *again && last[id] == Survived && !equivalent[id]:
 			todo = append(todo, i)
 		}
 	}

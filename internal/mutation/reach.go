@@ -18,7 +18,7 @@ import (
 )
 
 // maxTest is how long one test may take alone. One that takes longer is no judge.
-const maxTest = 90 * time.Second
+const maxTest = 30 * time.Second
 
 // testOverhead is what a test costs, in seconds, that is reported with 0.00s.
 const testOverhead = 0.005

@@ -81,6 +81,19 @@ func verdictsIn(text string) map[string]string {
 	return found
 }
 
+// equivalents returns the mutants that are known to be equivalent.
+func equivalents() (map[string]bool, error) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for id, v := range verdictsIn(string(text)) {
+		found[id] = kindOf(v) == "equivalent"
+	}
+	return found, nil
+}
+
 func kindOf(verdict string) string {
 	kind, _, _ := strings.Cut(verdict, ":")
 	return kind
