@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -128,11 +129,16 @@ func TestAnArchiveNamesWhatItsReaderSaid(t *testing.T) {
 	if !errors.As(err, &wrong) || !errors.Is(err, broken) || wrong.Offset != archiveHeadBytes+9 {
 		t.Errorf("have %v, want an ArchiveError at %d because of %q", err, archiveHeadBytes+9, broken)
 	}
+	good[0] ^= 1
+	if _, err := OpenArchive(bytes.NewReader(good)); !errors.As(err, &wrong) || wrong.Offset != 0 {
+		t.Errorf("a file that does not begin like an archive is opened: %v", err)
+	}
 }
 
 // No element of a name leads out of the directory of the machine, or to the directory itself.
 func TestNamesStayBelow(t *testing.T) {
 	for name, right := range map[string]bool{
+		strings.Repeat("a", MaxElementBytes): true, strings.Repeat("a", MaxElementBytes+1): false,
 		"a": true, "a/b.c/D-_9": true, "...": true, ".a": true,
 		"": false, ".": false, "..": false, "/a": false, "a/": false, "a//b": false, "a/./b": false, "./a": false, "a/../b": false, "a b": false, "a\\b": false,
 	} {
@@ -140,4 +146,41 @@ func TestNamesStayBelow(t *testing.T) {
 			t.Errorf("name %q: %q", name, wrong)
 		}
 	}
+}
+
+// A damage names the file, the bytes, and the error of the disk if there is one.
+func TestDamageSaysWhere(t *testing.T) {
+	broken := errors.New("broken")
+	for _, row := range []struct {
+		damage DamageError
+		says   string
+	}{
+		{DamageError{ID: ID{5, 2}, File: "f", Block: -1, What: "it is missing"}, "0000000000000002 is damaged: f: it is missing; use"},
+		{DamageError{ID: ID{5, 2}, File: "f", Block: 1, What: "it cannot be read", Err: broken}, "f, block 1 (bytes 65536 to 131072): it cannot be read: broken; use"},
+	} {
+		if !strings.Contains(row.damage.Error(), row.says) || errors.Is(&row.damage, broken) != (row.damage.Err != nil) {
+			t.Errorf("have %v, want %q", &row.damage, row.says)
+		}
+	}
+}
+
+// Prune leaves a snapshot alone that is being received, although a newer one is verified.
+func TestPruneLeavesWhatIsBeingReceived(t *testing.T) {
+	older, newer := sample(2), sample(3)
+	_, sender := published(t, older)
+	from := value(sender.Open(older.id))(t)
+	disk, store := published(t)
+	to := value(store.Receive(context.Background(), from.Manifest()))(t)
+	must(t, transfer(from, to, 1))
+	must(t, to.Close())
+	must(t, newer.take(disk, store))
+	must(t, store.Verify(context.Background(), newer.id))
+	to = value(store.Receive(context.Background(), from.Manifest()))(t)
+	must(t, store.Prune())
+	for len(to.Missing(1)) > 0 {
+		must(t, transfer(from, to, 1))
+	}
+	must(t, to.Finish(context.Background()))
+	must(t, to.Publish())
+	must(t, older.compare(store))
 }
