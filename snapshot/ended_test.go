@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"strings"
@@ -129,6 +130,19 @@ func TestAnArchiveNamesWhatItsReaderSaid(t *testing.T) {
 	if !errors.As(err, &wrong) || !errors.Is(err, broken) || wrong.Offset != archiveHeadBytes+9 {
 		t.Errorf("have %v, want an ArchiveError at %d because of %q", err, archiveHeadBytes+9, broken)
 	}
+	cut := value(OpenArchive(io.MultiReader(bytes.NewReader(good[:len(good)-sha256.Size-9]), iotest.ErrReader(broken))))(t)
+	for {
+		_, _, raw, err := cut.Next()
+		if err != nil {
+			if !errors.Is(err, broken) {
+				t.Errorf("within a block: %v, want %q", err, broken)
+			}
+			break
+		}
+		if len(raw) == 0 {
+			t.Fatal("a block that cannot be read is handed out, with no bytes")
+		}
+	}
 	good[0] ^= 1
 	if _, err := OpenArchive(bytes.NewReader(good)); !errors.As(err, &wrong) || wrong.Offset != 0 {
 		t.Errorf("a file that does not begin like an archive is opened: %v", err)
@@ -141,6 +155,7 @@ func TestNamesStayBelow(t *testing.T) {
 		strings.Repeat("a", MaxElementBytes): true, strings.Repeat("a", MaxElementBytes+1): false,
 		"a": true, "a/b.c/D-_9": true, "...": true, ".a": true,
 		"": false, ".": false, "..": false, "/a": false, "a/": false, "a//b": false, "a/./b": false, "./a": false, "a/../b": false, "a b": false, "a\\b": false,
+		"a:b": false, "a~": false, "a@b": false, "[a]": false, "{a}": false, "ä": false,
 	} {
 		if wrong := rejectName(name); (wrong == "") != right {
 			t.Errorf("name %q: %q", name, wrong)
@@ -175,6 +190,9 @@ func TestPruneLeavesWhatIsBeingReceived(t *testing.T) {
 	must(t, to.Close())
 	must(t, newer.take(disk, store))
 	must(t, store.Verify(context.Background(), newer.id))
+	if store.Verified(older.id) || !store.Verified(newer.id) {
+		t.Error("what is being received counts as verified, or what was verified does not")
+	}
 	to = value(store.Receive(context.Background(), from.Manifest()))(t)
 	must(t, store.Prune())
 	for len(to.Missing(1)) > 0 {
