@@ -255,3 +255,37 @@ func TestDivergenceRecordsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The sum of the commands that a member has applied depends on each of them, on their order, and on what the
+// sessions said about them.
+func TestSumsDependOnEveryCommand(t *testing.T) {
+	type applied struct {
+		entry   string
+		verdict session.Verdict
+	}
+	seen := map[uint64]int{}
+	histories := [][]applied{
+		nil,
+		{{"a", session.Fresh}},
+		{{"b", session.Fresh}},
+		{{"a", session.Duplicate}},
+		{{"a", session.Fresh}, {"b", session.Fresh}},
+		{{"b", session.Fresh}, {"a", session.Fresh}},
+		{{"a", session.Fresh}, {"b", session.Duplicate}},
+		{{"", session.Fresh}},
+	}
+	for i, history := range histories {
+		var s, again sums
+		for _, a := range history {
+			s.command([]byte(a.entry), a.verdict, 0)
+			again.command([]byte(a.entry), a.verdict, 0)
+		}
+		if s.commands != again.commands {
+			t.Errorf("history %d has two sums", i)
+		}
+		if other, taken := seen[s.commands]; taken {
+			t.Errorf("histories %d and %d have the same sum", i, other)
+		}
+		seen[s.commands] = i
+	}
+}

@@ -309,3 +309,30 @@ func TestGroupOfOneIsFoundedAtOnce(t *testing.T) {
 		t.Errorf("%+v, %+v", f, l.group.Status())
 	}
 }
+
+// What a member says of a group that is not founded names each thing that is missing, and something in any
+// case.
+func TestNotFoundedSaysWhatIsMissing(t *testing.T) {
+	for _, row := range []struct {
+		founding Founding
+		says     []string
+		not      string
+	}{
+		{Founding{Unmet: []uint64{2}, Missing: []uint64{2, 3}},
+			[]string{"group 7 is not founded", "host 2 was not heard", "host 3 does not have the founding entry", "this host does not have the founding entry"}, "host 2 does not"},
+		{Founding{Refused: []uint64{3}, Missing: []uint64{3}, Found: true}, []string{"host 3 comes with another directory"}, "does not have"},
+		{Founding{Found: true}, []string{"its first leader is being elected"}, "this host does not"},
+		{Founding{Found: true, LeftOut: []uint64{4}}, []string{"except [4]"}, "host 4"},
+		{Founding{Joins: true, JoinRefused: "the token has expired"}, []string{"has not added this host", "the token has expired"}, "founded"},
+	} {
+		err := &NotFoundedError{Group: 7, Founding: row.founding}
+		for _, want := range row.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v says %q, want %q", row.founding, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), row.not) || !errors.Is(err, ErrNotFounded) {
+			t.Errorf("%+v says %q, without %q", row.founding, err, row.not)
+		}
+	}
+}

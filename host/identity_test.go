@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -395,6 +396,25 @@ func TestIdentityDiskErrors(t *testing.T) {
 			if err := visit(disk, us()); err != nil {
 				t.Errorf("%v %d, and then: %v", kind, nth, err)
 			}
+		}
+	}
+}
+
+// A host does not start without its identity on the disk: no error of its file is passed over.
+func TestIdentityMustBeWritten(t *testing.T) {
+	refused := errors.New("refused")
+	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpWrite, crashfs.OpSync, crashfs.OpRename} {
+		disk := crashfs.New()
+		failed := 0
+		disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind == kind && strings.HasPrefix(filepath.Base(op.Name), identityFile) {
+				failed++
+				return refused
+			}
+			return nil
+		})
+		if err := visit(disk, us()); failed == 0 || !errors.Is(err, refused) {
+			t.Errorf("%v of the identity failed %d times, and the start returned %v, want %v", kind, failed, err, refused)
 		}
 	}
 }

@@ -42,6 +42,9 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 	if n := transfers.snapshots.receives(); n != maxReceivings {
 		t.Fatalf("setup: it receives %d snapshots", n)
 	}
+	if m := transfers.snapshots.metrics(); m.Receiving != maxReceivings || m.Sending != 0 {
+		t.Errorf("it receives %d snapshots, and counts %d, and %d that it sends", maxReceivings, m.Receiving, m.Sending)
+	}
 	ticks := int(transfers.slotTicks())
 	for i := range 3 * ticks {
 		for group := uint64(2); group <= 3; group++ {

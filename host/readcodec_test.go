@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -98,5 +99,31 @@ func TestAnswersOfStrangersAreDropped(t *testing.T) {
 		if len(records) != 1 || records[0].from != 2 {
 			t.Errorf("the turn gets %+v, want what host 2 has sent", records)
 		}
+	}
+}
+
+// Of one life of a host the record with the highest number stays, because it covers the others. A host that
+// has started again counts from the beginning, so its record takes the place whatever its number is.
+func TestTheLatestRecordOfEachHostStays(t *testing.T) {
+	var records []readRecord
+	for _, step := range []struct {
+		put  readRecord
+		want uint64 // the number that stays for that host
+	}{
+		{readRecord{from: 1, life: 7, number: 5}, 5},
+		{readRecord{from: 1, life: 7, number: 4}, 5},
+		{readRecord{from: 2, life: 9, number: 3}, 3},
+		{readRecord{from: 1, life: 7, number: 6}, 6},
+		{readRecord{from: 1, life: 8, number: 1}, 1},
+		{readRecord{from: 1, life: 8, number: 2}, 2},
+	} {
+		records = putLatest(records, step.put)
+		i := slices.IndexFunc(records, func(r readRecord) bool { return r.from == step.put.from })
+		if have := records[i]; have.number != step.want || have.life != step.put.life {
+			t.Errorf("after %+v there is %+v, want number %d", step.put, have, step.want)
+		}
+	}
+	if len(records) != 2 {
+		t.Errorf("%d records of 2 hosts", len(records))
 	}
 }

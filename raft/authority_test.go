@@ -452,3 +452,21 @@ func TestAcknowledgementsWithoutAuthority(t *testing.T) {
 		}
 	}
 }
+
+// What a member acknowledged before it lost it counts for nothing when the acknowledgement arrives after
+// the news of the loss: the member has the entries again when it acknowledges them in the new epoch.
+func TestLateAcknowledgementsOfAnEarlierLife(t *testing.T) {
+	leader, disk := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	elect(t, leader, disk)
+	status := leader.BasicStatus()
+	lost := make([]byte, lostBytes)
+	lost[0], lost[9] = lostKind, 7 // life 7, no epoch yet
+	must(t, leader.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: status.Term, Reject: true, Index: status.LastIndex, Context: lost}))
+	must(t, leader.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: status.Term, Index: status.LastIndex})) // sent before
+	if have := leader.Status().Progress[2].Match; have != 0 {
+		t.Errorf("the leader believes that the member has entries through %d, want none", have)
+	}
+	if have := leader.BasicStatus().Commit; have != 0 {
+		t.Errorf("committed through %d with one member of three", have)
+	}
+}

@@ -3,6 +3,7 @@ package raft
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -236,11 +237,15 @@ func TestStorageThatFailsLater(t *testing.T) {
 			if err := c.input(t, rn); err == nil || (c.want != nil && !errors.Is(err, c.want)) {
 				t.Fatalf("have %v, want %v", err, c.want)
 			}
+			before := rn.BasicStatus()
 			s.term, s.entries = nil, nil // even if storage seems to work again
 			rn.Tick()
 			rd := rn.Ready()
 			if rn.Err() == nil || rn.HasReady() || len(rd.Messages) > 0 || rn.Propose(nil) == nil || rn.Campaign() == nil {
 				t.Fatalf("continues after a failure: %v, ready %+v", rn.Err(), rd)
+			}
+			if err := rn.TransferLeader(2); err == nil || !reflect.DeepEqual(rn.BasicStatus(), before) {
+				t.Fatalf("a refused input (%v) changes %+v to %+v", err, before, rn.BasicStatus())
 			}
 		})
 	}

@@ -259,3 +259,17 @@ func TestStatus(t *testing.T) {
 		t.Error("a status shares the leader's windows")
 	}
 }
+
+// The application may leave the answers of its apply worker for later until they matter: when a leader is
+// near its limit of bytes that are not applied, they do.
+func TestAppliesAreAwaitedNearTheLimit(t *testing.T) {
+	const limit = 1000
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.MaxUncommittedEntriesSize = limit })
+	elect(t, rn, s)
+	for bytes := 0; bytes < limit; bytes += 100 {
+		if have, want := rn.AwaitsApply(), bytes > limit/2; have != want {
+			t.Errorf("with %d of %d bytes not applied: awaits the apply worker %t, want %t", bytes, limit, have, want)
+		}
+		must(t, rn.Propose(make([]byte, 100)))
+	}
+}

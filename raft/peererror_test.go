@@ -53,6 +53,8 @@ func TestPeerErrors(t *testing.T) {
 		{"a position of 7 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 7)}, "wrong length", 7, 8},
 		{"a position of 9 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 9)}, "wrong length", 9, 8},
 		{"a position never given", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}, "never assigned", 1, 0},
+		{"an acknowledgement with 3 bytes of context", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Context: make([]byte, 3)}, "a length that none has", 3, 19},
+		{"an unknown type", true, raftpb.Message{Type: 99, From: 2, Term: 4}, "message type is unknown", 99, 23},
 		{"a second leader, by append", true, raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader, by heartbeat", true, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader of a follower's term, by append", false, raftpb.Message{Type: raftpb.MsgApp, From: 3, Term: 3}, "that another node leads", 3, 2},

@@ -174,3 +174,18 @@ func TestTicksToEventIsNotTooEarly(t *testing.T) {
 		t.Errorf("a leader was woken %d times in the time of 10 heartbeats", wakes)
 	}
 }
+
+// A leader whose heartbeats are sent as pulses still checks its quorum: it is woken for that, and gives up
+// when no member has answered.
+func TestPulsedLeaderChecksItsQuorum(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.CheckQuorum = true })
+	elect(t, rn, s)
+	rn.SetPulsed(true)
+	if left := rn.TicksToEvent(); left > rn.raft.cfg.electionTicks {
+		t.Errorf("the next event is %d ticks away, want at most the %d of an election timeout", left, rn.raft.cfg.electionTicks)
+	}
+	rn.TickN(2 * rn.raft.cfg.electionTicks)
+	if role := rn.BasicStatus().RaftState; role == StateLeader {
+		t.Errorf("after two election timeouts without an answer it is still %v", role)
+	}
+}

@@ -60,6 +60,18 @@ func TestSizesAreTheirEntries(t *testing.T) {
 				if have, want := s.cut(lo, hi, maxBytes), lo+uint64(len(limitSize(entries, maxBytes))); have != want {
 					t.Fatalf("[%d,%d) is cut at %d to have %d bytes, want %d", lo, hi, have, maxBytes, want)
 				}
+				overhead := rapid.SampledFrom([]uint64{0, 1, 64}).Draw(t, "overhead")
+				most := rapid.Uint64Range(1, hi-lo).Draw(t, "most")
+				limit := entriesSize(entries[:most]) + most*overhead - rapid.Uint64Range(0, 1).Draw(t, "less")
+				want, taken := uint64(1), uint64(0)
+				for i, e := range entries {
+					if taken += entriesSize([]raftpb.Entry{e}) + overhead; taken <= limit {
+						want = uint64(i) + 1
+					}
+				}
+				if have := s.fit(lo, hi, limit, overhead); have != want {
+					t.Fatalf("%d entries of [%d,%d) fit into %d bytes with an overhead of %d each, want %d", have, lo, hi, limit, overhead, want)
+				}
 			}
 		}
 	})

@@ -177,6 +177,10 @@ func TestUnstableLetsItsArrayGo(t *testing.T) {
 		if have := cap(u.array.live); have > 2*row.alive {
 			t.Errorf("idle with %d entries there is space for %d", row.alive, have)
 		}
+		u.appendOwn([]raftpb.Entry{{}}, 1)
+		if have, most := cap(u.array.live), max(minArray, 2*(row.alive+1)); have > most {
+			t.Errorf("the first entry after an idle time, behind %d, gets space for %d, want at most %d", row.alive, have, most)
+		}
 	}
 }
 

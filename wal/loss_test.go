@@ -168,3 +168,13 @@ func TestLossThatCannotBeRemoved(t *testing.T) {
 		_ = l.Close() // returns the same error
 	}
 }
+
+// Ranges of one group that touch or overlap are one range in what a repair lists; ranges of different
+// groups never are.
+func TestRangesOfOneGroupAreJoined(t *testing.T) {
+	have := joinRanges([]EntryRange{{2, 5, 9}, {1, 8, 9}, {1, 1, 3}, {1, 4, 6}, {2, 6, 7}, {3, 10, 10}})
+	want := []EntryRange{{1, 1, 6}, {1, 8, 9}, {2, 5, 9}, {3, 10, 10}}
+	if !slices.Equal(have, want) {
+		t.Errorf("have %v, want %v", have, want)
+	}
+}

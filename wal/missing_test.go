@@ -206,3 +206,34 @@ func putFile(t testing.TB, fs *crashfs.FS, name string, data []byte) {
 		t.Fatal(err)
 	}
 }
+
+// A process that dies while it recovers a log that was closed leaves a FENCE that still says how far the log
+// reached: if the tail is deleted then, the next Open reports it.
+func TestACrashDuringRecoveryRemembersTheEnd(t *testing.T) {
+	closed, end := endStory(t, 1, false, true)
+	for n := 1; ; n++ {
+		fs := closed.Image(crashfs.LoseNothing, nil)
+		operations := 0
+		fs.SetHook(func(crashfs.Op) error {
+			if operations++; operations == n {
+				return errDisk
+			}
+			return nil
+		})
+		_, err := Open(endOptions(fs))
+		fs.SetHook(nil)
+		if operations < n {
+			return
+		}
+		if err == nil {
+			continue // it did without
+		}
+		fs.Crash(crashfs.LoseNothing, nil)
+		if err := fs.Remove(filepath.Join(testDir, record.SegmentName(end.segment))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(endOptions(fs)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("a recovery failed at operation %d, and the tail was deleted: %v, want %v", n, err, ErrCorrupt)
+		}
+	}
+}

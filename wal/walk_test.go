@@ -46,3 +46,43 @@ func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 		t.Errorf("read %d entries, %v", len(es), err)
 	}
 }
+
+// The end of a group's log is replaced while a reader is between two reads of the disk. What it has found
+// by then may be gone, so it begins again: it returns what the group has now, from its first index on.
+func TestReplacedWhileItIsRead(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes, opts.CacheBytes = 4096, 1
+	l := mustOpen(t, opts)
+	const last = 60
+	for i := uint64(1); i <= last; i += 5 {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+5, 1, 300)})
+		mustSync(t, l)
+	}
+	reads := 0
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead {
+			if reads++; reads == 4 {
+				mustAppend(t, l, Write{Group: 1, Entries: entries(3, last+1, 2, 10)})
+			}
+		}
+		return nil
+	})
+	found, err := l.Group(1).Entries(1, last+1, 1<<20)
+	fs.SetHook(nil)
+	if err != nil || reads < 4 {
+		t.Fatalf("after %d reads: %v", reads, err)
+	}
+	for i, e := range found {
+		index, term := uint64(i)+1, uint64(2)
+		if index < 3 {
+			term = 1
+		}
+		if e.Index != index || e.Term != term {
+			t.Fatalf("entry %d reads as (%d, %d), want term %d", index, e.Index, e.Term, term)
+		}
+	}
+	if len(found) != last {
+		t.Errorf("found %d entries, want %d", len(found), last)
+	}
+}

@@ -228,6 +228,11 @@ func TestContextAndChangesAgree(t *testing.T) {
 	if _, err := r.Next(6, cc); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "its context says") {
 		t.Errorf("changes that its context does not name are taken: %v", err)
 	}
+	cc = c.Entry()
+	cc.Transition = raftpb.ConfChangeTransitionJointExplicit // the core would wait for an entry that ends it
+	if _, err := r.Next(6, cc); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "its context says") {
+		t.Errorf("a transition that its context does not name is taken: %v", err)
+	}
 	cc.Context = nil
 	if _, err := r.Next(6, cc); !errors.Is(err, ErrRefused) {
 		t.Errorf("a change without a context is taken: %v", err)

@@ -23,6 +23,8 @@ import (
 const layers = `
 internal/planted                                                                                              |
 internal/structure                                                                                            |
+internal/mutation/site                                                                                        |
+internal/mutation      internal/mutation/site                                                                 |
 raft/raftpb                                                                                                   |
 raft/quorum                                                                                                   |
 raft/tracker           raft/raftpb raft/quorum                                                                |
