@@ -10,18 +10,21 @@
 // faults end, the cluster must elect a leader, commit, answer reads and agree within a stated time
 // (heal.go).
 //
-//	property                                                thesis          checked by
-//	at most one leader in a term                            §3.4            oracle.leads
-//	a leader has all that was committed in earlier terms    §3.6.3          oracle.leads
-//	one entry for a term and an index, with one before it   §3.5            oracle.written
-//	what is committed is durable on a quorum                §3.5, §10.2.1   oracle.commits
-//	what is committed stays, and is the same everywhere     §3.6.3          oracle.commits, oracle.applies
-//	every member applies the same, in order, once           §3.6.3          oracle.applies
-//	a member votes once in a term, and does not forget it   §3.4, §3.8      oracle.leaves
-//	nothing is promised that the disk does not have         §3.8, §10.2     oracle.leaves
-//	terms and commit indexes do not go back                 figure 3.1      oracle.moves
-//	a read sees what was committed when it was asked        §6.4            oracle.answers
-//	each change leads to one configuration everywhere       §4.3            oracle.changed
+//	property (property.go)                                                  thesis          checked by
+//	one leader: at most one in a term                                       §3.4            oracle.leads
+//	leader completeness: it has all that was committed in earlier terms     §3.6.3          oracle.leads
+//	log matching: one entry for a term and an index, with one before it     §3.5            oracle.written
+//	a quorum holds: what is committed is durable on a quorum                §3.5, §10.2.1   oracle.commits
+//	committed entries stay, and are the same everywhere                     §3.6.3          oracle.commits, oracle.applies
+//	the same applied: by every member, in order, once, and durable there    §3.6.3          oracle.applies, oracle.installs
+//	one vote: a member votes once in a term, and does not forget it         §3.4, §3.8      oracle.leaves, oracle.remembers
+//	promises are durable: nothing is said that the disk does not have       §3.8, §10.2     oracle.leaves
+//	nothing goes back: no term, no commit index, and cursors are in order   figure 3.1      oracle.moves
+//	reads: each sees what was committed when it was asked                   §6.4            oracle.answered
+//	the same members: each change leads to one configuration everywhere     §4.3            oracle.changed, oracle.installs
+//	recovery: after the faults all is in order again                        §3.9            world.heal
+//	no complaint: no node stops, panics or refuses a correct peer                           oracle.moves, node.hears
+//	storage contract: the core asks for writes that can be done             §10.2           oracle.written, image.write
 //
 // The same seed gives the same run. A failure names its seed:
 //
@@ -41,6 +44,9 @@ type Options struct {
 	Ticks int
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
+
+	// Without names a property that is not checked, to see whether another one finds the same bug.
+	Without Property
 
 	bug bug // a mistake of the storage, for tests of the oracles
 }
@@ -74,6 +80,8 @@ type Violation struct {
 	Ticks int // as in Options
 	At    int // in ticks
 	What  string
+
+	Property Property // that was violated; Harmony if the core says so itself
 }
 
 func (v *Violation) Error() string {
@@ -81,7 +89,7 @@ func (v *Violation) Error() string {
 	if v.Ticks != defaultTicks {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
 	}
-	return fmt.Sprintf("seed %d, at tick %d: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, ticks)
+	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
 }
 
 // Run runs one seed. The error, if any, is a *Violation.
@@ -97,7 +105,7 @@ func Run(o Options) (report Report, err error) {
 			v, ok := r.(*Violation)
 			if !ok {
 				// The core panics when an invariant of its own is broken.
-				v = &Violation{What: fmt.Sprint(r)}
+				v = &Violation{Property: Harmony, What: fmt.Sprint(r)}
 				if w.trace != nil {
 					defer panic(r) // with its stack
 				}
@@ -113,9 +121,6 @@ func Run(o Options) (report Report, err error) {
 	w.heal()
 	return Report{}, nil
 }
-
-// violate ends the run.
-func violate(format string, args ...any) { panic(&Violation{What: fmt.Sprintf(format, args...)}) }
 
 // split returns a source of random numbers for a part of a run.
 func split(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }

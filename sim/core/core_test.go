@@ -16,6 +16,8 @@ var (
 	first   = flag.Uint64("first", 0, "run seeds behind this one")
 	seeds   = flag.Uint64("seeds", 300, "how many seeds to run")
 	ticks   = flag.Int("ticks", defaultTicks, "how long faults last, in ticks")
+	without = flag.String("without", "", "do not check this property (property.go)")
+	most    = flag.Int64("failures", 1, "stop after this many seeds have failed")
 	events  = flag.Bool("events", false, "print every event")
 )
 
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 
 func TestSeeds(t *testing.T) {
 	if *theSeed != 0 {
-		o := Options{Seed: *theSeed, Ticks: *ticks}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Without: Property(*without)}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -40,15 +42,17 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	var next atomic.Uint64
+	var failures atomic.Int64
 	reports := make(chan Report, 64)
 	workers := runtime.GOMAXPROCS(0)
 	begin := time.Now()
 	for range workers {
 		go func() {
 			defer func() { reports <- Report{} }()
-			for n := next.Add(1); n <= *seeds && !t.Failed(); n = next.Add(1) {
-				report, err := Run(Options{Seed: *first + n, Ticks: *ticks})
+			for n := next.Add(1); n <= *seeds && failures.Load() < *most; n = next.Add(1) {
+				report, err := Run(Options{Seed: *first + n, Ticks: *ticks, Without: Property(*without)})
 				if err != nil {
+					failures.Add(1)
 					t.Error(err)
 				}
 				reports <- report

@@ -53,13 +53,13 @@ func (d *image) write(m *raftpb.Message, parts int) {
 	if parts > 1 && m.Snapshot != nil {
 		meta := &m.Snapshot.Metadata
 		if meta.Index <= d.base.Index {
-			violate("the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
+			violate(Contract, "the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
 		}
 		d.snapshot, d.base, d.entries = *m.Snapshot, raftpb.EntryID{Term: meta.Term, Index: meta.Index}, nil
 	}
 	if parts > 2 && len(m.Entries) > 0 {
 		if first := m.Entries[0].Index; first <= d.base.Index || first > d.last()+1 {
-			violate("the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
+			violate(Contract, "the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
 		} else if first <= d.last() {
 			kept := first - d.base.Index - 1
 			d.entries = d.entries[:kept:kept]
@@ -155,7 +155,7 @@ func state(index, sum uint64) []byte {
 
 func sumOfState(data []byte) (index, sum uint64) {
 	if len(data) != 16 {
-		violate("a snapshot has %d bytes, want 16", len(data))
+		violate(Contract, "a snapshot has %d bytes, want 16", len(data))
 	}
 	return binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
 }

@@ -8,7 +8,7 @@ import (
 // send gives a message to the network.
 func (w *world) send(m *raftpb.Message) {
 	if m.To == 0 || m.To > uint64(len(w.nodes)) || m.To == m.From && m.Type != raftpb.MsgTransferLeader && m.Type != raftpb.MsgReadIndex {
-		violate("node %d sends to node %d: %s", m.From, m.To, raft.DescribeMessage(*m, nil))
+		violate(Harmony, "node %d sends to node %d: %s", m.From, m.To, raft.DescribeMessage(*m, nil))
 	}
 	s := &w.swarm
 	// From is not the sender in two types; then the link of another node decides, which is as good.

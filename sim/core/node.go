@@ -63,7 +63,7 @@ func (n *node) start() {
 	}
 	rn, err := raft.NewRawNode(&c)
 	if err != nil {
-		violate("node %d does not start: %v", n.id, err)
+		violate(Harmony, "node %d does not start: %v", n.id, err)
 	}
 	n.rn, n.term, n.commit, n.last, n.leads, n.missed, n.paused = rn, 0, 0, 0, false, 0, 0
 	if w.trace != nil {
@@ -129,7 +129,7 @@ func (n *node) hears(m *raftpb.Message) {
 		w.trace("%d hears %s %v", n.id, raft.DescribeMessage(*m, nil), err)
 	}
 	if refused, ok := err.(*raft.PeerError); ok {
-		violate("node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
+		violate(Harmony, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)
 	n.moved()
@@ -143,7 +143,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 		n.w.trace("%d hears of its worker %s", n.id, raft.DescribeMessage(*m, nil))
 	}
 	if err := n.rn.Step(*m); err != nil {
-		violate("node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
+		violate(Harmony, "node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
 	}
 	n.moved()
 }
@@ -352,7 +352,7 @@ func (n *node) applies() {
 	if len(entries) == 0 { // a range
 		var err error
 		if entries, err = n.disk.Entries(m.Index+1, m.Commit+1, 1<<62); err != nil {
-			violate("node %d cannot read entries (%d,%d], which it is to apply: %v", n.id, m.Index, m.Commit, err)
+			violate(Contract, "node %d cannot read entries (%d,%d], which it is to apply: %v", n.id, m.Index, m.Commit, err)
 		}
 	}
 	n.apply(entries)
@@ -389,13 +389,13 @@ func changeOf(e *raftpb.Entry) raftpb.ConfChangeI {
 	if e.Type == raftpb.EntryConfChange {
 		var c raftpb.ConfChange
 		if err := c.Unmarshal(e.Data); err != nil {
-			violate("entry %v is a change of members that cannot be read: %v", e.ID(), err)
+			violate(Harmony, "entry %v is a change of members that cannot be read: %v", e.ID(), err)
 		}
 		return c
 	}
 	var c raftpb.ConfChangeV2
 	if err := c.Unmarshal(e.Data); err != nil {
-		violate("entry %v is a change of members that cannot be read: %v", e.ID(), err)
+		violate(Harmony, "entry %v is a change of members that cannot be read: %v", e.ID(), err)
 	}
 	return c
 }

@@ -71,14 +71,14 @@ func (o *oracle) stateAt(index uint64) uint64 {
 // moves is called after each input of a node.
 func (o *oracle) moves(n *node) {
 	if err := n.rn.Err(); err != nil {
-		violate("node %d stops: %v", n.id, err)
+		o.w.violate(Harmony, "node %d stops: %v", n.id, err)
 	}
 	st := n.rn.BasicStatus()
 	if st.Term < n.term || st.Commit < n.commit {
-		violate("node %d goes back from term %d, commit %d to term %d, commit %d", n.id, n.term, n.commit, st.Term, st.Commit)
+		o.w.violate(Forward, "node %d goes back from term %d, commit %d to term %d, commit %d", n.id, n.term, n.commit, st.Term, st.Commit)
 	}
 	if st.Commit > st.LastIndex || st.Applied > st.Commit {
-		violate("node %d has applied %d and committed %d of %d entries", n.id, st.Applied, st.Commit, st.LastIndex)
+		o.w.violate(Forward, "node %d has applied %d and committed %d of %d entries", n.id, st.Applied, st.Commit, st.LastIndex)
 	}
 	leads := st.RaftState == raft.StateLeader
 	if leads && (!n.leads || st.Term != n.term) {
@@ -95,7 +95,7 @@ func (o *oracle) moves(n *node) {
 func (o *oracle) leads(n *node, term uint64) {
 	me := leadTerm{n.id, n.life}
 	if other, led := o.leaders[term]; led && other != me {
-		violate("term %d is led by node %d in its life %d and by node %d in its life %d", term, other.node, other.life, n.id, n.life)
+		o.w.violate(OneLeader, "term %d is led by node %d in its life %d and by node %d in its life %d", term, other.node, other.life, n.id, n.life)
 	}
 	o.leaders[term] = me
 	if o.w.trace != nil {
@@ -104,7 +104,7 @@ func (o *oracle) leads(n *node, term uint64) {
 	for i := uint64(len(o.ghost)); i > 0; i-- {
 		if g := &o.ghost[i-1]; g.by < term {
 			if have, ok := n.rn.EntryTerm(i); ok && have != g.term || !ok && i > n.disk.live.base.Index {
-				violate("node %d leads term %d without entry %d of term %d, which was committed in term %d (it has term %d there)", n.id, term, i, g.term, g.by, have)
+				o.w.violate(Complete, "node %d leads term %d without entry %d of term %d, which was committed in term %d (it has term %d there)", n.id, term, i, g.term, g.by, have)
 			}
 			return
 		}
@@ -117,16 +117,17 @@ func (o *oracle) commits(n *node, before uint64) {
 		term, ok := n.rn.EntryTerm(i)
 		if i <= uint64(len(o.ghost)) {
 			if g := &o.ghost[i-1]; ok && g.term != term {
-				violate("node %d takes entry %d of term %d for committed, and the one of term %d was", n.id, i, term, g.term)
+				o.w.violate(CommittedStay, "node %d takes entry %d of term %d for committed, and the one of term %d was", n.id, i, term, g.term)
 			}
 			continue
 		}
 		if !ok || !n.leads {
-			violate("node %d knows that entry %d is committed before a leader does", n.id, i)
+			o.w.violate(CommittedStay, "node %d knows that entry %d is committed before a leader does", n.id, i)
 		}
 		e := o.find(i, term)
 		if e == nil {
-			violate("node %d commits entry %d of term %d, which no storage has written", n.id, i, term)
+			o.w.violate(QuorumHolds, "node %d commits entry %d of term %d, which no storage has written", n.id, i, term)
+			e = &seen{}
 		}
 		o.ghost = append(o.ghost, ghost{term: term, sum: e.sum, by: n.term})
 		if i == n.commit {
@@ -146,7 +147,7 @@ func (o *oracle) durable(n *node, i, term uint64) {
 			}
 		}
 		if len(voters) > 0 && have <= len(voters)/2 {
-			violate("node %d commits entry %d of term %d, which is durable on %d of voters %v", n.id, i, term, have, voters)
+			o.w.violate(QuorumHolds, "node %d commits entry %d of term %d, which is durable on %d of voters %v", n.id, i, term, have, voters)
 		}
 	}
 	majority(n.conf.Voters)
@@ -175,12 +176,12 @@ func (o *oracle) written(n *node, d *image, m *raftpb.Message) {
 		before, known = m.Snapshot.Metadata.Term, true
 	}
 	if !known {
-		violate("node %d is to write entry %d, and has %d to %d", n.id, first, d.base.Index+1, d.last())
+		o.w.violate(Contract, "node %d is to write entry %d, and has %d to %d", n.id, first, d.base.Index+1, d.last())
 	}
 	for k := range m.Entries {
 		e := &m.Entries[k]
 		if e.Index != first+uint64(k) || e.Term < before {
-			violate("node %d is to write entry %v behind one of term %d", n.id, e.ID(), before)
+			o.w.violate(Contract, "node %d is to write entry %v behind one of term %d", n.id, e.ID(), before)
 		}
 		sum := sumOf(e)
 		if old := o.find(e.Index, e.Term); old == nil {
@@ -189,7 +190,7 @@ func (o *oracle) written(n *node, d *image, m *raftpb.Message) {
 			}
 			o.seen[e.Index] = append(o.seen[e.Index], seen{e.Term, before, sum})
 		} else if old.before != before || old.sum != sum {
-			violate("node %d writes another entry %v than was seen before, or behind another one (term %d, was %d)", n.id, e.ID(), before, old.before)
+			o.w.violate(Matching, "node %d writes another entry %v than was seen before, or behind another one (term %d, was %d)", n.id, e.ID(), before, old.before)
 		}
 		before = e.Term
 	}
@@ -198,23 +199,24 @@ func (o *oracle) written(n *node, d *image, m *raftpb.Message) {
 // applies checks an entry that a state machine is to apply; n.sum has it already.
 func (o *oracle) applies(n *node, e *raftpb.Entry) {
 	if e.Index != n.applied+1 {
-		violate("node %d applies entry %d after %d", n.id, e.Index, n.applied)
+		o.w.violate(SameApplied, "node %d applies entry %d after %d", n.id, e.Index, n.applied)
 	}
 	if e.Index > uint64(len(o.ghost)) {
-		violate("node %d applies entry %v, which is not committed", n.id, e.ID())
+		o.w.violate(SameApplied, "node %d applies entry %v, which is not committed", n.id, e.ID())
+		return
 	}
 	g := &o.ghost[e.Index-1]
 	if g.term != e.Term || g.sum != sumOf(e) {
-		violate("node %d applies entry %v, and another one, of term %d, was committed", n.id, e.ID(), g.term)
+		o.w.violate(CommittedStay, "node %d applies entry %v, and another one, of term %d, was committed", n.id, e.ID(), g.term)
 	}
 	if g.state == 0 {
 		g.state = n.sum
 	} else if g.state != n.sum {
-		violate("node %d has another state than others after entry %d", n.id, e.Index)
+		o.w.violate(SameApplied, "node %d has another state than others after entry %d", n.id, e.Index)
 	}
 	if d := &n.disk.durable; !o.w.swarm.volatile || e.Type != raftpb.EntryNormal {
 		if t, known := d.term(e.Index); !known && e.Index > d.base.Index || known && t != e.Term {
-			violate("node %d applies entry %v, which is not durable on it", n.id, e.ID())
+			o.w.violate(SameApplied, "node %d applies entry %v, which is not durable on it", n.id, e.ID())
 		}
 	}
 }
@@ -232,7 +234,7 @@ func (o *oracle) changed(n *node, index uint64) {
 		return
 	}
 	if err := n.conf.Equivalent(o.confAt(index)); err != nil {
-		violate("node %d after the change of entry %d: %v", n.id, index, err)
+		o.w.violate(SameMembers, "node %d after the change of entry %d: %v", n.id, index, err)
 	}
 }
 
@@ -251,13 +253,13 @@ func isMember(c *raftpb.ConfState, id uint64) bool {
 func (o *oracle) installs(n *node, s *raftpb.Snapshot, index, sum uint64) {
 	meta := &s.Metadata
 	if meta.Index != index || index > uint64(len(o.ghost)) || o.ghost[index-1].term != meta.Term || o.ghost[index-1].state != sum {
-		violate("node %d installs a snapshot of entry %d of term %d with another state than that of what was committed", n.id, meta.Index, meta.Term)
+		o.w.violate(SameApplied, "node %d installs a snapshot of entry %d of term %d with another state than that of what was committed", n.id, meta.Index, meta.Term)
 	}
 	if index <= n.applied {
-		violate("node %d installs a snapshot of entry %d, and has applied %d", n.id, index, n.applied)
+		o.w.violate(SameApplied, "node %d installs a snapshot of entry %d, and has applied %d", n.id, index, n.applied)
 	}
 	if err := meta.ConfState.Equivalent(o.confAt(index)); err != nil {
-		violate("node %d installs a snapshot of entry %d: %v", n.id, index, err)
+		o.w.violate(SameMembers, "node %d installs a snapshot of entry %d: %v", n.id, index, err)
 	}
 }
 
@@ -273,7 +275,7 @@ func (o *oracle) leaves(n *node, m *raftpb.Message) {
 			break
 		}
 		if v := &n.vote; v.Term == m.Term && v.Vote != m.To {
-			violate("node %d votes for %d and for %d in term %d", n.id, v.Vote, m.To, m.Term)
+			o.w.violate(OneVote, "node %d votes for %d and for %d in term %d", n.id, v.Vote, m.To, m.Term)
 		} else if m.Term > v.Term {
 			v.Term, v.Vote = m.Term, m.To
 		}
@@ -283,14 +285,14 @@ func (o *oracle) leaves(n *node, m *raftpb.Message) {
 		return
 	}
 	if !holds && hs.Term <= m.Term {
-		violate("node %d says %s, and its disk has term %d, vote %d and entries to %d", n.id, raft.DescribeMessage(*m, nil), hs.Term, hs.Vote, last)
+		o.w.violate(Promises, "node %d says %s, and its disk has term %d, vote %d and entries to %d", n.id, raft.DescribeMessage(*m, nil), hs.Term, hs.Vote, last)
 	}
 }
 
 // remembers checks what a power cut has left.
 func (o *oracle) remembers(n *node) {
 	if hs := &n.disk.durable.hs; hs.Term < n.vote.Term || hs.Term == n.vote.Term && hs.Vote != n.vote.Vote {
-		violate("node %d has voted for %d in term %d, and its disk has term %d, vote %d", n.id, n.vote.Vote, n.vote.Term, hs.Term, hs.Vote)
+		o.w.violate(OneVote, "node %d has voted for %d in term %d, and its disk has term %d, vote %d", n.id, n.vote.Vote, n.vote.Term, hs.Term, hs.Vote)
 	}
 }
 
@@ -307,10 +309,11 @@ func (o *oracle) answered(n *node, s *raft.ReadState) {
 		number = binary.LittleEndian.Uint64(s.RequestCtx)
 	}
 	if number >= uint64(len(o.asked)) {
-		violate("node %d answers a read %x that was never asked", n.id, s.RequestCtx)
+		o.w.violate(Reads, "node %d answers a read %x that was never asked", n.id, s.RequestCtx)
+		return
 	}
 	if floor := o.asked[number]; s.Index < floor || s.Index > uint64(len(o.ghost)) {
-		violate("node %d may read at %d; when it was asked, %d entries were committed, and now %d are", n.id, s.Index, floor, len(o.ghost))
+		o.w.violate(Reads, "node %d may read at %d; when it was asked, %d entries were committed, and now %d are", n.id, s.Index, floor, len(o.ghost))
 	}
 	o.answers++
 	n.w.healed(n, number)
