@@ -14,7 +14,8 @@ import (
 )
 
 // To build the judges once for each bug takes an hour. So the bugs are combined into one overlay: a function
-// that bugs edit begins with a copy of its body for each of them, which runs if the environment names the bug:
+// that bugs edit begins with a copy of its body for each of them, which runs if the environment names the
+// bug:
 //
 //	func (r *raft) committable() (held uint64, more bool) {
 //		if plantedNow == "count_old_terms" {

@@ -9,7 +9,7 @@ var coreBugs = []bug{
 		`if r.authority.without && !ours {`, `if r.authority.without && !ours && false {`}}},
 	{name: "count_old_terms", what: "a leader counts entries of earlier terms for commit (thesis figure 3.7)", in: "sim", found: "TestSeeds", args: "-first 1000 -seeds 60 -failures 1", edits: []edit{{"raft/commit.go",
 		`held > r.log.committed && held >= r.leader.termStart`, `held > r.log.committed`}}},
-	{name: "regain_unconfirmed", what: "a member has authority again although nobody asked the others whether its leader leads", in: "raft", found: "TestAForgottenVoteNeedsAllWhoMayLead", edits: []edit{{"raft/authority.go",
+	{name: "regain_unconfirmed", what: "a member has authority again although the others were not asked whether its leader leads", in: "raft", found: "TestAForgottenVoteNeedsAllWhoMayLead", edits: []edit{{"raft/authority.go",
 		`pr.Match >= b.target && r.confirmed(id, b)`, `pr.Match >= b.target`}}},
 	{name: "regain_by_quorum", what: "a member that may have forgotten a vote has authority again when a quorum follows its leader", in: "raft", found: "TestAForgottenVoteNeedsMoreThanAQuorum", edits: []edit{{"raft/authority.go",
 		`if !b.lacksTerms {`, `if true {`}}},

@@ -27,6 +27,11 @@ type bug struct {
 	edits []edit
 }
 
+// bugs are all bugs.
+var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
+	runtimeBugs, turnBugs, outcomeBugs, takeBugs, hostileBugs, largeObjectBugs, transportBugs,
+	walBugs, snapshotBugs, objectBugs)
+
 // judge is a test that is to find a bug.
 type judge struct{ in, test, args, says string }
 

@@ -24,7 +24,10 @@ type programs struct {
 
 func newPrograms(t *testing.T) *programs {
 	t.Helper()
-	p := &programs{dir: t.TempDir(), built: map[string]string{}}
+	p := &programs{dir: *dir, built: map[string]string{}}
+	if p.dir == "" {
+		p.dir = t.TempDir()
+	}
 	all, alone, err := combine(pointers(bugs))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +58,7 @@ func (p *programs) program(b *bug, in string) (path string, err error) {
 		return p.built[key], nil
 	}
 	dir := filepath.Join(p.dir, strings.ReplaceAll(key, "/", "_"))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	if p.alone[b.name] {

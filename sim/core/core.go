@@ -10,21 +10,21 @@
 // faults end, the cluster must elect a leader, commit, answer reads and agree within a stated time
 // (heal.go).
 //
-//	property (property.go)                                                  thesis          checked by
-//	one leader: at most one in a term                                       §3.4            oracle.leads
-//	leader completeness: it has all that was committed in earlier terms     §3.6.3          oracle.leads
-//	log matching: one entry for a term and an index, with one before it     §3.5            oracle.written
-//	a quorum holds: what is committed is durable on a quorum                §3.5, §10.2.1   oracle.commits
-//	committed entries stay, and are the same everywhere                     §3.6.3          oracle.commits, oracle.applies
-//	the same applied: by every member, in order, once, and durable there    §3.6.3          oracle.applies, oracle.installs
-//	one vote: a member votes once in a term, and does not forget it         §3.4, §3.8      oracle.leaves, oracle.remembers
-//	promises are durable: nothing is said that the disk does not have       §3.8, §10.2     oracle.leaves
-//	nothing goes back: no term, no commit index, and cursors are in order   figure 3.1      oracle.moves
-//	reads: each sees what was committed when it was asked                   §6.4            oracle.answered
-//	the same members: each change leads to one configuration everywhere     §4.3            oracle.changed, oracle.installs
-//	recovery: after the faults all is in order again                        §3.9            world.heal
-//	no complaint: no node stops, panics or refuses a correct peer                           oracle.moves, node.hears
-//	storage contract: the core asks for writes that can be done             §10.2           oracle.written, image.write
+//	property (property.go)                            thesis       checked by
+//	one leader in a term                              §3.4         oracle.leads
+//	leader completeness: it has all of earlier terms  §3.6.3       oracle.leads
+//	log matching: one entry at an index of a term     §3.5         oracle.written
+//	a quorum holds what is committed, durably         §3.5, §10.2  oracle.commits
+//	committed entries stay, and are the same          §3.6.3       oracle.commits, oracle.applies
+//	the same applied, in order, once, durable there   §3.6.3       oracle.applies, oracle.installs
+//	one vote in a term, and it is not forgotten       §3.4, §3.8   oracle.leaves, oracle.remembers
+//	promises are durable before they are made         §3.8, §10.2  oracle.leaves
+//	nothing goes back: term, commit, cursors          fig. 3.1     oracle.moves
+//	reads see what was committed when asked           §6.4         oracle.answered
+//	the same members after each change                §4.3         oracle.changed, oracle.installs
+//	recovery: all in order again after the faults     §3.9         world.heal
+//	no complaint: no node stops or refuses another                 oracle.moves, node.hears
+//	storage contract: writes that can be done         §10.2        oracle.written, image.write
 //
 // The same seed gives the same run. A failure names its seed:
 //

@@ -16,7 +16,7 @@ var (
 	first   = flag.Uint64("first", 0, "run seeds behind this one")
 	seeds   = flag.Uint64("seeds", 300, "how many seeds to run")
 	ticks   = flag.Int("ticks", defaultTicks, "how long faults last, in ticks")
-	without = flag.String("without", "", "do not check this property (property.go)")
+	without = flag.String("without", "", "do not check this property (property.go), with _ for spaces")
 	most    = flag.Int64("failures", 1, "stop after this many seeds have failed")
 	events  = flag.Bool("events", false, "print every event")
 )
@@ -28,9 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// left is the property that is not checked.
+func left() Property { return Property(strings.ReplaceAll(*without, "_", " ")) }
+
 func TestSeeds(t *testing.T) {
 	if *theSeed != 0 {
-		o := Options{Seed: *theSeed, Ticks: *ticks, Without: Property(*without)}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Without: left()}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -50,7 +53,7 @@ func TestSeeds(t *testing.T) {
 		go func() {
 			defer func() { reports <- Report{} }()
 			for n := next.Add(1); n <= *seeds && failures.Load() < *most; n = next.Add(1) {
-				report, err := Run(Options{Seed: *first + n, Ticks: *ticks, Without: Property(*without)})
+				report, err := Run(Options{Seed: *first + n, Ticks: *ticks, Without: left()})
 				if err != nil {
 					failures.Add(1)
 					t.Error(err)
