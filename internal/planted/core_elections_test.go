@@ -17,7 +17,11 @@ var electionBugs = []bug{
 		`	r.vote = r.id
 	r.candidate`, `	r.candidate`}}},
 	{name: "vote_not_saved", what: "a vote that does not come with a new term is not written", in: "sim/core", found: "TestSeeds", args: "-seeds 4000 -failures 1", edits: []edit{{"raft/ready.go",
-		`	if hard != rn.prevHard {`, `	if hard.Term != rn.prevHard.Term || hard.Commit != rn.prevHard.Commit {`}}},
+		`		rd.HardState = hard
+`, `		if hard.Term != rn.prevHard.Term || hard.Commit != rn.prevHard.Commit {
+			rd.HardState = hard
+		}
+`}}},
 	{name: "vote_not_synced", what: "in synchronous mode a vote that does not come with a new term needs no sync", in: "sim/core", found: "TestSeeds", args: "-seeds 4000 -failures 1", edits: []edit{{"raft/ready.go",
 		`entries != 0 || st.Term != prev.Term || st.Vote != prev.Vote`, `entries != 0 || st.Term != prev.Term`}}},
 	{name: "vote_before_disk", what: "the answer to a request for a vote leaves before the vote is durable", in: "sim/core", found: "TestSeeds", args: "-seeds 4000 -failures 1", edits: []edit{{"raft/outbox.go",
