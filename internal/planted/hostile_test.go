@@ -9,9 +9,9 @@ var hostileBugs = []bug{
 	lists := fmt.Sprintf("host %d with %s, host %d`}}},
 	{name: "older_life_heard", what: "a host that runs on an old backup of its directory is heard", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", edits: []edit{{"host/admission.go",
 		`case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:`, `case false:`}}},
-	{name: "any_type_travels", what: "a peer may send messages of types that hosts do not send", in: "host", found: "TBD", edits: []edit{{"host/receive.go",
+	{name: "any_type_travels", what: "a peer may send messages of types that hosts do not send", in: "host", found: "TestReceiveChecksTheWay", edits: []edit{{"host/receive.go",
 		`	case !mayTravel(m.Type):`, `	case !mayTravel(m.Type) && false:`}}},
-	{name: "sender_not_compared", what: "a message may name another host as its sender", in: "host", found: "TBD", edits: []edit{{"host/receive.go",
+	{name: "sender_not_compared", what: "a message may name another host as its sender", in: "host", found: "TestReceiveChecksTheWay", edits: []edit{{"host/receive.go",
 		`	case m.From != from:`, `	case m.From != from && false:`}}},
 	{name: "strangers_stay", what: "a connection that has not said who it is keeps its slot from members", in: "transport/tcp", found: "TestStrangersDoNotKeepMembersOut", edits: []edit{{"transport/tcp/inbound.go",
 		`	if evicted = s.crowded(in.addr, maxStrangers); evicted != nil {`, `	if evicted = s.crowded(in.addr, maxStrangers); evicted != nil {

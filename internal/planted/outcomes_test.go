@@ -8,7 +8,7 @@ var outcomeBugs = []bug{
 		`		for _, c := range pt.waiting {
 			if c.waiter == nil {`, `		for _, c := range pt.waiting[:0] {
 			if c.waiter == nil {`}}},
-	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TBD", edits: []edit{{"host/acknowledge.go",
+	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/acknowledge.go",
 		`		if p.waiter.take() {
 			kept = append(kept, p)
 			if c`, `		if p.waiter.take() || true {
@@ -19,7 +19,7 @@ var outcomeBugs = []bug{
 	{name: "frames_outlive_directory", what: "the frame numbers of a lost directory count for the one that replaces it", in: "sim", found: "TestChurn", args: "-churns 160", edits: []edit{{"host/group.go",
 		`		g.frames.forget(id)
 `, ``}}},
-	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TBD", edits: []edit{{"host/session/table.go",
+	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",
 		`	if m.Number < s.low {
 		return Forgotten`, `	if false {
 		return Forgotten`}}},

@@ -2,26 +2,26 @@ package planted_test
 
 // turnBugs are bugs in the turns and lanes of a host.
 var turnBugs = []bug{
-	{name: "delayed_flush_not_awaited", what: "in group-delay an answer leaves before the delayed flush", in: "sim", found: "TestSeeds", args: "-mode group-delay(5ms,0,0) -seeds 100 -failures 1", edits: []edit{{"host/lane.go",
+	{name: "delayed_flush_not_awaited", what: "in group-delay an answer leaves before the delayed flush", in: "host", found: "TestAppendLaneGathersWhileTheFlushMayWait", edits: []edit{{"host/lane.go",
 		`		if wait > 0 {
 			l.later.Set(wait)
 			return false
 		}`, `		if wait > 0 {
 			l.later.Set(wait)
 		}`}}},
-	{name: "lane_ignores_sync_error", what: "the append lane answers although a sync has failed", in: "host", found: "TestAppendLaneStopsAtErrors", edits: []edit{{"host/lane.go",
+	{name: "lane_ignores_sync_error", what: "the append lane answers although a sync has failed", same: "the flush says it again when it is completed", edits: []edit{{"host/lane.go",
 		`	if err := f.Wait(); err != nil {
 		return 0, err
 	}`, `	_ = f.Wait()`}}},
-	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host", found: "TestFullDiskParksOnlyWhatIsRefused", edits: []edit{{"host/lane.go",
+	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host", found: "TestAppendLaneWaitsForRoom", edits: []edit{{"host/lane.go",
 		`	q.drain()
 	if !q.empty() {`, `	q.drain()
 	if false {`}}},
-	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host", found: "TBD", edits: []edit{{"host/overtake.go",
+	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host", found: "TestVoteWithoutSpace", edits: []edit{{"host/overtake.go",
 		`	if len(q.early) > 0 {
 		m :=`, `	if false {
 		m :=`}}},
-	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host", found: "TestRoundsAreFairBetweenGroups", edits: []edit{{"host/lane.go",
+	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host", found: "TestShareOfARound", edits: []edit{{"host/lane.go",
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host", found: "TBD", edits: []edit{{"host/storage.go",
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
