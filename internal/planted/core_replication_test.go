@@ -50,9 +50,8 @@ var replicationBugs = []bug{
 		`if ackTerm != u.ackTerm || index < u.offset || index >= u.end() {`, `if ackTerm != u.ackTerm || index < u.offset || index >= u.end() || index+1 != u.inProgress {`}}},
 	{name: "replaced_not_written", what: "entries that replace others that were handed out are not handed out", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/unstable.go",
 		`	u.inProgress = min(u.inProgress, first)
-`, `	u.inProgress = min(u.inProgress, u.end())
-`}}},
-	{name: "own_ack_of_earlier_term", what: "in synchronous mode a leader believes the acknowledgement of its own disk from its earlier term", in: "raft", found: "TBD", edits: []edit{{"raft/advance.go",
+`, ``}}},
+	{name: "own_ack_of_earlier_term", what: "in synchronous mode a leader believes the acknowledgement of its own disk from its earlier term", same: "a node that has stepped down needs a Ready of its own before it leads again, and Advance comes before that", edits: []edit{{"raft/advance.go",
 		`on.ownAck.Index > 0 && on.ownAck.Term == r.term &&`, `on.ownAck.Index > 0 && on.ownAck.Index <= r.log.lastIndex() &&`}}},
 	{name: "compacted_is_term_0", what: "where the entry before an append is compacted, the leader sends term 0 in its place", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/replicate.go",
 		`	if prev.Term, err = r.log.term(prev.Index); err != nil {`, `	if prev.Term, err = r.log.term(prev.Index); err != nil && prev.Index == 0 {`}}},
@@ -106,4 +105,13 @@ var replicationBugs = []bug{
 		`	a.length = min(2*cap(longer), fullArena)`, `	a.length = max(a.length, 2*cap(longer))`}}},
 	{name: "idle_is_behind", what: "a node that has nothing to say takes itself for one whose consumer is behind", in: "raft/etcdnode", found: "TestAnIdleLeaderIsNotBehind", edits: []edit{{"raft/etcdnode/ready.go",
 		`		n.backlogBytes = 0 // the`, `		n.backlogBytes += 0 // the`}}},
+	{name: "range_repeats_one", what: "a range of entries for apply begins with the last one of the range before", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/asyncstorage.go",
+		`		m.Index, m.Commit, ack.Index = w.after, w.through, w.through`, `		m.Index, m.Commit, ack.Index = max(w.after, 1)-1, w.through, w.through`}}},
+	{name: "commit_index_of_the_disk", what: "the status tells no commit index beyond what is durable, and so goes back when a snapshot replaces the log", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/status.go",
+		`		Durable:   r.log.durable(),
+	}
+`, `		Durable:   r.log.durable(),
+	}
+	s.Commit = min(s.Commit, s.Durable)
+`}}},
 }

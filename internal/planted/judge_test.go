@@ -54,10 +54,16 @@ func (p *programs) program(b *bug, in string) (path string, err error) {
 	if p.alone[b.name] {
 		key = in + "-" + b.name
 	}
-	if p.built[key] != "" {
-		return p.built[key], nil
-	}
 	dir := filepath.Join(p.dir, strings.ReplaceAll(key, "/", "_"))
+	path = filepath.Join(dir, "tests")
+	if *reuse && p.built[key] == "" {
+		if _, err := os.Stat(path); err == nil {
+			p.built[key] = path
+		}
+	}
+	if p.built[key] != "" {
+		return path, nil
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -70,7 +76,6 @@ func (p *programs) program(b *bug, in string) (path string, err error) {
 			return "", err
 		}
 	}
-	path = filepath.Join(dir, "tests")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", path, "./"+in)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {

@@ -27,8 +27,4 @@ var outcomeBugs = []bug{
 		`	dst = binary.AppendUvarint(dst, uint64(len(t.sessions)))
 	for s := t.idle.next;`, `	dst = binary.AppendUvarint(dst, uint64(0*len(t.sessions)))
 	for s := t.idle;`}}},
-	{name: "session_time_not_in_snapshot", what: "the members do not agree on the log time after a restore", in: "host", found: "TBD", edits: []edit{{"host/snapshotopen.go",
-		`		g.time.note(m.table.Now(), g.now())
-`, `		_ = m.table.Now()
-`}}},
 }

@@ -26,6 +26,7 @@ var (
 	search = flag.Bool("planted.search", false, "with -planted.all or -planted.only: ask all judges, not those that are known")
 	write  = flag.Bool("planted.write", false, "with -planted.all or -planted.only: write the rows into docs/internals/planted-bugs.md")
 	dir    = flag.String("planted.dir", "", "keep the programs in this folder; a bug is switched on by "+variable+"=name in the environment")
+	reuse  = flag.Bool("planted.reuse", false, "with -planted.dir: take the programs that are there as they are")
 	seed   = flag.Uint64("planted.seed", 0, "draw the bugs of a short run with this seed; 0: with a seed from the clock")
 	sample = flag.Int("planted.sample", 2, "bugs that a short run draws")
 	labFor = flag.Duration("planted.lab", time.Minute, "time that the crash laboratory has for one bug")
@@ -86,7 +87,14 @@ func runAll(t *testing.T) {
 		t.Fatalf("-planted.only: %v", err)
 	}
 	p := newPrograms(t)
-	rows := map[string]string{}
+	note := func(b *bug, found []verdict) {
+		row := b.row(found)
+		if *write && !*search {
+			if err := writeTable(map[string]string{b.name: row}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	layers, cpu := map[string]int{}, time.Duration(0)
 	for _, b := range pointers(bugs) {
 		if !chosen.MatchString(b.name) {
@@ -98,8 +106,8 @@ func runAll(t *testing.T) {
 			judges = allJudges(b)
 		case b.same != "":
 			layers["the same"]++
-			rows[b.name] = b.row(nil)
-			fmt.Println(rows[b.name])
+			note(b, nil)
+			fmt.Printf("%s: the same as without: %s\n", b.name, b.same)
 			continue
 		}
 		var found []verdict
@@ -125,7 +133,12 @@ func runAll(t *testing.T) {
 			continue
 		}
 		layers[found[0].layer()]++
-		rows[b.name] = b.row(found)
+		note(b, found)
+	}
+	if *write {
+		if err := writeTable(nil); err != nil {
+			t.Error(err)
+		}
 	}
 	names := make([]string, 0, len(layers))
 	for l := range layers {
@@ -136,11 +149,6 @@ func runAll(t *testing.T) {
 		names[i] = fmt.Sprintf("%d %s", layers[l], l)
 	}
 	fmt.Printf("%s; %.0f CPU-seconds\n", strings.Join(names, ", "), cpu.Seconds())
-	if *write && !*search {
-		if err := writeTable(rows); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // allJudges returns the judges to ask for a bug whose judge is not known, the fastest first.
