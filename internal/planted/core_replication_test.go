@@ -11,7 +11,7 @@ var replicationBugs = []bug{
 	}`}}},
 	{name: "old_entries_count_at_once", what: "a new leader counts the entries that it found before they are durable", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
 		`own.Match = r.log.durable()`, `own.Match = last`}}},
-	{name: "half_commits", what: "half of the voters commit an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/quorum/quorum.go",
+	{name: "half_commits", what: "half of the voters commit an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 40 -failures 1", says: "but after a crash with"}}, edits: []edit{{"raft/quorum/quorum.go",
 		`acked[len(acked)-(len(acked)/2+1)]`, `acked[len(acked)-(len(acked)+1)/2]`}}},
 	{name: "old_half_commits", what: "in a joint configuration the more advanced half commits an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/tracker/jointvoters.go",
 		`return min(v.half(0, members), v.half(1, members))`, `return max(v.half(0, members), v.half(1, members))`}}},
@@ -30,7 +30,7 @@ var replicationBugs = []bug{
 		`			p.Next = index + 1`, `			p.Next = index + 2`}}},
 	{name: "sent_is_acknowledged", what: "a leader takes what it has sent for acknowledged", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/tracker/progress.go",
 		`			p.MsgAppFlowPaused = p.Inflights.Full()`, `			p.MsgAppFlowPaused, p.Match = p.Inflights.Full(), p.Next-1`}}},
-	{name: "prev_term_unchecked", what: "a follower checks that it has the entry before an append, not the term of that entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/follower.go",
+	{name: "prev_term_unchecked", what: "a follower checks that it has the entry before an append, not the term of that entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 20 -failures 1", says: "logs do not match at index"}}, edits: []edit{{"raft/follower.go",
 		`if !r.log.matches(a.prev) {`, `if a.prev.Index > r.log.lastIndex() {`}}},
 	{name: "old_append_truncates", what: "an append that comes late cuts off what the log has behind it", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/follower.go",
 		`fresh := a.entries[r.log.firstConflict(a.entries):]`, `fresh := a.entries`}}},
@@ -44,7 +44,7 @@ var replicationBugs = []bug{
 		`	case m.Term < r.term:
 		if m.Type`, `	case m.Term < r.term && m.Type != raftpb.MsgAppResp:
 		if m.Type`}}},
-	{name: "aba", what: "an answer of the disk about entries that were replaced counts for those in their place", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/unstable.go",
+	{name: "aba", what: "an answer of the disk about entries that were replaced counts for those in their place", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 30 -failures 1", says: "after its client was told that it never would be"}}, edits: []edit{{"raft/unstable.go",
 		`if ackTerm != u.ackTerm || index < u.offset`, `if index < u.offset`}}},
 	{name: "late_answer_of_disk_lost", what: "an answer of the disk is ignored when later entries were handed out meanwhile", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/unstable.go",
 		`if ackTerm != u.ackTerm || index < u.offset || index >= u.end() {`, `if ackTerm != u.ackTerm || index < u.offset || index >= u.end() || index+1 != u.inProgress {`}}},
@@ -107,6 +107,10 @@ var replicationBugs = []bug{
 		`		n.backlogBytes = 0 // the`, `		n.backlogBytes += 0 // the`}}},
 	{name: "range_repeats_one", what: "a range of entries for apply begins with the last one of the range before", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/asyncstorage.go",
 		`		m.Index, m.Commit, ack.Index = w.after, w.through, w.through`, `		m.Index, m.Commit, ack.Index = max(w.after, 1)-1, w.through, w.through`}}},
+	{name: "handed_out_is_durable", what: "what was handed out for writing counts as durable", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/log.go",
+		`	return l.unstable.offset - 1
+`, `	return l.unstable.inProgress - 1
+`}}},
 	{name: "commit_index_of_the_disk", what: "the status tells no commit index beyond what is durable, and so goes back when a snapshot replaces the log", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/status.go",
 		`		Durable:   r.log.durable(),
 	}
