@@ -16,7 +16,7 @@ var electionBugs = []bug{
 	{name: "own_vote_not_recorded", what: "a candidate does not remember that it voted for itself", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/term.go",
 		`	r.vote = r.id
 	r.candidate`, `	r.candidate`}}},
-	{name: "vote_not_saved", what: "a vote that does not come with a new term is not written", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/ready.go",
+	{name: "vote_not_saved", what: "a vote that does not come with a new term is not written", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/ready.go",
 		`		rd.HardState = hard
 `, `		if hard.Term != rn.prevHard.Term || hard.Commit != rn.prevHard.Commit {
 			rd.HardState = hard
@@ -74,7 +74,7 @@ var electionBugs = []bug{
 		`	if hs.Term > 0 {
 		r.promise()`, `	if false {
 		r.promise()`}}},
-	{name: "promise_not_kept", what: "a member votes although it promised its leader not to", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/follower.go",
+	{name: "promise_not_kept", what: "a member votes although it promised its leader not to", in: "raft", found: "TestPromiseOutlivesTheTerm", edits: []edit{{"raft/follower.go",
 		`return r.promisedTicks > 0 || (r.cfg`, `return (r.cfg`}, {"raft/candidate.go",
 		`if r.promisedTicks > 0 && !v.ordered {`, `if false {`}}},
 }

@@ -9,7 +9,7 @@ var replicationBugs = []bug{
 		own.MaybeUpdate(r.log.lastIndex())
 		r.advanceCommit()
 	}`}}},
-	{name: "old_entries_count_at_once", what: "a new leader counts the entries that it found before they are durable", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
+	{name: "old_entries_count_at_once", what: "a new leader counts the entries that it found before they are durable", same: "a node asks for votes when all that it was handed is durable, so a new leader has nothing else", edits: []edit{{"raft/leader.go",
 		`own.Match = r.log.durable()`, `own.Match = last`}}},
 	{name: "half_commits", what: "half of the voters commit an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 40 -failures 1", says: "but after a crash with"}}, edits: []edit{{"raft/quorum/quorum.go",
 		`acked[len(acked)-(len(acked)/2+1)]`, `acked[len(acked)-(len(acked)+1)/2]`}}},
@@ -17,11 +17,11 @@ var replicationBugs = []bug{
 		`return min(v.half(0, members), v.half(1, members))`, `return max(v.half(0, members), v.half(1, members))`}}},
 	{name: "commit_one_more", what: "a leader commits one more entry than a quorum holds", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/commit.go",
 		`held = uint64(r.leader.voters.CommittedIndex(r.leader.members))`, `held = min(uint64(r.leader.voters.CommittedIndex(r.leader.members))+1, r.log.lastIndex())`}}},
-	{name: "commit_unverified", what: "a follower commits through the end of its log, whatever it has verified of it", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/follower.go",
+	{name: "commit_unverified", what: "a follower commits through the end of its log, whatever it has verified of it", in: "raft", found: "TestFollowerAnswersForWhatItHasVerified", edits: []edit{{"raft/follower.go",
 		`commit := min(a.commit, verified)`, `commit := min(a.commit, r.log.lastIndex())`}}},
 	{name: "heartbeat_commit_uncapped", what: "a heartbeat carries a commit index beyond what the follower has acknowledged", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/leader.go",
 		`commit := min(pr.Match, r.log.committed)`, `commit := r.log.committed`}}},
-	{name: "ack_whole_log", what: "a follower acknowledges its whole log, whatever it has verified of it", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/follower.go",
+	{name: "ack_whole_log", what: "a follower acknowledges its whole log, whatever it has verified of it", in: "raft", found: "TestFollowerAnswersForWhatItHasVerified", edits: []edit{{"raft/follower.go",
 		`		r.acknowledge(from, verified)`, `		r.acknowledge(from, r.log.lastIndex())`}}},
 	{name: "match_one_more", what: "a leader takes one more entry for acknowledged", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/tracker/progress.go",
 		`p.Match, p.MsgAppFlowPaused = index, false
@@ -40,13 +40,13 @@ var replicationBugs = []bug{
 		`	case m.Term < r.term:
 		if m.Type`, `	case m.Term < r.term && m.Type != raftpb.MsgApp:
 		if m.Type`}}},
-	{name: "acks_of_earlier_terms", what: "an acknowledgement that was given to an earlier leader counts", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/gate.go",
+	{name: "acks_of_earlier_terms", what: "an acknowledgement that was given to an earlier leader counts", in: "raft", found: "TestStories", edits: []edit{{"raft/gate.go",
 		`	case m.Term < r.term:
 		if m.Type`, `	case m.Term < r.term && m.Type != raftpb.MsgAppResp:
 		if m.Type`}}},
 	{name: "aba", what: "an answer of the disk about entries that were replaced counts for those in their place", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 30 -failures 1", says: "after its client was told that it never would be"}}, edits: []edit{{"raft/unstable.go",
 		`if ackTerm != u.ackTerm || index < u.offset`, `if index < u.offset`}}},
-	{name: "late_answer_of_disk_lost", what: "an answer of the disk is ignored when later entries were handed out meanwhile", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/unstable.go",
+	{name: "late_answer_of_disk_lost", what: "an answer of the disk is ignored when later entries were handed out meanwhile", in: "raft", found: "TestUnstableLetsItsArrayGo", edits: []edit{{"raft/unstable.go",
 		`if ackTerm != u.ackTerm || index < u.offset || index >= u.end() {`, `if ackTerm != u.ackTerm || index < u.offset || index >= u.end() || index+1 != u.inProgress {`}}},
 	{name: "replaced_not_written", what: "entries that replace others that were handed out are not handed out", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/unstable.go",
 		`	u.inProgress = min(u.inProgress, first)

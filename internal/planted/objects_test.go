@@ -31,5 +31,5 @@ var largeObjectBugs = []bug{
 		`case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):`, `case false:`}}},
 	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "sim", found: "TestObjects", args: "-objects 60", edits: []edit{{"host/objects.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/objects.go",
-		`o.ended[n].Index < first {`, `o.ended[n].Index < first || true {`}}},
+		`o.ended[n].Index < first {`, `(o.ended[n].Index < first || true) {`}}},
 }
