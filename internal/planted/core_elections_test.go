@@ -68,9 +68,9 @@ var electionBugs = []bug{
 `, ``}}},
 	{name: "far_behind_refusal_unheard", what: "the commit index in the refusal of a pre-vote of an earlier term is not heard", in: "raft", found: "TestRefusalOfAPreVoteFromAnEarlierTerm", edits: []edit{{"raft/gate.go",
 		`		if m.Type == raftpb.MsgPreVoteResp && m.Reject {`, `		if false {`}}},
-	{name: "learn_unmatched", what: "a commit index from a refused vote is believed although the log does not match", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/candidate.go",
+	{name: "learn_unmatched", what: "a commit index from a refused vote is believed although the log does not match", in: "raft", found: "TestCommitIndexOfARefusalIsOfOneEntry", edits: []edit{{"raft/candidate.go",
 		`id.Index > r.log.committed && r.log.matches(id)`, `id.Index > r.log.committed && id.Index <= r.log.lastIndex()`}}},
-	{name: "promise_ends_with_crash", what: "a member that promised not to vote forgets it in a crash", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/raft.go",
+	{name: "promise_ends_with_crash", what: "a member that promised not to vote forgets it in a crash", in: "raft", found: "TestStories", edits: []edit{{"raft/raft.go",
 		`	if hs.Term > 0 {
 		r.promise()`, `	if false {
 		r.promise()`}}},

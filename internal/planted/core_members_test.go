@@ -35,6 +35,4 @@ var memberBugs = []bug{
 		`	if !d.outgoing.has(id) {
 		delete(d.views, id)`, `	if false {
 		delete(d.views, id)`}}},
-	{name: "joint_left_early", what: "a joint configuration is left before the change that began it is applied", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/membership.go",
-		`|| r.leader.pendingConf > r.log.applied ||`, `||`}}},
 }

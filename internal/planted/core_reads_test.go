@@ -10,7 +10,7 @@ var readBugs = []bug{
 		`	case r.log.committed < r.leader.termStart:
 		r.leader`, `	case false:
 		r.leader`}}},
-	{name: "echoes_of_earlier_terms", what: "the answer to a heartbeat of an earlier term confirms reads", in: "sim/core", found: "TestSeeds", args: "-first 50 -seeds 100", edits: []edit{{"raft/gate.go",
+	{name: "echoes_of_earlier_terms", what: "the answer to a heartbeat of an earlier term confirms reads", in: "raft", found: "TestEchoOfAnEarlierTermConfirmsNothing", edits: []edit{{"raft/gate.go",
 		`	case m.Term < r.term:
 		if m.Type`, `	case m.Term < r.term && m.Type != raftpb.MsgHeartbeatResp:
 		if m.Type`}}},
@@ -18,7 +18,7 @@ var readBugs = []bug{
 		`	s.echoed[from] = position
 `, `	s.echoed[from] = s.lastPosition()
 `}}},
-	{name: "lease_from_echo", what: "a lease of the core begins when its round was answered", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/read.go",
+	{name: "lease_from_echo", what: "a lease of the core begins when its round was answered", in: "raft", found: "TestLeaseBeginsWhenItWasAskedFor", edits: []edit{{"raft/read.go",
 		`r.renewLease(read.askedAt)`, `r.renewLease(r.leader.ticks)`}}},
 	{name: "lease_too_long", what: "a lease of the core lasts for two election timeouts", in: "raft", found: "TestLeaseEndsInQuietTime", edits: []edit{{"raft/lease.go",
 		`r.cfg.electionTicks*3/4 - 1`, `r.cfg.electionTicks * 2`}}},

@@ -2,12 +2,12 @@ package planted_test
 
 // hostileBugs are bugs in what a host believes of others.
 var hostileBugs = []bug{
-	{name: "any_cluster", what: "hosts of different clusters hear each other", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", edits: []edit{{"host/admission.go",
+	{name: "any_cluster", what: "hosts of different clusters hear each other", in: "host", found: "TestFounding", edits: []edit{{"host/admission.go",
 		`	lists := fmt.Sprintf("host %d with %s, host %d`, `	if true {
 		return nil
 	}
 	lists := fmt.Sprintf("host %d with %s, host %d`}}},
-	{name: "older_life_heard", what: "a host that runs on an old backup of its directory is heard", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", edits: []edit{{"host/admission.go",
+	{name: "older_life_heard", what: "a host that runs on an old backup of its directory is heard", in: "host", found: "TestLives", edits: []edit{{"host/admission.go",
 		`case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:`, `case false:`}}},
 	{name: "any_type_travels", what: "a peer may send messages of types that hosts do not send", in: "host", found: "TestReceiveChecksTheWay", edits: []edit{{"host/receive.go",
 		`	case !mayTravel(m.Type):`, `	case !mayTravel(m.Type) && false:`}}},
