@@ -4,12 +4,14 @@
 // while a judge runs (docs/decisions/0001-planted-bugs.md). So the code that users build does not mention
 // them, and this package holds tests only:
 //
-//	core_test.go, corechanges_test.go, runtime_test.go,   the bugs, by what they are in
-//	objects_test.go, transport_test.go, wal_test.go,
-//	snapshot_test.go
-//	edit_test.go, combine_test.go, check_test.go          how edits are applied and checked
-//	judge_test.go, run_test.go                            which tests are to find a bug, and the runs
-//	oracles_test.go                                       for each oracle a bug that only it finds
-//	history_test.go                                       the bugs of other systems and of the reviews, by bug
-//	table_test.go                                         docs/internals/planted-bugs.md
+//	core_….go                                    bugs of the core: elections, replication, members, reads,
+//	                                             members without authority
+//	runtime, turns, outcomes, takes, hostile,    bugs of the runtime and the transport
+//	objects, transport
+//	wal, snapshot                                bugs of what is on the disk
+//	edit, combine, check                         how edits are applied and checked
+//	judge, run                                   which tests are to find a bug, and the runs
+//	oracles                                      for each oracle a bug that only it finds
+//	history                                      bugs of other systems, and findings of reviews, by bug
+//	table                                        docs/internals/planted-bugs.md
 package planted
