@@ -92,8 +92,8 @@ func TestReadsOfEqualContext(t *testing.T) {
 	}
 }
 
-// An answer to a heartbeat of an earlier term, in which the same node led, confirms no read: another leader may
-// have come between the two terms.
+// An answer to a heartbeat of an earlier term, in which the same node led, confirms no read: another leader
+// may have come between the two terms.
 func TestEchoOfAnEarlierTermConfirmsNothing(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	commit := func(term uint64) {

@@ -26,7 +26,7 @@ var (
 	search = flag.Bool("planted.search", false, "with -planted.all or -planted.only: ask all judges, not those that are known")
 	write  = flag.Bool("planted.write", false, "with -planted.all or -planted.only: write the rows into docs/internals/planted-bugs.md")
 	dir    = flag.String("planted.dir", "", "keep the programs in this folder; a bug is switched on by "+variable+"=name in the environment")
-	reuse  = flag.Bool("planted.reuse", false, "with -planted.dir: take the programs that are there as they are")
+	reuse  = flag.Bool("planted.reuse", false, "with -planted.dir: take the programs that exist as they are")
 	seed   = flag.Uint64("planted.seed", 0, "draw the bugs of a short run with this seed; 0: with a seed from the clock")
 	sample = flag.Int("planted.sample", 2, "bugs that a short run draws")
 	labFor = flag.Duration("planted.lab", time.Minute, "time that the crash laboratory has for one bug")
