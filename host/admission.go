@@ -26,7 +26,8 @@ import (
 //
 // A copy of a directory has the same id. Each life of a directory has a higher generation than the one before
 // (the log's fence), and a random number drawn for it. A host with a lower generation, or with the same
-// generation and another number, runs on a copy or on a restored backup.
+// generation and another number, runs on a copy or on a restored backup; so does one whose earlier lives were
+// others than those that were heard (lives.go).
 type admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
@@ -109,7 +110,7 @@ func (a *admission) admit(peer transport.Introduction, remote string, vouched bo
 	}
 	now := peerRecord{ID: peer.ID, Incarnation: peer.Incarnation, Generation: peer.Generation, Life: peer.Life}
 	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
-	if known, err := a.recall(now, remote, vouched); known || err != nil {
+	if known, err := a.recall(now, peer, remote, vouched); known || err != nil {
 		return err
 	}
 	if !a.waits(now) {
@@ -119,7 +120,7 @@ func (a *admission) admit(peer transport.Introduction, remote string, vouched bo
 	defer a.waited(now)
 	<-a.writing
 	defer func() { a.writing <- struct{}{} }()
-	switch known, err := a.recall(now, remote, vouched); { // another connection may have recorded it meanwhile
+	switch known, err := a.recall(now, peer, remote, vouched); { // another connection may have recorded it meanwhile
 	case err != nil:
 		return err
 	case known && a.isWritten(now.ID):
@@ -198,7 +199,7 @@ func (a *admission) waited(now peerRecord) {
 
 // recall reports whether this life of a peer is known, and rejects a life that must not come after what is
 // known.
-func (a *admission) recall(now peerRecord, remote string, vouched bool) (known bool, err error) {
+func (a *admission) recall(now peerRecord, peer transport.Introduction, remote string, vouched bool) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {
@@ -209,7 +210,7 @@ func (a *admission) recall(now peerRecord, remote string, vouched bool) (known b
 	if !heard || vouched && before.Incarnation != now.Incarnation {
 		return false, nil
 	}
-	if err := rejectLife(before, now, remote); err != nil {
+	if err := rejectLife(before, now, peer.LifeAt(before.Generation), remote); err != nil {
 		if before.Incarnation != now.Incarnation {
 			a.turnedAway[now.ID] = now.Incarnation
 		}
@@ -291,14 +292,17 @@ func rejectFounding(self, peer transport.Introduction) error {
 }
 
 // rejectLife rejects a life that cannot follow before: one on another directory, or an earlier or a second
-// life of the same directory.
-func rejectLife(before, now peerRecord, remote string) error {
+// life of the same directory. was is what now says of the life with before's generation; 0: nothing.
+func rejectLife(before, now peerRecord, was uint32, remote string) error {
 	switch {
 	case before.Incarnation != now.Incarnation:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with GroupConfig.Joins, and then replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
+			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
+	case was != 0 && was != uint32(before.Life):
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (it is in its life %d, but its life %d was another one than the one that was seen): stop it, and start the host on its newest directory; if that is lost, %s",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
 	}
 	return nil

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -297,20 +299,91 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	}
 }
 
-// An old backup is refused however often its host starts. Today it is accepted once it has started more often
-// than the original, which happens if a supervisor keeps restarting a host that all others refuse.
+// An old backup is refused however often its host starts: it says of the life that was heard something else.
+// The original is admitted, also after many lives of which this host has heard nothing.
 func TestBackupThatStartsOften(t *testing.T) {
-	t.Skip("needs lives that name the life before them, which do not exist yet")
 	a := remembering(t, crashfs.New(), member(1))
-	if err := a.admit(member(2), "r", false); err != nil {
-		t.Fatal(err)
+	original := lives{Generation: 1, Lives: []uint32{7}} // and the backup is made here
+	for range 3 {
+		comeBack(t, a, &original)
 	}
-	backup := member(2)
-	for backup.Generation = 3; backup.Generation < 10; backup.Generation++ {
-		backup.Life = 1000 + backup.Generation
-		if err := a.admit(backup, "r", false); err == nil {
-			t.Errorf("life %d of a backup was admitted", backup.Generation)
+	backup := lives{Generation: 1, Lives: []uint32{7}}
+	for range transport.MaxPast - 10 {
+		i := live(&backup, 1000)
+		if err := a.admit(i, "r", false); err == nil {
+			t.Fatalf("life %d of a backup was admitted", i.Generation)
+		} else if i.Generation > 4 && !strings.Contains(err.Error(), "but its life 4 was another one") {
+			t.Fatal(err)
 		}
+	}
+	for range 600 {
+		live(&original, 0)
+	}
+	comeBack(t, a, &original)
+	for range 2 * transport.MaxPast { // more than it says
+		live(&original, 0)
+	}
+	comeBack(t, a, &original)
+}
+
+// live returns how host 2 introduces itself in the next life of its directory.
+func live(l *lives, copied uint64) transport.Introduction {
+	i := member(2)
+	i.Generation, i.Life = l.Generation+1, 1<<40+copied+l.Generation+1
+	i.Past = l.begin(i.Generation, uint32(i.Life))
+	return i
+}
+
+func comeBack(t *testing.T, a *admission, l *lives) {
+	t.Helper()
+	if i := live(l, 0); a.admit(i, "r", false) != nil {
+		t.Errorf("life %d of the original: %v", i.Generation, a.admit(i, "r", false))
+	}
+}
+
+// What a directory says of its lives is true, or nothing.
+func TestLivesThatAreNotKnown(t *testing.T) {
+	var l lives
+	for _, row := range []struct {
+		generation uint64
+		life       uint32
+		want       []uint32
+	}{
+		{3, 30, nil}, {4, 40, []uint32{30}}, {7, 70, []uint32{30, 40, 0, 0}}, {8, 80, []uint32{30, 40, 0, 0, 70}},
+		{8, 81, nil}, {9, 90, []uint32{0}}, {9 + transport.MaxPast, 5, append([]uint32{0, 90}, make([]uint32, transport.MaxPast-1)...)[1:]},
+		{10 + 3*transport.MaxPast, 6, nil}, {11 + 3*transport.MaxPast, 7, []uint32{6}},
+	} {
+		if have := l.begin(row.generation, row.life); !slices.Equal(have, row.want) {
+			t.Errorf("before life %d: %v, want %v", row.generation, have, row.want)
+		}
+	}
+}
+
+// A directory knows its lives after restarts, and its host starts without the file, too.
+func TestLivesAreRemembered(t *testing.T) {
+	disk := crashfs.New()
+	var want []uint32
+	for generation := uint64(1); generation < 6; generation++ {
+		d := &directory{fs: disk, config: Config{Dir: "/data/1"}, identity: identity{Incarnation: transport.Incarnation{4}}}
+		if err := disk.MkdirAll("/data/1"); err != nil {
+			t.Fatal(err)
+		}
+		if generation == 4 {
+			if err := disk.Remove("/data/1/" + livesFile); err != nil {
+				t.Fatal(err)
+			}
+			put(t, disk, livesFile, "no JSON")
+			want = nil
+		}
+		if generation == 5 {
+			d.identity.Incarnation[0]++ // another log
+			want = nil
+		}
+		past, err := d.enterLife(generation, 1<<40+generation, slog.New(slog.DiscardHandler))
+		if err != nil || !slices.Equal(past, want) {
+			t.Errorf("before life %d: %v, %v; want %v", generation, past, err, want)
+		}
+		want = append(want, uint32(generation))
 	}
 }
 

@@ -164,6 +164,10 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
+	if self.Past, err = directory.enterLife(self.Generation, self.Life, e.logger); err != nil {
+		return nil, err
+	}
+	self.FitPast()
 	admission, err := newAdmission(e.fs, c.Dir, self, e.logger)
 	if err != nil {
 		return nil, err

@@ -96,6 +96,31 @@ var directoryMisuses = []misuse{
 		},
 	},
 	{
+		name:   "A restored directory that is started again and again",
+		done:   "Host 2 has lost its disk and was started on an old backup. All others refuse it, and a supervisor starts it again, until it has started more often than the original had.",
+		advice: []string{"if that is lost, start the host on an empty directory with GroupConfig.Joins, and replace the lost directory by it on another host (Group.Plan, ReplaceMember)"},
+		make: func(s *scene) {
+			a, b, c := s.trio()
+			s.found(a, b, c)
+			b.close()
+			backup := s.host(2)
+			s.copyDir(backup, b)
+			b.up(a, b, c)
+			s.work("after the backup", a, b, c)
+			a.remembers(1, 2)
+			c.remembers(1, 2)
+			b.wipe()
+			s.copyDir(b, backup)
+			for range 4 {
+				b.start(b.config(addresses(a, b, c))).close()
+			}
+			b.up(a, b, c)
+			a.logs("refused a connection", "from=2", "it is in its life 6, but its life 2 was another one")
+			b.logs("cannot connect to a peer", "peer=1", "it is in its life 6, but its life 2 was another one")
+			b.explains(host.CodeIdentityRefused, "host 1 refuses this host", "a copy or an old backup")
+		},
+	},
+	{
 		name:   "The log of another host in a directory",
 		done:   "The directories of hosts 1 and 2 are moved, and `log` of host 1 is put into the directory of host 2.",
 		advice: []string{"put back the one that belongs to this directory"},

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -130,5 +133,46 @@ func TestADamagedObjectIsNotTakenFromASnapshot(t *testing.T) {
 	}
 	if n := count[ObjectReceived](h); n != 1 {
 		t.Errorf("%d objects were fetched after the start, want 1", n)
+	}
+}
+
+// The disk has changed bytes of an object while the host runs. Nothing reads the object, and VerifyObject
+// finds the damage: the host fetches the object again. An object that is whole stays.
+func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
+	c := newObjectCluster(t, 75).start()
+	h := c.follower()
+	u := c.leader().begins(300_000, time.Hour)
+	c.load("it is held", 0, func() bool { return u.held(t) && h.has(u.ID()) })
+	first, err := administered{h.process}.VerifyObject(t.Context(), theGroup, "")
+	if err != nil || first.ID != u.ID().String() || first.Bytes != 300_000 || first.Damage != "" || first.Left != 0 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if none, err := (administered{h.process}).VerifyObject(t.Context(), theGroup, first.ID); err != nil || none.ID != "" {
+		t.Errorf("%+v, %v", none, err)
+	}
+	before := count[ObjectReceived](h)
+	part := filepath.Join(objectsDir("data", theGroup), u.ID().String(), "0000000000000001-0000000000000001", "part-00000000")
+	f, err := h.disk.Mount().Open(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{1}, 70_000); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := (administered{h.process}).VerifyObject(t.Context(), theGroup, ""); err != nil || !strings.Contains(found.Damage, part) {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	c.load("it is fetched", 0, func() bool { return h.has(u.ID()) })
+	if err := h.group.VerifyObject(t.Context(), u.ID()); err != nil {
+		t.Error(err)
+	}
+	if n := count[ObjectReceived](h); n != before+1 {
+		t.Errorf("%d objects were fetched, want 1", n-before)
+	}
+	if err := h.group.VerifyObject(t.Context(), object.ID{1}); !errors.Is(err, files.ErrNotHere) {
+		t.Error(err)
 	}
 }

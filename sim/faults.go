@@ -58,6 +58,7 @@ const (
 	Accepts   // of keys, by an operator
 	Moves     // of hosts to another address
 	Restored  // copies of a directory that were started
+	Restarted // starts of such copies before that
 
 	Placements // leaders that handed over because another member should rather lead
 
@@ -82,7 +83,7 @@ var faultNames = [faultKinds]string{
 	"snapshots taken", "snapshots that failed", "state machines restored", "compactions", "snapshots installed", "snapshot transfers that ended early",
 	"wrong reads of snapshots", "lies",
 	"plans begun", "plans carried out", "directories wiped", "join tokens", "hosts that joined by a token", "tokens refused",
-	"hosts with another key", "keys accepted by an operator", "hosts that moved", "directories restored", "leaderships placed",
+	"hosts with another key", "keys accepted by an operator", "hosts that moved", "directories restored", "starts of restored directories before that", "leaderships placed",
 	"uploads", "uploads held", "uploads that failed", "objects named", "commands refused for objects", "objects fetched",
 	"fetches that ended early", "objects passed by",
 }

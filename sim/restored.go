@@ -15,9 +15,10 @@ import (
 )
 
 // restoring copies the directory of a host while it runs, and later starts the copy under the host's id: an
-// operator who restores a backup, or clones a machine. Every host that has heard a later life of the
-// directory must refuse the copy. A host that has not may believe it, so the copy runs only while all other
-// hosts are up and have met the present life of the real one, and ends when one of them restarts.
+// operator who restores a backup, or clones a machine. A supervisor may start it again and again. Every host
+// that has heard a later life of the directory must refuse the copy. A host that has not may believe it, so
+// the copy runs only while all other hosts are up and have met the present life of the real one, and ends
+// when one of them restarts.
 type restoring struct {
 	m      *impostors
 	rng    *rand.Rand
@@ -84,7 +85,16 @@ func (r *restoring) isRefused() bool {
 
 func (r *restoring) start() {
 	w := r.m.w
-	l := r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
+	open := func() *life {
+		return r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
+	}
+	for range r.rng.IntN(6) { // a supervisor restarts it, until it is in a later life than the real one
+		l := open()
+		l.dead = true
+		r.copied = r.copied.Image(crashfs.LoseNothing, r.rng.Uint64)
+		w.count(Restarted)
+	}
+	l := open()
 	r.copy = l
 	w.count(Restored)
 	if r.rng.IntN(2) == 0 && w.net.taken[r.of.id] == nil {

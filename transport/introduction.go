@@ -28,6 +28,11 @@ type Introduction struct {
 	// that run on copies of one directory differ in at least one of them.
 	Generation uint64
 	Life       uint64
+	// Past is what the lives before this one were, at most MaxPast of them: the last is of generation
+	// Generation-1, the one before it of Generation-2, and so on. Each is the low half of that Life; 0: not
+	// known. A copy or an old backup of a directory has another past than the original, however often it has
+	// started since.
+	Past []uint32
 	// Addr is the address on which the host listens, for messages to operators.
 	Addr string
 	// Members is the founding list: ids in ascending order, with their first addresses.
@@ -41,6 +46,27 @@ type Introduction struct {
 	// TLS. Like Key it is not a part of the encoding.
 	Proof   []byte
 	Channel [32]byte
+}
+
+// MaxPast bounds Introduction.Past.
+const MaxPast = 1024
+
+// LifeAt returns the low half of Life in an earlier generation of the directory, or 0 if it is not known.
+func (i Introduction) LifeAt(generation uint64) uint32 {
+	if back := i.Generation - generation; generation < i.Generation && back <= uint64(len(i.Past)) {
+		return i.Past[uint64(len(i.Past))-back]
+	}
+	return 0
+}
+
+// FitPast forgets the oldest lives of which there is no place in the encoding, beside any proof.
+func (i *Introduction) FitPast() {
+	size := introductionHeadBytes + 2 + len(i.Addr) + 4 + 2 + MaxProofBytes
+	for _, m := range i.Members {
+		size += 8 + 2 + len(m.Addr)
+	}
+	most := min(MaxPast, max(0, MaxIntroductionBytes-size)/4)
+	i.Past = i.Past[max(0, len(i.Past)-most):]
 }
 
 // MaxProofBytes bounds Introduction.Proof.
@@ -82,7 +108,7 @@ var ErrBadIntroduction = errors.New("transport: bad introduction")
 // written to logs.
 //
 //	id u64 │ cluster u64 │ derived u8 │ incarnation 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
-//	n × (id u64, addr string) │ of a host that proves something: length u16 │ proof
+//	n × (id u64, addr string) │ n u16 │ n × past u32 │ of a host that proves something: length u16 │ proof
 //	string: length u16 │ bytes
 const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
 
@@ -104,6 +130,10 @@ func (i Introduction) Append(dst []byte) []byte {
 		dst = binary.LittleEndian.AppendUint64(dst, m.ID)
 		dst = appendString(dst, m.Addr)
 	}
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(i.Past)))
+	for _, life := range i.Past {
+		dst = binary.LittleEndian.AppendUint32(dst, life)
+	}
 	if len(i.Proof) > 0 {
 		dst = appendString(dst, string(i.Proof))
 	}
@@ -120,7 +150,10 @@ func (i Introduction) Validate() error {
 	if len(i.Proof) > MaxProofBytes {
 		return fmt.Errorf("%w: a proof of %d bytes, want at most %d", ErrBadIntroduction, len(i.Proof), MaxProofBytes)
 	}
-	size := introductionHeadBytes + 2 + len(i.Addr) + 2
+	if len(i.Past) > MaxPast {
+		return fmt.Errorf("%w: %d earlier lives, want at most %d", ErrBadIntroduction, len(i.Past), MaxPast)
+	}
+	size := introductionHeadBytes + 2 + len(i.Addr) + 4 + 4*len(i.Past)
 	if len(i.Proof) > 0 {
 		size += 2 + len(i.Proof)
 	}
@@ -166,6 +199,9 @@ func DecodeIntroduction(b []byte) (Introduction, error) {
 	for n := rest.uint16(); n > 0 && rest != nil; n-- {
 		i.Members = append(i.Members, Member{ID: rest.uint64(), Addr: rest.text()})
 	}
+	for n := rest.uint16(); n > 0 && rest != nil; n-- {
+		i.Past = append(i.Past, rest.uint32())
+	}
 	if len(rest) > 0 {
 		i.Proof = bytes.Clone(rest.take(int(rest.uint16())))
 	}
@@ -191,6 +227,13 @@ func (c *fieldReader) take(n int) []byte {
 func (c *fieldReader) uint16() uint16 {
 	if b := c.take(2); b != nil {
 		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (c *fieldReader) uint32() uint32 {
+	if b := c.take(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }

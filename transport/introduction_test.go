@@ -11,7 +11,7 @@ import (
 )
 
 func someIntroduction() Introduction {
-	return Introduction{ID: 2, Cluster: 7, Derived: true, Incarnation: Incarnation{1, 2, 15: 16}, Generation: 4, Life: 99, Addr: "10.0.0.2:7001",
+	return Introduction{ID: 2, Cluster: 7, Derived: true, Incarnation: Incarnation{1, 2, 15: 16}, Generation: 4, Life: 99, Past: []uint32{0, 5, 1<<32 - 1}, Addr: "10.0.0.2:7001",
 		Members: []Member{{1, "10.0.0.1:7001"}, {2, "10.0.0.2:7001"}, {3, ""}}}
 }
 
@@ -49,6 +49,7 @@ func TestBadIntroductions(t *testing.T) {
 		{func(i *Introduction) { i.Members[1].Addr = "a\nb" }, "unprintable characters"},
 		{func(i *Introduction) { i.Addr = "a\x1b[2J" }, "unprintable characters"},
 		{func(i *Introduction) { i.Addr = "\xff" }, "unprintable characters"},
+		{func(i *Introduction) { i.Past = make([]uint32, MaxPast+1) }, "1025 earlier lives, want at most 1024"},
 		{func(i *Introduction) { i.Members = long }, "2000 hosts takes more than 16384 bytes"},
 		{func(i *Introduction) { i.Members[0].Addr = strings.Repeat("x", 70_000) }, "takes more than 16384 bytes"},
 	} {
@@ -106,4 +107,33 @@ func FuzzDecodeIntroduction(f *testing.F) {
 			t.Fatalf("%+v is not what came: %x", i, b)
 		}
 	})
+}
+
+// What a directory's lives before this one were is found by their generation.
+func TestLifeAt(t *testing.T) {
+	i := someIntroduction() // in generation 4
+	for generation, want := range map[uint64]uint32{0: 0, 1: 0, 2: 5, 3: 1<<32 - 1, 4: 0, 5: 0, 1 << 63: 0} {
+		if have := i.LifeAt(generation); have != want {
+			t.Errorf("in generation %d: %d, want %d", generation, have, want)
+		}
+	}
+}
+
+// The oldest lives give way to a long founding list, and to a proof.
+func TestFitPast(t *testing.T) {
+	for _, members := range []int{0, 900, 1200} {
+		i := Introduction{ID: 1, Past: make([]uint32, MaxPast)}
+		i.Past[MaxPast-1] = 7
+		for id := range members {
+			i.Members = append(i.Members, Member{uint64(id + 1), "a:1"})
+		}
+		i.FitPast()
+		i.Proof = bytes.Repeat([]byte{1}, MaxProofBytes)
+		if size := len(i.Append(nil)); size > MaxIntroductionBytes && members < 1200 || len(i.Past) > 0 && i.Past[len(i.Past)-1] != 7 {
+			t.Errorf("%d members: %d bytes, %d lives", members, size, len(i.Past))
+		}
+		if full, none := len(i.Past) == MaxPast, len(i.Past) == 0; full != (members == 0) || none != (members == 1200) {
+			t.Errorf("%d members leave place for %d lives", members, len(i.Past))
+		}
+	}
 }

@@ -54,6 +54,7 @@ var verbs = map[string]string{
 	"millrace objects":            "",
 	"millrace objects list":       "OBJECTS",
 	"millrace objects verify":     "OBJECTS",
+	"millrace objects scrub":      "one",
 	"millrace snapshot save":      "HOST saved",
 	"millrace snapshot restore":   "ARCHIVE restored --id 4 --members 4=127.0.0.1:7004",
 	"millrace members":            "",

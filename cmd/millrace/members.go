@@ -87,7 +87,7 @@ func withHost(ctx context.Context, dir string, do func(*admin.Client) error) err
 	}
 	socket := filepath.Join(dir, admin.SocketName)
 	if _, err := os.Lstat(socket); err != nil {
-		return cannot(fmt.Errorf("%s has no admin socket: start the host, with Config.AdminSocket set, or change the members in its program (Node.Plan): %w", dir, err))
+		return cannot(fmt.Errorf("%s has no admin socket: start the host, with Config.AdminSocket set, or do it in its program (Node.Plan, Group.VerifyObject): %w", dir, err))
 	}
 	c, err := admin.Dial(ctx, socket)
 	if err != nil {

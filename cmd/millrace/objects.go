@@ -20,7 +20,8 @@ import (
 var objectsLong = `objects looks at the large objects on the disk of a host. DIR is the directory that Millrace was opened with.
 
 list and verify only read, and take no lock. Beside a running host the answer is that of a moment: an object that the host writes,
-receives or removes meanwhile may look unfinished or damaged. Ask again, or stop the host.
+receives or removes meanwhile may look unfinished or damaged. Ask again, or stop the host. scrub asks a running host, which fetches
+what is damaged again.
 
 What is on the disk of one host says nothing about the group: which objects it has, and who keeps them, is in its log.
 
@@ -29,15 +30,16 @@ What is on the disk of one host says nothing about the group: which objects it h
 func newObjects(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "objects",
-		Short: "Look at the large objects of a host: list, verify",
+		Short: "Look at the large objects of a host: list, verify, scrub",
 		Long:  objectsLong,
 		Example: `  millrace objects list /var/lib/app                which are there, and how large?
   millrace objects verify /var/lib/app              are they whole?
+  millrace objects scrub /var/lib/app               the same for a running host, which mends what it can
   millrace objects verify /var/lib/app --group 7 --object 21ff37a19f72352467202a64110ce3db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newObjectsList(a), newObjectsVerify(a))
+	cmd.AddCommand(newObjectsList(a), newObjectsVerify(a), newObjectsScrub(a))
 	for _, sub := range append(cmd.Commands(), cmd) {
 		sub.Flags().SortFlags = false
 	}

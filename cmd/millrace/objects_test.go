@@ -2,13 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/internal/counting"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs"
@@ -165,9 +169,58 @@ func TestObjectsProgress(t *testing.T) {
 // What the help says is a promise to operators.
 func TestObjectsHelp(t *testing.T) {
 	var all strings.Builder
-	for _, verb := range []string{"", "list", "verify"} {
+	for _, verb := range []string{"", "list", "verify", "scrub"} {
 		_, out := askObjects(t, strings.Fields(verb+" --help")...)
 		all.WriteString("== millrace objects " + verb + "\n" + out + "\n")
 	}
 	labtest.Golden(t, "objects-help.txt", []byte(all.String()))
+}
+
+// objectCounter is a counter that may have objects.
+type objectCounter struct{ counting.Counter }
+
+// UseObjects implements millrace.ObjectUser.
+func (*objectCounter) UseObjects(*millrace.Objects) {}
+
+// A running host verifies all of its objects, and says which are damaged.
+func TestScrub(t *testing.T) {
+	t.Chdir(t.TempDir()) // paths of sockets are short
+	c := millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true}
+	n, err := millrace.Open(t.Context(), c, millrace.InMemory(&objectCounter{}, millrace.Binary[int64]()).Objects(millrace.ObjectOptions{}), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last millrace.Object
+	for range 3 {
+		if last, err = n.Upload(t.Context(), strings.NewReader(strings.Repeat("object", 25_000)), millrace.UploadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(status int, args string, texts ...string) {
+		t.Helper()
+		have, stdout := askObjects(t, strings.Fields(args)...)
+		for _, text := range texts {
+			if have != status || !strings.Contains(stdout, text) {
+				t.Errorf("%s: status %d, want %d, and %q in\n%s", args, have, status, text, stdout)
+			}
+		}
+	}
+	expect(exitOK, "scrub one", "3 objects of 450000 bytes were read: 0 damaged\n")
+	expect(exitOK, "scrub one --group 1 --rate 0 --json", `"objects": 3`, `"damaged": []`)
+	expect(exitCannot, "scrub one --group 9", "")
+	expect(exitUsage, "scrub one --rate -1", "")
+	part := filepath.Join("one", "groups", "1", "objects", last.ID.String(), "0000000000000001-0000000000000001", "part-00000000")
+	f, err := os.OpenFile(part, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte{1}, 70_000)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(exitDamaged, "scrub one", "damaged     group 1     "+last.ID.String(), part+", ", "3 objects of 450000 bytes were read: 1 damaged\n")
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(exitCannot, "scrub one", "")
 }

@@ -155,6 +155,12 @@ func TestClient(t *testing.T) {
 		if s, err := c.TakeSnapshot(t.Context(), 7); err != nil || s != (Snapshot{5, 2, 70}) {
 			t.Errorf("%+v, %v", s, err)
 		}
+		if o, err := c.VerifyObject(t.Context(), 7, ""); err != nil || o != (Object{"last", 7, "a block is wrong", 9}) {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if o, err := c.VerifyObject(t.Context(), 7, "last"); err != nil || o != (Object{}) {
+			t.Errorf("%+v, %v", o, err)
+		}
 		var got bytes.Buffer
 		if s, err := c.Export(t.Context(), 7, true, &got); err != nil || s.Bytes != int64(got.Len()) || !bytes.Equal(got.Bytes(), f.content) {
 			t.Errorf("%+v and %d bytes, %v", s, got.Len(), err)
@@ -300,6 +306,13 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%q is %+v, and sent again %+v, %v", line, r, again, err)
 		}
 	})
+}
+
+func (f *fake) VerifyObject(ctx context.Context, group uint64, after string) (Object, error) {
+	if after == "last" {
+		return Object{}, f.failure
+	}
+	return Object{ID: "last", Bytes: int64(group), Damage: "a block is wrong", Left: 9}, f.failure
 }
 
 func (f *fake) Members(group uint64) (Members, error) {

@@ -1,6 +1,6 @@
 // Package admin is how a program on the same machine administers a running host: over a Unix socket in the
 // host's directory, which only its owner can open. A host has one if Config.AdminSocket is set; millrace
-// snapshot save and millrace members use it.
+// snapshot save, millrace objects scrub and millrace members use it.
 //
 // # Protocol
 //
@@ -10,6 +10,7 @@
 //	{"do":"status"}                       {"status":{"host":1,"groups":[…]}}
 //	{"do":"take","group":1}               {"snapshot":{"index":70,"term":2,"bytes":4096}}
 //	{"do":"export","group":1}             {"streams":true}, then a stream
+//	{"do":"verify-object","group":1}      {"object":{"id":"21ff…","bytes":4096,"left":0}}
 //	members.go has what is about members
 //	anything else                         {"error":"…"}, and the connection ends
 //
@@ -55,6 +56,7 @@ const (
 	doStatus = "status"
 	doTake   = "take"
 	doExport = "export"
+	doVerify = "verify-object"
 
 	doMembers = "members"
 	doPlan    = "plan"
@@ -67,7 +69,7 @@ const (
 
 // things are all of them; all but some are about one group.
 var (
-	things    = []string{doStatus, doTake, doExport, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
+	things    = []string{doStatus, doTake, doExport, doVerify, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
 	groupless = []string{doStatus, doAddress, doKey}
 )
 
@@ -78,6 +80,8 @@ type request struct {
 	// Local exports what the member has applied, also if it cannot reach a quorum. Otherwise it first makes
 	// sure that it has everything that was acknowledged.
 	Local bool `json:"local,omitempty"`
+	// After is of verify-object: the id of the object before the one that is verified; empty is the first one.
+	After string `json:"after,omitempty"`
 
 	Changes []Change `json:"changes,omitempty"` // of plan
 	Plan    string   `json:"plan,omitempty"`    // of execute and cancel: its id
@@ -94,6 +98,7 @@ type answer struct {
 	Status   *Status   `json:"status,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	Streams  bool      `json:"streams,omitempty"`
+	Object   *Object   `json:"object,omitempty"`
 	Members  *Members  `json:"members,omitempty"`
 	Plan     *Plan     `json:"plan,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
@@ -105,6 +110,14 @@ type Snapshot struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Bytes int64  `json:"bytes"`
+}
+
+// Object is a large object that was verified.
+type Object struct {
+	ID     string `json:"id,omitempty"` // empty: there is none after the id that was asked for
+	Bytes  int64  `json:"bytes"`
+	Damage string `json:"damage,omitempty"` // what is wrong; the host fetches it again
+	Left   int64  `json:"left"`             // the bytes of the objects after it
 }
 
 // Status is what a host says of itself.
@@ -149,6 +162,8 @@ func decodeRequest(line []byte) (r request, err error) {
 		return r, fmt.Errorf("there is nothing to do that is called %.40q; want one of %s", r.Do, strings.Join(things, ", "))
 	case !slices.Contains(groupless, r.Do) && r.Group == 0:
 		return r, fmt.Errorf("%s needs a group", r.Do)
+	case r.After != "" && r.Do != doVerify:
+		return r, fmt.Errorf("after is for %s", doVerify)
 	case r.Local && r.Do != doExport:
 		return r, fmt.Errorf("local is for %s", doExport)
 	}

@@ -25,6 +25,9 @@ type Host interface {
 	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged
 	// before.
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
+	// VerifyObject compares the large object of a group that comes after an id, or the first one if that is
+	// empty, with its checksums.
+	VerifyObject(ctx context.Context, group uint64, after string) (Object, error)
 	MemberHost
 }
 
@@ -218,6 +221,11 @@ func (s *Server) answer(ctx context.Context, c conn, r request) error {
 		}
 	case doTake:
 		a.Snapshot, err = pointer(s.host.TakeSnapshot(ctx, r.Group))
+	case doVerify:
+		var of Object
+		if of, err = s.host.VerifyObject(ctx, r.Group, r.After); err == nil {
+			a.Object = &of
+		}
 	case doExport:
 		if err = c.tell(answer{Streams: true}); err != nil {
 			return err

@@ -136,7 +136,13 @@ func (p *programs) ask(t *testing.T, b *bug, j judge) (v verdict, err error) {
 	default:
 		args = append(args, "-test.run=^("+j.test+")$")
 	}
+	before := failFiles(j.in)
 	out, cpu, err := runTests(t, path, j.in, b.name, append(args, strings.Fields(j.args)...))
+	for _, file := range failFiles(j.in) {
+		if !slices.Contains(before, file) {
+			_ = os.Remove(file)
+		}
+	}
 	v.cpu = cpu
 	if err == nil {
 		return v, nil
@@ -160,6 +166,12 @@ func (p *programs) ask(t *testing.T, b *bug, j judge) (v verdict, err error) {
 		v.detail = m[1] + " images"
 	}
 	return v, nil
+}
+
+// failFiles are the files in which tests of rapid keep what has failed, to try it first in the next run.
+func failFiles(folder string) []string {
+	files, _ := filepath.Glob(filepath.Join(root, folder, "testdata/rapid/*/*.fail"))
+	return files
 }
 
 // complaint is what a test says when it fails: "file_test.go:12: text".

@@ -62,7 +62,7 @@ func removePeer(k *kit) {
 // sends is lost, in every class, and it learns of that; a later life that is admitted is heard.
 func admission(k *kit) {
 	want := transport.Introduction{
-		ID: 1, Cluster: 4, Derived: true, Incarnation: transport.Incarnation{9}, Generation: 3, Life: 8, Addr: "here",
+		ID: 1, Cluster: 4, Derived: true, Incarnation: transport.Incarnation{9}, Generation: 3, Life: 8, Past: []uint32{4, 5}, Addr: "here",
 		Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}},
 	}
 	lie := [32]byte{0xee} // a transport alone says which key a peer has proved
