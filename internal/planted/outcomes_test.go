@@ -16,9 +16,6 @@ var outcomeBugs = []bug{
 			if c`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-seeds 60", edits: []edit{{"host/forward.go",
 		`return h.log.Fence().Generation<<40 + h.frames.Add(1)`, `return h.frames.Add(1)`}}},
-	{name: "frames_outlive_directory", what: "the frame numbers of a lost directory count for the one that replaces it", in: "sim", found: "TestChurn", args: "-churns 160", edits: []edit{{"host/group.go",
-		`		g.frames.forget(id)
-`, ``}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",
 		`	if m.Number < s.low {
 		return Forgotten`, `	if false {
