@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
@@ -141,7 +140,7 @@ func (a *admission) endBefore(now peerRecord) {
 		a.leaving[now.ID] = before.Incarnation
 	}
 	a.mu.Unlock()
-	if replaces && !planted.HearReplaced {
+	if replaces {
 		a.review(now.ID)
 	}
 }
@@ -164,7 +163,7 @@ func (a *admission) keeps(peer transport.Introduction) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, heard := a.known[peer.ID]
-	return planted.HearReplaced || planted.AnyDirectory || heard && known.Incarnation == peer.Incarnation && !a.leaves(peer.ID, peer.Incarnation)
+	return heard && known.Incarnation == peer.Incarnation && !a.leaves(peer.ID, peer.Incarnation)
 }
 
 func (a *admission) isWritten(id uint64) bool {
@@ -203,7 +202,7 @@ func (a *admission) waited(now peerRecord) {
 func (a *admission) recall(now peerRecord, peer transport.Introduction, remote string, vouched bool) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if (slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation)) && !planted.AnyDirectory {
+	if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {
 		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again (Group.Plan, ReplaceMember)",
 			now.ID, remote, now.Incarnation)
 	}
@@ -296,15 +295,13 @@ func rejectFounding(self, peer transport.Introduction) error {
 // life of the same directory. was is what now says of the life with before's generation; 0: nothing.
 func rejectLife(before, now peerRecord, was uint32, remote string) error {
 	switch {
-	case planted.AnyDirectory:
-		return nil
 	case before.Incarnation != now.Incarnation:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with GroupConfig.Joins, and then replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
-	case was != 0 && was != uint32(before.Life) && !planted.BelieveGenerations:
+	case was != 0 && was != uint32(before.Life):
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (it is in its life %d, but its life %d was another one than the one that was seen): stop it, and start the host on its newest directory; if that is lost, %s",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -60,12 +59,7 @@ func (q *appendQueue) makeWrites() {
 			needed = append(needed, write)
 		}
 	}
-	if q.joint.writes = needed; planted.OneHardState && len(needed) > 0 {
-		for i := range needed {
-			needed[i].HardState = raftpb.HardState{}
-		}
-		needed[0].HardState = q.hard
-	}
+	q.joint.writes = needed
 }
 
 // raise prepares writes for another try.

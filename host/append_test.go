@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -118,9 +117,6 @@ func TestAppendLaneBatches(t *testing.T) {
 
 // No answer is given between the write and the end of the sync.
 func TestAppendLaneAnswersAfterSync(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	s := newTestLane(t)
 	s.put(appendMessage(1, 2, 1, 0, 0))
 	heard := -1
@@ -195,9 +191,6 @@ func TestAppendLaneSyncsVotes(t *testing.T) {
 // A round that finds the disk full waits, whole and in order, and is written and answered when there is
 // space.
 func TestAppendLaneWaitsForRoom(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	s := newTestLane(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite {
@@ -241,9 +234,6 @@ func TestAppendLaneWritesARoundAtOnce(t *testing.T) {
 
 // In a mode that delays flushes, later messages join the round, and one sync answers all of them.
 func TestAppendLaneGathersWhileTheFlushMayWait(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	s := newTestLane(t)
 	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
 	if err != nil {
@@ -283,9 +273,6 @@ func TestAppendLaneStopsAtErrors(t *testing.T) {
 	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.EIO}} {
 		t.Run(row.kind.String(), func(t *testing.T) {
 			s := newTestLane(t)
-			if planted.AckBeforeSync {
-				t.Skip("this build answers before the sync, on purpose")
-			}
 			s.disk.SetHook(crashfs.FailNth(row.kind, 1, row.cause)) // the second one would succeed
 			s.put(appendMessage(1, 2, 1, 0, 0))
 			s.put(appendMessage(2, 3, 1, 0, 0))

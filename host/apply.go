@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -157,7 +156,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	if q.parkedAt() > 0 {
 		return false // it comes back when the object is here
 	}
-	return len(q.work) > 0 || q.drained.Load() != nil && !planted.ForgetDrained // what waits for the end of all this is next
+	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
 
 // applyWork applies messages of the core in order, and returns the answers of those that it has finished. A

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -129,7 +128,7 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 	if s.id.IsZero() {
 		s.draw(g)
 	}
-	if c.number == 0 || planted.RenumberRetries && c.tries > 0 {
+	if c.number == 0 {
 		if len(s.window) >= s.most {
 			return session.Mark{}, false
 		}

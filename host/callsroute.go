@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -290,11 +289,11 @@ func (g *Group) takeRefusals() {
 			}
 			hits++
 			c.frame = 0
-			if r.sure || planted.CountUnsureRefusals {
+			if r.sure {
 				c.live--
 			}
 			switch {
-			case c.live > 0 && !planted.CountUnsureRefusals:
+			case c.live > 0:
 				c.retryAt = g.at.ticks + pause
 				s.nextRetry = min(s.nextRetry, c.retryAt)
 			case r.why == refusesSize && c.alone:

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/object"
 )
 
@@ -194,9 +193,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		if h.HasMark {
 			var first session.Record
 			verdict, first = s.table.Apply(h.Mark, e.Index, e.Term)
-			if planted.SkipSessions && verdict == session.Duplicate {
-				verdict = session.Fresh
-			} else if verdict != session.Fresh {
+			if verdict != session.Fresh {
 				if err := s.suppress(e, h.Mark, verdict, first); err != nil {
 					return err
 				}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -348,7 +347,7 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 	for i := range members {
 		version := members[i].version
 		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
-			return m.results, m.hasResults && (m.version == version || planted.MixVersions)
+			return m.results, m.hasResults && m.version == version
 		}); found != nil {
 			return found
 		}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -109,7 +108,7 @@ func (g *Group) rejectOutsider() error {
 // command, so little is read.
 func (g *Group) readFounding() error {
 	log := g.storage.log
-	for lo, last := log.FirstIndex(), log.LastIndex(); lo <= last && !planted.Unfounded; {
+	for lo, last := log.FirstIndex(), log.LastIndex(); lo <= last; {
 		page, err := log.Entries(lo, last+1, foundingPage)
 		if err != nil {
 			return fmt.Errorf("millrace: read the founding of group %d: %w", g.id, err)
@@ -264,12 +263,12 @@ func (g *Group) countUnfounded(is bool) {
 // takesCommands reports whether a leader takes commands: founded is in its log, so every command is behind
 // it.
 func (g *Group) takesCommands() bool {
-	return g.founded || planted.Unfounded || g.current(false) != nil
+	return g.founded || g.current(false) != nil
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
 func (g *Group) advanceFounding() {
-	if g.founded || planted.Unfounded {
+	if g.founded {
 		return
 	}
 	g.setBound()

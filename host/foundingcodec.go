@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -155,7 +154,7 @@ func (g *Group) rejectPromises(found []byte) error {
 }
 
 // isMajority reports whether kept members are a majority of all.
-func isMajority(kept, all int) bool { return planted.MinorityFounds || kept > all/2 }
+func isMajority(kept, all int) bool { return kept > all/2 }
 
 // ids returns all members, also those left out.
 func (b binding) ids() []uint64 { return b.which(func(boundMember) bool { return true }) }

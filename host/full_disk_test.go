@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/pipeline"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -26,9 +25,6 @@ func (c *handClock) Boottime() time.Duration { return c.now }
 // A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
 // what a leader was told must survive a power cut.
 func TestRefusedRoundIsSyncedToo(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	const delay = 30 * time.Millisecond
 	s, clock := newTestLane(t), &handClock{}
 	s.log = NewLog(openDelayed(t, s.disk, clock, delay))
@@ -114,9 +110,6 @@ func TestVoteOvertakesRefusedEntries(t *testing.T) {
 // A round that was refused before a vote overtook it is written with its own commit index, and does not undo
 // the vote. Each answer is given once.
 func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	s := newTestLane(t)
 	s.put(appendMessage(1, 2, 1, 0, 0))
 	s.run()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/flight"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -212,7 +211,7 @@ func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
 // dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
-	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.pending.before(st.Term) {
+	if st := g.node.BasicStatus(); g.pending.before(st.Term) {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
 			g.pending.dropDeposed(st.Commit, term, g.node.EntryTerm)
 		}
@@ -397,7 +396,7 @@ func (g *Group) propose(batch []proposal) {
 
 func (g *Group) rejectBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
-	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
+	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:
 		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
 		return g.host.notLeader(st.Lead)

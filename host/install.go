@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -68,9 +67,6 @@ func (g *Group) stepReceived() {
 		return
 	}
 	conf := p.manifest.Conf
-	if planted.InstallWithoutConf {
-		conf = raftpb.ConfState{Voters: []uint64{g.self}}
-	}
 	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
 		Data:     slices.Clone(p.hash[:]),
 		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: conf},

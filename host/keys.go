@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -95,7 +94,7 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 // boundToOtherKey returns a group that has bound the directory of a peer to another key than the peer has.
 func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.Key) {
 	key := membership.Key(peer.Key)
-	if presented, _ := h.ownKey(); presented.IsZero() || planted.AnyKey || h.keys.isAccepted(peer.ID, key) {
+	if presented, _ := h.ownKey(); presented.IsZero() || h.keys.isAccepted(peer.ID, key) {
 		return nil, key // this host has no TLS, so no other one proves anything
 	}
 	for _, g := range h.groups.all() {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -127,9 +126,6 @@ func (l *appendLane) write() (wrote bool) {
 			}
 			bytes += q.takenBytes
 			q.makeWrites()
-			if planted.SyncRefused && len(q.joint.writes) > 0 {
-				l.sync = true
-			}
 			l.batch = append(l.batch, q)
 			if !q.empty() {
 				l.enqueue(q)
@@ -231,16 +227,12 @@ func (l *appendLane) judge(q *appendQueue, err error) (wrote bool) {
 
 // took records that the log has what a queue was asked for.
 func (l *appendLane) took(q *appendQueue) {
-	if len(q.joint.writes) > 0 && !planted.SyncRefused {
+	if len(q.joint.writes) > 0 {
 		l.sync = true // only now: if a refused round set it, the sync of the round before would clear it
 	}
 	q.wrote()
 	l.unpark(q)
 	l.join(q)
-	if planted.AckBeforeSync {
-		l.deliver(q)
-		l.answer()
-	}
 }
 
 // join puts a queue into the round.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -47,9 +46,6 @@ func answered(q *appendQueue) (through uint64) {
 // one: each of them is written and answered within two rounds, and no round is larger
 // than allowed.
 func TestRoundsAreFairBetweenGroups(t *testing.T) {
-	if planted.AckBeforeSync {
-		t.Skip("this build answers before the sync, on purpose")
-	}
 	for _, before := range []int{0, 1, 2, 3, 4, 5} { // pieces of work: a write, then its sync
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
 			s, others := laneOf(t, 9)
@@ -130,9 +126,6 @@ func (w *wakes) Stop() {}
 // What many groups have queued costs one append, one sync, one call of the transport for each peer, and one
 // wake of each shard.
 func TestManyGroupsInOneRound(t *testing.T) {
-	if planted.AckBeforeSync || planted.OneHardState {
-		t.Skip("this build answers or joins otherwise, on purpose")
-	}
 	s, queues := laneOf(t, 50)
 	sent := &calls{map[uint64][][]transport.Envelope{}}
 	s.outgoing.to = sent
@@ -206,9 +199,6 @@ func TestInvalidWriteStopsItsGroupOnly(t *testing.T) {
 // others go on, and the votes of each group that waits overtake its entries. With space again, all is written
 // in order and answered once.
 func TestFullDiskParksOnlyWhatIsRefused(t *testing.T) {
-	if planted.AckBeforeSync || planted.SyncRefused || planted.OvertakeCommit || planted.PutBackVote {
-		t.Skip("this build does it otherwise, on purpose")
-	}
 	s, queues := laneOf(t, 4)
 	small, large := queues[:2], queues[2:]
 	for _, q := range queues {
@@ -323,9 +313,6 @@ func (q *appendQueue) isGone() bool {
 // Whatever groups queue at the same time, on a disk that is full now and then, each group's log ends as if it
 // had a lane for itself and a disk with space, and each is answered as far.
 func TestLaneBesideLanesOfOne(t *testing.T) {
-	if planted.PutBackVote {
-		t.Skip("this build puts votes back, on purpose")
-	}
 	refusals := 0
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 11))

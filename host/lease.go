@@ -2,8 +2,6 @@ package host
 
 import (
 	"time"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // Leases (thesis §6.4.1). When a quorum answers a round of the leader, each of its members has promised,
@@ -86,7 +84,7 @@ func (l Lease) Holds() bool {
 		return false
 	}
 	s, counts := l.group.reads.lease.Load(), &l.group.counts
-	if s == nil || s.term != l.term || l.group.hasEnded.Load() || l.group.boottime() >= l.until && !planted.NoRecheck {
+	if s == nil || s.term != l.term || l.group.hasEnded.Load() || l.group.boottime() >= l.until {
 		counts.leaseMissed.Add(1)
 		return false
 	}
@@ -106,9 +104,6 @@ func (g *Group) renewLease(number uint64) {
 	q, st := g.reads.sent[number%uint64(len(g.reads.sent))], g.node.BasicStatus()
 	if q.number != number || g.reads.term != st.Term || !g.mayLease() {
 		return
-	}
-	if planted.LeaseFromAnswer {
-		q.at = g.boottime()
 	}
 	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.promise})
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -285,7 +284,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 // rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
 // group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
 func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
-	if _, known := h.admission.incarnation(peer.ID); known || planted.AnyDirectory {
+	if _, known := h.admission.incarnation(peer.ID); known {
 		return nil
 	}
 	var other *Group

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -71,7 +70,7 @@ func (g *Group) advanceObjects() {
 	}
 	o.removeEnded()
 	st, h := g.node.BasicStatus(), &o.holders
-	if h.term != st.Term || h.leader != st.Lead && !planted.IgnoreElection { // a candidate looks too, and may be elected then
+	if h.term != st.Term || h.leader != st.Lead { // a candidate looks too, and may be elected then
 		h.term, h.leader, h.began, h.said, h.saidLacking = st.Term, st.Lead, st.LastIndex, nil, false
 		h.answers, h.proposed = map[uint64]objectRecord{}, map[object.ID]int64{}
 		o.work.Store(true)
@@ -157,9 +156,6 @@ func (o *groupObjects) inOrder(of map[object.ID]object.Set) []object.Set {
 // own returns what this member holds: its answer.
 func (o *groupObjects) own(st raft.BasicStatus) objectRecord {
 	r := objectRecord{from: o.group.self, group: o.group.id, term: st.Term, through: min(o.group.apply.position().Index, st.Durable), lost: o.lostAt()}
-	if planted.HoldBeforeLog {
-		r.through = math.MaxUint64
-	}
 	for i, s := range o.inOrder(o.lacking) { // after the position, which is of no later moment
 		if i == maxMissing {
 			r.through = min(r.through, s.Opened-1)
@@ -218,7 +214,7 @@ func (o *groupObjects) lead(st raft.BasicStatus) {
 		if at, is := h.proposed[s.ID]; is && g.at.ticks-at < int64(g.host.config.electionTicks()) {
 			continue
 		}
-		if all := h.of(roster, &s); roster.Spare(func(id uint64) bool { return contains(all, id) }) >= 0 || planted.HoldByAnyone {
+		if all := h.of(roster, &s); roster.Spare(func(id uint64) bool { return contains(all, id) }) >= 0 {
 			o.proposeHold(s.ID, all)
 		}
 	}
@@ -358,7 +354,7 @@ func (o *groupObjects) lackedBy(id uint64) *object.Set {
 // holdsAll reports whether a member holds every set that may be named, as far as this leader knows.
 func (g *Group) holdsAll(id uint64) bool {
 	o := &g.objects
-	if !o.on || planted.PromoteWithoutObjects {
+	if !o.on {
 		return true
 	}
 	o.holders.wanted = g.at.ticks + 2*int64(g.host.config.electionTicks())
@@ -383,7 +379,7 @@ func (o *groupObjects) firstUnheldBy(holds func(*object.Set) bool) *object.Set {
 // objectsWait says which set would have no quorum of holders after a stage of a plan, or "".
 func (g *Group) objectsWait(r *membership.Roster, steps []membership.Step) string {
 	o := &g.objects
-	if !o.on || planted.ChangeWithoutObjects {
+	if !o.on {
 		return ""
 	}
 	if at := g.apply.position().Index; at < o.holders.began {

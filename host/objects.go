@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -223,7 +222,7 @@ func (o *groupObjects) judge() {
 	case o.judgeLater:
 		o.judgeLater, o.judgeAt = false, o.group.storage.log.LastIndex()
 		return
-	case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()) && !planted.JudgeObjectsEarly:
+	case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):
 		return // (what is not committed may have left the log since the start)
 	}
 	for id := range o.orphans {
@@ -240,12 +239,12 @@ func (o *groupObjects) judge() {
 // turn.
 func (o *groupObjects) removeEnded() {
 	at, first := o.goes.Load(), o.group.storage.log.FirstIndex()
-	if at == 0 || at > first && !planted.RemoveObjectsEarly {
+	if at == 0 || at > first {
 		return
 	}
 	o.mu.Lock()
 	n := 0
-	for n < len(o.ended) && (o.ended[n].Index < first || planted.RemoveObjectsEarly) {
+	for n < len(o.ended) && o.ended[n].Index < first {
 		o.condemn = append(o.condemn, o.ended[n].ID)
 		n++
 	}

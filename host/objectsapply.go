@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -36,7 +35,7 @@ func (s *commandGroup) beforeEntry(e *Entry, h *session.Header, data []byte) (c 
 	if h.HasStamp {
 		o.advance(e.Index, h.Stamp)
 	}
-	if wrong == nil && len(c.Names) > 0 && !planted.ApplyWithoutObjects {
+	if wrong == nil && len(c.Names) > 0 {
 		if id, lacks := o.firstLacking(c.Names); lacks {
 			return c, nil, &parked{index: e.Index, id: id}
 		}
@@ -141,7 +140,7 @@ func (o *groupObjects) change(index uint64, c *object.Command) (err error) {
 		}
 	default:
 		for _, name := range c.Names {
-			if _, err := o.table.Name(name); err != nil && !planted.NameAnything {
+			if _, err := o.table.Name(name); err != nil {
 				return err
 			}
 		}
@@ -165,7 +164,7 @@ func (o *groupObjects) refuseUpload(open *object.Opening, err error) {
 // directory that its member has there.
 func (o *groupObjects) isQuorum(index uint64, holders []object.Holder) bool {
 	r := o.group.members.rosterAt(index)
-	if r == nil || planted.HoldByAnyone {
+	if r == nil {
 		return r != nil
 	}
 	return r.Spare(func(id uint64) bool {

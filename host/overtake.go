@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -134,17 +133,11 @@ func (q *queue) putBack(early []raftpb.Message) {
 // overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
 // is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
 func (l *appendLane) overtake(q *appendQueue, always bool) (wrote bool) {
-	if planted.VoteWaits {
-		return false
-	}
 	newest, early := q.takeEarly()
 	if len(early) == 0 && !(always && behind(q.stated.hs, newest)) {
 		return false
 	}
 	ahead := raftpb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: q.stated.hs.Commit}
-	if planted.OvertakeCommit {
-		ahead.Commit = newest.Commit
-	}
 	if behind(q.stated.hs, ahead) {
 		write := wal.Write{Group: q.group.id, HardState: ahead}
 		err := l.append([]wal.Write{write})

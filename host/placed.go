@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -104,8 +103,6 @@ func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
 	})
 	last := g.node.BasicStatus().LastIndex
 	switch {
-	case planted.PlaceBehind && kind == raft.ProgressTypePeer:
-		return ""
 	case kind != raft.ProgressTypePeer:
 		return fmt.Sprintf("member %d does not vote", id)
 	case pr.WithoutAuthority:

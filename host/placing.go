@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -232,9 +231,6 @@ func (p *placer) begin(now int64) {
 	p.left = p.led.n
 	p.survey = survey{fits: map[uint64]*load{}, spare: p.led.n, quotas: map[uint64]int{}}
 	for id, l := range p.loads {
-		if planted.BalanceBlindly {
-			l.leads = 0
-		}
 		if p.rejectHost(id, now) != "" {
 			continue
 		}

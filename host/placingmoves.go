@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -97,7 +96,7 @@ func (p *groupPlacing) recentOrNew() *recentMoves {
 // moves returns how many hand-overs for placement were within a time before now.
 func (p *groupPlacing) moves(now, within int64) int {
 	m := p.recent.Load()
-	if m == nil || planted.PlaceWithoutBound {
+	if m == nil {
 		return 0
 	}
 	return m.count(now, within)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -155,9 +154,6 @@ func (g *Group) stageWaits(r *membership.Roster, c membership.Change) string {
 // leavesNoQuorum says after which of some stages the members that were heard lately would be no quorum, or
 // "". A member that is promoted on the way counts as there: the stage waits for it.
 func (g *Group) leavesNoQuorum(r *membership.Roster, stages [][]membership.Step) string {
-	if planted.StageBlindly {
-		return ""
-	}
 	rosters, err := r.Play(stages)
 	if err != nil {
 		return err.Error()

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -467,7 +466,7 @@ func (g *Group) confirmReads(number, index uint64) {
 	if number > rd.number {
 		return // it was never asked
 	}
-	if number == rd.number || planted.OldAnswer {
+	if number == rd.number {
 		rd.underWay = false
 	}
 	var at time.Duration
@@ -480,7 +479,7 @@ func (g *Group) confirmReads(number, index uint64) {
 	if known && (rd.latest.index == 0 || at > rd.latest.at) {
 		rd.latest = confirmed{max(index, rd.latest.index), at}
 	}
-	for p := rd.asked.first; p != nil && (p.owner.number <= number || planted.OldAnswer); p = rd.asked.first {
+	for p := rd.asked.first; p != nil && p.owner.number <= number; p = rd.asked.first {
 		p.leave()
 		p.owner.at = ReadAt{Index: index}
 		rd.awaitApplied(p.owner, g.apply.applied.Load)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -48,7 +47,7 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 			case isMember:
 			case g.isHinted(m.id, came) && (m.isLeftOut() || r == nil && isOther(m.id, m.incarnation)):
 				hinted = append(hinted, m.id)
-			case m.isLeftOut() && !planted.CountLeftOut || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
+			case m.isLeftOut() || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
 				refuses = append(refuses, m.id)
 			}
 		}
@@ -86,7 +85,7 @@ func (g *Group) mayVote() bool {
 		i, is := g.boundTo(g.self)
 		return is && i == g.host.incarnation() && g.roster() != nil
 	}
-	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
+	return g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
 }
 
 func (g *Group) unmet() (ids []uint64) {

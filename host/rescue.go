@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -234,9 +233,6 @@ func (w *rescue) judge() (best *survivor) {
 		if best == nil && !slices.ContainsFunc(groups, func(group uint64) bool { return w.isBehind(d, group) != "" }) {
 			best = d
 		}
-	}
-	if planted.RescueBehind {
-		best = w.dirs[0]
 	}
 	if best == nil {
 		for _, group := range groups {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -62,9 +61,6 @@ func (w *rescue) write(ctx context.Context, d *survivor) error {
 		return err
 	}
 	to.Identity = identity{Version: identityVersion, Cluster: cluster, ID: d.identity.ID}
-	if planted.RescueKeepsCluster {
-		to.Identity.Cluster = to.Former
-	}
 	if err := removeTree(w.env.fs, filepath.Join(d.dir, rescueDir)); err != nil {
 		return err
 	}

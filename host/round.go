@@ -1,7 +1,6 @@
 package host
 
 import (
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -57,8 +56,6 @@ func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardS
 func (r *round) extends(m *raftpb.Message) bool {
 	w := &r.writes[len(r.writes)-1]
 	switch {
-	case planted.OneHardState:
-		return false
 	case m.Snapshot != nil:
 		return len(w.Entries) == 0 && w.Snapshot == (wal.Snapshot{})
 	}
@@ -112,7 +109,7 @@ const maxSilentBytes = 64 << 10
 //
 // Term and vote never go back. On a full disk they may have overtaken this write (overtake.go).
 func (s *stated) setHardState(w *wal.Write) (needed bool) {
-	if behind(w.HardState, s.hs) && !planted.PutBackVote {
+	if behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
 	promises := w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
@@ -128,7 +125,7 @@ func (s *stated) setHardState(w *wal.Write) (needed bool) {
 // raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
 // it.
 func (s *stated) raise(w *wal.Write) {
-	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) && !planted.PutBackVote {
+	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
 }

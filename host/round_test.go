@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -46,9 +45,6 @@ func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 // The writes of a round have the same effect on the log as the messages one by one, and do not change what
 // the core handed out.
 func TestRoundEqualsItsMessages(t *testing.T) {
-	if planted.OneHardState {
-		t.Skip("this build joins nothing, on purpose")
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		manual, disk := &manualEnv{}, crashfs.New()
 		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: manual, Owner: 1, SegmentBytes: 64 << 10})

@@ -3,7 +3,6 @@ package host
 import (
 	"slices"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -130,7 +129,7 @@ func supersedes(next, prev *raftpb.Message) bool {
 		return next.Index == prev.Index && len(prev.Entries) > 0 && len(next.Entries) >= len(prev.Entries) && next.Commit >= prev.Commit
 	case raftpb.MsgStorageAppendResp:
 		// The core waits for the answer to each snapshot.
-		return next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot || planted.SupersedeSnapshot)
+		return next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)
 	}
 	return false
 }

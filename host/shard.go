@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // shard runs the turns of its groups: those that have something to do wait in a ring, and each call runs one
@@ -233,8 +232,6 @@ func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more, alo
 	if !closed {
 		if again {
 			s.put(g, false)
-		} else if planted.LoseWake {
-			g.runnable.leave()
 		}
 		s.wheel.set(g, due)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -256,9 +255,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		}
 	}
 	if commands {
-		if !planted.RestoreNoSessions {
-			m.table = table
-		}
+		m.table = table
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.last
 		m.sums.restore(&block, m.held <= p.id.Index)

@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -123,7 +122,7 @@ func (q *applyQueue) capture() (t *take) {
 	}()
 	// Until the log has taken over a snapshot that was received, the machine has its state, and it is not yet
 	// the latest: a take would write the same one again, over the one that the log is about to rely on.
-	installs := q.group.installs.pending.Load() && !planted.TakeWhileInstalling
+	installs := q.group.installs.pending.Load()
 	id := q.position()
 	switch p := s.latest(); {
 	case installs, q.group.objects.lacksHeld():
@@ -347,7 +346,7 @@ var errNotDurable = errors.New("the log is not durable through the snapshot")
 // publish publishes the snapshot, as soon as the log of this host is durable through its index.
 func (t *take) publish() error {
 	s, lanes := t.all, &t.all.group.host.snapshotLanes
-	if s.durable.Load() < t.id.Index && !planted.PublishEarly {
+	if s.durable.Load() < t.id.Index {
 		s.awaits.Store(t.id.Index)
 		lanes.await(s, true)
 		return errNotDurable
@@ -367,9 +366,6 @@ func (t *take) publish() error {
 	}
 	t.writer = nil
 	t.next = (*take).readBack
-	if planted.CompactEarly {
-		return t.announce()
-	}
 	return nil
 }
 

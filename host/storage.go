@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -34,9 +33,6 @@ type fetched struct {
 // InitialState implements raft.Storage.
 func (s *storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs := s.log.HardState()
-	if planted.ForgetVote {
-		hs.Vote = raft.None
-	}
 	return hs, s.conf, nil
 }
 

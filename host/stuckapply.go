@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -144,7 +143,7 @@ func (g *Group) noteApplied() {
 		}
 		m := s.member(a.from)
 		switch m.applied, m.latest = a.applied, a.number; {
-		case a.applied < s.goal && !planted.HandOverBlindly:
+		case a.applied < s.goal:
 			m.first = 0
 		case m.first == 0:
 			m.first = a.number
@@ -168,7 +167,7 @@ func (s *stuckApply) member(id uint64) *aheadMember {
 // reports whether a transfer has begun.
 func (g *Group) handOverAhead(stalled int64) bool {
 	target := g.memberAhead()
-	if target == raft.None || planted.KeepStuck {
+	if target == raft.None {
 		return false
 	}
 	st := g.node.BasicStatus()

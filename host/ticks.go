@@ -2,8 +2,6 @@ package host
 
 import (
 	"time"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // ticksPerHeartbeat divides a heartbeat interval into the core's ticks. Election timeouts are drawn in ticks.
@@ -38,9 +36,6 @@ func (m *metronome) ticks() int64 { return int64((m.now() - m.origin) / m.period
 // (raft.RawNode.TickMissed): those beyond one heartbeat interval. The process was paused for that time.
 // Messages of a leader may be waiting unread, so an election now would depose a healthy leader.
 func missedTicks(passed int64) int64 {
-	if planted.CountMissed {
-		return 0
-	}
 	return max(0, passed-ticksPerHeartbeat)
 }
 

@@ -2,8 +2,6 @@ package host
 
 import (
 	"sync"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // A member that was removed while it was away is told so by others (rosterasked.go, refusing.go), and stops.
@@ -25,9 +23,6 @@ const toldTimeouts = 64
 
 // believesRemoval reports whether this member is to believe that it was removed, now that a host says so.
 func (g *Group) believesRemoval(by uint64) bool {
-	if planted.BelieveOneRemoval {
-		return true
-	}
 	now := g.host.clock.livedAtBeat()
 	t := &g.members.told
 	t.mu.Lock()

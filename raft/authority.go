@@ -3,7 +3,6 @@ package raft
 import (
 	"encoding/binary"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -85,7 +84,7 @@ func (r *raft) noticeOf(id uint64, pr *tracker.Progress) []byte {
 // mayReturn reports whether a member may have authority again: it holds durably what was committed when it
 // came, and the members that this leader needs for that have confirmed since that it still leads.
 func (r *raft) mayReturn(id uint64, pr *tracker.Progress, b *returning) bool {
-	return b.asked && pr.Match >= b.target && (r.confirmed(id, b) || planted.RegainUnconfirmed)
+	return b.asked && pr.Match >= b.target && r.confirmed(id, b)
 }
 
 // confirmed reports whether a quorum has answered the round that was asked for a member: counted without it,
@@ -96,7 +95,7 @@ func (r *raft) confirmed(id uint64, b *returning) bool {
 	if s.released < b.position {
 		return false
 	}
-	if !b.lacksTerms || planted.RegainByQuorum {
+	if !b.lacksTerms {
 		return true
 	}
 	for i := range r.leader.members {
@@ -122,9 +121,6 @@ func (l *leader) awaitsEchoes() bool {
 // the answer may be believed. It may not if an earlier life of the sender gave it.
 func (r *raft) hearStanding(from uint64, pr *tracker.Progress, s standing) (current bool) {
 	b := r.leader.returning[from]
-	if planted.CountLateAcks && !s.lost {
-		return true
-	}
 	switch {
 	case s.lost && (b == nil || s.life > b.life):
 		r.forgetProgress(from, pr, s)
@@ -151,7 +147,7 @@ func (r *raft) forgetProgress(id uint64, pr *tracker.Progress, s standing) {
 	l.epochs++
 	b := &returning{epoch: l.epochs, life: s.life, lacksTerms: s.lacksTerms}
 	l.returning[id] = b
-	pr.LoseAuthority(!planted.CountWithoutAuthority)
+	pr.LoseAuthority(true)
 	if l.transfer.target == id {
 		r.abortTransfer()
 	}
@@ -188,7 +184,7 @@ func (r *raft) hearNotice(context []byte) (told, ours bool) {
 	a := &r.authority
 	a.epoch = max(a.epoch, binary.LittleEndian.Uint64(context[1:]))
 	ours = a.without && binary.LittleEndian.Uint64(context[9:]) == a.life
-	if ours && (context[17] == 1 || planted.RegainLocally) {
+	if ours && context[17] == 1 {
 		a.regains = true
 	}
 	return true, ours
@@ -197,7 +193,7 @@ func (r *raft) hearNotice(context []byte) (told, ours bool) {
 // withStanding completes an answer to a leader.
 func (r *raft) withStanding(m raftpb.Message) raftpb.Message {
 	a := &r.authority
-	if a.without && !planted.CountWithoutAuthority {
+	if a.without {
 		flags := [2]byte{}
 		if a.lacksTerms {
 			flags[0] = 1

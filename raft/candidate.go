@@ -1,7 +1,6 @@
 package raft
 
 import (
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/quorum"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -127,7 +126,7 @@ func (r *raft) giveWay(v voteRequest) {
 // candidate's log is not up to date, or this node is without authority.
 func (r *raft) rejectVote(from uint64, v voteRequest) bool {
 	free := r.vote == from || (r.vote == None && r.lead == None) || (v.pre && v.term > r.term)
-	return !free || !r.log.isUpToDate(v.last) || r.authority.without && !planted.VoteWithoutAuthority
+	return !free || !r.log.isUpToDate(v.last) || r.authority.without
 }
 
 // handleVote counts an answer. An answer to the other kind of round is late, and is ignored.

@@ -1,7 +1,6 @@
 package raft
 
 import (
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -38,7 +37,7 @@ func (r *raft) rejectFarTerm(m *raftpb.Message) error {
 	if r.term == 0 {
 		most = maxFirstTerm
 	}
-	if m.Term <= most || planted.BelieveFarTerms {
+	if m.Term <= most {
 		return nil
 	}
 	if r.far.from != m.From && r.far.term >= m.Term {

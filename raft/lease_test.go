@@ -243,3 +243,30 @@ func TestLeaseEndsInQuietTime(t *testing.T) {
 		t.Error("the lease has outlived the promises")
 	}
 }
+
+// A lease begins when its heartbeat was sent. An answer that was under way for long makes it no longer.
+func TestLeaseBeginsWhenItWasAskedFor(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
+		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+	})
+	elect(t, rn, s)
+	rn.Tick()
+	var answer raftpb.Message
+	for _, m := range work(t, rn, s) {
+		if m.Type == raftpb.MsgHeartbeat && m.To == 2 {
+			answer = raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: m.Context}
+		}
+	}
+	for range rn.raft.leaseTicks() - 1 {
+		rn.Tick()
+		work(t, rn, s)
+	}
+	must(t, rn.Step(answer))
+	if !rn.raft.leaseHolds() {
+		t.Error("the answer came in time, and there is no lease")
+	}
+	rn.Tick()
+	if rn.raft.leaseHolds() {
+		t.Errorf("there is a lease %d ticks after it was asked for, want at most %d", rn.raft.leaseTicks(), rn.raft.leaseTicks()-1)
+	}
+}

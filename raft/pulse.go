@@ -3,7 +3,6 @@ package raft
 import (
 	"math"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -63,9 +62,6 @@ func (rn *RawNode) PeerActive(id uint64) error {
 	m := raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: id, To: rn.raft.id, Term: rn.raft.term}
 	if rn.raft.role != StateLeader {
 		return rn.Err()
-	}
-	if planted.PulseReads {
-		m.Context = rn.raft.leader.position()
 	}
 	return rn.Step(m)
 }

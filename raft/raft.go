@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -195,7 +194,7 @@ func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 // promotable reports whether this node may lead: it is a voter with authority, and no pending snapshot will
 // replace its log.
 func (r *raft) promotable() bool {
-	return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil && (!r.authority.without || planted.VoteWithoutAuthority)
+	return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil && !r.authority.without
 }
 
 func (r *raft) hardState() raftpb.HardState {

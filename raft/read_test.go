@@ -92,6 +92,32 @@ func TestReadsOfEqualContext(t *testing.T) {
 	}
 }
 
+// An answer to a heartbeat of an earlier term, in which the same node led, confirms no read: another leader
+// may have come between the two terms.
+func TestEchoOfAnEarlierTermConfirmsNothing(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	commit := func(term uint64) {
+		t.Helper()
+		elect(t, rn, s)
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: term, Index: rn.raft.log.lastIndex()}))
+		must(t, rn.ReadIndex([]byte("r")))
+	}
+	commit(1)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 3, Term: 2}))
+	answers(t, rn, s)
+	commit(3)
+	echo := raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}
+	must(t, rn.Step(echo))
+	if answered, _ := answers(t, rn, s); len(answered) > 0 {
+		t.Errorf("an answer of term 1 confirms %v in term 3", answered)
+	}
+	echo.Term = 3
+	must(t, rn.Step(echo))
+	if answered, _ := answers(t, rn, s); len(answered) != 1 {
+		t.Errorf("an answer of term 3 confirms %v, want one read", answered)
+	}
+}
+
 // The number of waiting reads is bounded. The asker of one more read is told, here or elsewhere, and stepping
 // down reports all others.
 func TestReadsAreBounded(t *testing.T) {

@@ -325,3 +325,16 @@ func TestFarTermNeedsTwoPeers(t *testing.T) {
 	wantPeerError(t, joins.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 4, Term: maxTerm}))
 	must(t, joins.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 4, Term: far}))
 }
+
+// The commit index in a refused vote counts only for a log that has the entry of that term.
+func TestCommitIndexOfARefusalIsOfOneEntry(t *testing.T) {
+	for _, row := range []struct{ term, commit uint64 }{{2, 0}, {1, 2}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
+		must(t, rn.Campaign())
+		work(t, rn, s)
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: 3, Term: 3, Reject: true, Commit: 2, LogTerm: row.term}))
+		if have := rn.BasicStatus().Commit; have != row.commit {
+			t.Errorf("entry 2 of term %d is committed, says a refusal, and this log has 2@1: committed %d, want %d", row.term, have, row.commit)
+		}
+	}
+}

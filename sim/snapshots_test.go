@@ -32,13 +32,13 @@ func most(t *testing.T, short uint64) uint64 {
 	return 1 << 62
 }
 
-// eachWith runs a scenario with the seeds 1 to n, and demands that each of these kinds of faults and events
-// came.
+// eachWith runs a scenario with n seeds from -first on, and demands that each of these kinds of faults and
+// events came, if it begins with seed 1.
 func eachWith(t *testing.T, n uint64, scenario func(sim.Options) (sim.Faults, error), kinds ...sim.Fault) {
 	t.Helper()
 	var mu sync.Mutex
 	var total sim.Faults
-	eachSeed(1, n, func(seed uint64) (more bool) {
+	eachSeed(*first, n, func(seed uint64) (more bool) {
 		faults, err := scenario(sim.Options{Seed: seed})
 		mu.Lock()
 		defer mu.Unlock()
@@ -52,7 +52,7 @@ func eachWith(t *testing.T, n uint64, scenario func(sim.Options) (sim.Faults, er
 	})
 	t.Logf("%v", total)
 	for _, kind := range kinds {
-		if total[kind] == 0 && !t.Failed() {
+		if total[kind] == 0 && !t.Failed() && *first == 1 {
 			t.Errorf("no seed had any %v", kind)
 		}
 	}

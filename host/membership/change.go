@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -189,7 +188,7 @@ func (r *Roster) rejectAdd(s Step) error {
 		return refuse("it is not known which directory host %d has instead of its own; start it on an empty directory with GroupConfig.Joins, so that a member hears it", s.ID)
 	case s.Incarnation == transport.Incarnation{}:
 		return refuse("it is not known which directory host %d has; start it, or plan on a member that hears it", s.ID)
-	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && !planted.RejoinRemoved:
+	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):
 		return refuse("directory %v of host %d was removed from this group, and is never a member again; start the host with an empty directory", s.Incarnation, s.ID)
 	case removed && !s.Replaces:
 		return refuse("host %d was a member and was removed; give the new member an id that was never used", s.ID)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // Token is a join token as the group knows it. A host that has the secret may become a member, once: the step
@@ -140,7 +138,7 @@ func without(tokens []Token, steps []Step) []Token {
 	used := func(t Token) bool {
 		return slices.ContainsFunc(steps, func(s Step) bool { return s.Token == t.Hash })
 	}
-	if planted.KeepToken || !slices.ContainsFunc(tokens, used) {
+	if !slices.ContainsFunc(tokens, used) {
 		return tokens
 	}
 	return slices.DeleteFunc(slices.Clone(tokens), used)

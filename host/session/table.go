@@ -3,8 +3,6 @@ package session
 import (
 	"fmt"
 	"time"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // Options bound a table. All members of a group must have the same ones: they decide which commands are
@@ -224,7 +222,7 @@ func (t *Table) MayHaveForgotten(id ID) bool { return t.find(id) == nil && t.may
 // mayBeForgotten reports whether a session that the table does not know, and that was born then, may have
 // been in it before. A birth in the future is no honest one: it would be believed again after each expiry.
 func (t *Table) mayBeForgotten(birth time.Duration) bool {
-	return !planted.TrustBirths && (birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now)
+	return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now
 }
 
 func (t *Table) find(id ID) *session {

@@ -9,12 +9,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// checker type-checks a package with some of its files replaced. That takes a tenth of a second; a build
+// checker type-checks a package with some of its files replaced. That takes some tenths of a second; a build
 // takes some seconds.
 type checker struct {
 	fset  *token.FileSet
@@ -54,32 +55,78 @@ func goList(t *testing.T, format string, args ...string) string {
 	return string(out)
 }
 
-// concerns reports whether one of the replaced files belongs to the package.
-func (c *checker) concerns(replaced map[string]string) bool {
-	for path := range replaced {
-		if c.files[path] != nil {
-			return true
+// check reports whether the package compiles with some of its files replaced, and others added.
+func (c *checker) check(o overlay) error {
+	var files []*ast.File
+	add := func(path, text string) error {
+		f, err := parser.ParseFile(c.fset, path, text, parser.SkipObjectResolution)
+		files = append(files, f)
+		return err
+	}
+	for path, f := range c.files {
+		if _, replaced := o[path]; !replaced {
+			files = append(files, f)
 		}
 	}
-	return false
-}
-
-// check reports whether the package compiles with some of its files replaced.
-func (c *checker) check(replaced map[string]string) error {
-	if !c.concerns(replaced) {
-		return nil
-	}
-	var files []*ast.File
-	for path, f := range c.files {
-		if text, ok := replaced[path]; ok {
-			edited, err := parser.ParseFile(c.fset, path, text, parser.SkipObjectResolution)
-			if err != nil {
+	for file, text := range o {
+		if path.Dir(file) == c.dir {
+			if err := add(file, text); err != nil {
 				return err
 			}
-			f = edited
 		}
-		files = append(files, f)
 	}
 	_, err := (&types.Config{Importer: c.from}).Check(c.dir, c.fset, files, nil)
 	return err
+}
+
+// TestEachApplies: every edit applies, exactly once, and the result compiles. The bugs that share an overlay
+// are compiled together, and one by one only if that fails.
+func TestEachApplies(t *testing.T) {
+	for _, b := range pointers(bugs) {
+		if _, err := b.texts(); err != nil {
+			t.Errorf("bug %q does not apply: %v", b.name, err)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	all, alone, err := combine(pointers(bugs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkers := map[string]*checker{}
+	check := func(o overlay, dir string) error {
+		if checkers[dir] == nil {
+			checkers[dir] = newChecker(t, "./"+dir)
+		}
+		return checkers[dir].check(o)
+	}
+	failed, named := map[string]bool{}, map[string]bool{}
+	for file := range all {
+		if dir := path.Dir(file); path.Base(file) == switchFile && check(all, dir) != nil {
+			failed[dir] = true
+		}
+	}
+	for _, b := range pointers(bugs) {
+		for _, file := range b.files() {
+			dir := path.Dir(file)
+			if !alone[b.name] && !failed[dir] {
+				continue
+			}
+			texts, err := b.texts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := check(texts, dir); err != nil {
+				t.Errorf("bug %q does not compile: %v", b.name, err)
+				named[dir] = true
+			}
+		}
+	}
+	for dir := range failed {
+		if named[dir] {
+			continue
+		}
+		t.Errorf("each bug of ./%s compiles, and all together do not: %v", dir, check(all, dir))
+	}
 }

@@ -2,32 +2,45 @@ package planted_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
-
-// A bug on purpose is an edit: a text that occurs exactly once in a file of the repository is replaced by
-// another. The edit is applied with "go test -overlay", so the code that users build holds no trace of it
-// (docs/decisions/0001-planted-bugs.md).
 
 // bug is one bug on purpose.
 type bug struct {
 	name string
 	what string // what it does, in a sentence that a table can hold
-	// found is the test that is known to find the bug, "TestCrashLab" or a test of the package. A short run runs
-	// it. Empty if no test finds the bug: then same says why none can.
+
+	// The judge that is known to find it. found is a test, or empty if no test finds the bug: then same says why
+	// none can.
 	found string
 	in    string // the folder of that test's package, if it is not "wal"
-	rare  bool   // finding it takes more than a minute, or was never timed: a short run does not draw it
-	same  string // why the program behaves the same with the edit as without, or nearly
+	args  string // flags of the test: the seeds in which it finds the bug
+	says  string // what the failure must say, if the test may fail for another reason
+
+	also  []judge // more judges that find it
+	rare  bool    // a judge takes more than half a minute: a short run does not draw the bug
+	same  string  // why the program behaves the same with the edit as without, or nearly
 	edits []edit
 }
 
-// folder returns the folder of the package whose tests judge the bug.
-func (b *bug) folder() string { return cmp.Or(b.in, "wal") }
+// bugs are all bugs.
+var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
+	runtimeBugs, turnBugs, outcomeBugs, takeBugs, hostileBugs, largeObjectBugs, transportBugs,
+	walBugs, snapshotBugs, objectBugs)
+
+// judge is a test that is to find a bug.
+type judge struct{ in, test, args, says string }
+
+func (b *bug) judge() judge {
+	return judge{cmp.Or(b.in, "wal"), b.found, b.args, b.says}
+}
+
+// judges returns all judges of a bug, the first one first.
+func (b *bug) judges() []judge { return append([]judge{b.judge()}, b.also...) }
 
 // edit replaces old, which occurs once in the file, by new.
 type edit struct {
@@ -37,6 +50,12 @@ type edit struct {
 
 // root is the root of the repository.
 const root = "../.."
+
+// source returns a file of the repository.
+func source(file string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(root, file))
+	return string(data), err
+}
 
 // apply returns the file with the edit, or why it does not apply.
 func (e edit) apply(text string) (string, error) {
@@ -49,49 +68,33 @@ func (e edit) apply(text string) (string, error) {
 	return strings.Replace(text, e.old, e.new, 1), nil
 }
 
+// files returns the files that b edits.
+func (b *bug) files() []string {
+	var files []string
+	for _, e := range b.edits {
+		if !slices.Contains(files, e.file) {
+			files = append(files, e.file)
+		}
+	}
+	return files
+}
+
 // texts returns the files that b edits, with its edits.
 func (b *bug) texts() (map[string]string, error) {
 	texts := map[string]string{}
-	for _, e := range b.edits {
-		if _, ok := texts[e.file]; !ok {
-			data, err := os.ReadFile(filepath.Join(root, e.file))
-			if err != nil {
-				return nil, err
-			}
-			texts[e.file] = string(data)
-		}
-		text, err := e.apply(texts[e.file])
+	for _, file := range b.files() {
+		text, err := source(file)
 		if err != nil {
 			return nil, err
 		}
-		texts[e.file] = text
+		for _, e := range b.edits {
+			if e.file == file {
+				if text, err = e.apply(text); err != nil {
+					return nil, err
+				}
+			}
+		}
+		texts[file] = text
 	}
 	return texts, nil
-}
-
-// overlay writes the edited files, and the list of them that "go build -overlay" reads. It returns the path
-// of the list.
-func (b *bug) overlay(dir string) (string, error) {
-	texts, err := b.texts()
-	if err != nil {
-		return "", err
-	}
-	replace := map[string]string{}
-	for file, text := range texts {
-		original, err := filepath.Abs(filepath.Join(root, file))
-		if err != nil {
-			return "", err
-		}
-		edited := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
-		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		replace[original] = edited
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, list, 0o600)
 }

@@ -1,10 +1,5 @@
 package planted_test
 
-import "slices"
-
-// bugs are all bugs that are edits.
-var bugs = slices.Concat(walBugs, snapshotBugs, objectBugs)
-
 // objectBugs are bugs of the same package, and of object/files, that matter to large objects: the object is
 // said to be here, and a power cut takes it.
 var objectBugs = []bug{

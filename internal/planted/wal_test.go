@@ -266,6 +266,9 @@ var walBugs = []bug{
 	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/space.go",
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
+	{name: "descriptors_are_final", what: "a log for which there is no descriptor for a moment stops for good", found: "TestOutOfDescriptors", edits: []edit{{"wal/space.go",
+		`	return isFull(err) || errors.Is(err, syscall.EMFILE)`, `	return isFull(err) || err == nil && errors.Is(err, syscall.EMFILE)`}}},
+
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},

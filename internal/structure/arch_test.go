@@ -29,7 +29,7 @@ raft/raftpb                                                                     
 raft/quorum                                                                                                   |
 raft/tracker           raft/raftpb raft/quorum                                                                |
 raft/confchange        raft/raftpb raft/quorum raft/tracker                                                   |
-raft                   raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted                  |
+raft                   raft/raftpb raft/quorum raft/tracker raft/confchange                                   |
 raft/etcdnode          raft raft/raftpb                                                                       |
 env                                                                                                           | golang.org/x/sys
 vfs                                                                                                           | golang.org/x/sys
@@ -41,16 +41,16 @@ snapshot               raft/raftpb vfs                                          
 object                                                                                                        |
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
-transport/cert         internal/planted                                                                       |
-transport/tcp          raft/raftpb env transport transport/cert internal/planted                              | golang.org/x/sys
+transport/cert                                                                                                |
+transport/tcp          raft/raftpb env transport transport/cert                                               | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host/flight            raft raft/raftpb                                                                       |
-host/session           internal/planted                                                                       |
+host/session                                                                                                  |
 host/admin                                                                                                    |
-host/membership        raft/raftpb raft/tracker raft/confchange transport internal/planted                    |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership internal/planted |
+host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 var (
@@ -22,6 +23,7 @@ var (
 	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
 	without   = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
 	skip      = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
+	unchecked = flag.String("unchecked", "", "a property of package property that is not checked")
 	most      = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
 
@@ -38,7 +40,7 @@ func TestSeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice, Unchecked: property.Name(*unchecked)}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -108,7 +110,7 @@ func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
 		go func() {
 			defer func() { reports <- Report{} }()
 			for n := next.Add(1); n <= seeds && failed.Load() < *most; n = next.Add(1) {
-				report, err := Run(Options{Seed: first + n, Ticks: *ticks})
+				report, err := Run(Options{Seed: first + n, Ticks: *ticks, Unchecked: property.Name(*unchecked)})
 				if err != nil {
 					failed.Add(1)
 					t.Error(err)

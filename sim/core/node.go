@@ -183,7 +183,7 @@ func (n *node) hears(m *raftpb.Message) {
 		w.trace("%d hears %s %v", n.id, raft.DescribeMessage(*m, nil), err)
 	}
 	if refused, ok := err.(*raft.PeerError); ok {
-		violate(property.Contract, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
+		w.violate(property.Contract, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)
 	n.moved()
@@ -200,7 +200,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 		n.w.trace("%d hears of its worker %s", n.id, raft.DescribeMessage(*m, nil))
 	}
 	if err := n.rn.Step(*m); err != nil {
-		violate(property.Contract, "node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
+		n.w.violate(property.Contract, "node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
 	}
 	n.moved()
 }

@@ -13,24 +13,25 @@ import (
 // applies checks an entry that a state machine is to apply; n.sum has it already.
 func (o *oracle) applies(n *node, e *raftpb.Entry) {
 	if e.Index != n.applied+1 {
-		violate(property.StateMachineSafety, "node %d applies entry %d after %d", n.id, e.Index, n.applied)
+		o.w.violate(property.StateMachineSafety, "node %d applies entry %d after %d", n.id, e.Index, n.applied)
 	}
 	if e.Index > uint64(len(o.ghost)) {
-		violate(property.StateMachineSafety, "node %d applies entry %v, which is not committed", n.id, e.ID())
+		o.w.violate(property.StateMachineSafety, "node %d applies entry %v, which is not committed", n.id, e.ID())
+		return
 	}
 	g := &o.ghost[e.Index-1]
 	if g.term != e.Term || g.sum != sumOf(e) {
-		violate(property.StateMachineSafety, "node %d applies entry %v, and another one, of term %d, was committed", n.id, e.ID(), g.term)
+		o.w.violate(property.StateMachineSafety, "node %d applies entry %v, and another one, of term %d, was committed", n.id, e.ID(), g.term)
 	}
 	if g.state == 0 {
 		g.state = n.sum
 	} else if g.state != n.sum {
-		violate(property.StateMachineSafety, "node %d has another state than others after entry %d", n.id, e.Index)
+		o.w.violate(property.StateMachineSafety, "node %d has another state than others after entry %d", n.id, e.Index)
 	}
 	o.begun = o.begun || e.Type == raftpb.EntryNormal && len(e.Data) > 0
 	if d := &n.disk.durable; !n.settings.volatile || e.Type != raftpb.EntryNormal {
 		if t, known := d.term(e.Index); !known && e.Index > d.base.Index || known && t != e.Term {
-			violate(property.StateMachineSafety, "node %d applies entry %v, which is not durable on it", n.id, e.ID())
+			o.w.violate(property.StateMachineSafety, "node %d applies entry %v, which is not durable on it", n.id, e.ID())
 		}
 	}
 }

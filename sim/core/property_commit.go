@@ -15,16 +15,17 @@ func (o *oracle) commits(n *node, before uint64) {
 		term, ok := n.rn.EntryTerm(i)
 		if i <= uint64(len(o.ghost)) {
 			if g := &o.ghost[i-1]; ok && g.term != term {
-				violate(property.CommittedStays, "node %d takes entry %d of term %d for committed, and the one of term %d was", n.id, i, term, g.term)
+				o.w.violate(property.CommittedStays, "node %d takes entry %d of term %d for committed, and the one of term %d was", n.id, i, term, g.term)
 			}
 			continue
 		}
 		if !ok || !n.leads {
-			violate(property.CommittedStays, "node %d knows that entry %d is committed before a leader does", n.id, i)
+			o.w.violate(property.CommittedStays, "node %d knows that entry %d is committed before a leader does", n.id, i)
 		}
 		e := o.find(i, term)
 		if e == nil {
-			violate(property.CommittedStays, "node %d commits entry %d of term %d, which no storage has written", n.id, i, term)
+			o.w.violate(property.CommittedStays, "node %d commits entry %d of term %d, which no storage has written", n.id, i, term)
+			e = &seen{}
 		}
 		o.ghost = append(o.ghost, ghost{term: term, sum: e.sum, by: n.term})
 		if i == n.commit {
@@ -45,7 +46,7 @@ func (o *oracle) durable(n *node, i, term uint64) {
 			}
 		}
 		if len(voters) > 0 && have <= len(voters)/2 {
-			violate(property.CommittedIsDurable, "node %d commits entry %d of term %d, which is durable on %d of voters %v", n.id, i, term, have, voters)
+			o.w.violate(property.CommittedIsDurable, "node %d commits entry %d of term %d, which is durable on %d of voters %v", n.id, i, term, have, voters)
 		}
 	}
 	majority(n.conf.Voters)

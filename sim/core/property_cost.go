@@ -20,7 +20,7 @@ func (o *oracle) bounded(n *node, st *raft.BasicStatus) {
 	}
 	waiting := st.LastIndex - min(max(st.Applied, n.ledFrom), st.LastIndex)
 	if most := n.settings.uncommitted + slackBytes; 8*waiting > most {
-		violate(property.Memory, "node %d leads term %d, and %d commands of its term are not applied, which is more than %d bytes", n.id, st.Term, waiting, most)
+		o.w.violate(property.Memory, "node %d leads term %d, and %d commands of its term are not applied, which is more than %d bytes", n.id, st.Term, waiting, most)
 	}
 }
 
@@ -77,7 +77,7 @@ func (o *oracle) cheaply(left *work, ticks int) {
 		{"terms", terms, termsAfterFaults + 2*uint64(ticks/w.swarm.election)},
 	} {
 		if of.used > of.most && (w.swarm.delay == 0 || of.what != "messages") {
-			violate(property.Cost, "in %d ticks after the faults %d nodes that lacked %d entries took %d %s to agree, want at most %d", ticks, left.members, left.entries, of.used, of.what, of.most)
+			o.w.violate(property.Cost, "in %d ticks after the faults %d nodes that lacked %d entries took %d %s to agree, want at most %d", ticks, left.members, left.entries, of.used, of.what, of.most)
 		}
 	}
 }

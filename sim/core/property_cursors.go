@@ -12,16 +12,16 @@ import (
 func (o *oracle) moves(n *node) {
 	if err := n.rn.Err(); err != nil {
 		if !n.readFailed {
-			violate(property.Failures, "node %d stops: %v", n.id, err)
+			o.w.violate(property.Failures, "node %d stops: %v", n.id, err)
 		}
 		return // it ends when its input has been handled (moved)
 	}
 	st := n.rn.BasicStatus()
 	if st.Term < n.term || st.Commit < n.commit {
-		violate(property.Cursors, "node %d goes back from term %d, commit %d to term %d, commit %d", n.id, n.term, n.commit, st.Term, st.Commit)
+		o.w.violate(property.Cursors, "node %d goes back from term %d, commit %d to term %d, commit %d", n.id, n.term, n.commit, st.Term, st.Commit)
 	}
 	if st.Commit > st.LastIndex || st.Applied > st.Commit {
-		violate(property.Cursors, "node %d has applied %d and committed %d of %d entries", n.id, st.Applied, st.Commit, st.LastIndex)
+		o.w.violate(property.Cursors, "node %d has applied %d and committed %d of %d entries", n.id, st.Applied, st.Commit, st.LastIndex)
 	}
 	leads := st.RaftState == raft.StateLeader
 	if leads && (!n.leads || st.Term != n.term) {

@@ -47,7 +47,7 @@ func (o *oracle) written(n *node, d *image, m *raftpb.Message) {
 			}
 			o.seen[e.Index] = append(o.seen[e.Index], seen{e.Term, term, sum})
 		} else if old.before != term || old.sum != sum {
-			violate(property.LogMatching, "node %d writes another entry %v than was seen before, or behind another one (term %d, was %d)", n.id, e.ID(), term, old.before)
+			o.w.violate(property.LogMatching, "node %d writes another entry %v than was seen before, or behind another one (term %d, was %d)", n.id, e.ID(), term, old.before)
 		}
 		term = e.Term
 		if e.Type != raftpb.EntryNormal {

@@ -15,7 +15,7 @@ import (
 func (o *oracle) changed(n *node, index uint64) {
 	if last := o.confs[len(o.confs)-1]; index > last.index {
 		if len(last.conf.Voters) > 0 && !meet(&last.conf, &n.conf) {
-			violate(property.QuorumsIntersect, "entry %d leads from %s to %s, and quorums of them need not meet", index, raft.DescribeConfState(last.conf), raft.DescribeConfState(n.conf))
+			o.w.violate(property.QuorumsIntersect, "entry %d leads from %s to %s, and quorums of them need not meet", index, raft.DescribeConfState(last.conf), raft.DescribeConfState(n.conf))
 		}
 		o.confs = append(o.confs, confFrom{index, n.conf})
 		for i := range o.w.nodes {
@@ -27,7 +27,7 @@ func (o *oracle) changed(n *node, index uint64) {
 		return
 	}
 	if err := n.conf.Equivalent(o.confAt(index)); err != nil {
-		violate(property.OneConfiguration, "node %d after the change of entry %d: %v", n.id, index, err)
+		o.w.violate(property.OneConfiguration, "node %d after the change of entry %d: %v", n.id, index, err)
 	}
 }
 
@@ -73,7 +73,7 @@ func isIn(list []uint64, id uint64) bool {
 // oneChange checks a change that a node writes: the change before it in the log is committed.
 func (o *oracle) oneChange(n *node, index uint64) {
 	if last := len(n.changes) - 1; last >= 0 && n.changes[last] > uint64(len(o.ghost)) {
-		violate(property.OneChange, "node %d has a change of members at entry %d and another one at entry %d, and %d entries are committed", n.id, n.changes[last], index, len(o.ghost))
+		o.w.violate(property.OneChange, "node %d has a change of members at entry %d and another one at entry %d, and %d entries are committed", n.id, n.changes[last], index, len(o.ghost))
 	}
 	n.changes = append(n.changes, index)
 }

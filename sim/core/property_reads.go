@@ -23,10 +23,11 @@ func (o *oracle) answered(n *node, s *raft.ReadState) {
 		number = binary.LittleEndian.Uint64(s.RequestCtx)
 	}
 	if number >= uint64(len(o.asked)) {
-		violate(property.ReadsAreCurrent, "node %d answers a read %x that was never asked", n.id, s.RequestCtx)
+		o.w.violate(property.ReadsAreCurrent, "node %d answers a read %x that was never asked", n.id, s.RequestCtx)
+		return
 	}
 	if floor := o.asked[number]; s.Index < floor || s.Index > uint64(len(o.ghost)) {
-		violate(property.ReadsAreCurrent, "node %d may read at %d; when it was asked, %d entries were committed, and now %d are", n.id, s.Index, floor, len(o.ghost))
+		o.w.violate(property.ReadsAreCurrent, "node %d may read at %d; when it was asked, %d entries were committed, and now %d are", n.id, s.Index, floor, len(o.ghost))
 	}
 	o.answers++
 	n.w.healed(n, number)

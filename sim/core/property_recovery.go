@@ -75,7 +75,7 @@ func (w *world) heal() {
 				n.applied, st.LastIndex, w.end.read[n.id-1], raft.DescribeConfState(n.conf))
 		}
 	}
-	violate(property.Recovery, "the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
+	w.violate(property.Recovery, "the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
 }
 
 // askAll asks every node for a read, and the leader for a command.

@@ -12,13 +12,13 @@ import (
 func (o *oracle) installs(n *node, s *raftpb.Snapshot, index, sum uint64) {
 	meta := &s.Metadata
 	if meta.Index != index || index > uint64(len(o.ghost)) || o.ghost[index-1].term != meta.Term || o.ghost[index-1].state != sum {
-		violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d of term %d with another state than that of what was committed", n.id, meta.Index, meta.Term)
+		o.w.violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d of term %d with another state than that of what was committed", n.id, meta.Index, meta.Term)
 	}
 	if index <= n.applied {
-		violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d, and has applied %d", n.id, index, n.applied)
+		o.w.violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d, and has applied %d", n.id, index, n.applied)
 	}
 	if err := meta.ConfState.Equivalent(o.confAt(index)); err != nil {
-		violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d: %v", n.id, index, err)
+		o.w.violate(property.SnapshotIsState, "node %d installs a snapshot of entry %d: %v", n.id, index, err)
 	}
 }
 
@@ -26,6 +26,6 @@ func (o *oracle) installs(n *node, s *raftpb.Snapshot, index, sum uint64) {
 func (o *oracle) publishes(n *node, meta *raftpb.SnapshotMetadata, data []byte) {
 	index, sum := sumOfState(data)
 	if meta.Index != index || index > uint64(len(o.ghost)) || o.ghost[index-1].state != sum {
-		violate(property.SnapshotIsState, "node %d makes a snapshot of entry %d with another state than that of what was committed", n.id, meta.Index)
+		o.w.violate(property.SnapshotIsState, "node %d makes a snapshot of entry %d with another state than that of what was committed", n.id, meta.Index)
 	}
 }

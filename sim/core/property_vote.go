@@ -23,7 +23,7 @@ func (o *oracle) leaves(n *node, m *raftpb.Message) {
 			break
 		}
 		if v := &n.vote; v.Term == m.Term && v.Vote != m.To {
-			violate(property.OneVote, "node %d votes for %d and for %d in term %d", n.id, v.Vote, m.To, m.Term)
+			o.w.violate(property.OneVote, "node %d votes for %d and for %d in term %d", n.id, v.Vote, m.To, m.Term)
 		} else if m.Term > v.Term {
 			v.Term, v.Vote = m.Term, m.To
 		}
@@ -33,13 +33,13 @@ func (o *oracle) leaves(n *node, m *raftpb.Message) {
 		return
 	}
 	if !holds && hs.Term <= m.Term {
-		violate(property.ToldIsDurable, "node %d says %s, and its disk has term %d, vote %d and entries to %d", n.id, raft.DescribeMessage(*m, nil), hs.Term, hs.Vote, last)
+		o.w.violate(property.ToldIsDurable, "node %d says %s, and its disk has term %d, vote %d and entries to %d", n.id, raft.DescribeMessage(*m, nil), hs.Term, hs.Vote, last)
 	}
 }
 
 // remembers checks what a power cut has left.
 func (o *oracle) remembers(n *node) {
 	if hs := &n.disk.durable.hs; hs.Term < n.vote.Term || hs.Term == n.vote.Term && hs.Vote != n.vote.Vote {
-		violate(property.OneVote, "node %d has voted for %d in term %d, and its disk has term %d, vote %d", n.id, n.vote.Vote, n.vote.Term, hs.Term, hs.Vote)
+		o.w.violate(property.OneVote, "node %d has voted for %d in term %d, and its disk has term %d, vote %d", n.id, n.vote.Vote, n.vote.Term, hs.Term, hs.Vote)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // beats is how many beats a tick has, for a clock that is exact. Everything happens in a beat.
@@ -17,18 +18,19 @@ const horizon = 1 << 11
 
 // world is the cluster and everything around it.
 type world struct {
-	swarm   swarm
-	rng     *rand.Rand
-	trace   func(format string, args ...any) // nil: none
-	bug     bug
-	nodes   []*node // nodes[i] has id i+1
-	oracle  oracle
-	planned [horizon][]*event
-	free    []*event // memory for more
-	beat    int
-	inBeat  bool // what is planned for this beat will still happen
-	healing bool
-	end     healing
+	swarm     swarm
+	rng       *rand.Rand
+	trace     func(format string, args ...any) // nil: none
+	bug       bug
+	unchecked property.Name
+	nodes     []*node // nodes[i] has id i+1
+	oracle    oracle
+	planned   [horizon][]*event
+	free      []*event // memory for more
+	beat      int
+	inBeat    bool // what is planned for this beat will still happen
+	healing   bool
+	end       healing
 	// proposals numbers the commands, reads the contexts of reads.
 	proposals uint64
 	cut       [][]bool // cut[i][j]: what node i+1 sends to node j+1 is lost
@@ -81,7 +83,7 @@ type event struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
+	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, unchecked: o.Unchecked, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
 	w.mixed = w.side.IntN(4) == 0
 	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
 	w.strikes = w.drawStrikes(o.Ticks*beats, o.aim)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/cert"
 )
@@ -189,9 +188,6 @@ func (t *trust) stats() transport.TLSStats {
 
 // endDistrusted closes the connections whose certificate would be refused now.
 func (t *Transport) endDistrusted() {
-	if planted.KeepRevoked {
-		return
-	}
 	for _, id := range t.peerIDs() {
 		t.Review(id)
 	}

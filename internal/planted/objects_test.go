@@ -1,0 +1,35 @@
+package planted_test
+
+// largeObjectBugs are bugs in what the runtime does for large objects.
+var largeObjectBugs = []bug{
+	{name: "apply_without_objects", what: "a member applies a command that names objects which it does not have", in: "sim", found: "TestObjects", args: "-objects 5", says: "and does not have it", edits: []edit{{"host/objectsapply.go",
+		`if wrong == nil && len(c.Names) > 0 {`, `if false {`}}},
+	{name: "name_anything", what: "a command is applied that names an object which is not held, or has expired", in: "sim", found: "TestObjects", args: "-objects 5", edits: []edit{{"host/objectsapply.go",
+		`o.table.Name(name); err != nil {`, `o.table.Name(name); err != nil && false {`}}},
+	{name: "hold_by_anyone", what: "objects are held before a quorum of the members has them", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to be held, and its holders are", edits: []edit{{"host/objectsapply.go",
+		`if r == nil {
+		return r != nil`, `if true {
+		return r != nil`}, {"host/objectholders.go",
+		`all := h.of(roster, &s); roster.Spare(func(id uint64) bool { return contains(all, id) }) >= 0 {`, `all := h.of(roster, &s); roster.Spare(func(id uint64) bool { return contains(all, id) }) >= 0 || true {`}}},
+	{name: "ignore_election", what: "a host looks at objects when its term begins, and not when it is elected in it", in: "sim", found: "TestObjects", args: "-objects 20", edits: []edit{{"host/objectholders.go",
+		`if h.term != st.Term || h.leader != st.Lead {`, `if h.term != st.Term {`}}},
+	{name: "hold_before_log", what: "a member says that it holds objects whose entries open its log does not have yet", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to hold object", edits: []edit{{"host/objectholders.go",
+		`through: min(o.group.apply.position().Index, st.Durable),`, `through: math.MaxUint64,`}}},
+	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "sim", found: "TestObjects", args: "-objects 10", says: "is promoted by entry", edits: []edit{{"host/objectholders.go",
+		`if !o.on {
+		return true`, `if true {
+		return true`}}},
+	{name: "change_without_objects", what: "a leader changes the members although no quorum of the new ones holds an object that may be named", in: "sim", found: "TestObjects", args: "-first 23 -objects 60", says: "is not on a quorum of disks", edits: []edit{{"host/objectholders.go",
+		`if !o.on {
+		return ""
+	}
+	if at :=`, `if true {
+		return ""
+	}
+	if at :=`}}},
+	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 23 -objects 60", says: "does not have it", edits: []edit{{"host/objects.go",
+		`case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):`, `case false:`}}},
+	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "sim", found: "TestObjects", args: "-first 23 -objects 60", says: "does not have it", edits: []edit{{"host/objects.go",
+		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/objects.go",
+		`o.ended[n].Index < first {`, `(o.ended[n].Index < first || true) {`}}},
+}

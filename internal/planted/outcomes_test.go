@@ -1,0 +1,27 @@
+package planted_test
+
+// outcomeBugs are bugs in what clients are told, and in the sessions.
+var outcomeBugs = []bug{
+	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/acknowledge.go",
+		`t.answerNext(&pt, outcome{err: errCovered(index)})`, `t.answerNext(&pt, outcome{err: ErrDropped})`}}},
+	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/acknowledge.go",
+		`		for _, c := range pt.waiting {
+			if c.waiter == nil {`, `		for _, c := range pt.waiting[:0] {
+			if c.waiter == nil {`}}},
+	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/acknowledge.go",
+		`		if p.waiter.take() {
+			kept = append(kept, p)
+			if c`, `		if p.waiter.take() || true {
+			kept = append(kept, p)
+			if c`}}},
+	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-seeds 60", edits: []edit{{"host/forward.go",
+		`return h.log.Fence().Generation<<40 + h.frames.Add(1)`, `return h.frames.Add(1)`}}},
+	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",
+		`	if m.Number < s.low {
+		return Forgotten`, `	if false {
+		return Forgotten`}}},
+	{name: "sessions_not_in_snapshot", what: "a snapshot has an empty table of sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", edits: []edit{{"host/session/form.go",
+		`	dst = binary.AppendUvarint(dst, uint64(len(t.sessions)))
+	for s := t.idle.next;`, `	dst = binary.AppendUvarint(dst, uint64(0*len(t.sessions)))
+	for s := t.idle;`}}},
+}

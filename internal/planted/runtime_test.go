@@ -1,0 +1,214 @@
+package planted_test
+
+// runtimeBugs are bugs in the runtime, package host and those below it.
+var runtimeBugs = []bug{
+	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/placingmoves.go",
+		`if m == nil {
+		return 0
+	}
+	return m.count`, `if true {
+		return 0
+	}
+	return m.count`}}},
+	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/meeting.go",
+		`h.admission.incarnation(peer.ID); known {`, `h.admission.incarnation(peer.ID); known || true {`}, {"host/admission.go",
+		`return heard &&`, `return true || heard &&`}, {"host/admission.go",
+		`if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {`, `if false {`}, {"host/admission.go",
+		`	switch {
+	case before.Incarnation`, `	switch {
+	case true:
+		return nil
+	case before.Incarnation`}}},
+	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/lease.go",
+		` || l.group.hasEnded.Load() || l.group.boottime() >= l.until {`, ` || l.group.hasEnded.Load() {`}}},
+	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/lease.go",
+		`sent: q.at,`, `sent: g.boottime(),`}}},
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
+		`believesRemoval(by uint64) bool {
+`, `believesRemoval(by uint64) bool {
+	if true {
+		return true
+	}
+`}}},
+	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/admission.go",
+		`if replaces {
+		a.review`, `if false {
+		a.review`}, {"host/admission.go",
+		`return heard &&`, `return true || heard &&`}}},
+	{name: "forget_vote", what: "a restart forgets the vote of the node in its term", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "has two leaders: host", edits: []edit{{"host/storage.go",
+		`	return hs, s.conf, nil`, `	hs.Vote = raft.None
+	return hs, s.conf, nil`}}},
+	{name: "one_hard_state", what: "each message of a round is one write, and the only hard state is in the first of them", in: "host", found: "TestTornRoundCommitsNothing", edits: []edit{{"host/append.go",
+		`	q.joint.writes = needed
+`, `	if q.joint.writes = needed; len(needed) > 0 {
+		for i := range needed {
+			needed[i].HardState = raftpb.HardState{}
+		}
+		needed[0].HardState = q.hard
+	}
+`}, {"host/round.go",
+		`	switch {
+	case m.Snapshot != nil:`, `	switch {
+	case true:
+		return false
+	case m.Snapshot != nil:`}}},
+	{name: "put_back_vote", what: "a refused round writes its own term and vote, although later ones have overtaken it", in: "host", found: "TestRefusedRoundDoesNotPutTheVoteBack", edits: []edit{{"host/round.go",
+		`if behind(w.HardState, s.hs) {`, `if false {`}, {"host/round.go",
+		`if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {`, `if !raft.IsEmptyHardState(w.HardState) && false {`}}},
+	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", says: "and again at", edits: []edit{{"host/commands.go",
+		`			if verdict != session.Fresh {`, `			if verdict == session.Duplicate {
+				verdict = session.Fresh
+			} else if verdict != session.Fresh {`}}},
+	{name: "any_key", what: "a host accepts a member with any key that a CA has signed", in: "host", found: "TestMembersAreBoundToKeys", edits: []edit{{"host/keys.go",
+		`presented.IsZero() || h.keys`, `presented.IsZero() || true || h.keys`}}},
+	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
+		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
+	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
+		`slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):`, `slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && false:`}}},
+	{name: "stage_blindly", what: "a leader changes the members although those left are no quorum", in: "host", found: "TestPlansAreRefused", edits: []edit{{"host/planned.go",
+		`	rosters, err := r.Play(stages)`, `	if true {
+		return ""
+	}
+	rosters, err := r.Play(stages)`}}},
+	{name: "hand_over_blindly", what: "a leader with a stuck state machine hands over to a member that has not applied more", in: "sim", found: "TestStuckMachines", args: "-grays 12", edits: []edit{{"host/stuckapply.go",
+		`case a.applied < s.goal:`, `case false:`}}},
+	{name: "keep_stuck", what: "a leader with a stuck state machine keeps the leadership", in: "sim", found: "TestStuckMachines", args: "-grays 12", says: "still leads, although the others have applied more", edits: []edit{{"host/stuckapply.go",
+		`if target == raft.None {
+		return false
+	}
+	st :=`, `if true {
+		return false
+	}
+	st :=`}}},
+	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
+		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
+	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/snapshotopen.go",
+		`		m.table = table
+`, `		_ = table
+`}}},
+	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/shard.go",
+		`			s.put(g, false)
+		}
+		s.wheel.set(g, due)`, `			s.put(g, false)
+		} else {
+			g.runnable.leave()
+		}
+		s.wheel.set(g, due)`}}},
+	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/authority.go",
+		`return len(a.without) == 0
+}
+
+// waitsFor`, `return true
+}
+
+// waitsFor`}}},
+	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/snapshottake.go",
+		`q.group.installs.pending.Load()`, `q.group.installs.pending.Load() && false`}}},
+	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/snapshottake.go",
+		`if s.durable.Load() < t.id.Index {`, `if false {`}}},
+	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/snapshottake.go",
+		`	return nil
+}
+
+// readBack`, `	return t.announce()
+}
+
+// readBack`}}},
+	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescuewrite.go",
+		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
+	{name: "count_left_out", what: "the members of a group that is founded without some go on hearing those", in: "sim", found: "TestWithout", args: "-withouts 100", says: "was left out, and its group has not stopped", edits: []edit{{"host/refusing.go",
+		`case m.isLeftOut() || r == nil`, `case r == nil`}}},
+	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
+		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
+		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
+		`return g.founded || g.current`, `return true || g.current`}, {"host/founding.go",
+		`if g.founded {
+		return
+	}
+	g.setBound()`, `if true {
+		return
+	}
+	g.setBound()`}, {"host/group.go",
+		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},
+	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
+		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
+	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host", found: "TestSupersedes", edits: []edit{{"host/send.go",
+		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
+	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/placing.go",
+		`		if p.rejectHost(id, now) != "" {`, `		l.leads = 0
+		if p.rejectHost(id, now) != "" {`}}},
+	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
+		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
+	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/members.go",
+		`if err != nil {
+		return next, err
+	}
+	for i, cc`, `if true {
+		return next, err
+	}
+	for i, cc`}}},
+	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
+		`			q.makeWrites()
+`, `			q.makeWrites()
+			if len(q.joint.writes) > 0 {
+				l.sync = true
+			}
+`}, {"host/lane.go",
+		`if len(q.joint.writes) > 0 {
+		l.sync = true // only`, `if false {
+		l.sync = true // only`}}},
+	{name: "ack_before_sync", what: "the append lane gives its answers before the sync that they wait for", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "which it would forget in a crash with", edits: []edit{{"host/lane.go",
+		`	l.join(q)
+}
+
+// join puts`, `	l.join(q)
+	l.deliver(q)
+	l.answer()
+}
+
+// join puts`}}},
+	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/install.go",
+		`	conf := p.manifest.Conf
+`, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
+`}}},
+	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/group.go",
+		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
+	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/divergence.go",
+		`m.hasResults && m.version == version`, `m.hasResults`}}},
+	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
+		`if number == rd.number {`, `if true {`}, {"host/read.go",
+		`p.owner.number <= number; p`, `true; p`}}},
+	{name: "minority_founds", what: "FoundWithout accepts that fewer than a majority of the members are kept", in: "sim", found: "TestWithout", args: "-withouts 100", says: "founds a group of", edits: []edit{{"host/foundingcodec.go",
+		`return kept > all/2`, `return true`}}},
+	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "sim", found: "TestPlacement", args: "-placements 2", edits: []edit{{"host/placed.go",
+		`	case kind != raft.ProgressTypePeer:
+`, `	case kind == raft.ProgressTypePeer:
+		return ""
+	case kind != raft.ProgressTypePeer:
+`}}},
+	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue.go",
+		`	if best == nil {
+		for _, group := range groups {`, `	best = w.dirs[0]
+	if best == nil {
+		for _, group := range groups {`}}},
+	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-seeds 60", edits: []edit{{"host/callsroute.go",
+		`if r.sure {
+				c.live--`, `if true {
+				c.live--`}, {"host/callsroute.go",
+		`case c.live > 0:
+				c.retryAt`, `case false:
+				c.retryAt`}}},
+	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/overtake.go",
+		`	newest, early := q.takeEarly()
+	if len(early) == 0 &&`, `	if true {
+		return false
+	}
+	newest, early := q.takeEarly()
+	if len(early) == 0 &&`}}},
+	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
+		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
+	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
+		`if c.number == 0 {
+		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
+		if len(s.window)`}}},
+}

@@ -1,0 +1,16 @@
+package planted_test
+
+// transportBugs are bugs in what the transport accepts.
+var transportBugs = []bug{
+	{name: "keep_revoked", what: "a host keeps connections whose certificates it would not accept any more", in: "transport/tcp", found: "TestDistrustedConnectionsEnd", edits: []edit{{"transport/tcp/trust.go",
+		`func (t *Transport) endDistrusted() {
+	for _, id := range t.peerIDs() {`, `func (t *Transport) endDistrusted() {
+	if true {
+		return
+	}
+	for _, id := range t.peerIDs() {`}}},
+	{name: "any_ca", what: "a host accepts certificates that no CA has signed, or that have expired", in: "transport/tcp", found: "TestCertificatesAreRefusedAtBothEnds", edits: []edit{{"transport/cert/verify.go",
+		`refuse); err != nil {`, `refuse); err != nil && false {`}}},
+	{name: "any_member", what: "a host accepts the certificate of another member", in: "transport/tcp", found: "TestCertificatesAreRefusedAtBothEnds", edits: []edit{{"transport/cert/verify.go",
+		`case named != id:`, `case named != id && false:`}}},
+}
