@@ -14,10 +14,10 @@ import (
 )
 
 // BenchmarkFlightRecorder compares the processor time of a command on a host with a recorder and on one
-// without, in rounds that alternate. All work of both is done by one goroutine in the same order, on a disk in
-// memory and without a network, so that batches are equal and nothing but the recorder differs. A real host
-// does more for a command, so the recorder's share there is smaller. The fastest round of each counts, which
-// other programs have disturbed least. "off" compares two hosts without.
+// without, in rounds that alternate. All work of both is done by one goroutine in the same order, on a disk
+// in memory and without a network, so that batches are equal and nothing but the recorder differs. A real
+// host does more for a command, so the recorder's share there is smaller. The fastest round of each counts,
+// which other programs have disturbed least. "off" compares two hosts without.
 func BenchmarkFlightRecorder(b *testing.B) {
 	for _, c := range []struct {
 		name         string
