@@ -268,13 +268,18 @@ func TestMemberThatDoesNotMatchStops(t *testing.T) {
 		"one more member":   {func(_ *testHost, b binding) binding { return append(b, boundMember{id: 4}) }, "founded with members [1 2 3 4], GroupConfig.Members of host 1 is [1 2 3]"},
 		"one less member":   {func(_ *testHost, b binding) binding { return b[:2] }, "founded with members [1 2], GroupConfig.Members of host 1 is [1 2 3]"},
 	} {
-		l := openTestHost(t, 3)
-		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, row.change(l, l.bindingOf(0)))}})
-		if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), row.words) {
-			t.Errorf("%s: the group has stopped with %v", name, err)
-		}
-		if acks := l.out.take(raftpb.MsgAppResp); len(acks) > 0 || l.log.Group(theGroup).LastIndex() > 0 {
-			t.Errorf("%s: it has acknowledged %v", name, acks)
+		for _, known := range []bool{false, true} {
+			l := openTestHost(t, 3)
+			if known { // the leader of the entry, and its term
+				l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1})
+			}
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, row.change(l, l.bindingOf(0)))}})
+			if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), row.words) {
+				t.Errorf("%s, leader known %t: the group has stopped with %v", name, known, err)
+			}
+			if acks := l.out.take(raftpb.MsgAppResp); len(acks) > 0 || l.log.Group(theGroup).LastIndex() > 0 {
+				t.Errorf("%s, leader known %t: it has acknowledged %v", name, known, acks)
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // The results are in testdata/results.jsonl; what people found out about the survivors is in the table of
 // docs/internals/mutation.md. After a run, -mutation.write brings the tables up to date: it keeps the
-// verdicts that exist.
+// verdicts of the table.
 //
 //	go test ./internal/mutation -run TestSurvivorsAreJudged -mutation.write
 
