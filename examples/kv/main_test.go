@@ -240,3 +240,16 @@ func TestFollower(t *testing.T) {
 		})
 	}
 }
+
+// A signal that comes while the process starts ends it in good order, as later ones do.
+func TestEndDuringTheStart(t *testing.T) {
+	o, err := server.ParseFlags("kv", []string{"-id", "1", "-dir", t.TempDir(), "-peers", "1=127.0.0.1:0", "-http", "1=127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := server.Run(ctx, o, open); err != nil {
+		t.Errorf("%v, want the end without an error", err)
+	}
+}

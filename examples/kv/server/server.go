@@ -150,6 +150,9 @@ func Run(ctx context.Context, o Options, open Open) (err error) {
 		return err
 	}
 	node, err := millrace.Open(ctx, o.config, state.Machine())
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return state.Close() // the end came during the start: nothing has failed
+	}
 	if err != nil {
 		return errors.Join(err, state.Close())
 	}
