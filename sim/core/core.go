@@ -41,6 +41,9 @@ type Options struct {
 	Ticks int
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
+	// Watch, if set, is called after every step of a node (watch.go). The seed must have drawn asynchronous
+	// mode.
+	Watch func(*Event)
 
 	bug bug // a mistake of the storage, for tests of the oracles
 }
@@ -84,12 +87,15 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("seed %d, at tick %d: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, ticks)
 }
 
-// Run runs one seed. The error, if any, is a *Violation.
+// Run runs one seed. The error, if any, is a *Violation, unless the run cannot be watched.
 func Run(o Options) (report Report, err error) {
 	if o.Ticks == 0 {
 		o.Ticks = defaultTicks
 	}
 	w := newWorld(o)
+	if o.Watch != nil && !w.swarm.async {
+		return Report{}, fmt.Errorf("core: seed %d runs in synchronous mode, which cannot be watched; take another seed (SettingsOf)", o.Seed)
+	}
 	defer func() {
 		report = w.report()
 		report.Seed = o.Seed

@@ -28,7 +28,8 @@ type node struct {
 	appends, applications []raftpb.Message // queued
 	appending             int              // how many of appends are being written
 	applying              bool
-	working               bool // drain runs
+	working               bool            // drain runs
+	input                 *raftpb.Message // that it was just given; nil: a local one
 
 	// What was last seen of it in this life.
 	term, commit, last uint64
@@ -66,6 +67,7 @@ func (n *node) start() {
 		violate("node %d does not start: %v", n.id, err)
 	}
 	n.rn, n.term, n.commit, n.last, n.leads, n.missed, n.paused = rn, 0, 0, 0, false, 0, 0
+	n.tell(Event{Kind: EventStart, Index: n.applied})
 	if w.trace != nil {
 		w.trace("%d starts, applied %d, %+v, log from %d to %d", n.id, n.applied, n.disk.live.hs, n.disk.live.base.Index+1, n.disk.live.last())
 	}
@@ -89,6 +91,7 @@ func (n *node) crash(queued []raftpb.Message) {
 		w.trace("%d crashes (torn: %t): %+v, log from %d to %d", n.id, torn, n.disk.durable.hs, n.disk.durable.base.Index+1, n.disk.durable.last())
 	}
 	w.oracle.remembers(n)
+	n.tell(Event{Kind: EventCrash, Disk: n.disk.durable.state()})
 	w.plan(1+w.rng.IntN(20*beats), restarts, n)
 }
 
@@ -132,6 +135,7 @@ func (n *node) hears(m *raftpb.Message) {
 		violate("node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)
+	n.input = m
 	n.moved()
 }
 
@@ -145,6 +149,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 	if err := n.rn.Step(*m); err != nil {
 		violate("node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
 	}
+	n.input = m
 	n.moved()
 }
 
@@ -186,6 +191,8 @@ func (n *node) read() {
 // moved is called after each input.
 func (n *node) moved() {
 	n.w.oracle.moves(n)
+	n.tell(Event{Kind: EventStep, Message: n.input})
+	n.input = nil
 	if !n.w.swarm.batch {
 		n.drain()
 	}
@@ -199,6 +206,7 @@ func (n *node) drain() {
 	n.working = true
 	for n.rn != nil && n.rn.HasReady() {
 		rd := n.rn.Ready()
+		n.tell(Event{Kind: EventReady, Ready: &rd})
 		for i := range rd.ReadStates {
 			n.w.oracle.answered(n, &rd.ReadStates[i])
 		}
@@ -375,12 +383,14 @@ func (n *node) apply(entries []raftpb.Entry) {
 			continue
 		}
 		n.conf = *n.rn.ApplyConfChange(changeOf(e))
+		n.tell(Event{Kind: EventConf, Index: e.Index, Term: e.Term, Conf: n.conf})
 		n.w.oracle.changed(n, e.Index)
 		n.w.oracle.moves(n)
 	}
 	if s := &n.w.swarm; s.compactAfter > 0 && len(entries) > 0 && n.applied-n.disk.durable.base.Index > s.compactAfter+s.keep {
 		if n.disk.compact(n.applied, s.keep, state(n.applied, n.sum), n.conf) {
 			n.w.faults[Compacted]++
+			n.tell(Event{Kind: EventCompact, Index: n.disk.durable.base.Index})
 		}
 	}
 }

@@ -19,6 +19,7 @@ type world struct {
 	swarm   swarm
 	rng     *rand.Rand
 	trace   func(format string, args ...any) // nil: none
+	watch   func(*Event)                     // nil: none
 	bug     bug
 	nodes   []*node // nodes[i] has id i+1
 	oracle  oracle
@@ -62,7 +63,7 @@ type event struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug}
+	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, watch: o.Watch}
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
 			fmt.Fprintf(o.Trace, "%4d.%d %s\n", w.beat/beats, w.beat%beats, fmt.Sprintf(format, args...))
