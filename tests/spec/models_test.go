@@ -48,8 +48,9 @@ func checker(t *testing.T) (tlc, string) {
 
 // The models that are checked completely. The large ones take hours.
 var (
-	smallModels = []string{"elections", "queue", "replication", "members", "reads", "leases", "snapshots", "prevote", "founding"}
-	largeModels = []string{"elections_large", "queue_large", "members_large", "snapshots_large"}
+	smallModels = []string{"elections", "queue", "answers", "replication", "divided", "members", "members_two", "joint",
+		"reads", "leases", "leases_late", "snapshots", "prevote", "founding"}
+	largeModels = []string{"members_restart", "refusals", "reads_new_leader", "leases_large", "elections_large", "queue_large", "members_large", "snapshots_large"}
 )
 
 // moduleOf returns the module that a model configures.

@@ -24,8 +24,12 @@ func TestPlantedErrors(t *testing.T) {
 			if config, err = withConstants(config, constants); err != nil {
 				t.Fatal(err)
 			}
+			config = withProperty(config, p.property)
+			if p.way != "" {
+				config += "CONSTRAINT " + p.way + "\n"
+			}
 			begin := time.Now()
-			o, err := tlc.run(t.Context(), job{folder: folder, module: moduleOf(p.model), config: withProperty(config, p.property), workers: 1})
+			o, err := tlc.run(t.Context(), job{folder: folder, module: moduleOf(p.model), config: config, workers: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

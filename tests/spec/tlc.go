@@ -64,7 +64,7 @@ func (o outcome) String() string {
 var (
 	violation = regexp.MustCompile(`Error: (?:Invariant|Action property) (\w+) is violated`)
 	counts    = regexp.MustCompile(`(\d+) states generated, (\d+) distinct states found`)
-	walked    = regexp.MustCompile(`The number of states generated: (\d+)`)
+	walked    = regexp.MustCompile(`Progress: (\d+) states checked`)
 )
 
 // tlcHeap is what Java may take for the states.
@@ -104,8 +104,8 @@ func (o outcome) read(failed error) (outcome, error) {
 		last := m[len(m)-1]
 		o.generated, _ = strconv.Atoi(last[1])
 		o.states, _ = strconv.Atoi(last[2])
-	} else if m := walked.FindStringSubmatch(o.output); m != nil {
-		o.generated, _ = strconv.Atoi(m[1])
+	} else if m := walked.FindAllStringSubmatch(o.output, -1); m != nil {
+		o.generated, _ = strconv.Atoi(m[len(m)-1][1])
 	}
 	switch m := violation.FindStringSubmatch(o.output); {
 	case m != nil:

@@ -29,7 +29,9 @@ CONSTANTS
     Compacts,   \* snapshots
     Late,       \* the answers of a storage worker to its own node travel like messages; else they are there at once
     Campaigners, \* the nodes whose election timeout may expire
-    Partial,    \* an append may end before the end of the leader's log
+    Awake,      \* the nodes that take steps
+    Fragile,    \* the nodes that may crash
+    Partial,    \* an append may end before the end of the leader's log, and begin before what is committed
     Led,        \* None, or the node that leads term 2 in the first state
     Second,     \* None, or the node that leads term 3 besides, unknown to Led
     \* Bounds.
@@ -363,9 +365,9 @@ HearsLog(n) ==
     \E m \in msgs :
         /\ m.ty = "log" /\ m.from # n /\ m.term >= node[n].term
         /\ ~(m.term = node[n].term /\ node[n].role = "leader")
-        /\ \/ \E prev \in m.base..Len(m.log) : \E through \in (IF Partial THEN prev..Len(m.log) ELSE {Len(m.log)}) :
+        /\ \/ \E prev \in (IF Partial THEN m.base ELSE Max(m.base, node[n].commit))..Len(m.log) : \E through \in (IF Partial THEN prev..Len(m.log) ELSE {Len(m.log)}) :
                   Step(n, OnAppend(n, node[n], Part(m, prev, through)))
-           \/ Compacts /\ m.base > 0 /\ Step(n, OnSnapshot(n, node[n], m.term, m.from, SubSeq(m.log, 1, m.base)))
+           \/ m.base > 0 /\ (Compacts \/ Len(node[n].log) < m.base) /\ Step(n, OnSnapshot(n, node[n], m.term, m.from, SubSeq(m.log, 1, m.base)))
         /\ Quiet
 
 (***************************************************************************)
@@ -451,6 +453,7 @@ Restarted(d, a) ==
     IN [s EXCEPT !.promise = IF Leases /\ d.term > 0 /\ ~Planted("crashForgetsPromise") THEN clock + Timeout ELSE 0]
 
 Crashes(n) ==
+    /\ n \in Fragile
     /\ Cardinality({<<m, i>> \in Nodes \X (1..MaxCrashes) : i <= lives[m]}) < MaxCrashes
     /\ \E image \in Images(n) :
         LET d == Recovered(image) IN
@@ -523,7 +526,7 @@ Asks(n) ==
 \* A leader hands over: the target may campaign, and all may vote for it, whatever they have promised.
 Orders(n) ==
     /\ Leases /\ node[n].role = "leader"
-    /\ \E to \in Nodes \ {n} :
+    /\ \E to \in Campaigners \ {n} :
         /\ node[n].match[to] = Len(node[n].log)
         /\ Step(n, [node[n] EXCEPT !.ordered = TRUE,
                        !.free = {[ty |-> "order", term |-> node[n].term, from |-> n, to |-> to]}])
@@ -543,18 +546,20 @@ Passes ==
 (*     and know to be committed. With Leases, a round has just ended that  *)
 (*     all but the Campaigners have heard.                                 *)
 (*   Second: then Led has written one more entry, which no other node has, *)
-(*     and Second was elected for term 3 by the rest. With Reads, Led has  *)
-(*     asked a round before, at time 0, and the rest have answered it; the *)
-(*     answers are on their way.                                           *)
+(*     and Second was elected for term 3 by the rest; those that are no    *)
+(*     members hold what the rest hold. With Reads, Led has asked a round  *)
+(*     before, at time 0, and the rest have answered it; the answers are   *)
+(*     on their way. With Late, so are the answers of its storage worker   *)
+(*     about that entry.                                                   *)
 (***************************************************************************)
 Rest == Founders \ {Led, Second}
 BirthLog(n) ==
-    CASE n \notin Founders -> <<>>
+    CASE n \notin Founders /\ Second = None -> <<>>
       [] n \in Founders /\ Led = None -> <<Birth>>
       [] Second # None /\ n = Led -> <<Birth, Command(2), Command(2)>>
       [] OTHER -> <<Birth, Command(2)>>
 BirthDisk(n) ==
-    [term |-> CASE n \notin Founders -> 0 [] n \in Founders /\ Led = None -> 1
+    [term |-> CASE n \notin Founders /\ Second = None -> 0 [] n \in Founders /\ Led = None -> 1
                 [] Second # None /\ n # Led -> 3 [] OTHER -> 2,
      vote |-> CASE n \notin Founders \/ Led = None -> None [] Second # None /\ n # Led -> Second [] OTHER -> Led,
      commit |-> Min(2, Len(BirthLog(n))), log |-> BirthLog(n), base |-> Min(1, Len(BirthLog(n)))]
@@ -567,7 +572,8 @@ FirstMemory(n) ==
          [] n = Led /\ Second = None ->
                 [Leader(n, s) EXCEPT !.match = [k \in Nodes |-> Len(BirthLog(k))], !.lease = IF Leases THEN Timeout ELSE 0]
          [] n = Led /\ Second # None ->
-                [Leader(n, s) EXCEPT !.match = [k \in Nodes |-> IF k = n THEN 3 ELSE Len(BirthLog(k))],
+                [Leader(n, s) EXCEPT !.match = [k \in Nodes |-> IF k = n /\ ~Late THEN 3 ELSE Len(BirthLog(k))],
+                                     !.stable = IF Late THEN 2 ELSE 3,
                                      !.pos = IF Reads THEN 1 ELSE 0, !.reads = IF Reads THEN {Asked} ELSE {}]
          [] n = Second -> AppendOwn([Leader(n, s) EXCEPT !.match[n] = 2], Command(3))
          [] OTHER -> [s EXCEPT !.lead = IF Second = None /\ n \in Founders THEN Led ELSE None,
@@ -583,6 +589,9 @@ Init ==
               \cup (IF Second = None THEN {} ELSE {FirstLog(Second, 3, <<Birth, Command(2), Command(3)>>)})
               \cup (IF Second = None \/ ~Reads THEN {}
                     ELSE {[ty |-> "echo", term |-> 2, from |-> n, to |-> Led, pos |-> 1] : n \in Rest})
+              \cup (IF Second = None \/ ~Late THEN {}
+                    ELSE {Ack(Led, 2, Led, 3),
+                          [ty |-> "stable", term |-> 0, from |-> Led, to |-> Led, idx |-> 3, ack |-> 2, snap |-> 0]})
     /\ lives = Zero
     /\ chosen = IF Led = None THEN <<[e |-> Birth, by |-> 1]>> ELSE <<[e |-> Birth, by |-> 1], [e |-> Command(2), by |-> 2]>>
     /\ led = (IF Led = None THEN {} ELSE {<<2, Led, 0>>}) \cup (IF Second = None THEN {} ELSE {<<3, Second, 0>>})
@@ -590,7 +599,7 @@ Init ==
     /\ stale = FALSE
 
 Next ==
-    \/ \E n \in Nodes :
+    \/ \E n \in Awake :
         \/ TimesOut(n) \/ StepsDown(n) \/ Proposes(n) \/ Hears(n) \/ HearsLog(n)
         \/ Ready(n) \/ Persist(n) \/ Crashes(n)
         \/ Apply(n) \/ Changes(n) \/ Compact(n)
