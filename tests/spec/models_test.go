@@ -16,7 +16,7 @@ import (
 var (
 	workers = flag.Int("workers", runtime.GOMAXPROCS(0), "threads of TLC")
 	large   = flag.Bool("large", false, "check the larger models too, which takes hours")
-	walks   = flag.Int("walks", 300, "how many random walks through the large model to take")
+	walks   = flag.Int("walks", 150, "how many random walks through the large model to take")
 	depth   = flag.Int("depth", 120, "how many steps each of them has at most")
 	seed    = flag.Int64("seed", 1, "of the random walks")
 )

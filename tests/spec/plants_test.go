@@ -25,7 +25,8 @@ var planted = []plantedError{
 	{"voteTwice", "a node votes for two candidates of a term", "elections", "ElectionSafety", nil, ""},
 	{"ackBeforeDurable", "an acknowledgement leaves before the entries are durable", "elections", "CommittedIsDurable", nil, ""},
 	{"leaderNeedsNoDisk", "a leader counts itself without its disk", "elections", "CommittedIsDurable", nil, ""},
-	{"voteForAnyLog", "a node votes for a candidate whose log is older", "replication", "LeaderCompleteness", nil, ""},
+	{"voteForAnyLog", "a node votes for a candidate whose log is older", "divided", "LeaderCompleteness", map[string]string{
+		"MaxCrashes": "0", "Torn": "FALSE", "MaxTerm": "4", "MaxLog": "4", "Campaigners": "{n1}"}, ""},
 	{"keepConflicts", "a follower keeps entries that conflict with the leader's", "divided", "LogMatching", map[string]string{
 		"MaxCrashes": "0", "Torn": "FALSE", "MaxLog": "4", "MaxProposals": "1"}, ""},
 	{"commitUnverified", "a follower takes entries for committed that it has not verified", "divided", "StateMachineSafety", map[string]string{
