@@ -32,6 +32,9 @@ type Options struct {
 	Ticks int
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
+	// Watch, if set, is called after every step of a node (watch.go). The seed must have drawn asynchronous
+	// mode.
+	Watch func(*Event)
 
 	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
 	// rest of the run draws what it would have drawn. Leaders that step down and ends in good order happen
@@ -94,12 +97,15 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
 }
 
-// Run runs one seed. The error, if any, is a *Violation.
+// Run runs one seed. The error, if any, is a *Violation, unless the run cannot be watched.
 func Run(o Options) (report Report, err error) {
 	if o.Ticks == 0 {
 		o.Ticks = DefaultTicks
 	}
 	w := newWorld(o)
+	if o.Watch != nil && !w.swarm.async {
+		return Report{}, fmt.Errorf("core: seed %d runs in synchronous mode, which cannot be watched; take another seed (SettingsOf)", o.Seed)
+	}
 	defer func() {
 		report = w.report()
 		report.Seed = o.Seed

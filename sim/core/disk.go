@@ -101,6 +101,9 @@ func (d *disk) sync() {
 	for i := range d.unsynced {
 		d.durable.write(&d.unsynced[i], partsOf(&d.unsynced[i]))
 	}
+	if len(d.unsynced) > 0 {
+		d.node.tell(Event{Kind: EventSync, Writes: len(d.unsynced)})
+	}
 	clear(d.unsynced)
 	d.unsynced = d.unsynced[:0]
 }

@@ -26,3 +26,6 @@ func (n *node) changeSettings() {
 		n.settings, n.next = n.next, n.settings
 	}
 }
+
+// drawMixed says whether the nodes of a run have settings of their own. It is the first draw from its source.
+func drawMixed(side *rand.Rand) bool { return side.IntN(4) == 0 }

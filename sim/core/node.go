@@ -37,7 +37,8 @@ type node struct {
 	appends, applications []raftpb.Message // queued
 	appending             int              // how many of appends are being written
 	applying              bool
-	working               bool // drain runs
+	working               bool            // drain runs
+	input                 *raftpb.Message // that it was just given; nil: a local one
 
 	// What was last seen of it in this life.
 	term, commit, last uint64
@@ -89,6 +90,7 @@ func (n *node) start() {
 	}
 	n.rn, n.term, n.commit, n.last, n.leads, n.missed, n.paused = rn, 0, 0, 0, false, 0, 0
 	n.recovers = uint64(len(w.oracle.ghost))
+	n.tell(Event{Kind: EventStart, Index: n.applied})
 	if w.trace != nil {
 		w.trace("%d starts, applied %d, %+v, log from %d to %d", n.id, n.applied, n.disk.live.hs, n.disk.live.base.Index+1, n.disk.live.last())
 	}
@@ -117,6 +119,7 @@ func (n *node) crash(as coverage.Fault, queued []raftpb.Message) bool {
 		w.trace("%d crashes (torn: %t): %+v, log from %d to %d", n.id, torn, n.disk.durable.hs, n.disk.durable.base.Index+1, n.disk.durable.last())
 	}
 	w.oracle.remembers(n)
+	n.tell(Event{Kind: EventCrash, Disk: n.disk.durable.state()})
 	w.plan(1+rng.IntN(20*beats), restarts, n)
 	return true
 }
@@ -186,6 +189,7 @@ func (n *node) hears(m *raftpb.Message) {
 		w.violate(property.Contract, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)
+	n.input = m
 	n.moved()
 }
 
@@ -202,6 +206,7 @@ func (n *node) hearsWorker(m *raftpb.Message) {
 	if err := n.rn.Step(*m); err != nil {
 		n.w.violate(property.Contract, "node %d refuses an answer of its own worker: %v: %s", n.id, err, raft.DescribeMessage(*m, nil))
 	}
+	n.input = m
 	n.moved()
 }
 
@@ -243,6 +248,8 @@ func (n *node) read() {
 // moved is called after each input.
 func (n *node) moved() {
 	n.w.oracle.moves(n)
+	n.tell(Event{Kind: EventStep, Message: n.input})
+	n.input = nil
 	if !n.w.swarm.batch {
 		n.drain()
 	}
@@ -259,6 +266,7 @@ func (n *node) drain() {
 		if n.readFailed {
 			break
 		}
+		n.tell(Event{Kind: EventReady, Ready: &rd})
 		for i := range rd.ReadStates {
 			n.w.oracle.answered(n, &rd.ReadStates[i])
 		}

@@ -50,6 +50,7 @@ func (n *node) cut() {
 	n.trimming = false
 	if n.disk.cut(n.w.swarm.keep) {
 		n.w.faults[Compacted]++
+		n.tell(Event{Kind: EventCompact, Index: n.disk.durable.base.Index})
 	}
 }
 

@@ -158,6 +158,7 @@ func (n *node) apply(entries []raftpb.Entry) {
 		n.conf = *n.rn.ApplyConfChange(changeOf(e))
 		n.w.oracle.changed(n, e.Index)
 		n.w.oracle.moves(n)
+		n.tell(Event{Kind: EventConf, Index: e.Index, Term: e.Term, Conf: n.conf})
 	}
 	if s := &n.w.swarm; s.compactAfter > 0 && len(entries) > 0 && n.applied-n.disk.durable.base.Index > s.compactAfter+s.keep {
 		n.beginSnapshot()

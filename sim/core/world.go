@@ -21,6 +21,7 @@ type world struct {
 	swarm     swarm
 	rng       *rand.Rand
 	trace     func(format string, args ...any) // nil: none
+	watch     func(*Event)                     // nil: none
 	bug       bug
 	unchecked property.Name
 	nodes     []*node // nodes[i] has id i+1
@@ -83,8 +84,8 @@ type event struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, unchecked: o.Unchecked, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
-	w.mixed = w.side.IntN(4) == 0
+	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, watch: o.Watch, unchecked: o.Unchecked, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
+	w.mixed = drawMixed(w.side)
 	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
 	w.strikes = w.drawStrikes(o.Ticks*beats, o.aim)
 	if o.Trace != nil {
