@@ -1,5 +1,5 @@
 ------------------------------- MODULE Model -------------------------------
-EXTENDS Raft, TLC
+EXTENDS Properties, TLC
 \* The nodes that nothing distinguishes in the first state.
 First == {Led, Second}
 Sets == {Founders, Campaigners, Awake, Fragile}

@@ -13,7 +13,7 @@
 (* trace: a node may ignore a request for votes because it hears a leader, *)
 (* where the run has set that up.                                          *)
 (***************************************************************************)
-EXTENDS Raft, TLC, TraceData
+EXTENDS Properties, TLC, TraceData
 
 CONSTANTS
     StopAt,     \* an event that is to be shown, or 0
