@@ -57,8 +57,6 @@ var replicationBugs = []bug{
 		`	if prev.Term, err = r.log.term(prev.Index); err != nil {`, `	if prev.Term, err = r.log.term(prev.Index); err != nil && prev.Index == 0 {`}}},
 	{name: "no_snapshot_for_the_lost", what: "a leader whose log is compacted sends nothing to a follower that needs a snapshot", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/replicate.go",
 		`return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)`, `return false`}}},
-	{name: "snapshot_again_and_again", what: "a leader that has sent a snapshot does not wait for its outcome", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/tracker/progress.go",
-		`p.MsgAppFlowPaused || p.EntriesPending || p.State == StateSnapshot`, `p.MsgAppFlowPaused || p.EntriesPending`}}},
 	{name: "uncommitted_unbounded", what: "a leader takes commands however many are not applied", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
 		`held > 0 && p.bytes > 0 && held+p.bytes > r.cfg.maxUncommittedBytes`, `held > 0 && p.bytes > 0 && held+p.bytes > 64*r.cfg.maxUncommittedBytes`}}},
 	{name: "compacted_is_a_failure", what: "a node stops when it asks its storage for the term of an entry that was compacted", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/log.go",

@@ -26,19 +26,30 @@ type oracle struct {
 }
 
 var coreOracles = []oracle{
-	{name: "election-safety", bug: "half_elects", args: "-first 71 -seeds 1"},
-	{name: "leader-completeness", bug: "vote_ignores_log", args: "-first 1 -seeds 1", first: true},
-	{name: "log-matching", bug: "prev_term_unchecked", args: "-first 4 -seeds 1"},
-	{name: "committed-is-durable", bug: "own_entries_count_at_once", args: "-first 2 -seeds 1"},
-	{name: "committed-stays", bug: "commit_index_of_the_disk", args: "-first 9 -seeds 1"},
+	{name: "election-safety", bug: "half_elects", args: "-first 104 -seeds 1"},
+	{name: "leader-completeness", bug: "vote_ignores_log", args: "-first 23 -seeds 1"},
+	{name: "log-matching", bug: "prev_term_unchecked", args: "-first 35 -seeds 1", first: true},
+	{name: "committed-is-durable", bug: "own_entries_count_at_once", args: "-first 3 -seeds 1"},
+	{name: "committed-stays", bug: "commit_index_of_the_disk", args: "-first 4 -seeds 1"},
 	{name: "state-machine-safety", bug: "handed_out_is_durable", args: "-first 1 -seeds 1"},
-	{name: "one-vote", bug: "votes_twice", args: "-first 7 -seeds 1"},
-	{name: "told-is-durable", bug: "vote_not_synced", args: "-first 26 -seeds 1"},
-	{name: "cursors", bug: "commit_index_of_the_disk", args: "-first 15 -seeds 1"},
-	{name: "reads-are-current", bug: "read_before_own_commit", args: "-first 10 -seeds 1"},
+	{name: "one-vote", bug: "votes_twice", args: "-first 0 -seeds 1"},
+	{name: "told-is-durable", bug: "vote_not_recorded", args: "-first 2 -seeds 1"},
+	{name: "cursors", bug: "follower_goes_back", args: "-first 8 -seeds 1"},
+	{name: "reads-are-current", bug: "read_at_applied", args: "-first 2 -seeds 1"},
 	{name: "one-configuration", bug: "conf_stays_after_snapshot", args: "-first 0 -seeds 1"},
-	{name: "recovery", bug: "no_snapshot_for_the_lost", args: "-first 0 -seeds 1"},
+	{name: "one-change", bug: "change_before_own_term", args: "-first 0 -seeds 1"},
+	{name: "quorums-intersect", bug: "joint_without_old_voters", args: "-first 8 -seeds 1"},
+	{name: "snapshot-is-state", bug: "snapshot_with_latest_conf", args: "-first 24 -seeds 1"},
+	{name: "memory-is-bounded", bug: "uncommitted_unbounded", args: "-first 4 -seeds 1"},
+	{name: "failures-have-a-cause", bug: "compacted_is_a_failure", args: "-first 22 -seeds 1"},
+	{name: "recovery", bug: "own_prevote_refused", args: "-first 13 -seeds 1"},
 	{name: "contract", bug: "heartbeat_commit_uncapped", args: "-first 0 -seeds 1"},
+}
+
+// withoutBug are the properties of sim/core that no planted bug breaks alone, and why.
+var withoutBug = map[string]string{
+	"leader-append-only": "no code of the core lets a leader remove an entry; a test of sim/core gives the oracle a log that became shorter",
+	"cost-is-bounded":    "what costs too many messages also keeps the cluster from agreeing",
 }
 
 var simOracles = []oracle{
@@ -86,6 +97,12 @@ func TestEveryOracleHasABug(t *testing.T) {
 			t.Errorf("oracle %q, bug %q: one of them does not exist", o.name, o.bug)
 		}
 		delete(named, o.name)
+	}
+	for name := range withoutBug {
+		if !named[name] {
+			t.Errorf("property %q has no bug, and sim/core does not check it", name)
+		}
+		delete(named, name)
 	}
 	for name := range named {
 		t.Errorf("no bug is found only by the oracle %q of sim/core", name)

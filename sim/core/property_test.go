@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // Which configurations may follow each other, by their quorums.
@@ -35,5 +36,27 @@ func TestQuorumsMeet(t *testing.T) {
 func TestChangesBeforeAnIndex(t *testing.T) {
 	if got := before([]uint64{3, 7, 9}, 7); len(got) != 1 || got[0] != 3 {
 		t.Errorf("of changes at 3, 7 and 9 before entry 7: %v", got)
+	}
+}
+
+// A log that became shorter under its leader is found; one that stays, or that a new leader has, is not.
+func TestALeadersLogDoesNotBecomeShorter(t *testing.T) {
+	w := newWorld(Options{Seed: 1, Ticks: 1})
+	n := w.nodes[0]
+	n.leads, n.term, n.last = true, 3, 7
+	broken := func(term, last uint64) (of property.Name) {
+		defer func() {
+			if v, ok := recover().(*Violation); ok {
+				of = v.Property
+			}
+		}()
+		w.oracle.appendsOnly(n, term, last)
+		return ""
+	}
+	if have := broken(3, 6); have != property.LeaderAppendOnly {
+		t.Errorf("an entry less in the same term breaks %q, want %q", have, property.LeaderAppendOnly)
+	}
+	if have := broken(3, 7) + broken(3, 8) + broken(4, 2); have != "" {
+		t.Errorf("a log that is as long, longer, or of another term breaks %q", have)
 	}
 }
