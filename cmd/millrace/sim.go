@@ -188,7 +188,7 @@ func resultError(err error) error {
 	if errors.As(err, &damaged) {
 		return statusError{exitDamaged, err}
 	}
-	return err
+	return cannot(err)
 }
 
 // show writes a result, the report of an interrupted run included, and turns it into an exit status. A

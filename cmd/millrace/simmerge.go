@@ -55,7 +55,7 @@ func mergeFiles(ctx context.Context, files []string) (*simulate.Result, error) {
 			return nil, statusError{exitCannot, fmt.Errorf("there is no file %s", file)}
 		}
 		if err != nil {
-			return nil, cannot(resultError(err))
+			return nil, resultError(err)
 		}
 		results = append(results, r)
 	}
