@@ -91,6 +91,9 @@ type Config struct {
 	// millrace members changes the members, while the node runs (package host/admin). Only the owner of Dir can
 	// connect. Default: there is none.
 	AdminSocket bool
+	// FlightRecorder makes the host keep the latest inputs of its group, for a replay after an incident
+	// (docs/operate/flight-recorder.md). Default: it keeps none.
+	FlightRecorder host.FlightRecorder
 
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from
 	// it. Default 256 MiB, at least 64 KiB. The state machine is not counted.
@@ -239,6 +242,7 @@ func (c Config) host() host.Config {
 		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
 		ObjectBytesPerSecond:   c.ObjectBytesPerSecond,
 		AdminSocket:            c.AdminSocket,
+		FlightRecorder:         c.FlightRecorder,
 	}
 }
 

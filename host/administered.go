@@ -92,3 +92,16 @@ func (a administered) Export(ctx context.Context, group uint64, local bool, w io
 	info, err := g.Export(ctx, w)
 	return admin.Snapshot{Index: info.Index, Term: info.Term, Bytes: info.Bytes}, err
 }
+
+// DumpFlight implements admin.Host.
+func (a administered) DumpFlight(ctx context.Context, group uint64) (admin.Flight, error) {
+	var groups []uint64
+	if group != 0 {
+		if _, err := a.group(group); err != nil {
+			return admin.Flight{}, err
+		}
+		groups = []uint64{group}
+	}
+	path, err := a.h.DumpFlight(ctx, "asked for over the admin socket", groups...)
+	return admin.Flight{Path: path}, err
+}

@@ -131,7 +131,7 @@ func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster 
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func startCluster(n int, dir string, p pipeline.Pipeline) (*cluster, error) {
+func startCluster(n int, dir string, p pipeline.Pipeline, change ...func(*host.Config)) (*cluster, error) {
 	c := &cluster{}
 	transports := make([]*tcp.Transport, n)
 	peers := map[uint64]string{}
@@ -150,6 +150,9 @@ func startCluster(n int, dir string, p pipeline.Pipeline) (*cluster, error) {
 			}
 		}
 		config := clusterConfig(uint64(i+1), dir, peers)
+		for _, f := range change {
+			f(&config)
+		}
 		j := newJournal()
 		h, err := openOne(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {

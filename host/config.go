@@ -104,6 +104,9 @@ type Config struct {
 	// save, millrace members). Only the owner of Dir can connect. Its path may have 103 bytes. Default: there
 	// is none.
 	AdminSocket bool
+	// FlightRecorder makes this host keep the latest inputs of its groups, for a replay after an incident
+	// (docs/operate/flight-recorder.md). Default: it keeps none.
+	FlightRecorder FlightRecorder
 }
 
 func (c Config) withDefaults() Config {
@@ -162,6 +165,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
 	case rejectZone(c.Zone) != nil:
 		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, rejectZone(c.Zone))
+	case c.FlightRecorder.validate() != nil:
+		return c.FlightRecorder.validate()
 	case c.MaxGroups < 1:
 		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -27,7 +28,7 @@ import (
 
 // forgetting is the group's part.
 type forgetting struct {
-	restart          func(applied uint64) (*raft.RawNode, error)
+	restart          func(applied uint64) (*flight.Node, error)
 	forgetAfterTicks int
 	unheard          int    // ticks without a leader, while the disk refuses entries
 	asked            bool   // the append lane was asked to forget, and has not answered

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -49,9 +50,10 @@ type Group struct {
 	onSnapshotLanes int // pieces of work that run; guarded by the lock of the snapshot lanes
 
 	// Owned by the turn.
-	node     *raft.RawNode
-	at       moment // through which the core's clocks have run
-	nextDue  int64  // the tick at which the core wants to run
+	node     *flight.Node
+	flight   *flight.Log // of node; nil: it is not recorded
+	at       moment      // through which the core's clocks have run
+	nextDue  int64       // the tick at which the core wants to run
 	taken    inputs
 	outgoing outgoing
 	hard     raftpb.HardState // basic and parallel: as last told by the core,
@@ -424,6 +426,7 @@ func (g *Group) fail(err error) {
 		g.snapshots.stop()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.flight.groupStopped(g.id, err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*panicked)(nil); errors.As(err, &p) {
 			about = append(about, "stack", string(p.stack))

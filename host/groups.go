@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/flight"
 )
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
@@ -214,18 +214,20 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.loseAuthority(&core); err != nil {
 		return nil, err
 	}
-	if g.node, err = raft.NewRawNode(&core); err != nil {
+	g.flight = h.flight.recorder.Open(c.ID)
+	if g.node, err = flight.NewNode(core, store, g.flight); err != nil {
+		g.flight.Close()
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
 	g.handed = core.Applied
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()
 	g.forgetAfterTicks = 2 * core.ElectionTick
-	g.restart = func(applied uint64) (*raft.RawNode, error) {
+	g.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
 		g.setAuthority(&core, g.withoutAuthority.Load())
 		core.Seed++
-		return raft.NewRawNode(&core)
+		return flight.NewNode(core, store, g.flight)
 	}
 	store.group = g
 	if !g.founded {
@@ -310,6 +312,7 @@ func (g *Group) partDone(part leavingPart) {
 			}
 			g.countUnfounded(false)
 			g.dropLeaves()
+			g.flight.Close()
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}

@@ -63,6 +63,8 @@ type Host struct {
 	strays     atomic.Uint64 // messages for groups that are not open here
 	frames     atomic.Uint64 // of forwarded commands, so far
 
+	flight flightRecorder
+
 	executing   atomic.Int64  // plans that callers here wait for (execute.go)
 	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 
@@ -238,6 +240,7 @@ func (h *Host) startLanes() {
 		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
 	}
 	h.snapshotLanes.grow()
+	h.startFlightRecorder()
 	h.transfers.init(h)
 }
 

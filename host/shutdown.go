@@ -48,6 +48,9 @@ func (h *Host) parts() []part {
 			parts = append(parts, part{w.doing, joined(w.task.Stop)})
 		}
 	}
+	if h.flight.task != nil {
+		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.flight.task.Stop)})
+	}
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
 	for _, l := range h.readers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})

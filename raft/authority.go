@@ -232,6 +232,12 @@ func standingOf(m *raftpb.Message) (s standing, err error) {
 	return s, nil
 }
 
+// mayForward reports whether a follower may forward a request to its leader; own is one that its application
+// has just made. A node that has lost a term may follow the leader of an earlier one, which follows this
+// node: it led the term that it has lost. What peers ask would go back and forth between the two until the
+// next election.
+func (r *raft) mayForward(own bool) bool { return own || !r.authority.without }
+
 // WithoutAuthority reports whether this node is without authority (Config.WithoutAuthority, Regain).
 func (rn *RawNode) WithoutAuthority() bool { return rn.raft.authority.without }
 

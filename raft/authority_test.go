@@ -336,6 +336,47 @@ func TestAForgottenVoteNeedsMoreThanAQuorum(t *testing.T) {
 	}
 }
 
+// A node that has lost its term follows the leader of an earlier one, which follows this node. What that
+// leader sends it must not come back.
+func TestNothingGoesBackAndForthWithoutAuthority(t *testing.T) {
+	storage := NewMemoryStorage()
+	must(t, storage.ApplySnapshot(raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 1, Term: 1, ConfState: raftpb.ConfState{Voters: []uint64{1, 2, 3}}}}))
+	must(t, storage.SetHardState(raftpb.HardState{Term: 1, Commit: 1}))
+	c := &Config{ID: 3, ElectionTick: 10, HeartbeatTick: 1, Storage: storage, MaxInflightMsgs: 8, AsyncStorageWrites: true, WithoutAuthority: true, LacksTerms: true, Life: 1}
+	node, err := NewRawNode(c)
+	must(t, err)
+	must(t, node.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, To: 3, Term: 1}))
+	forwarded := func() (n int) {
+		for node.HasReady() {
+			for _, m := range node.Ready().Messages {
+				if m.Type == raftpb.MsgReadIndex || m.Type == raftpb.MsgProp {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if forwarded(); node.BasicStatus().Lead != 1 {
+		t.Fatalf("it does not follow node 1: %+v", node.BasicStatus())
+	}
+	read := []raftpb.Entry{{Data: []byte("read")}}
+	must(t, node.Step(raftpb.Message{Type: raftpb.MsgReadIndex, From: 3, To: 3, Entries: read})) // its own has come back
+	for _, from := range []uint64{1, 2} {
+		must(t, node.Step(raftpb.Message{Type: raftpb.MsgReadIndex, From: from, To: 3, Entries: read}))
+		if err := node.Step(raftpb.Message{Type: raftpb.MsgProp, From: from, To: 3, Entries: read}); !errors.Is(err, ErrProposalDropped) {
+			t.Errorf("a proposal from node %d: %v", from, err)
+		}
+	}
+	if n := forwarded(); n > 0 {
+		t.Errorf("%d requests of peers are sent on", n)
+	}
+	must(t, node.ReadIndex([]byte("mine")))
+	must(t, node.Propose([]byte("mine")))
+	if n := forwarded(); n != 2 {
+		t.Errorf("%d requests of its own application are sent on, want 2", n)
+	}
+}
+
 // One of three nodes loses its power, and then the only other one that is up is not a quorum: the leader
 // steps down, commits nothing and answers no read, and is not asked to hand over to it.
 func TestANodeWithoutAuthorityIsNoQuorum(t *testing.T) {

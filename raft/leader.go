@@ -125,7 +125,7 @@ func (r *raft) handleProposal(m *raftpb.Message) error {
 	switch {
 	case r.role == StateLeader:
 		return r.propose(m.Entries)
-	case r.role == StateFollower && r.lead != None && r.cfg.forwardProposals:
+	case r.role == StateFollower && r.lead != None && r.cfg.forwardProposals && r.mayForward(m.From == r.id):
 		forward := *m
 		forward.To, forward.From, forward.Term = r.lead, None, 0
 		r.send(forward)

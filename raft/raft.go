@@ -89,6 +89,35 @@ type limits struct {
 	stepDownOnRemoval             bool
 }
 
+// limits returns the settings that a node keeps.
+func (c *Config) limits() limits {
+	answerTicks := math.MaxInt
+	if c.CheckAppends {
+		answerTicks = cmp.Or(c.AnswerTicks, c.ElectionTick)
+	}
+	return limits{
+		electionTicks:       c.ElectionTick,
+		heartbeatTicks:      c.HeartbeatTick,
+		maxMessageBytes:     c.MaxSizePerMsg,
+		maxUncommittedBytes: orUnlimited(c.MaxUncommittedEntriesSize),
+		maxInflightMsgs:     c.MaxInflightMsgs,
+		maxInflightBytes:    c.MaxInflightBytes,
+		checkQuorum:         c.CheckQuorum,
+		preVote:             c.PreVote,
+		answerTicks:         answerTicks,
+		forwardProposals:    !c.DisableProposalForwarding,
+		leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
+		promises:            c.ReadOnlyOption != ReadOnlySafe,
+		validateConfChanges: !c.DisableConfChangeValidation,
+		stepDownOnRemoval:   c.StepDownOnRemoval,
+	}
+}
+
+// maxApplyingBytes returns the bound on what is handed out for apply and not yet applied.
+func (c *Config) maxApplyingBytes() uint64 {
+	return max(cmp.Or(c.MaxCommittedSizePerReady, c.MaxSizePerMsg), 1)
+}
+
 func newRaft(c *Config) (*raft, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -97,37 +126,14 @@ func newRaft(c *Config) (*raft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raft: read initial state from storage: %w", err)
 	}
-	maxApplying := c.MaxCommittedSizePerReady
-	if maxApplying == 0 {
-		maxApplying = c.MaxSizePerMsg
-	}
-	answerTicks := math.MaxInt
-	if c.CheckAppends {
-		answerTicks = cmp.Or(c.AnswerTicks, c.ElectionTick)
-	}
-	log, err := newLog(c.Storage, max(maxApplying, 1), c.EntryOverheadBytes)
+	log, err := newLog(c.Storage, c.maxApplyingBytes(), c.EntryOverheadBytes)
 	if err != nil {
 		return nil, err
 	}
 	log.applyUnstable, log.applyRanges = c.ApplyUnstable, c.ApplyRanges
 	r := &raft{
-		id: c.ID,
-		cfg: limits{
-			electionTicks:       c.ElectionTick,
-			heartbeatTicks:      c.HeartbeatTick,
-			maxMessageBytes:     c.MaxSizePerMsg,
-			maxUncommittedBytes: orUnlimited(c.MaxUncommittedEntriesSize),
-			maxInflightMsgs:     c.MaxInflightMsgs,
-			maxInflightBytes:    c.MaxInflightBytes,
-			checkQuorum:         c.CheckQuorum,
-			preVote:             c.PreVote,
-			answerTicks:         answerTicks,
-			forwardProposals:    !c.DisableProposalForwarding,
-			leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
-			promises:            c.ReadOnlyOption != ReadOnlySafe,
-			validateConfChanges: !c.DisableConfChangeValidation,
-			stepDownOnRemoval:   c.StepDownOnRemoval,
-		},
+		id:        c.ID,
+		cfg:       c.limits(),
 		log:       log,
 		random:    splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
 		events:    c.Logger,

@@ -88,7 +88,7 @@ func (r *raft) handleRead(q readRequest) error {
 		q.from = r.id
 	}
 	switch {
-	case r.role == StateFollower && r.lead != None:
+	case r.role == StateFollower && r.lead != None && r.mayForward(asksNow):
 		r.send(raftpb.Message{Type: raftpb.MsgReadIndex, To: r.lead, From: q.from, Entries: []raftpb.Entry{{Data: q.context}}})
 	case r.role != StateLeader || r.leader.reads.full():
 		if asksNow {

@@ -2,12 +2,15 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -58,6 +61,14 @@ func (w *world) damageOne(rng *rand.Rand) {
 		return // another one has not caught up yet
 	}
 	h.crash(pick(rng, w.nemesis.loss...))
+	w.damage(coverage.BitFlip, h, rng)
+	h.start()
+	w.plan(between(rng, 0, 400*time.Millisecond), fmt.Sprintf("host %d is asked", h.id), nil, func() { w.askWithout(h) })
+}
+
+// damage changes a place of a log below what was durable, while the host is down: a bit flips, or a block
+// that was written for another place is there. Then an operator repairs the log.
+func (w *world) damage(as coverage.Fault, h *machine, rng *rand.Rand) {
 	o := wal.InspectOptions{FS: h.disk.Mount(), Dir: directory + "/log"}
 	in, err := wal.Inspect(context.Background(), o)
 	if err != nil {
@@ -67,10 +78,16 @@ func (w *world) damageOne(rng *rand.Rand) {
 	_ = in.Close()
 	if s.Durable > 0 {
 		off, bit := rng.Int64N(s.Durable), uint(rng.IntN(8))
-		if err := h.disk.FlipBit(o.Dir+"/"+s.Name, off, bit); err != nil {
-			w.violate("no bit of host %d flips: %v", h.id, err)
+		if as == coverage.BitFlip {
+			err = h.disk.FlipBit(o.Dir+"/"+s.Name, off, bit)
+		} else {
+			err = misdirect(o, s.Name, s.Durable, off, rng)
 		}
-		w.note(fmt.Sprintf("host %d: bit %d of %s at %d flips", h.id, bit, s.Name, off))
+		if err != nil {
+			w.violate("the log of host %d is not damaged: %v", h.id, err)
+		}
+		w.count(Damaged)
+		w.note(fmt.Sprintf("host %d: %v in %s at %d", h.id, as, s.Name, off))
 	}
 	r, err := wal.RepairLog(context.Background(), wal.RepairOptions{InspectOptions: o, Write: true})
 	if err != nil || r.Refused != "" {
@@ -80,8 +97,24 @@ func (w *world) damageOne(rng *rand.Rand) {
 		w.count(Repaired)
 		h.mayForget, h.forgot, h.wiped = true, true, false
 	}
-	h.start()
-	w.plan(between(rng, 0, 400*time.Millisecond), fmt.Sprintf("host %d is asked", h.id), nil, func() { w.askWithout(h) })
+}
+
+// misdirect writes over a sector with the content of another one of the segment.
+func misdirect(o wal.InspectOptions, name string, durable, off int64, rng *rand.Rand) error {
+	f, err := o.FS.Open(o.Dir + "/" + name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sector := make([]byte, crashfs.SectorBytes)
+	from := rng.Int64N(durable) / crashfs.SectorBytes * crashfs.SectorBytes
+	if _, err := f.ReadAt(sector, from); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if _, err := f.WriteAt(sector, off/crashfs.SectorBytes*crashfs.SectorBytes); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // askWithout asks a host that may be without authority, and the leader, what is wrong.

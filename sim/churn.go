@@ -12,6 +12,8 @@ import (
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -111,7 +113,7 @@ func (c *churn) poll() {
 		case errors.Is(err, host.ErrMembersUnchanged), errors.Is(err, host.ErrPlanCancelled), errors.Is(err, host.ErrStopped):
 			c.counts["plans refused or cancelled"]++
 		default:
-			c.w.violate("%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
+			c.w.breaks(property.OneConfiguration, "%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %s has ended: %v", p.replica.name, p.what, err))
 		return true
@@ -195,7 +197,7 @@ func (c *churn) act() {
 		if leads := c.w.leading(r.id); stopped && leads != nil {
 			r = leads // the operator asks one that knows, or says where the host is (seeds 1669, 78)
 			if err := r.life.process.SetPeer(c.wiped.id, c.wiped.addr); err != nil && c.wiped != r.life.host {
-				c.w.violate("%s: %v", r.name, err)
+				c.w.breaks(property.OneConfiguration, "%s: %v", r.name, err)
 			}
 		}
 		c.start(r, host.ReplaceMember(c.wiped.id))
@@ -250,14 +252,31 @@ func (c *churn) draw(r *replica, m host.Members) (changes []host.MemberChange) {
 	return changes
 }
 
+// nameOf returns the fault that a plan is: the removal of a member, or the addition or promotion of one.
+func nameOf(p *host.MemberPlan, now host.Members) coverage.Fault {
+	if len(p.Stages) == 0 {
+		return coverage.MemberAdd
+	}
+	last := p.Stages[len(p.Stages)-1]
+	for _, m := range now.All {
+		if !slices.Contains(last.Voters, m.ID) && !slices.Contains(last.Learners, m.ID) {
+			return coverage.MemberRemove
+		}
+	}
+	return coverage.MemberAdd
+}
+
 // start plans and executes on a member.
 func (c *churn) start(r *replica, changes ...host.MemberChange) {
 	p, err := r.group.Plan(changes...)
 	if err != nil {
 		if !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrNotFounded) {
-			c.w.violate("%s refuses a plan: %v", r.name, err)
+			c.w.breaks(property.OneConfiguration, "%s refuses a plan: %v", r.name, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %v", r.name, err))
+		return
+	}
+	if !c.w.injects(nameOf(p, r.group.Members()), r.life.host) {
 		return
 	}
 	c.w.note(fmt.Sprintf("%s: %v", r.name, p))
@@ -279,6 +298,14 @@ func (c *churn) wipe() {
 	if h.alive == nil || h.alive.process == nil || !c.mayBeWiped(h) {
 		return
 	}
+	c.wipeOne(h)
+}
+
+// wipeOne wipes a host, unless that is left out. It reports true.
+func (c *churn) wipeOne(h *machine) bool {
+	if !c.w.injects(coverage.LostDisk, h) {
+		return true
+	}
 	c.w.note(fmt.Sprintf("%s is wiped", h.alive.name))
 	c.w.count(Wipes)
 	all := c.w.leading(1).group.Members().All
@@ -289,6 +316,7 @@ func (c *churn) wipe() {
 	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
 	c.wiped = h
 	c.w.nemesis.restart(h)
+	return true
 }
 
 // mayBeWiped reports whether every group has a leader elsewhere, of which h is a member, and whose other
@@ -324,7 +352,7 @@ func (c *churn) mayBeWiped(h *machine) bool {
 func (g *ghost) checkRoster(w *world, who string, e host.MembersChanged) {
 	was, known := g.rosters[e.Version]
 	if known && was.Equivalent(e.Conf) != nil {
-		w.violate("%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))
+		w.breaks(property.OneConfiguration, "%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))
 	}
 	if g.churns {
 		g.rosters[e.Version] = e.Conf

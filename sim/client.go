@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // clients submit commands, each a different text, to hosts that may take them, and record each outcome.
@@ -95,7 +96,7 @@ func (c *clients) submitTo(r *replica) {
 	p, err := r.group.Submit([]byte(command))
 	if err != nil {
 		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
-			c.w.violate("%s refuses a command: %v", r.name, err)
+			c.w.breaks(property.Failures, "%s refuses a command: %v", r.name, err)
 		}
 		return
 	}
@@ -121,7 +122,7 @@ func (c *clients) poll(r *replica) {
 		case isRefusal(err):
 			r.ghost.refused[p.command] = true
 		default:
-			c.w.violate("an outcome of unknown kind: %v", err)
+			c.w.breaks(property.ExactlyOnce, "an outcome of unknown kind: %v", err)
 		}
 	}
 	clear(r.pending[len(kept):])
@@ -136,20 +137,6 @@ func isRefusal(err error) bool {
 		}
 	}
 	return false
-}
-
-// everyoneIsAnswered: every proposal ends in one of three ways (errors.go in package host), and none of them
-// is silence. The clients of a dead process learn its death from the connection; while a process lives, no
-// client has to give up to get an answer.
-func (w *world) everyoneIsAnswered() bool {
-	waits := false
-	w.eachReplica(func(r *replica) { waits = waits || r.isAwaited() && !r.neverJoined() })
-	return !waits
-}
-
-// isAwaited reports whether clients wait for a replica.
-func (r *replica) isAwaited() bool {
-	return len(r.pending)+len(r.calls)+len(r.reading) > 0
 }
 
 // eachReplica calls f for each group of each process that runs.
@@ -171,24 +158,6 @@ func (w *world) finished() bool {
 		}
 	}
 	return true
-}
-
-func (w *world) waiting() string {
-	var s string
-	w.eachReplica(func(r *replica) {
-		if len(r.calls) > 0 {
-			c := r.calls[0]
-			s += fmt.Sprintf("%d calls at %s, the first for %.20q since %v; ", len(r.calls), r.name, c.command, c.since)
-		}
-		if len(r.pending) > 0 {
-			p := r.pending[0]
-			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(r.pending), r.name, p.command, p.since)
-		}
-		if len(r.reading) > 0 {
-			s += fmt.Sprintf("%d reads at %s, the first %v since %v; ", len(r.reading), r.name, r.reading[0].kind, r.reading[0].since)
-		}
-	})
-	return s + w.positions()
 }
 
 // finish makes the next command that a host takes the last one, for which the run waits.

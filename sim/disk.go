@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -39,14 +40,17 @@ func (h *machine) onOperation(op crashfs.Op) error {
 		return nil
 	}
 	if p := &h.power; p.after > 0 && (!p.onlySyncs || op.Kind == crashfs.OpSync) {
-		if p.after--; p.after == 0 && h.alive != nil {
+		if p.after--; p.after == 0 && h.alive != nil && h.w.injects(h.crashName(p.loss), h) {
 			h.w.count(CrashesInside)
 			h.crash(p.loss)
 			p.then()
 			return nil
 		}
 	}
-	if h.fails(op) {
+	if h.alive != nil && h.alive.process != nil && strings.HasSuffix(op.Name, ".wal") && slices.Contains(rolls, op.Kind) {
+		h.alive.rolled = h.w.now
+	}
+	if h.fails(op) && h.w.injectsError(op, h) {
 		h.w.count(DiskErrors)
 		h.alive.sawError = true
 		h.rotten = h.rotten || op.Kind == crashfs.OpRead
@@ -58,6 +62,20 @@ func (h *machine) onOperation(op crashfs.Op) error {
 	return h.spoils(op)
 }
 
+// rolls are the operations with which a log begins, recycles and drops segments.
+var rolls = []crashfs.OpKind{crashfs.OpCreate, crashfs.OpRename, crashfs.OpRemove, crashfs.OpPreallocate}
+
+// injectsError is injects for an operation that fails. Failures of writes have no row of their own.
+func (w *world) injectsError(op crashfs.Op, h *machine) bool {
+	switch op.Kind {
+	case crashfs.OpSync, crashfs.OpWriteBack, crashfs.OpSyncDir:
+		return w.injects(coverage.SyncError, h)
+	case crashfs.OpRead:
+		return w.injects(coverage.ReadError, h)
+	}
+	return true
+}
+
 // spoils returns what happens to an operation on a file of a snapshot.
 func (h *machine) spoils(op crashfs.Op) error {
 	t := &h.trouble
@@ -65,7 +83,7 @@ func (h *machine) spoils(op crashfs.Op) error {
 	case !t.fullSnapshots && !t.rotten, !strings.Contains(op.Name, "/snapshots/"):
 	case t.fullSnapshots && (op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate):
 		return syscall.ENOSPC
-	case t.rotten && op.Kind == crashfs.OpRead && strings.Contains(op.Name, "/part-") && op.Len > 0 && h.w.net.rng.IntN(3) == 0:
+	case t.rotten && op.Kind == crashfs.OpRead && strings.Contains(op.Name, "/part-") && op.Len > 0 && h.w.net.rng.IntN(3) == 0 && h.w.injects(coverage.BitFlip, h):
 		h.w.count(RottenReads)
 		h.alive.sawRot, h.rotten = true, true
 		return crashfs.Flip(h.w.net.rng.IntN(int(op.Len)), uint(h.w.net.rng.IntN(8)))

@@ -71,6 +71,12 @@ const (
 	FetchesOver  // that ended early, and began again
 	PassedBy     // machines that got a snapshot in place of an object that no member had
 
+	Bursts      // of a fault of the whole network
+	ClockJumps  // forward
+	Transferred // leaderships that were asked to be handed over
+	Floods      // of commands
+	Damaged     // logs, below what was durable
+
 	faultKinds
 )
 
@@ -86,6 +92,7 @@ var faultNames = [faultKinds]string{
 	"hosts with another key", "keys accepted by an operator", "hosts that moved", "directories restored", "starts of restored directories before that", "leaderships placed",
 	"uploads", "uploads held", "uploads that failed", "objects named", "commands refused for objects", "objects fetched",
 	"fetches that ended early", "objects passed by",
+	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -78,6 +79,7 @@ type life struct {
 	sawFull  bool              // its disk may have been full
 	sawRot   bool              // its disk has returned wrong bytes of a snapshot
 	failed   bool              // one of its groups has stopped
+	moments                    // phases.go
 }
 
 func newMachine(w *world, id uint64) *machine {
@@ -124,6 +126,7 @@ func (h *machine) start() {
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	h.alive = l
 	config := h.w.config
+	h.w.mixConfig(&config, h)
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
 	config.JoinTokens = h.tokens
 	h.w.placing.configure(&config, h.id)
@@ -142,15 +145,15 @@ func (h *machine) start() {
 		h.w.nemesis.restart(h)
 		return
 	case err != nil:
-		h.w.violate("%s does not start from its own disk: %v", l.name, err)
+		h.w.breaks(property.Failures, "%s does not start from its own disk: %v", l.name, err)
 	case l.isWithoutAuthority():
 		if !h.mayForget && !h.expendable {
-			h.w.violate("%s is without authority, although its machine has not lost its power", l.name)
+			h.w.breaks(property.Failures, "%s is without authority, although its machine has not lost its power", l.name)
 		}
 		h.mayForget = true
 		h.w.count(LostAuthority)
 	case h.forgot:
-		h.w.violate("%s starts with authority, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
+		h.w.breaks(property.Failures, "%s starts with authority, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
 	default:
 		h.remembers()
 	}
@@ -186,6 +189,7 @@ func (h *machine) crash(loss crashfs.Loss) {
 		h.w.count(PowerCuts)
 	}
 	h.w.note(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
+	l.checkFlight()
 	l.dead, h.alive = true, nil
 	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
@@ -202,19 +206,20 @@ func (h *machine) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 func (h *machine) close() {
 	l := h.alive
 	h.promised = false // a crash may come at any point of Close, even after the log is marked whole
+	l.checkFlight()
 	err := l.process.Close(context.Background())
 	if l.dead { // the power failed meanwhile
 		return
 	}
 	h.w.note(fmt.Sprintf("%s is closed: %v", l.name, err))
 	if err != nil && !l.excused(err) {
-		h.w.violate("%s does not close: %v", l.name, err)
+		h.w.breaks(property.Failures, "%s does not close: %v", l.name, err)
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
 		h.w.reads.poll(r)
 		if r.isAwaited() {
-			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
+			h.w.breaks(property.Answered, "%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}
 	}
 	l.dead, h.alive = true, nil
@@ -254,18 +259,21 @@ func (l *life) event(e host.Event) {
 		}
 	case host.AuthorityRegained:
 		l.w.count(Regained)
+	case host.GroupStopped:
+		l.w.flights.Stops++
 	case host.GroupFounded:
 		l.host.ghost(e.Group).founded = true
 	case host.Diverged:
 		if l.w.user != nil {
-			l.w.violate("the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
+			l.w.breaks(property.Failures, "the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
 		}
 		if l.w.diverging == nil {
-			l.w.violate("%s reports what is not true: %v", l.name, e)
+			l.w.breaks(property.Failures, "%s reports what is not true: %v", l.name, e)
 		}
 		l.w.diverging.noteDiverged(e)
 	case host.SnapshotTaken:
 		l.w.count(SnapshotsTaken)
+		l.capturing = max(l.capturing-1, 0)
 	case host.ObjectReceived:
 		l.w.count(Fetches)
 	case host.ObjectTransferFailed:
@@ -278,9 +286,10 @@ func (l *life) event(e host.Event) {
 		l.w.count(Aborts)
 	case host.SnapshotFailed:
 		l.w.count(SnapshotsFailed)
+		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
 		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) {
-			l.w.violate("%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
+			l.w.breaks(property.Failures, "%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.MembersChanged:
 		l.host.ghost(e.Group).checkRoster(l.w, l.name, e)

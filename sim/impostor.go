@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -73,7 +74,7 @@ func (m *impostors) appear() {
 	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), l.name+" ends", nil, func() {
 		for _, r := range l.replicas {
 			if s := r.group.Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
-				m.w.violate("%s counted for something: %+v", r.name, s)
+				m.w.breaks(property.Strangers, "%s counted for something: %+v", r.name, s)
 			}
 		}
 		l.dead, m.alive = true, false
@@ -109,7 +110,7 @@ func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine f
 		machine = func(*replica) host.StateMachine { return unheard{l} }
 	}
 	if err := l.open(c, machine); err != nil {
-		m.w.violate("%s does not start: %v", l.name, err)
+		m.w.breaks(property.Strangers, "%s does not start: %v", l.name, err)
 	}
 	m.w.note(l.name + " is up")
 	return l
@@ -119,13 +120,13 @@ func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine f
 type unheard struct{ life *life }
 
 func (u unheard) Apply(entries []host.Entry) error {
-	u.life.w.violate("%s applies %d entries", u.life.name, len(entries))
+	u.life.w.breaks(property.Strangers, "%s applies %d entries", u.life.name, len(entries))
 	return nil
 }
 
 // checkImpostor: no host accepts the introduction of an impostor.
 func (w *world) checkImpostor(from, to *life) {
 	if from.impostor || to.impostor {
-		w.violate("%s and %s were introduced to each other", from.name, to.name)
+		w.breaks(property.Strangers, "%s and %s were introduced to each other", from.name, to.name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -30,7 +31,7 @@ func (c *churn) grant(r *replica, hosts []*machine, replace uint64) {
 	life := pick(c.rng, 60*time.Millisecond, time.Second, time.Hour)
 	t, err := r.group.StartJoinToken(host.JoinTokenOptions{Life: life, Member: replace, Learner: c.rng.IntN(6) == 0})
 	if err != nil {
-		c.w.violate("%s makes no join token: %v", r.name, err)
+		c.w.breaks(property.OneConfiguration, "%s makes no join token: %v", r.name, err)
 	}
 	c.w.note(fmt.Sprintf("%s is asked for join token %v, for %v", r.name, t.Hash(), life))
 	c.tokens = append(c.tokens, &joining{replica: r, token: t, hosts: hosts, replace: replace})
@@ -93,7 +94,7 @@ func (c *churn) give(j *joining) (forgotten bool) {
 	case !done:
 		return j.replica.life.dead || c.w.nemesis.stopped
 	case err != nil && !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrStopped):
-		c.w.violate("%s: a join token ends with an error of unknown kind: %v", j.replica.name, err)
+		c.w.breaks(property.OneConfiguration, "%s: a join token ends with an error of unknown kind: %v", j.replica.name, err)
 		return true
 	case err != nil || c.w.nemesis.stopped:
 		return true
@@ -131,6 +132,6 @@ func (c *churn) checkToken(j *joining) {
 		c.w.count(Joins)
 	}
 	if in > 1 && j.replace == 0 {
-		c.w.violate("join token %v has let in two hosts, %d and %d", j.token.Hash(), j.hosts[0].id, j.hosts[1].id)
+		c.w.breaks(property.OneConfiguration, "join token %v has let in two hosts, %d and %d", j.token.Hash(), j.hosts[0].id, j.hosts[1].id)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -82,7 +83,7 @@ func (l *life) tellOfMove() {
 		}
 	}
 	if err := l.process.SetPeer(named.id, named.addr); err != nil {
-		l.w.violate("%s: %v", l.name, err)
+		l.w.breaks(property.OneConfiguration, "%s: %v", l.name, err)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -37,6 +37,7 @@ func (w *world) startNemesis() {
 	net.drop = pick(n.rng, 0, 0.01, 0.1)
 	net.duplicate = pick(n.rng, 0, 0.05)
 	net.corrupt = pick(n.rng, 0, 0.01)
+	n.w.leaveOutRates()
 	n.fullFor = 300 * time.Millisecond
 	n.strike = pick(n.rng, 2*time.Millisecond, 10*time.Millisecond, 40*time.Millisecond)
 	n.pace = pick(n.rng, 20*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond)
@@ -122,9 +123,27 @@ func (n *nemesis) crashOne() { n.crash(n.anyHost()) }
 
 func (n *nemesis) crash(h *machine) {
 	if loss, ok := n.drawLoss(h); ok {
-		h.crash(loss)
-		n.restart(h)
+		n.crashWith(h, loss)
 	}
+}
+
+// crashWith crashes a host, and starts it later.
+func (n *nemesis) crashWith(h *machine, loss crashfs.Loss) {
+	if h.alive == nil || n.w.injects(h.crashName(loss), h) {
+		h.crash(loss)
+	}
+	n.restart(h)
+}
+
+// crashName returns the fault that a crash is.
+func (h *machine) crashName(loss crashfs.Loss) coverage.Fault {
+	switch {
+	case loss == crashfs.LoseNothing:
+		return coverage.Crash
+	case loss == crashfs.LoseSome && h.disk.UnsyncedBytes() > 0:
+		return coverage.TornWrite
+	}
+	return coverage.PowerCut
 }
 
 // restart starts a host again. Sometimes its power will fail during the recovery.
@@ -146,6 +165,9 @@ func (n *nemesis) armCrash(h *machine) {
 }
 
 func (n *nemesis) crashAll() {
+	if !n.w.injects(coverage.MajorityCrash, nil) {
+		return
+	}
 	for _, h := range n.w.hosts {
 		n.crash(h)
 	}
@@ -167,7 +189,11 @@ func (n *nemesis) isolateHost(h *machine) {
 			links = append(links, link{h.id, other.id})
 		}
 	}
-	n.cutFor(links)
+	as := coverage.OneWayCut
+	if inward && outward {
+		as = coverage.FullPartition
+	}
+	n.cutAs(as, h, links)
 }
 
 func (n *nemesis) cutSome() {
@@ -179,12 +205,23 @@ func (n *nemesis) cutSome() {
 			}
 		}
 	}
-	n.cutFor(links)
+	n.cutAs(coverage.PartialCut, nil, links)
+}
+
+// cutAs cuts links for a while, unless there are none or the cut is left out.
+func (n *nemesis) cutAs(f coverage.Fault, h *machine, links []link) {
+	var lasts time.Duration // a hunter mends a cut with the next one
+	if !n.hunter {
+		lasts = between(n.rng, 10*time.Millisecond, 600*time.Millisecond)
+	}
+	if len(links) > 0 && n.w.injects(f, h) {
+		n.cutFor(links, lasts)
+	}
 }
 
 // cutFor cuts links for a while. A hunter first mends its last cut, so that the deposed leader comes back and
 // competes with what has happened since.
-func (n *nemesis) cutFor(links []link) {
+func (n *nemesis) cutFor(links []link, lasts time.Duration) {
 	n.w.count(Cuts)
 	if n.hunter {
 		clear(n.w.net.cut)
@@ -196,7 +233,7 @@ func (n *nemesis) cutFor(links []link) {
 	if n.hunter {
 		return
 	}
-	n.w.plan(between(n.rng, 10*time.Millisecond, 600*time.Millisecond), fmt.Sprintf("mend %v", links), nil, func() {
+	n.w.plan(lasts, fmt.Sprintf("mend %v", links), nil, func() {
 		for _, lk := range links {
 			delete(n.w.net.cut, lk)
 		}
@@ -204,13 +241,22 @@ func (n *nemesis) cutFor(links []link) {
 }
 
 func (n *nemesis) stallDisk() {
-	h, longest := n.anyHost(), n.w.config.ElectionTimeout
-	n.w.count(DiskStalls)
+	h, longest, as := n.anyHost(), n.w.config.ElectionTimeout, coverage.SlowDisk
 	if n.rng.IntN(2) == 0 {
-		longest *= 20
+		longest, as = 20*longest, coverage.HungDisk
+	}
+	n.stall(as, h, between(n.rng, 0, longest))
+}
+
+func (n *nemesis) stall(as coverage.Fault, h *machine, by time.Duration) {
+	if !n.w.injects(as, h) {
+		return
+	}
+	n.w.count(DiskStalls)
+	if as == coverage.HungDisk {
 		n.w.count(DiskHangs)
 	}
-	h.stallUntil = n.w.now + between(n.rng, 0, longest)
+	h.stallUntil = n.w.now + by
 	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
 }
 
@@ -231,18 +277,32 @@ func (n *nemesis) stallMachine() {
 }
 
 func (n *nemesis) driftClocks() {
+	drifts := make([]float64, len(n.w.hosts))
+	for i := range drifts {
+		drifts[i] = 0.5 + 1.5*n.rng.Float64()
+	}
+	if !n.w.injects(coverage.ClockDrift, nil) {
+		return
+	}
 	n.w.count(ClockDrifts)
-	for _, h := range n.w.hosts {
-		h.clock.setDrift(0.5+1.5*n.rng.Float64(), n.w.now)
+	for i, h := range n.w.hosts {
+		h.clock.setDrift(drifts[i], n.w.now)
 	}
 }
 
 // fillDisk fills a disk, and gives it space a while later.
 func (n *nemesis) fillDisk() {
 	if h := n.anyHost(); n.mayFail(h) {
-		h.fill(n.rng.IntN)
-		n.mendLater(h)
+		n.fillWith(h, n.rng.IntN)
 	}
+}
+
+// fillWith fills a disk in a way that is drawn.
+func (n *nemesis) fillWith(h *machine, rng func(int) int) {
+	if n.w.injects(coverage.FullDisk, h) {
+		h.fill(rng)
+	}
+	n.mendLater(h)
 }
 
 // fillForEntries fills one disk at a time, and leaves space for a vote.
@@ -251,8 +311,7 @@ func (n *nemesis) fillForEntries() {
 	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *machine) bool { return h.isFull }) {
 		return
 	}
-	h.fill(func(int) int { return pick(n.rng, 0, 3) })
-	n.mendLater(h)
+	n.fillWith(h, func(int) int { return pick(n.rng, 0, 3) })
 }
 
 // isolateLeader cuts off a leader whose disk has space.
@@ -342,6 +401,7 @@ func (n *nemesis) closeOne() {
 		n.restart(h)
 		return
 	}
+	h.alive.handsOver = true
 	h.alive.process.HandOver()
 	n.w.plan(between(n.rng, 0, 2*n.w.config.HeartbeatInterval), h.alive.name+" has handed over", h.alive, func() {
 		h.close()
@@ -353,7 +413,7 @@ func (n *nemesis) closeOne() {
 func (w *world) stopFaults() {
 	w.note("faults stop")
 	w.nemesis.stopped = true
-	w.net.cut = map[link]bool{}
+	w.net.cut, w.net.late = map[link]bool{}, map[link]time.Duration{}
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
@@ -367,72 +427,4 @@ func (w *world) stopFaults() {
 		h.start()
 	}
 	w.clients.finish()
-}
-
-// converged reports whether the last command of each group is acknowledged, and all hosts that are not lost
-// for good have applied the same entries.
-func (w *world) converged() bool {
-	if !w.finished() || w.churn != nil && !w.churn.isQuiet() {
-		return false
-	}
-	for _, g := range w.ghosts {
-		if !w.groupConverged(g) {
-			return false
-		}
-	}
-	return true
-}
-
-func (w *world) groupConverged(g *ghost) bool {
-	var leaders int
-	applied := g.last()
-	w.eachReplica(func(r *replica) {
-		if r.ghost == g && r.group != nil {
-			applied = max(applied, r.group.Status().Applied) // the ghost does not have a leader's first entry
-		}
-	})
-	for _, h := range w.hosts {
-		if h.gone || !g.has(h.id) {
-			continue
-		}
-		if h.alive == nil || h.alive.process == nil {
-			return false
-		}
-		r := h.alive.replicas[g.id-1]
-		if r.group == nil || r.closing {
-			return false
-		}
-		s := r.group.Status()
-		if s.Role == raft.StateLeader {
-			leaders++
-		}
-		if s.Applied != applied || s.LastIndex != applied {
-			return false
-		}
-	}
-	return leaders == 1
-}
-
-func (w *world) positions() string {
-	var s string
-	for _, h := range w.hosts {
-		if h.alive == nil || h.alive.process == nil {
-			s += fmt.Sprintf("host %d is down; ", h.id)
-			continue
-		}
-		for _, r := range h.alive.replicas {
-			if r.group == nil {
-				s += r.name + " is not open; "
-				continue
-			}
-			s += fmt.Sprintf("%s %+v; ", r.name, r.group.Status())
-			if m := r.group.Members(); w.churn != nil && (m.Plan != "" || m.Waits != "") {
-				s += fmt.Sprintf("%v, which waits for %q; ", m.Plan, m.Waits)
-			}
-		}
-	}
-	for _, g := range w.ghosts {
-		s += fmt.Sprintf("applied in group %d: through %d; last command acknowledged: %v; ", g.id, g.last(), g.finished)
-	}
-	return s
 }

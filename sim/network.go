@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -19,6 +20,7 @@ type network struct {
 
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
+	burst                    time.Duration          // a fault of the whole network lasts until then
 	late                     map[link]time.Duration // added to each delay
 
 	liar     uint64                                   // a host that lies (lies.go); 0: none
@@ -99,6 +101,7 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	case what&8 != 0 && body[len(body)-1] != 0:
 		l.w.count(Exceptions)
 	}
+	l.noteRecord(body[0])
 	body = l.w.net.lie(l, body)
 	return l.w.net.carry(l, to, kind.Class(), transport.AppendFrames(nil, kind, body))
 }
@@ -153,7 +156,7 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 			}
 			batch, err := transport.DecodeBody(body, nil)
 			if err != nil {
-				n.w.violate("a frame with a good checksum does not decode: %v", err)
+				n.w.breaks(property.Contract, "a frame with a good checksum does not decode: %v", err)
 			}
 			l.receiver.Receive(lk.from, batch)
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -158,7 +159,7 @@ func (o *objects) excuse(r *replica, what string, err error) {
 		errors.Is(err, errGone) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
 		return
 	}
-	o.w.violate("%s: %s, although its disk works: %v", r.name, what, err)
+	o.w.breaks(property.Objects, "%s: %s, although its disk works: %v", r.name, what, err)
 }
 
 // poll looks at the uploads of a replica.
@@ -189,10 +190,10 @@ func (u *simUpload) check(o *objects, set *object.Set) {
 	w.count(UploadsHeld)
 	o.ready = append(o.ready, u)
 	if set.Bytes != int64(len(u.content)) || set.ID != u.id || set.Held == 0 {
-		w.violate("%s uploaded %d bytes as %v, and was told %+v", u.replica.name, len(u.content), u.id, set)
+		w.breaks(property.Objects, "%s uploaded %d bytes as %v, and was told %+v", u.replica.name, len(u.content), u.id, set)
 	}
 	if w.churn == nil && 2*len(set.Holders) <= len(w.hosts)-len(u.replica.group.Founding().LeftOut) {
-		w.violate("object %v is said to be held, and its holders are %v", u.id, set.Holders)
+		w.breaks(property.Objects, "object %v is said to be held, and its holders are %v", u.id, set.Holders)
 	}
 	isThere := slices.ContainsFunc(u.replica.group.Objects(), func(s object.Set) bool { return s.ID == u.id })
 	if !isThere || u.replica.group.Status().Applied < w.appliedByAny(u.group) {
@@ -205,7 +206,7 @@ func (u *simUpload) check(o *objects, set *object.Set) {
 			continue // its directory may be another one by now
 		}
 		if !m.hasObject(u.group, u.id, loss) {
-			w.violate("host %d is said to hold object %v, and after a crash with %v it does not", h.ID, u.id, loss)
+			w.breaks(property.Objects, "host %d is said to hold object %v, and after a crash with %v it does not", h.ID, u.id, loss)
 		}
 	}
 }
@@ -244,11 +245,11 @@ func (l *life) checkHolders(e host.MembersChanged) {
 		}
 		for _, id := range promoted {
 			if !has(id) {
-				w.violate("%s: member %d is promoted by entry %d, and does not have object %v, which may be named since entry %d", l.name, id, e.Version, s.ID, s.Held)
+				w.breaks(property.Objects, "%s: member %d is promoted by entry %d, and does not have object %v, which may be named since entry %d", l.name, id, e.Version, s.ID, s.Held)
 			}
 		}
 		if !isQuorum(e.Conf.Voters, has) || len(e.Conf.VotersOutgoing) > 0 && !isQuorum(e.Conf.VotersOutgoing, has) {
-			w.violate("%s: with %v object %v, which may be named, is not on a quorum of disks, version %d: %+v", l.name, raft.DescribeConfState(e.Conf), s.ID, e.Version, s)
+			w.breaks(property.Objects, "%s: with %v object %v, which may be named, is not on a quorum of disks, version %d: %+v", l.name, raft.DescribeConfState(e.Conf), s.ID, e.Version, s)
 		}
 	}
 }
@@ -331,7 +332,7 @@ func (r *replica) useObjects(c *host.Command) error {
 	}
 	command := string(c.Data)
 	if !slices.Equal(c.Objects, o.named[command]) {
-		r.life.w.violate("%s gets %.20q with objects %v, and it names %v", r.name, command, c.Objects, o.named[command])
+		r.life.w.breaks(property.Objects, "%s gets %.20q with objects %v, and it names %v", r.name, command, c.Objects, o.named[command])
 	}
 	for _, id := range c.Objects {
 		if err := r.readObject(id); err != nil {
@@ -346,7 +347,7 @@ func (r *replica) useObjects(c *host.Command) error {
 			err = r.objects.Release(id)
 		}
 		if err != nil {
-			r.life.w.violate("%s applies %.20q, and cannot keep or release %v: %v", r.name, command, id, err)
+			r.life.w.breaks(property.Objects, "%s applies %.20q, and cannot keep or release %v: %v", r.name, command, id, err)
 		}
 	}
 	return nil
@@ -357,7 +358,7 @@ func (r *replica) readObject(id object.ID) error {
 	w := r.life.w
 	u := w.objects.uploads[id]
 	if u == nil {
-		w.violate("%s may use object %v, which was never uploaded", r.name, id)
+		w.breaks(property.Objects, "%s may use object %v, which was never uploaded", r.name, id)
 	}
 	f, err := r.objects.Open(id)
 	var content []byte
@@ -371,9 +372,9 @@ func (r *replica) readObject(id object.ID) error {
 	case err != nil && (r.life.sawError || r.life.sawRot || r.life.host.power.after > 0):
 		return nil
 	case err != nil:
-		w.violate("%s may use object %v, and does not have it: %v", r.name, id, err)
+		w.breaks(property.Objects, "%s may use object %v, and does not have it: %v", r.name, id, err)
 	case !bytes.Equal(content, u.content):
-		w.violate("%s has object %v with other bytes than were uploaded", r.name, id)
+		w.breaks(property.Objects, "%s has object %v with other bytes than were uploaded", r.name, id)
 	}
 	return nil
 }
@@ -432,7 +433,7 @@ func (w *world) checkObjects() {
 		if other := first[r.id]; other == nil {
 			first[r.id] = r
 		} else if a, b := fmt.Sprint(all), fmt.Sprint(other.group.Objects()); a != b && r.group.Status().Applied == other.group.Status().Applied {
-			w.violate("%s has objects\n%s\nand %s has\n%s", r.name, a, other.name, b)
+			w.breaks(property.Objects, "%s has objects\n%s\nand %s has\n%s", r.name, a, other.name, b)
 		}
 		for i := range all {
 			if all[i].Held > 0 {
@@ -447,7 +448,11 @@ var errGone = errors.New("the client is gone")
 // Objects runs a seed in which the groups have large objects; in every second one the members change. The
 // error, if any, is a *Violation.
 func Objects(o Options) (Faults, error) {
-	o.calls, o.objects, o.churn = true, true, o.Seed%2 == 0
-	r, err := Run(o)
+	r, err := Run(withObjects(o))
 	return r.Faults, err
+}
+
+func withObjects(o Options) Options {
+	o.calls, o.objects, o.churn = true, true, o.Seed%2 == 0
+	return o
 }

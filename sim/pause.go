@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // A process may pause: it is stopped, swapped out, its machine is suspended or collects garbage. Its clock
@@ -27,9 +29,14 @@ func (n *nemesis) pauseFollower() {
 	}
 }
 
-func (n *nemesis) pause(h *machine) {
+func (n *nemesis) pause(h *machine) { n.pauseFor(h, between(n.rng, 0, 5*n.w.config.ElectionTimeout)) }
+
+func (n *nemesis) pauseFor(h *machine, by time.Duration) {
+	if !n.w.injects(coverage.Pause, h) {
+		return
+	}
 	n.w.count(Pauses)
-	h.pausedUntil = n.w.now + between(n.rng, 0, 5*n.w.config.ElectionTimeout)
+	h.pausedUntil = n.w.now + by
 	n.w.note(fmt.Sprintf("host %d is paused until %v", h.id, h.pausedUntil))
 }
 
@@ -59,5 +66,5 @@ func (n *nemesis) checkCalm(l *life, m *raftpb.Message) {
 	if !n.calm || n.stopped || n.w.placing != nil || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
 		return
 	}
-	n.w.violate("%s sends a pre-vote although its leader is well: only followers have paused", l.name)
+	n.w.breaks(property.Calm, "%s sends a pre-vote although its leader is well: only followers have paused", l.name)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -181,10 +183,10 @@ func (c *reads) poll(r *replica) {
 				r.sees(a.must, a.kind)
 			}
 		case !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded):
-			c.w.violate("a %v read on %s ends with %v", a.kind, r.name, err)
+			c.w.breaks(property.ReadsAreCurrent, "a %v read on %s ends with %v", a.kind, r.name, err)
 		}
 		if a.ran > 1 || a.kind == inBetween && err == nil && a.ran == 0 {
-			c.w.violate("the function of a read on %s ran %d times, and the read ended with %v", r.name, a.ran, err)
+			c.w.breaks(property.ReadsAreCurrent, "the function of a read on %s ran %d times, and the read ended with %v", r.name, a.ran, err)
 		}
 	}
 	clear(r.reading[len(kept):])
@@ -196,7 +198,7 @@ func (c *reads) poll(r *replica) {
 func (r *replica) sees(must int, kind readKind) {
 	for ; r.seen < must; r.seen++ {
 		if a := r.ghost.acks[r.seen]; !r.state[a.command] {
-			r.life.w.violate("a %v read on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began",
+			r.life.w.breaks(property.ReadsAreCurrent, "a %v read on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began",
 				kind, r.name, a.command, a.index, a.term, a.at)
 		}
 	}
@@ -207,7 +209,7 @@ func (r *replica) seesIndex(a *aRead) {
 	last := r.ghost.acks[a.must-1]
 	for _, seen := range r.ghost.acks[:a.must] {
 		if seen.index <= last.index && !r.state[seen.command] {
-			r.life.w.violate("%s has applied the log through index %d, and not %.30q, which was acknowledged at index %d", r.name, last.index, seen.command, seen.index)
+			r.life.w.breaks(property.ReadsAreCurrent, "%s has applied the log through index %d, and not %.30q, which was acknowledged at index %d", r.name, last.index, seen.command, seen.index)
 		}
 	}
 }
@@ -235,11 +237,11 @@ func (c *reads) readByLease(r *replica) {
 			c.done[leased]++
 			if seen < must {
 				a := r.ghost.acks[seen]
-				c.w.violate("a read under a lease on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began", r.name, a.command, a.index, a.term, a.at)
+				c.w.breaks(property.ReadsAreCurrent, "a read under a lease on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began", r.name, a.command, a.index, a.term, a.at)
 			}
 			for _, a := range r.ghost.acks[seen:before] {
 				if a.term > term && a.index > through {
-					c.w.violate("%s still holds its lease of term %d, and %.30q was acknowledged at index %d in term %d at %v, after what it has read", r.name, term, a.command, a.index, a.term, a.at)
+					c.w.breaks(property.ReadsAreCurrent, "%s still holds its lease of term %d, and %.30q was acknowledged at index %d in term %d at %v, after what it has read", r.name, term, a.command, a.index, a.term, a.at)
 				}
 			}
 		})
@@ -264,7 +266,9 @@ func (r *replica) countSeen() int {
 func (c *reads) stopAtClock(h *machine) {
 	if c.mayStop > 0 && !c.stopped && c.rng.IntN(16) == 0 {
 		c.mayStop--
-		h.stops = between(c.rng, 1, 5*c.w.config.ElectionTimeout)
+		if stops := between(c.rng, 1, 5*c.w.config.ElectionTimeout); c.w.injects(coverage.Pause, h) {
+			h.stops = stops
+		}
 	}
 }
 
@@ -329,7 +333,7 @@ func (w *world) changeTimeouts(rng *rand.Rand) {
 // clock, which is the worst for leases.
 func (w *world) troubleLeader(rng *rand.Rand, slow, fast float64) {
 	if !w.runUntil(w.now+healTime, func() bool { return w.leader() != nil }) {
-		w.violate("no leader in %v: %s", healTime, w.positions())
+		w.breaks(property.ReadsAreCurrent, "no leader in %v: %s", healTime, w.positions())
 	}
 	leader, timeout := w.leader(), w.config.ElectionTimeout
 	for _, h := range w.hosts {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -31,6 +32,7 @@ type replica struct {
 	restored uint64
 	seen     int // how many of the first acknowledged commands are among them
 	closing  bool
+	recovers uint64 // what hosts had applied when it was opened
 }
 
 // openGroups opens the groups of a process.
@@ -46,7 +48,7 @@ func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateM
 }
 
 func (l *life) newReplica(g *ghost) *replica {
-	r := &replica{life: l, id: g.id, name: l.name, ghost: g, state: map[string]bool{}}
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g, recovers: g.last(), state: map[string]bool{}}
 	if len(l.w.ghosts) > 1 {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
@@ -94,7 +96,7 @@ func (n *nemesis) reopen(r *replica) {
 	w := n.w
 	if err := r.group.Close(ended); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			w.violate("%s does not close: %v", r.name, err)
+			w.breaks(property.Failures, "%s does not close: %v", r.name, err)
 		}
 		w.plan(between(n.rng, time.Millisecond, 5*time.Millisecond), r.name+" is closing", r.life, func() { n.reopen(r) })
 		return
@@ -102,7 +104,7 @@ func (n *nemesis) reopen(r *replica) {
 	w.clients.poll(r)
 	w.reads.poll(r)
 	if r.isAwaited() {
-		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
+		w.breaks(property.Answered, "%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}
 	l := r.life
 	fresh := l.newReplica(r.ghost)
@@ -118,7 +120,7 @@ func (n *nemesis) reopen(r *replica) {
 	if err != nil {
 		fresh.group = nil
 		if !l.excused(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
-			w.violate("%s does not open again: %v", fresh.name, err)
+			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)
 		return

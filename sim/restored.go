@@ -10,6 +10,8 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -85,6 +87,10 @@ func (r *restoring) isRefused() bool {
 
 func (r *restoring) start() {
 	w := r.m.w
+	if !w.injects(coverage.RestoredDisk, r.of) {
+		r.copied = nil
+		return
+	}
 	open := func() *life {
 		return r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
 	}
@@ -111,7 +117,7 @@ func (r *restoring) end() {
 	}
 	for _, of := range l.replicas {
 		if of.group.Status().Role == raft.StateLeader && len(of.group.Members().Voters) > 1 {
-			r.m.w.violate("%s leads: %+v", l.name, of.group.Status())
+			r.m.w.breaks(property.Strangers, "%s leads: %+v", l.name, of.group.Status())
 		}
 	}
 	l.dead, r.copy, r.copied = true, nil, nil

@@ -18,7 +18,12 @@ func scenario(o Options, run func(*world, *rand.Rand)) (err error) {
 	o.small = true
 	w := newWorld(o)
 	w.scenario = true
-	defer func() { err = violation(recover()) }()
+	defer func() {
+		if o.into != nil {
+			*o.into = w.report()
+		}
+		err = violation(recover())
+	}()
 	w.useSafeMode()
 	run(w, splitSeed(o.Seed, 7))
 	return nil

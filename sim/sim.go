@@ -8,10 +8,10 @@
 // A simulated host differs from one in production in only three values: its env.Env, its vfs.FS and its
 // Transport. There is no "if simulated" anywhere.
 //
-// After every event the cluster is compared with what Raft promises (checks.go, one function for each
-// promise). The checks are written from public observations and naively, without the code under test. At the
-// end faults stop. Then the cluster must elect, commit and converge, and answer every client that still
-// waits, because safety alone is easy: a cluster that does nothing is safe.
+// After every event the cluster is compared with what Raft promises (package property has the list, each
+// property has a file of its own). The checks are written from public observations and naively, without the
+// code under test. At the end faults stop. Then the cluster must elect, commit and converge, and answer every
+// client that still waits, because safety alone is easy: a cluster that does nothing is safe.
 //
 // The same seed gives the same run, event for event. A failure prints its seed; run it again with a trace:
 //
@@ -22,9 +22,10 @@
 // RunMachine runs a user's machine in the same world (user.go), and returns a history of its operations.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
-// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
+// disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
+// client.go, checks.go and property_*.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go.
+// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (
@@ -33,6 +34,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -45,6 +48,13 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, receives every event.
 	Trace io.Writer
+	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
+	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
+	// same: hosts that close, machines and reads that hang, impostors, lies.
+	Choice coverage.Choice
+	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are replayed,
+	// and must be exact.
+	FlightRecorder bool
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed
@@ -53,6 +63,8 @@ type Options struct {
 	objects bool // the groups have objects
 	churn   bool // members change, for every seed
 	still   bool // members do not change
+
+	into *Report // if set, a scenario describes its run here
 }
 
 // Report describes a run.
@@ -72,7 +84,11 @@ type Report struct {
 	Refusals  int    // connections that a host refused because of the other end
 	Reads     Reads  // that ended well, by kind
 	Applied   uint64 // last index applied by all at the end, summed over the groups
+	Flights   Flights
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
+	Coverage  coverage.Matrix
+	// Injections is how many ordinals were given to injections.
+	Injections int
 }
 
 func (r Report) String() string {
@@ -84,39 +100,44 @@ func (r Report) String() string {
 type Violation struct {
 	Seed uint64
 	Mode *wal.Mode // as in Options
-	At   time.Duration
-	What string
+	// Faults is how much virtual time passed before faults stopped.
+	Faults time.Duration
+	At     time.Duration
+	// Property is what was broken.
+	Property property.Name
+	What     string
+	// Choice is that of the run.
+	Choice coverage.Choice
 
 	scenario bool // the seed is that of a scenario, and not of Run
 	user     bool // it is one of RunMachine
 }
 
 func (v *Violation) Error() string {
+	left := ""
+	if !v.Choice.IsEmpty() {
+		left = " " + v.Choice.String()
+	}
 	if v.scenario {
-		return fmt.Sprintf("seed %d of the scenario, at %v: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
+		return fmt.Sprintf("seed %d of the scenario, at %v: %s: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.Property, v.What, v.Seed)
 	}
 	if v.user {
-		return fmt.Sprintf("seed %d of the machine, at %v: %s\nreplay: call sim.RunMachine with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
+		return fmt.Sprintf("seed %d of the machine, at %v: %s: %s\nreplay: call sim.RunMachine with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.Property, v.What, v.Seed)
 	}
 	mode := ""
 	if v.Mode != nil {
 		mode = fmt.Sprintf(" -mode='%v'", *v.Mode)
 	}
-	return fmt.Sprintf("seed %d, at %v: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, mode)
+	if v.Faults != defaultFaults {
+		mode += fmt.Sprintf(" -faults=%v", v.Faults)
+	}
+	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, mode, left)
 }
-
-// healTime is the virtual time within which the cluster must recover once the faults stop: dozens of election
-// timeouts.
-const healTime = 20 * time.Second
-
-// answerTime is the virtual time within which every waiting client must be answered, once all hosts agree and
-// no new commands arrive: dozens of round trips.
-const answerTime = time.Second
 
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
 	if o.Faults == 0 {
-		o.Faults = 3 * time.Second
+		o.Faults = defaultFaults
 	}
 	w := newWorld(o)
 	defer func() {
@@ -130,6 +151,7 @@ func Run(o Options) (report Report, err error) {
 	w.startImpostors()
 	w.startChurn()
 	w.startObjects()
+	w.startStrikes(o.Faults)
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil
@@ -138,19 +160,17 @@ func Run(o Options) (report Report, err error) {
 // endWell stops the faults and demands what the cluster owes without them.
 func (w *world) endWell() {
 	w.stopFaults()
-	if !w.runUntil(w.now+healTime, w.converged) {
-		w.checkNothingLost()
-		w.violate("%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.waiting())
-	}
-	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
-		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
-	}
+	began := w.effort()
+	w.checkRecovery()
+	w.checkCost(began)
+	w.checkAnswers()
 	w.objects.handOver()
 	if !w.runUntil(w.now+healTime+2*w.objectLife(), w.haveAllObjects) {
-		w.violate("%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())
+		w.breaks(property.Objects, "%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())
 	}
 	w.checkObjects()
 	w.checkAtEnd()
+	w.checkDisks()
 }
 
 // violation converts the value that recover returned into the error of a run, or nil.

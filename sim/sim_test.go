@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/sim"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -19,6 +22,9 @@ var (
 	first       = flag.Uint64("first", 1, "the first of them")
 	maxFailures = flag.Int("failures", 3, "stop after this many seeds have failed")
 	mode        = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
+	faults      = flag.Duration("faults", 0, "how much virtual time passes in each run before faults stop; 0: as long as package sim does by default")
+	without     = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
+	skip        = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
 	trace       = flag.Bool("events", false, "with -seed: print every event")
 )
 
@@ -58,6 +64,13 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	t.Logf("seeds by mode: %v", total.modes)
+	t.Logf("failures by property: %v", byProperty(failures))
+	cells := len(coverage.Cells())
+	hit := cells - len(total.Coverage.Missing(1))
+	t.Logf("injections by fault and phase, %d in all, %d of %d cells:\n%v", total.Coverage.Sum(), hit, cells, &total.Coverage)
+	if len(failures) == 0 && n >= 2000 && *mode == "" && hit < wholeHostCells {
+		t.Errorf("in %d seeds %d cells were hit, want at least %d (package sim/core hits all of them)", n, hit, wholeHostCells)
+	}
 	t.Logf("reads: %v", total.Reads)
 	for kind, done := range total.Reads {
 		if done == 0 && len(failures) == 0 && n >= 50 {
@@ -69,9 +82,27 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// wholeHostCells is how many cells of the matrix whole hosts hit in 2,000 seeds. Package sim/core hits all.
+const wholeHostCells = 300
+
+// byProperty counts failures by the property that was broken.
+func byProperty(failures []error) map[property.Name]int {
+	n := map[property.Name]int{}
+	for _, err := range failures {
+		if v := (*sim.Violation)(nil); errors.As(err, &v) {
+			n[v.Property]++
+		}
+	}
+	return n
+}
+
 // options returns the options that the flags select.
 func options(t *testing.T, seed uint64) sim.Options {
-	o := sim.Options{Seed: seed}
+	choice, err := coverage.ParseChoice(*without, *skip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := sim.Options{Seed: seed, Faults: *faults, Choice: choice}
 	if *mode != "" {
 		m, err := wal.ParseMode(*mode)
 		if err != nil {
@@ -97,6 +128,8 @@ func (t *totals) add(r sim.Report) {
 	t.Leaders += r.Leaders
 	t.Submitted += r.Submitted
 	t.Acked += r.Acked
+	t.Coverage.Add(&r.Coverage)
+	t.Injections += r.Injections
 	for kind, n := range r.Reads {
 		t.Reads[kind] += n
 	}

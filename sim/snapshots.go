@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -55,6 +56,7 @@ func (r *replica) view() (host.Snapshot, error) {
 	if r.life.dead {
 		return nil, crashfs.ErrCrashed
 	}
+	r.life.capturing++
 	return &view{r, fmt.Sprintf("%d %d %d %d\n", r.watch.applied, r.watch.time, len(r.state), r.sum)}, nil
 }
 
@@ -81,10 +83,10 @@ func (r *replica) restore(from io.Reader) error {
 	}
 	w := r.life.w
 	if index < r.watch.applied {
-		w.violate("%s has applied entry %d, and is restored to entry %d", r.name, r.watch.applied, index)
+		w.breaks(property.SnapshotIsState, "%s has applied entry %d, and is restored to entry %d", r.name, r.watch.applied, index)
 	}
 	if index > r.ghost.last() {
-		w.violate("%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
+		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
 	}
 	r.state, r.sum = map[string]bool{}, 0
 	for _, c := range r.ghost.applied[:index] {
@@ -93,7 +95,7 @@ func (r *replica) restore(from io.Reader) error {
 		}
 	}
 	if uint64(len(r.state)) != count || r.sum != sum {
-		w.violate("%s is restored to entry %d, with %d commands whose sum is %x; hosts have applied %d through it, with %x", r.name, index, count, sum, len(r.state), r.sum)
+		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, with %d commands whose sum is %x; hosts have applied %d through it, with %x", r.name, index, count, sum, len(r.state), r.sum)
 	}
 	r.watch.applied, r.watch.time, r.restored = index, now, index
 	w.count(Restores)
@@ -132,7 +134,7 @@ func (w *world) checkCompaction(r *replica, s host.Status) {
 	loss, _ := w.lossToSurvive()
 	disk := r.life.host.disk.Image(loss, nil)
 	if last := snapshotOn(disk, r.id); last+1 < s.FirstIndex {
-		w.violate("the log of %s begins at entry %d, and after a crash with %v its disk has a snapshot through %d", r.name, s.FirstIndex, loss, last)
+		w.breaks(property.Compacted, "the log of %s begins at entry %d, and after a crash with %v its disk has a snapshot through %d", r.name, s.FirstIndex, loss, last)
 	}
 }
 
@@ -179,7 +181,7 @@ func Snapshots(o Options) (Faults, error) {
 			w.load(rng, 150)
 			w.crashSome(rng)
 			if !w.runUntil(w.now+healTime, w.areLevel) {
-				w.violate("%v after a crash the hosts are not level: %s", healTime, w.positions())
+				w.breaks(property.SnapshotIsState, "%v after a crash the hosts are not level: %s", healTime, w.positions())
 			}
 		}
 		w.startClients()

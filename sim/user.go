@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -50,7 +50,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 		return report, nil, errors.New("sim: Workload needs a Machine and a Command")
 	}
 	if o.Faults == 0 {
-		o.Faults = 3 * time.Second
+		o.Faults = defaultFaults
 	}
 	o.calls, o.groups = true, 1
 	w := newWorld(o)
@@ -163,7 +163,7 @@ func (u *userRun[C, R]) submit(r *replica, number int) (string, outcome, error) 
 	v := u.load.Command(u.rng)
 	text, err := u.machines[r.life.host.id].Codec().Append(strconv.AppendInt(nil, int64(number), 10), v)
 	if err != nil {
-		u.w.violate("the codec cannot encode the command %+v: %v", v, err)
+		u.w.breaks(property.StateMachineSafety, "the codec cannot encode the command %+v: %v", v, err)
 	}
 	at := len(strconv.Itoa(number))
 	command := numbered[C]{value: v, text: string(slices.Insert(text, at, ' '))}
@@ -225,9 +225,9 @@ func (o *userOutcome[C, R]) Poll() (host.Receipt, bool, error) {
 func (u *userRun[C, R]) checkResult(op *Operation[C, R]) {
 	switch r := u.results[op.Index]; {
 	case r == nil:
-		u.w.violate("the client of %+v at host %d has a result of entry %d, which no host has applied", op.Input, op.Host, op.Index)
+		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d has a result of entry %d, which no host has applied", op.Input, op.Host, op.Index)
 	case !equal(r.is, op.Output):
-		u.w.violate("the client of %+v at host %d gets %+v, and entry %d, its command, has the result %+v", op.Input, op.Host, op.Output, op.Index, r.is)
+		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d gets %+v, and entry %d, its command, has the result %+v", op.Input, op.Host, op.Output, op.Index, r.is)
 	}
 }
 
@@ -264,7 +264,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 			continue
 		}
 		if !equal(first.is, results[i]) {
-			w.violate("the machine is not deterministic: entry %d, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", c.Index, c.Value.value, results[i], r.name, first.is, first.by)
+			w.breaks(property.StateMachineSafety, "the machine is not deterministic: entry %d, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", c.Index, c.Value.value, results[i], r.name, first.is, first.by)
 		}
 	}
 	return nil
@@ -286,7 +286,7 @@ func (m *watchedMachine[C, R]) Snapshot() (millrace.Snapshot, error) {
 		err = errors.New("sim: the machine's Snapshot returns nil")
 	}
 	if err != nil {
-		m.replica.life.w.violate("the machine takes no snapshot after entry %d: %v", m.applied, err)
+		m.replica.life.w.breaks(property.StateMachineSafety, "the machine takes no snapshot after entry %d: %v", m.applied, err)
 	}
 	return &userView{v.(*view), user}, nil
 }
@@ -315,7 +315,7 @@ func (m *watchedMachine[C, R]) Restore(ctx context.Context, from io.Reader) erro
 	}
 	whole := &failedReader{r: buffered}
 	if err := m.user.Restore(ctx, whole); err != nil && whole.err == nil {
-		m.replica.life.w.violate("the machine cannot restore a snapshot that it has written: %v", err)
+		m.replica.life.w.breaks(property.StateMachineSafety, "the machine cannot restore a snapshot that it has written: %v", err)
 	} else if err != nil {
 		return err
 	}
@@ -358,15 +358,15 @@ func (u *userRun[C, R]) checkAtEnd() {
 		if first, ok := digests[last]; !ok {
 			digests[last] = digest{of, h.id}
 		} else if first.of != of {
-			u.w.violate("the machine is not deterministic: after the command of entry %d, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", last, first.of, first.host, of, h.id)
+			u.w.breaks(property.StateMachineSafety, "the machine is not deterministic: after the command of entry %d, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", last, first.of, first.host, of, h.id)
 		}
 	}
 	if err := checkOrder(u.history); err != nil {
-		u.w.violate("the history is not linearizable: %v", err)
+		u.w.breaks(property.StateMachineSafety, "the history is not linearizable: %v", err)
 	}
 	if u.load.Check != nil {
 		if err := u.load.Check(u.history); err != nil {
-			u.w.violate("Workload.Check: %v", err)
+			u.w.breaks(property.StateMachineSafety, "Workload.Check: %v", err)
 		}
 	}
 }
@@ -381,7 +381,7 @@ func (c *clients) submitUser(r *replica) {
 	text, p, err := c.w.user.submit(r, c.submitted)
 	if err != nil {
 		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
-			c.w.violate("%s refuses a command: %v", r.name, err)
+			c.w.breaks(property.StateMachineSafety, "%s refuses a command: %v", r.name, err)
 		}
 		return
 	}

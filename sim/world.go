@@ -11,6 +11,8 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -24,6 +26,7 @@ type world struct {
 	checks  *rand.Rand // for the checks that run only now and then
 	order   uint64
 	digest  uint64
+	flights Flights
 
 	hosts        []*machine
 	net          network
@@ -42,6 +45,9 @@ type world struct {
 	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging    *diverging // divergence.go; nil: the machines are those of the checks
 	faults       Faults
+	ledger       *coverage.Ledger // of injections
+	strikes      strikes
+	mixed        bool // hosts run with different settings (strike.go)
 	scenario     bool // scenario.go
 	suppressed   uint64
 	padding      int          // bytes that each snapshot has besides its content
@@ -55,7 +61,7 @@ type world struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6)}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ledger: coverage.NewLedger(o.Choice)}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -116,6 +122,8 @@ func newWorld(o Options) *world {
 	w.drawSnapshots()
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	w.drawPlacement()
+	w.mix()
+	w.drawFlights()
 	return w
 }
 
@@ -126,7 +134,8 @@ func (w *world) report() Report {
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
 		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
-		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Digest: w.digest,
+		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Flights: w.flights, Digest: w.digest,
+		Coverage: w.ledger.Matrix, Injections: w.ledger.Injections(),
 	}
 }
 
@@ -196,7 +205,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		if e.at > w.now {
 			still = 0
 		} else if still > maxAtOnce {
-			w.violate("%d events and time stands still; the next is %q: a timer is set again and again for no time", maxAtOnce, e.what)
+			w.breaks(property.Recovery, "%d events and time stands still; the next is %q: a timer is set again and again for no time", maxAtOnce, e.what)
 		}
 		w.now = e.at
 		if e.who != nil && e.who.dead || w.paused(e) {
@@ -208,6 +217,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		if w.counting == nil { // its runs have more commands than these checks are for
 			w.check(e.who)
 		}
+		w.strikes.look(w)
 		if done() {
 			return true
 		}
@@ -232,12 +242,16 @@ func (w *world) note(what string) {
 	}
 }
 
-func (w *world) violate(format string, args ...any) {
+// breaks ends the run: a property is broken.
+func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario}
 	}
 	panic(w.violation)
 }
+
+// violate is breaks for what a scenario is about.
+func (w *world) violate(format string, args ...any) { w.breaks(property.Scenario, format, args...) }
 
 // between draws a duration from [lo, hi).
 func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {

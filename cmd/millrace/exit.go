@@ -36,19 +36,21 @@ type exitMeaning struct {
 	cert    string // cert and its verbs
 	members string // members and its verbs
 	objects string // objects and its verbs
+	sim     string // sim and its verbs
 }
 
 var exitMeanings = []exitMeaning{
 	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
-		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged"},
-	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused",
+		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged", sim: "done; no seed has failed"},
+	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed; a replay differs from its recording",
+		sim:   "a seed failed, or cells of the matrix were hit less often than demanded",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
-	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid", wal: "the log is damaged; the logs differ where they must not",
+	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results or a recording is damaged", sim: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
 		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid", objects: "an object is damaged"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",
 		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs",
-		objects: "it cannot be read: no such directory, no group with objects in it, no such object"},
+		objects: "it cannot be read: no such directory, no group with objects in it, no such object", sim: "it cannot be done: no such file, a full disk"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
 	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
@@ -106,6 +108,10 @@ func membersExitHelp(statuses ...int) string {
 
 func objectsExitHelp() string {
 	return exitTable([]int{exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted}, func(e exitMeaning) string { return e.objects })
+}
+
+func simExitHelp() string {
+	return exitTable([]int{exitOK, exitFailed, exitDamaged, exitCannot, exitUsage, exitInterrupted}, func(e exitMeaning) string { return e.sim })
 }
 
 // usageError is a mistake on the command line.
@@ -178,18 +184,24 @@ var flagOf = map[string]string{
 	"Dir":                "dir",
 	"Durability":         "durability",
 	"Duration":           "duration",
+	"Failures":           "failures",
 	"FsyncDelay":         "fsync-delay",
 	"Groups":             "groups",
 	"Heartbeat":          "heartbeat",
+	"Hits":               "hits",
 	"Hosts":              "nodes",
 	"Idle":               "idle",
 	"KeepBytes":          "keep-mib",
+	"Length":             "length",
 	"LoadPercent":        "load",
 	"Logs":               "logs",
 	"MaxInFlight":        "max-in-flight",
+	"Minutes":            "minutes",
 	"ObjectBytes":        "bytes",
 	"Out":                "out",
+	"Patience":           "patience",
 	"Pipelines":          "pipelines",
+	"Profile":            "profile",
 	"Rate":               "rate",
 	"Rates":              "rate",
 	"RecoverBytes":       "recover-mib",
@@ -197,10 +209,18 @@ var flagOf = map[string]string{
 	"Runs":               "runs",
 	"Sections":           "sections",
 	"Seed":               "seed",
+	"Seeds":              "seeds",
 	"SendBytesPerSecond": "send",
+	"Part":               "shard",
+	"Shrink":             "shrink",
+	"Skip":               "skip",
+	"Soak":               "soak",
 	"StateBytes":         "state",
+	"Trace":              "events",
 	"Uploads":            "uploads",
 	"ValueBytes":         "value-bytes",
 	"Warmup":             "warmup",
 	"Ways":               "ways",
+	"Without":            "without",
+	"Workers":            "workers",
 }

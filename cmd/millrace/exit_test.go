@@ -26,12 +26,14 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/node"
 	objectlab "github.com/millrace/millrace/cmd/internal/lab/objects"
 	snapshotlab "github.com/millrace/millrace/cmd/internal/lab/snapshots"
+	"github.com/millrace/millrace/cmd/internal/simulate"
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a
 // whole log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a
-// stopped host, ARCHIVE one of its archives, PKI a directory with a CA and member 9, SURVIVOR that of one
-// host of three, PLAN the id of a plan that was not begun; a host runs in the directory one.
+// stopped host, ARCHIVE one of its archives, RESULT one of sim, FLIGHT a recording, PKI a directory with a CA
+// and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was not begun; a host runs in
+// the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -66,6 +68,10 @@ var verbs = map[string]string{
 	"millrace members token":      "one",
 	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
 	"millrace members rescue":     "SURVIVOR",
+	"millrace sim":                "--profile core --seeds 1:3 --length 50 --quiet",
+	"millrace sim merge":          "RESULT",
+	"millrace flight":             "one",
+	"millrace sim replay":         "FLIGHT --quiet",
 	"millrace cert":               "",
 	"millrace cert ca":            "--dir made",
 	"millrace cert member":        "--dir PKI --id 1",
@@ -109,7 +115,11 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	stopped, archive := writeHost(t)
 	pki := t.TempDir()
 	makePKI(t, pki, 9)
-	survivor := writeSurvivor(t)
+	survivor, recording := writeSurvivor(t), writeFlight(t)
+	result := filepath.Join(t.TempDir(), "result.json")
+	if have := status(t, t.Context(), "sim", "--profile", "core", "--seeds", "1:3", "--quiet", "--soak", result); have != exitOK {
+		t.Fatalf("sim: status %d", have)
+	}
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
 	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
@@ -122,7 +132,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "PLAN", plan).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			want := exitOK
@@ -136,7 +146,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		if have := status(t, t.Context(), with("--nonsense")...); have != exitUsage {
 			t.Errorf("%s --nonsense: status %d, want %d", path, have, exitUsage)
 		}
-		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" && path != "millrace members rescue" {
+		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" && path != "millrace members rescue" && path != "millrace sim merge" {
 			t.Errorf("%s one two three: status %d, want %d", path, have, exitUsage)
 		}
 		interrupted, cancel := context.WithCancelCause(t.Context())
@@ -257,10 +267,13 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
-		fields := []string{"Out"}
+		var fields []string
+		if strings.HasPrefix(verb, "millrace bench") {
+			fields = []string{"Out"}
+		}
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(plan)) {
 			fields = append(fields, f.Name)
 		}

@@ -12,11 +12,18 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/internal/counting"
 )
 
 // say runs a command line of members.
 func say(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return tell(t, ctx, append([]string{"members"}, args...)...)
+}
+
+// tell runs a command line and returns what it says.
+func tell(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
@@ -24,7 +31,7 @@ func say(t *testing.T, ctx context.Context, args ...string) (status int, stdout,
 	}
 	defer errs.Close()
 	var out strings.Builder
-	status = run(ctx, append([]string{"members"}, args...), app{stdout: &out, stderr: errs})
+	status = run(ctx, args, app{stdout: &out, stderr: errs})
 	text, err := os.ReadFile(errs.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,7 @@ func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, no
 		t.Cleanup(func() { _ = n.Close(context.Background()) })
 		return n
 	}
-	one := open(millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: addrs[1]}, AdminSocket: true})
+	one := open(millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: addrs[1]}, AdminSocket: true, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20}})
 	propose(t, one, 7, 7)
 	for _, id := range waiting {
 		addrs[id] = freeAddr(t)

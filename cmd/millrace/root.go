@@ -40,7 +40,7 @@ func newRoot(a app) *cobra.Command {
 		Short: "Millrace: a Raft library whose heart is the proposal pipeline",
 		Long: `Millrace is a Raft library for Go whose heart is the proposal pipeline.
 This command measures it on your machine, looks into the logs, the snapshots and the objects of its hosts,
-makes their certificates, and changes the members of a cluster.
+makes their certificates, changes the members of a cluster, and simulates clusters with faults.
 
 ` + exitTable(nil, func(e exitMeaning) string { return e.meaning }),
 		Example: `  millrace bench --quick      three hosts, real disk, three pipelines, within a minute
@@ -58,7 +58,7 @@ makes their certificates, and changes the members of a cluster.
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newObjects(a), newCert(a), newMembers(a), newVersion(a), newLogChild(a))
+	root.AddCommand(newBench(a), newWAL(a), newSnapshot(a), newObjects(a), newCert(a), newMembers(a), newFlight(a), simCommand(a), newVersion(a), newLogChild(a))
 	root.SetHelpCommand(newHelp(root))
 	refuseArgs(root)
 	return root

@@ -22,13 +22,19 @@ import (
 // look runs a command line of wal, and returns its status and output.
 func look(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
+	return runVerb(t, ctx, append([]string{"wal"}, args...)...)
+}
+
+// runVerb runs a command line in this process, and returns its status and output.
+func runVerb(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
 	errs, err := os.CreateTemp(t.TempDir(), "stderr")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer errs.Close()
 	var out strings.Builder
-	status = run(ctx, append([]string{"wal"}, args...), app{stdout: &out, stderr: errs})
+	status = run(ctx, args, app{stdout: &out, stderr: errs})
 	text, err := os.ReadFile(errs.Name())
 	if err != nil {
 		t.Fatal(err)

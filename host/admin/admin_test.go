@@ -59,6 +59,10 @@ func (f *fake) Export(ctx context.Context, group uint64, local bool, w io.Writer
 	return Snapshot{5, 2, int64(len(f.content))}, errors.Join(err, f.failure)
 }
 
+func (f *fake) DumpFlight(_ context.Context, group uint64) (Flight, error) {
+	return Flight{Path: fmt.Sprintf("/flight/%d", group)}, f.failure
+}
+
 // directory is a short one: a path of a socket is bounded.
 func directory(t testing.TB) string {
 	t.Helper()
@@ -155,6 +159,9 @@ func TestClient(t *testing.T) {
 		if s, err := c.TakeSnapshot(t.Context(), 7); err != nil || s != (Snapshot{5, 2, 70}) {
 			t.Errorf("%+v, %v", s, err)
 		}
+		if f, err := c.DumpFlight(t.Context(), 0); err != nil || f.Path != "/flight/0" {
+			t.Errorf("%+v, %v", f, err)
+		}
 		if o, err := c.VerifyObject(t.Context(), 7, ""); err != nil || o != (Object{"last", 7, "a block is wrong", 9}) {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -199,7 +206,7 @@ func TestWrongRequests(t *testing.T) {
 		`{"do":"take","group":-1}`:             "no request",
 		`{"do":"take","group":7,"force":1}`:    "unknown field",
 		`{"do":"take","group":7}{}`:            "something follows",
-		`{"do":"remove","group":7}`:            `called "remove"; want one of status, take, export`,
+		`{"do":"remove","group":7}`:            `called "remove"; want one of status, take, export, verify-object, flight`,
 		`{"do":"take"}`:                        "take needs a group",
 		`{"do":"take","group":7,"local":true}`: "local is for export",
 		strings.Repeat("x", maxLineBytes+1):    "more than 65536 bytes",

@@ -49,6 +49,18 @@ func (c *Client) Status(ctx context.Context, group uint64) (s Status, err error)
 	return *a.Status, nil
 }
 
+// DumpFlight makes the host write what its flight recorder has of a group, or of all if it is 0, to a file.
+func (c *Client) DumpFlight(ctx context.Context, group uint64) (f Flight, err error) {
+	a, err := c.ask(ctx, request{Do: doFlight, Group: group})
+	if err == nil && a.Flight == nil {
+		err = c.unexpected()
+	}
+	if err != nil {
+		return f, err
+	}
+	return *a.Flight, nil
+}
+
 // TakeSnapshot makes a group take a snapshot, unless its latest one has everything that the member has
 // applied.
 func (c *Client) TakeSnapshot(ctx context.Context, group uint64) (Snapshot, error) {

@@ -10,6 +10,7 @@
 //	{"do":"status"}                       {"status":{"host":1,"groups":[…]}}
 //	{"do":"take","group":1}               {"snapshot":{"index":70,"term":2,"bytes":4096}}
 //	{"do":"export","group":1}             {"streams":true}, then a stream
+//	{"do":"flight"}                       {"flight":{"path":"…"}}, of one group or all
 //	{"do":"verify-object","group":1}      {"object":{"id":"21ff…","bytes":4096,"left":0}}
 //	members.go has what is about members
 //	anything else                         {"error":"…"}, and the connection ends
@@ -56,6 +57,7 @@ const (
 	doStatus = "status"
 	doTake   = "take"
 	doExport = "export"
+	doFlight = "flight"
 	doVerify = "verify-object"
 
 	doMembers = "members"
@@ -69,8 +71,8 @@ const (
 
 // things are all of them; all but some are about one group.
 var (
-	things    = []string{doStatus, doTake, doExport, doVerify, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
-	groupless = []string{doStatus, doAddress, doKey}
+	things    = []string{doStatus, doTake, doExport, doVerify, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
+	groupless = []string{doStatus, doFlight, doAddress, doKey}
 )
 
 // request is what a client sends.
@@ -98,6 +100,7 @@ type answer struct {
 	Status   *Status   `json:"status,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	Streams  bool      `json:"streams,omitempty"`
+	Flight   *Flight   `json:"flight,omitempty"`
 	Object   *Object   `json:"object,omitempty"`
 	Members  *Members  `json:"members,omitempty"`
 	Plan     *Plan     `json:"plan,omitempty"`
@@ -110,6 +113,11 @@ type Snapshot struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Bytes int64  `json:"bytes"`
+}
+
+// Flight is a file that the flight recorder of a host has written, on the host's machine.
+type Flight struct {
+	Path string `json:"path"`
 }
 
 // Object is a large object that was verified.

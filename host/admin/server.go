@@ -25,6 +25,8 @@ type Host interface {
 	// Export writes an archive of a group. Unless local is set, it has everything that was acknowledged
 	// before.
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
+	// DumpFlight writes what the flight recorder has of a group, or of all if it is 0, to a file of the host.
+	DumpFlight(ctx context.Context, group uint64) (Flight, error)
 	// VerifyObject compares the large object of a group that comes after an id, or the first one if that is
 	// empty, with its checksums.
 	VerifyObject(ctx context.Context, group uint64, after string) (Object, error)
@@ -221,6 +223,11 @@ func (s *Server) answer(ctx context.Context, c conn, r request) error {
 		}
 	case doTake:
 		a.Snapshot, err = pointer(s.host.TakeSnapshot(ctx, r.Group))
+	case doFlight:
+		var f Flight
+		if f, err = s.host.DumpFlight(ctx, r.Group); err == nil {
+			a.Flight = &f
+		}
 	case doVerify:
 		var of Object
 		if of, err = s.host.VerifyObject(ctx, r.Group, r.After); err == nil {

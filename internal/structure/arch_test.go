@@ -44,18 +44,23 @@ transport/tcp          raft/raftpb env transport transport/cert                 
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
+host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/pipeline host/session host/admin host/membership |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership|
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
-sim/core               raft raft/raftpb                                                                       |
-sim                    . host raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
+sim/coverage                                                                                                  |
+sim/shrink                                                                                                    |
+sim/history                                                                                                   |
+sim/property                                                                                                  |
+sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
+sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
@@ -71,6 +76,7 @@ cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys
+cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys
 `
 

@@ -10,6 +10,8 @@ const (
 	entriesFirst bug = iota + 1
 	// commitFirst writes the commit index before the truncation.
 	commitFirst
+	// keepsAuthority starts a node with authority although its disk lacks what it has promised.
+	keepsAuthority
 )
 
 // tear does the first parts of a write of which a crash leaves no more.

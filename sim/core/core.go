@@ -5,26 +5,11 @@
 // and stop; members that come and go. So it makes two million events and more in a second of a core, where
 // package sim makes some ten thousand of whole hosts.
 //
-// A run draws what may go wrong in it, and how often (swarm.go). Each input of a node is followed by the
-// checks of oracle.go, each of which costs a constant time: the table below says what they check. When the
-// faults end, the cluster must elect a leader, commit, answer reads and agree within a stated time
-// (heal.go).
-//
-//	property (property.go)                            thesis       checked by
-//	one leader in a term                              §3.4         oracle.leads
-//	leader completeness: it has all of earlier terms  §3.6.3       oracle.leads
-//	log matching: one entry at an index of a term     §3.5         oracle.written
-//	a quorum holds what is committed, durably         §3.5, §10.2  oracle.commits
-//	committed entries stay, and are the same          §3.6.3       oracle.commits, oracle.applies
-//	the same applied, in order, once, durable there   §3.6.3       oracle.applies, oracle.installs
-//	one vote in a term, and it is not forgotten       §3.4, §3.8   oracle.leaves, oracle.remembers
-//	promises are durable before they are made         §3.8, §10.2  oracle.leaves
-//	nothing goes back: term, commit, cursors          fig. 3.1     oracle.moves
-//	reads see what was committed when asked           §6.4         oracle.answered
-//	the same members after each change                §4.3         oracle.changed, oracle.installs
-//	recovery: all in order again after the faults     §3.9         world.heal
-//	no complaint: no node stops or refuses another                 oracle.moves, node.hears
-//	storage contract: writes that can be done         §10.2        oracle.written, image.write
+// A run draws what may go wrong in it, and how often (swarm.go), and which faults wait for which phase of the
+// cluster (strike.go). Each injection is counted by fault and phase, and single ones can be left out (package
+// coverage). Each input of a node is followed by the checks of property_*.go, each of which costs a constant
+// time; package property says what they check. When the faults end, the cluster must elect a leader, commit,
+// answer reads and agree within a stated time (property_recovery.go).
 //
 // The same seed gives the same run. A failure names its seed:
 //
@@ -35,6 +20,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // Options select a run.
@@ -45,21 +33,24 @@ type Options struct {
 	// Trace, if set, receives every event, a line each.
 	Trace io.Writer
 
-	// Without names a property that is not checked, to see whether another one finds the same bug.
-	Without Property
+	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
+	// rest of the run draws what it would have drawn. Leaders that step down and ends in good order happen
+	// all the same.
+	Choice coverage.Choice
 
-	bug bug // a mistake of the storage, for tests of the oracles
+	aim *coverage.Cell // of all strikes; nil: each draws one
+	bug bug            // a mistake of the storage, for tests of the oracles
 }
 
-// defaultTicks lets about ten leaders come and go.
-const defaultTicks = 400
+// DefaultTicks is how long faults last in a run of the core, in ticks: about ten leaders come and go.
+const DefaultTicks = 400
 
 // Report describes a run.
 type Report struct {
 	Seed  uint64
 	Nodes int
-	// Events counts the inputs of the nodes (messages of peers, answers of storage workers, ticks, requests) and
-	// the writes and applications that storage workers did.
+	// Events counts the inputs of the nodes (messages of peers, answers of storage workers, ticks, requests)
+	// and the writes and applications that storage workers did.
 	Events    uint64
 	Ticks     int // until everything was in order again
 	Committed uint64
@@ -67,6 +58,9 @@ type Report struct {
 	Reads     int // that were answered
 	Faults    Faults
 	Digest    uint64 // of everything that happened: equal runs have equal digests
+	Coverage  coverage.Matrix
+	// Injections is how many ordinals were given to injections.
+	Injections int
 }
 
 func (r Report) String() string {
@@ -79,23 +73,28 @@ type Violation struct {
 	Seed  uint64
 	Ticks int // as in Options
 	At    int // in ticks
-	What  string
-
-	Property Property // that was violated; Harmony if the core says so itself
+	// Property is what was broken.
+	Property property.Name
+	What     string
+	// Choice is that of the run.
+	Choice coverage.Choice
 }
 
 func (v *Violation) Error() string {
 	ticks := ""
-	if v.Ticks != defaultTicks {
+	if v.Ticks != DefaultTicks {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
 	}
-	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
+	if !v.Choice.IsEmpty() {
+		ticks += " " + v.Choice.String()
+	}
+	return fmt.Sprintf("seed %d, at tick %d: %s: %s\nreplay: go test ./sim/core -run TestSeeds -count=1 -seed=%d -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, ticks)
 }
 
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
 	if o.Ticks == 0 {
-		o.Ticks = defaultTicks
+		o.Ticks = DefaultTicks
 	}
 	w := newWorld(o)
 	defer func() {
@@ -105,12 +104,12 @@ func Run(o Options) (report Report, err error) {
 			v, ok := r.(*Violation)
 			if !ok {
 				// The core panics when an invariant of its own is broken.
-				v = &Violation{Property: Harmony, What: fmt.Sprint(r)}
+				v = &Violation{Property: property.Contract, What: fmt.Sprint(r)}
 				if w.trace != nil {
 					defer panic(r) // with its stack
 				}
 			}
-			v.Seed, v.Ticks, v.At = o.Seed, o.Ticks, w.beat/beats
+			v.Seed, v.Ticks, v.At, v.Choice = o.Seed, o.Ticks, w.beat/beats, o.Choice
 			err = v
 		}
 	}()
@@ -120,6 +119,18 @@ func Run(o Options) (report Report, err error) {
 	}
 	w.heal()
 	return Report{}, nil
+}
+
+// unchecked is a property of which a violation is nothing: by it a test asks whether another property finds
+// the same bug. "": there is none. It is set before the first run.
+var unchecked property.Name
+
+// violate ends the run.
+func violate(of property.Name, format string, args ...any) {
+	if of == unchecked {
+		return
+	}
+	panic(&Violation{Property: of, What: fmt.Sprintf(format, args...)})
 }
 
 // split returns a source of random numbers for a part of a run.

@@ -9,31 +9,39 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/sim/coverage"
+	"github.com/millrace/millrace/sim/property"
 )
 
 var (
-	theSeed = flag.Uint64("seed", 0, "run this seed only")
-	first   = flag.Uint64("first", 0, "run seeds behind this one")
-	seeds   = flag.Uint64("seeds", 300, "how many seeds to run")
-	ticks   = flag.Int("ticks", defaultTicks, "how long faults last, in ticks")
-	without = flag.String("without", "", "do not check this property (property.go), with _ for spaces")
-	most    = flag.Int64("failures", 1, "stop after this many seeds have failed")
-	events  = flag.Bool("events", false, "print every event")
+	theSeed   = flag.Uint64("seed", 0, "run this seed only")
+	first     = flag.Uint64("first", 0, "run seeds behind this one")
+	seeds     = flag.Uint64("seeds", 300, "how many seeds to run")
+	ticks     = flag.Int("ticks", DefaultTicks, "how long faults last, in ticks")
+	events    = flag.Bool("events", false, "print every event")
+	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
+	without   = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
+	skip      = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
+	ignored   = flag.String("unchecked", "", "a property that is not checked")
+	most      = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
 
 // TestMain lets garbage be: a run has little of it, and would collect it all the time.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	unchecked = property.Name(*ignored)
 	debug.SetGCPercent(1600)
 	os.Exit(m.Run())
 }
 
-// left is the property that is not checked.
-func left() Property { return Property(strings.ReplaceAll(*without, "_", " ")) }
-
 func TestSeeds(t *testing.T) {
 	if *theSeed != 0 {
-		o := Options{Seed: *theSeed, Ticks: *ticks, Without: left()}
+		choice, err := coverage.ParseChoice(*without, *skip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -44,46 +52,123 @@ func TestSeeds(t *testing.T) {
 		t.Log(report)
 		return
 	}
+	n := *seeds
+	if testing.Short() {
+		n = min(n, 100)
+	}
+	sum := runSeeds(t, *first, n)
+	if n < 100 {
+		return
+	}
+	for kind, times := range sum.Faults {
+		if times == 0 {
+			t.Errorf("in %d seeds there were no %v", n, Fault(kind))
+		}
+	}
+	if sum.Reads == 0 || sum.Leaders == 0 {
+		t.Error("nothing was read, or no node led")
+	}
+}
+
+// TestEveryCellIsHit: each fault comes in each phase in which it can come, ten times and more in as many
+// seeds as .ci/run runs. In fewer seeds, most cells are hit.
+func TestEveryCellIsHit(t *testing.T) {
+	n := *cellSeeds
+	if testing.Short() {
+		n = min(n, 50)
+	}
+	sum := runSeeds(t, *first, n)
+	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
+	possible := len(coverage.Possible())
+	t.Logf("%d of %d cells can be hit; of these %d were, and %d of them %d times or more; %d hits in all", possible, len(coverage.Faults())*len(coverage.Phases()),
+		possible-len(sum.Coverage.Missing(1)), possible-len(sum.Coverage.Missing(cellHits)), cellHits, sum.Coverage.Sum())
+	if missing := sum.Coverage.Missing(cellHits); n >= allCells && len(missing) > 0 {
+		t.Errorf("in %d seeds there were fewer than %d of each of these: %v", n, cellHits, missing)
+	}
+	if missing := sum.Coverage.Missing(1); len(missing) > possible/2 {
+		t.Errorf("in %d seeds %d of %d cells were not hit", n, len(missing), possible)
+	}
+	for _, c := range coverage.Cells() {
+		if reason, never := coverage.Impossible(c.Fault, c.Phase); never && sum.Coverage.At(c.Fault, c.Phase) > 0 {
+			t.Errorf("%v is said to be impossible (%s), and was hit", c, reason)
+		}
+	}
+}
+
+const (
+	cellHits = 10
+	allCells = 8000 // seeds in which all cells are hit so often
+)
+
+// runSeeds runs seeds behind the first one on all cores, and returns the sum of their reports.
+func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
 	var next atomic.Uint64
-	var failures atomic.Int64
+	var failed atomic.Int64
 	reports := make(chan Report, 64)
 	workers := runtime.GOMAXPROCS(0)
 	begin := time.Now()
 	for range workers {
 		go func() {
 			defer func() { reports <- Report{} }()
-			for n := next.Add(1); n <= *seeds && failures.Load() < *most; n = next.Add(1) {
-				report, err := Run(Options{Seed: *first + n, Ticks: *ticks, Without: left()})
+			for n := next.Add(1); n <= seeds && failed.Load() < *most; n = next.Add(1) {
+				report, err := Run(Options{Seed: first + n, Ticks: *ticks})
 				if err != nil {
-					failures.Add(1)
+					failed.Add(1)
 					t.Error(err)
 				}
 				reports <- report
 			}
 		}()
 	}
-	var sum Report
 	for workers > 0 {
 		r := <-reports
 		if r.Seed == 0 {
 			workers--
 		}
 		sum.Faults.Add(r.Faults)
+		sum.Coverage.Add(&r.Coverage)
 		sum.Events, sum.Reads, sum.Leaders, sum.Committed = sum.Events+r.Events, sum.Reads+r.Reads, sum.Leaders+r.Leaders, sum.Committed+r.Committed
 		sum.Ticks = max(sum.Ticks, r.Ticks)
+		sum.Injections += r.Injections
 	}
-	t.Logf("%d seeds, %d events (%.2f million in a second), %d leaders, %d entries committed, %d reads, in order again within %d ticks; %v",
-		*seeds, sum.Events, float64(sum.Events)/1e6/time.Since(begin).Seconds(), sum.Leaders, sum.Committed, sum.Reads, sum.Ticks, sum.Faults)
-	if *seeds < 100 || *theSeed != 0 {
-		return
-	}
-	for kind, n := range sum.Faults {
-		if n == 0 {
-			t.Errorf("in %d seeds there were no %v", *seeds, Fault(kind))
+	t.Logf("%d seeds, %d events (%.2f million in a second), %d leaders, %d entries committed, %d reads, %d injections, in order again within %d ticks; %v",
+		seeds, sum.Events, float64(sum.Events)/1e6/time.Since(begin).Seconds(), sum.Leaders, sum.Committed, sum.Reads, sum.Injections, sum.Ticks, sum.Faults)
+	return sum
+}
+
+// TestInjectionsCanBeLeftOut: without the kinds of a run nothing is injected, and the others keep their
+// ordinals through the first one that is left out.
+func TestInjectionsCanBeLeftOut(t *testing.T) {
+	struck, changed := 0, 0 // runs that had injections, and that are other ones without the last
+	for seed := uint64(1); seed <= 20; seed++ {
+		all, err := Run(Options{Seed: seed, Ticks: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		none, err := Run(Options{Seed: seed, Ticks: 100, Choice: coverage.Choice{Without: coverage.Faults()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := none.Coverage.Sum(); n != 0 || none.Faults[Crashed]+none.Faults[Cut]+none.Faults[Lost]+none.Faults[Forgot]+none.Faults[Paused] > 0 {
+			t.Errorf("without all faults there are %d hits and %v", n, none.Faults)
+		}
+		if all.Injections == 0 {
+			continue
+		}
+		last, err := Run(Options{Seed: seed, Ticks: 100, Choice: coverage.Choice{Skip: []int{all.Injections}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		struck++
+		if last.Digest != all.Digest {
+			changed++
+		}
+		if last.Injections < all.Injections {
+			t.Errorf("seed %d: without injection %d there are %d injections", seed, all.Injections, last.Injections)
 		}
 	}
-	if sum.Reads == 0 || sum.Leaders == 0 {
-		t.Error("nothing was read, or no node led")
+	if struck < 10 || changed < struck/2 {
+		t.Errorf("%d runs had injections, and %d are other runs without the last one", struck, changed)
 	}
 }
 
@@ -104,29 +189,38 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// A storage that tears its writes in another order than the contract's is found.
-func TestWrongOrdersAreFound(t *testing.T) {
+// A storage that tears its writes in another order than the contract's is found, and so is a node that keeps
+// its authority although its disk has forgotten something. Strikes of one kind make it soon.
+func TestMistakesAreFound(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		wrong bug
-		first uint64 // the seeds from here on find it soon
-	}{{"entries first", entriesFirst, 120}, {"commit index first", commitFirst, 1480}} {
+		aim   coverage.Cell
+		most  uint64 // seeds
+	}{
+		{"entries first", entriesFirst, coverage.Cell{Fault: coverage.TornWrite, Phase: coverage.NewLeader}, 200},
+		{"commit index first", commitFirst, coverage.Cell{Fault: coverage.TornWrite, Phase: coverage.Conflict}, 200},
+		{"authority kept", keepsAuthority, coverage.Cell{Fault: coverage.BitFlip, Phase: coverage.PipelineFull}, 100},
+	} {
 		t.Run(row.name, func(t *testing.T) {
-			for seed := row.first; seed < row.first+200; seed++ {
-				if _, err := Run(Options{Seed: seed, bug: row.wrong}); err != nil {
+			for seed := uint64(1); seed <= row.most; seed++ {
+				if _, err := Run(Options{Seed: seed, bug: row.wrong, aim: &row.aim}); err != nil {
 					t.Logf("%.200s", err)
+					if _, err := Run(Options{Seed: seed, aim: &row.aim}); err != nil {
+						t.Errorf("without the mistake: %v", err)
+					}
 					return
 				}
 			}
-			t.Errorf("200 seeds from %d on have not found it", row.first)
+			t.Errorf("%d seeds have not found it", row.most)
 		})
 	}
 }
 
 // The report of a violation names the command that runs the seed again.
 func TestViolationNamesItsSeed(t *testing.T) {
-	v := &Violation{Seed: 7, Ticks: 50, At: 3, What: "x"}
-	if text := v.Error(); !strings.Contains(text, "-seed=7 -ticks=50") || !strings.Contains(text, "tick 3") {
+	v := &Violation{Seed: 7, Ticks: 50, At: 3, What: "x", Choice: coverage.Choice{Skip: []int{4, 5}}}
+	if text := v.Error(); !strings.Contains(text, "-seed=7 -events -ticks=50 -skip=4,5") || !strings.Contains(text, "tick 3") {
 		t.Error(text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // image is a log, a snapshot and a hard state: what a disk holds, or what it will hold when everything that
@@ -53,13 +54,13 @@ func (d *image) write(m *raftpb.Message, parts int) {
 	if parts > 1 && m.Snapshot != nil {
 		meta := &m.Snapshot.Metadata
 		if meta.Index <= d.base.Index {
-			violate(Contract, "the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
+			violate(property.Contract, "the storage is to go back from entry %d to a snapshot of entry %d", d.base.Index, meta.Index)
 		}
 		d.snapshot, d.base, d.entries = *m.Snapshot, raftpb.EntryID{Term: meta.Term, Index: meta.Index}, nil
 	}
 	if parts > 2 && len(m.Entries) > 0 {
 		if first := m.Entries[0].Index; first <= d.base.Index || first > d.last()+1 {
-			violate(Contract, "the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
+			violate(property.Contract, "the storage is to write entry %d, and has entries %d to %d", first, d.base.Index+1, d.last())
 		} else if first <= d.last() {
 			kept := first - d.base.Index - 1
 			d.entries = d.entries[:kept:kept]
@@ -80,6 +81,8 @@ type disk struct {
 	durable image // what a power cut leaves
 	// unsynced are the writes that are in live and not in durable: a write without responses may wait.
 	unsynced []raftpb.Message
+	// older images of durable: before the last sync, and of some earlier time. They share entries with it.
+	synced, backup image
 }
 
 // do does a write, and makes it and all before it durable if it says so.
@@ -92,6 +95,9 @@ func (d *disk) do(m *raftpb.Message, sync bool) {
 }
 
 func (d *disk) sync() {
+	if len(d.unsynced) > 0 {
+		d.synced = d.durable
+	}
 	for i := range d.unsynced {
 		d.durable.write(&d.unsynced[i], partsOf(&d.unsynced[i]))
 	}
@@ -100,24 +106,38 @@ func (d *disk) sync() {
 }
 
 // lose is a power cut with these writes under way, behind those that were not synced: a prefix of all of them
-// is durable, which may end within a write.
-func (d *disk) lose(queued []raftpb.Message, rng *rand.Rand, order bug) (torn bool) {
+// is durable, at least the first kept ones. It may end within a write, and does if tears.
+func (d *disk) lose(queued []raftpb.Message, kept int, tears bool, rng *rand.Rand, order bug) (torn bool) {
 	writes := append(d.unsynced, queued...)
 	do := func(m *raftpb.Message, parts int) {
 		d.node.w.oracle.written(d.node, &d.durable, m)
 		order.tear(&d.durable, m, parts)
 	}
-	if len(writes) > 0 {
-		n := rng.IntN(len(writes) + 1)
+	if len(writes) > kept {
+		n := kept + rng.IntN(len(writes)-kept+1)
+		if tears {
+			n = min(n, len(writes)-1)
+			if at := d.durable.truncates(writes[kept:]); at >= 0 && rng.IntN(4) > 0 {
+				n = kept + at // where order matters most
+			}
+		}
 		for i := range writes[:n] {
 			do(&writes[i], partsOf(&writes[i]))
 		}
 		if n < len(writes) {
 			m := &writes[n]
-			if parts := rng.IntN(partsOf(m)); parts > 0 {
+			parts := rng.IntN(partsOf(m))
+			if tears {
+				parts = max(parts, 1)
+			}
+			if parts > 0 {
 				torn = true
 				do(m, parts)
 			}
+		}
+	} else {
+		for i := range writes {
+			do(&writes[i], partsOf(&writes[i]))
 		}
 	}
 	d.unsynced = nil
@@ -126,20 +146,51 @@ func (d *disk) lose(queued []raftpb.Message, rng *rand.Rand, order bug) (torn bo
 	return torn
 }
 
-// compact makes a snapshot of the state machine, and drops the log except its last entries.
-// It does nothing while the state machine is ahead of what is durable.
-func (d *disk) compact(applied, keep uint64, state []byte, conf raftpb.ConfState) bool {
-	term, known := d.durable.term(applied)
-	if !known || applied <= d.durable.snapshot.Metadata.Index || applied-min(keep, applied) <= max(d.durable.base.Index, d.live.base.Index) {
+// truncates returns which of the writes is the first that replaces entries, or -1.
+func (d *image) truncates(writes []raftpb.Message) int {
+	last := d.last()
+	for i := range writes {
+		if e := writes[i].Entries; len(e) > 0 {
+			if e[0].Index <= last {
+				return i
+			}
+			last = e[len(e)-1].Index
+		}
+	}
+	return -1
+}
+
+// publish makes a snapshot of the state machine the one of the disk. It does nothing while the state machine
+// is ahead of what is durable, or if the log does not gain by it.
+func (d *disk) publish(meta raftpb.SnapshotMetadata, state []byte) bool {
+	if meta.Index <= d.durable.snapshot.Metadata.Index {
 		return false
 	}
-	if live, _ := d.live.term(applied); live != term {
-		return false
-	}
-	snapshot := raftpb.Snapshot{Data: state, Metadata: raftpb.SnapshotMetadata{ConfState: conf, Index: applied, Term: term}}
 	for _, i := range []*image{&d.live, &d.durable} {
-		i.snapshot = snapshot
-		to := applied - keep
+		// It may have another entry there still, which the one that was applied replaces (seed 3569).
+		if term, known := i.term(meta.Index); !known || term != meta.Term {
+			return false
+		}
+	}
+	for _, i := range []*image{&d.live, &d.durable} {
+		i.snapshot = raftpb.Snapshot{Data: state, Metadata: meta}
+	}
+	return true
+}
+
+// cut drops the log through the snapshot, except its last entries.
+func (d *disk) cut(keep uint64) bool {
+	index := d.durable.snapshot.Metadata.Index
+	to := index - min(keep, index)
+	if to <= max(d.durable.base.Index, d.live.base.Index) {
+		return false
+	}
+	for _, i := range []*image{&d.live, &d.durable} {
+		if _, known := i.term(to); !known {
+			return false
+		}
+	}
+	for _, i := range []*image{&d.live, &d.durable} {
 		base, _ := i.term(to)
 		// A copy: the core keeps slices that it was given.
 		i.entries = slices.Clone(i.entries[to-i.base.Index:])
@@ -155,7 +206,7 @@ func state(index, sum uint64) []byte {
 
 func sumOfState(data []byte) (index, sum uint64) {
 	if len(data) != 16 {
-		violate(Contract, "a snapshot has %d bytes, want 16", len(data))
+		violate(property.Contract, "a snapshot has %d bytes, want 16", len(data))
 	}
 	return binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
 }
@@ -167,7 +218,13 @@ func (d *disk) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 
 // Entries implements raft.Storage.
 func (d *disk) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
-	l := &d.live
+	if n := d.node; n.rn != nil && n.failsToRead() {
+		return nil, errRead
+	}
+	return d.live.read(lo, hi, maxSize)
+}
+
+func (l *image) read(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	if lo <= l.base.Index {
 		return nil, raft.ErrCompacted
 	}

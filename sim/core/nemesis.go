@@ -1,7 +1,10 @@
 package core
 
 import (
+	"math/rand/v2"
+
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 // strike is what goes wrong in a tick, and what clients ask for that is rare.
@@ -15,28 +18,24 @@ func (w *world) strike() {
 	if leader := w.leader(); leader != nil && rarely(s.crash) {
 		w.crash(leader)
 	}
-	if rarely(s.blackout) {
+	if rarely(s.blackout) && w.injects(coverage.MajorityCrash, nil) {
 		w.faults[Blackouts]++
 		for _, n := range w.nodes {
-			n.crash(nil)
+			n.crash(coverage.PowerCut, nil)
 		}
 	}
-	if rarely(s.pause) && n.rn != nil && n.paused <= w.beat {
-		w.faults[Paused]++
-		n.paused = w.beat + 1 + w.rng.IntN(4*s.election*beats)
-		w.plan(n.paused-w.beat, resumes, n)
+	if rarely(s.pause) {
+		n.pause(1 + w.rng.IntN(4*s.election*beats))
 	}
 	if rarely(s.cut) {
-		w.cuts(n)
+		kind := w.rng.IntN(4)
+		w.cutLinks(cutNames[kind], n, kind, 1+w.rng.IntN(8*s.election*beats))
 	}
 	if rarely(s.slow) {
-		w.faults[Slow]++
-		if n.slow = 0; w.rng.IntN(3) > 0 {
-			n.slow = w.rng.IntN(3 * s.election * beats)
-		}
+		w.slow(n)
 	}
 	if rarely(s.transfer) {
-		w.transfer()
+		w.transfer(1 + w.rng.Uint64N(uint64(len(w.nodes))))
 	}
 	if rarely(s.change) {
 		w.change()
@@ -47,55 +46,85 @@ func (w *world) strike() {
 		leader.rn.StepDown(w.rng.IntN(3 * s.election))
 		leader.moved()
 	}
+	w.strikeAside(n)
 }
+
+// strikeAside is what is drawn apart from the swarm: ends in good order, and backups.
+func (w *world) strikeAside(n *node) {
+	if w.side.IntN(200) == 0 && n.rn != nil && !n.leaving && n.paused <= w.beat && n.full <= w.beat {
+		n.leave()
+	}
+	if w.side.IntN(20) == 0 && n.rn != nil && !n.forgot {
+		n.disk.backup = n.disk.durable
+	}
+}
+
+// cutNames are the faults that world.cutLinks calls 0 to 3.
+var cutNames = [4]coverage.Fault{coverage.FullPartition, coverage.OneWayCut, coverage.OneWayCut, coverage.PartialCut}
 
 // crash crashes a node now, or at a stage of its next Ready.
 func (w *world) crash(n *node) {
-	if !w.swarm.async && w.rng.IntN(4) > 0 {
+	if !n.settings.async && w.rng.IntN(4) > 0 {
 		n.tripAt = 1 + w.rng.IntN(3)
 		return
 	}
-	n.crash(nil)
+	n.crash(coverage.PowerCut, nil)
 }
 
-// cuts cuts links of a node, for some time.
-func (w *world) cuts(n *node) {
-	w.faults[Cut]++
-	kind, i := w.rng.IntN(4), int(n.id-1)
-	for j := range w.nodes {
-		if j == i {
-			continue
-		}
-		switch {
-		case kind == 0: // in both directions
-			w.cut[i][j], w.cut[j][i] = true, true
-		case kind == 1:
-			w.cut[i][j] = true
-		case kind == 2:
-			w.cut[j][i] = true
-		case w.rng.IntN(2) == 0: // from some
-			w.cut[i][j], w.cut[j][i] = true, true
-		}
+// slow makes a disk slower, or fast again.
+func (w *world) slow(n *node) {
+	by := 0
+	if w.rng.IntN(3) > 0 {
+		by = w.rng.IntN(3 * w.swarm.election * beats)
 	}
-	if w.trace != nil {
-		w.trace("links of %d are cut (%d)", n.id, kind)
+	as := coverage.SlowDisk
+	if by >= w.swarm.election*beats {
+		as = coverage.HungDisk
 	}
-	w.plan(1+w.rng.IntN(8*w.swarm.election*beats), reconnects, n)
+	if by > 0 && n.settings.async && !w.injects(as, n) {
+		return
+	}
+	w.faults[Slow]++
+	n.slow, n.slowUntil = by, 0
 }
 
-func (w *world) transfer() {
+func (w *world) transfer(target uint64) bool {
 	leader := w.leader()
 	if leader == nil || leader.paused > w.beat {
-		return
+		return false
+	}
+	if !w.injects(coverage.LeaderTransfer, leader, w.nodes[target-1]) {
+		return true
 	}
 	w.faults[Transfers]++
 	w.events++
-	target := 1 + w.rng.Uint64N(uint64(len(w.nodes)))
 	err := leader.rn.TransferLeader(target)
 	if w.trace != nil {
 		w.trace("%d is to hand over to %d: %v", leader.id, target, err)
 	}
 	leader.moved()
+	return true
+}
+
+// single draws a change of one member.
+func (w *world) single(leader *node, rng *rand.Rand) (c raftpb.ConfChangeSingle, as coverage.Fault) {
+	return w.singleOf(1+rng.Uint64N(uint64(len(w.nodes))), leader, rng)
+}
+
+func (w *world) singleOf(id uint64, leader *node, rng *rand.Rand) (c raftpb.ConfChangeSingle, as coverage.Fault) {
+	kind := raftpb.ConfChangeAddNode
+	switch {
+	case w.oracle.gone[id]:
+		kind = raftpb.ConfChangeRemoveNode // an id is not given again
+	case rng.IntN(3) == 0:
+		kind = raftpb.ConfChangeAddLearnerNode
+	case rng.IntN(3) == 0 && len(leader.conf.Voters) > 2:
+		kind = raftpb.ConfChangeRemoveNode
+	}
+	if as = coverage.MemberAdd; kind == raftpb.ConfChangeRemoveNode {
+		as = coverage.MemberRemove
+	}
+	return raftpb.ConfChangeSingle{Type: kind, NodeID: id}, as
 }
 
 // change proposes a change of members.
@@ -104,31 +133,59 @@ func (w *world) change() {
 	if leader == nil || leader.paused > w.beat {
 		return
 	}
-	one := func() raftpb.ConfChangeSingle {
-		id := 1 + w.rng.Uint64N(uint64(len(w.nodes)))
-		kind := raftpb.ConfChangeAddNode
-		switch {
-		case w.oracle.gone[id]:
-			kind = raftpb.ConfChangeRemoveNode // an id is not given again
-		case w.rng.IntN(3) == 0:
-			kind = raftpb.ConfChangeAddLearnerNode
-		case w.rng.IntN(3) == 0 && len(leader.conf.Voters) > 2:
-			kind = raftpb.ConfChangeRemoveNode
-		}
-		if n := w.nodes[id-1]; kind != raftpb.ConfChangeRemoveNode && n.rn == nil && n.life == 0 {
-			n.start()
-		}
-		return raftpb.ConfChangeSingle{Type: kind, NodeID: id}
-	}
-	var c raftpb.ConfChangeI
 	switch w.rng.IntN(4) {
 	case 0, 1:
-		s := one()
-		c = raftpb.ConfChange{Type: s.Type, NodeID: s.NodeID}
+		s, as := w.single(leader, w.rng)
+		w.propose(leader, raftpb.ConfChange{Type: s.Type, NodeID: s.NodeID}, as, s)
 	case 2:
-		c = raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition(w.rng.IntN(3)), Changes: []raftpb.ConfChangeSingle{one(), one()}}
+		a, as := w.single(leader, w.rng)
+		b, _ := w.single(leader, w.rng)
+		w.propose(leader, raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition(w.rng.IntN(3)), Changes: []raftpb.ConfChangeSingle{a, b}}, as, a, b)
 	default:
-		c = raftpb.ConfChangeV2{} // leaves a joint configuration
+		w.propose(leader, raftpb.ConfChangeV2{}, coverage.MemberRemove) // leaves a joint configuration
+	}
+}
+
+// changeTo proposes a change that adds or removes a member, as asked; if it can be, the given one.
+func (w *world) changeTo(f coverage.Fault, n *node, rng *rand.Rand) bool {
+	leader := w.leader()
+	if leader == nil || leader.paused > w.beat {
+		return false
+	}
+	for k := range 16 {
+		s, as := w.single(leader, rng)
+		if k < 8 {
+			s, as = w.singleOf(n.id, leader, rng)
+		}
+		isIn := isMember(&leader.conf, s.NodeID)
+		if as != f || f == coverage.MemberRemove && !isIn {
+			continue
+		}
+		var c raftpb.ConfChangeI = raftpb.ConfChange{Type: s.Type, NodeID: s.NodeID}
+		if rng.IntN(2) == 0 {
+			c = raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransitionJointExplicit, Changes: []raftpb.ConfChangeSingle{s}}
+		}
+		return w.propose(leader, c, as, s)
+	}
+	return false
+}
+
+// propose proposes a change, and starts the nodes that it adds.
+func (w *world) propose(leader *node, c raftpb.ConfChangeI, as coverage.Fault, changes ...raftpb.ConfChangeSingle) bool {
+	if w.anyForgot() {
+		return false // see forget.go
+	}
+	var concerned []*node
+	for _, s := range changes {
+		concerned = append(concerned, w.nodes[s.NodeID-1])
+	}
+	if len(changes) > 0 && !w.injects(as, leader, concerned...) {
+		return true
+	}
+	for _, s := range changes {
+		if n := w.nodes[s.NodeID-1]; s.Type != raftpb.ConfChangeRemoveNode && n.rn == nil && n.life == 0 {
+			n.start()
+		}
 	}
 	w.faults[Changes]++
 	w.events++
@@ -137,4 +194,8 @@ func (w *world) change() {
 		w.trace("%d is to change its members, %+v: %v", leader.id, c, err)
 	}
 	leader.moved()
+	if err == nil {
+		w.changing, w.changes = max(w.changing, leader.last), len(changes)
+	}
+	return true
 }

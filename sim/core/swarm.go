@@ -29,12 +29,20 @@ const (
 	StepDowns               // that leaders were asked for
 	Compacted               // logs
 	Installed               // snapshots
+	Forgot                  // nodes whose disk lacks what they promised
+	Regained                // authority
+	Full                    // disks
+	Jumps                   // of clocks
+	Floods                  // of commands
+	Corrupted               // frames
+	Left                    // lives that ended in good order
 
 	faultKinds
 )
 
 var faultNames = [faultKinds]string{"messages lost", "duplicated", "late", "links cut", "crashes", "blackouts", "torn writes", "pauses", "slow disks",
-	"drifting clocks", "transfers", "changes of members", "leaders that step down", "compactions", "snapshots installed"}
+	"drifting clocks", "transfers", "changes of members", "leaders that step down", "compactions", "snapshots installed",
+	"disks that lack something", "authorities regained", "full disks", "clocks that jump", "floods of commands", "frames corrupted", "ends in good order"}
 
 func (f Fault) String() string { return faultNames[f] }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/coverage"
 )
 
 // beats is how many beats a tick has, for a clock that is exact. Everything happens in a beat.
@@ -20,7 +21,6 @@ type world struct {
 	rng     *rand.Rand
 	trace   func(format string, args ...any) // nil: none
 	bug     bug
-	without Property
 	nodes   []*node // nodes[i] has id i+1
 	oracle  oracle
 	planned [horizon][]*event
@@ -36,6 +36,19 @@ type world struct {
 	digest    uint64
 	ticks     int // in which everything was in order again
 	faults    Faults
+
+	sent    spent
+	seed    uint64
+	ledger  *coverage.Ledger
+	side    *rand.Rand // draws strikes, and what else does not come from swarm
+	strikes []strike
+	bursts  bursts
+	mixed   bool // nodes run different versions (mixed.go)
+	build   int  // beats that a snapshot takes at most,
+	trim    int  // and then to cut the log
+	// changing is the last entry that a change of members had when it was proposed.
+	changing uint64
+	changes  int // of members in it
 }
 
 // what is the kind of an event.
@@ -50,6 +63,11 @@ const (
 	resumes                //
 	reported               // the outcome of a snapshot, to its sender
 	reconnects             // a node's links are mended
+	space                  // a disk has space again
+	built                  // a snapshot is complete
+	trimmed                // the log behind it is cut
+	leaves                 // a life ends in good order
+	cancelled              // nothing
 )
 
 // event is something planned.
@@ -57,13 +75,16 @@ type event struct {
 	what    what
 	outcome raft.SnapshotStatus
 	node    uint64
-	life    int // in which it happens, except arrives and reconnects
+	life    int // in which it happens, except arrives, reconnects and space
 	n       int
 	message raftpb.Message
 }
 
 func newWorld(o Options) *world {
-	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, without: o.Without}
+	w := &world{rng: split(o.Seed, 2), swarm: newSwarm(split(o.Seed, 1)), bug: o.bug, seed: o.Seed, side: split(o.Seed, 3), ledger: coverage.NewLedger(o.Choice)}
+	w.mixed = w.side.IntN(4) == 0
+	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
+	w.strikes = w.drawStrikes(o.Ticks*beats, o.aim)
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
 			fmt.Fprintf(o.Trace, "%4d.%d %s\n", w.beat/beats, w.beat%beats, fmt.Sprintf(format, args...))
@@ -74,11 +95,16 @@ func newWorld(o Options) *world {
 	w.cut = make([][]bool, w.swarm.nodes)
 	for i := range w.swarm.nodes {
 		w.cut[i] = make([]bool, w.swarm.nodes)
-		n := &node{w: w, id: uint64(i + 1), tick: beats}
+		n := &node{w: w, id: uint64(i + 1), tick: beats, settings: &w.swarm}
+		if w.mixed {
+			n.next = w.swarm.mix(w.side)
+		}
 		n.disk.node = n
 		if w.swarm.drift {
-			n.tick += w.rng.IntN(5) - 2
-			w.faults[Drifting]++
+			if by := w.rng.IntN(5) - 2; w.ledger.Happens(coverage.ClockDrift) {
+				n.tick += by
+				w.faults[Drifting]++
+			}
 		}
 		if !w.swarm.leases {
 			n.phase = w.rng.IntN(n.tick)
@@ -112,6 +138,9 @@ func (w *world) step() {
 	w.inBeat = true
 	if w.beat%beats == 0 && !w.healing {
 		w.strike()
+	}
+	if len(w.strikes) > 0 && !w.healing {
+		w.hunt()
 	}
 	w.ask()
 	for _, n := range w.nodes {
@@ -182,6 +211,11 @@ func (w *world) happen(e *event) {
 			w.cut[i][e.node-1], w.cut[e.node-1][i] = false, false
 		}
 		return
+	case space:
+		n.hasSpace()
+		return
+	case cancelled:
+		return
 	}
 	if n.life != e.life {
 		return
@@ -195,6 +229,12 @@ func (w *world) happen(e *event) {
 		n.applies()
 	case restarts:
 		n.start()
+	case built:
+		n.publish()
+	case trimmed:
+		n.cut()
+	case leaves:
+		n.left()
 	case resumes:
 		n.resume()
 	case reported:
@@ -238,5 +278,5 @@ func (w *world) leader() (leader *node) {
 
 func (w *world) report() Report {
 	return Report{Nodes: len(w.nodes), Events: w.events, Ticks: w.ticks, Committed: uint64(len(w.oracle.ghost)), Leaders: len(w.oracle.leaders),
-		Reads: w.oracle.answers, Faults: w.faults, Digest: w.digest}
+		Reads: w.oracle.answers, Faults: w.faults, Digest: w.digest, Coverage: w.ledger.Matrix, Injections: w.ledger.Injections()}
 }

@@ -192,7 +192,7 @@ func (k *client) read() {
 		a := k.ask(k.ctx, k.at, request{method: http.MethodGet, key: o.Key, query: kind.query}, "")
 		o.Return, o.Outcome = k.now(), a.outcome
 		if a.outcome == Answered {
-			o.Got = a.body
+			o.Got, o.Index = a.body, a.index
 			if a.code == http.StatusNotFound {
 				o.Got = ""
 			} else if a.code != http.StatusOK {
@@ -292,6 +292,7 @@ func (k *client) perform(o *Operation) {
 	if o.Outcome != Answered {
 		return
 	}
+	o.Index = a.index
 	switch {
 	case o.Kind == Get && a.code == http.StatusOK:
 		o.Got = a.body
@@ -340,7 +341,8 @@ type answer struct {
 	outcome    Outcome
 	code       int
 	body, etag string
-	lost       bool // the change was applied, and the outcome is unknown because its result is lost
+	index      uint64 // in the log, 0 if it is not said
+	lost       bool   // the change was applied, and the outcome is unknown because its result is lost
 }
 
 // send sends a request to a host, and a change of a session again until it is answered or the run ends.
@@ -424,6 +426,7 @@ func (k *client) ask(ctx context.Context, host int, r request, id string) (a ans
 	defer w.Body.Close()
 	body, err := io.ReadAll(w.Body)
 	a = answer{outcome: Answered, code: w.StatusCode, body: string(body), etag: w.Header.Get("ETag")}
+	a.index, _ = strconv.ParseUint(w.Header.Get("Millrace-Index"), 10, 64) // 0 without the header
 	switch outcome := w.Header.Get("Millrace-Outcome"); {
 	case w.StatusCode == http.StatusServiceUnavailable && outcome == "none":
 		a.outcome = Refused

@@ -9,6 +9,7 @@ import (
 type Counts struct {
 	Operations, Keys               int
 	Gets, Puts, Swaps, Deletes     int
+	Exchanges, Appends             int
 	Answered, Refused, Unknown     int
 	Concurrent                     int // operations that overlap another one of their key
 	SwapsThatTook, SwapsThatDidNot int // of those that were answered
@@ -39,6 +40,7 @@ func (h History) Count() (c Counts) {
 func (c *Counts) sum(o Counts) {
 	c.Operations, c.Keys = c.Operations+o.Operations, c.Keys+o.Keys
 	c.Gets, c.Puts, c.Swaps, c.Deletes = c.Gets+o.Gets, c.Puts+o.Puts, c.Swaps+o.Swaps, c.Deletes+o.Deletes
+	c.Exchanges, c.Appends = c.Exchanges+o.Exchanges, c.Appends+o.Appends
 	c.Answered, c.Refused, c.Unknown = c.Answered+o.Answered, c.Refused+o.Refused, c.Unknown+o.Unknown
 	c.Concurrent += o.Concurrent
 	c.SwapsThatTook, c.SwapsThatDidNot = c.SwapsThatTook+o.SwapsThatTook, c.SwapsThatDidNot+o.SwapsThatDidNot
@@ -46,7 +48,7 @@ func (c *Counts) sum(o Counts) {
 }
 
 func (c *Counts) add(o Operation) {
-	*[...]*int{Get: &c.Gets, Put: &c.Puts, Swap: &c.Swaps, Delete: &c.Deletes}[o.Kind]++
+	*[...]*int{Get: &c.Gets, Put: &c.Puts, Swap: &c.Swaps, Delete: &c.Deletes, Exchange: &c.Exchanges, Append: &c.Appends}[o.Kind]++
 	*[...]*int{Answered: &c.Answered, Refused: &c.Refused, Unknown: &c.Unknown}[o.Outcome]++
 	if o.Kind == Swap && o.Outcome == Answered {
 		if o.Took {
@@ -80,8 +82,8 @@ func (h History) concurrent() (n int) {
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%d operations on %d keys (%d gets, %d puts, %d swaps, %d deletes): %d answered, %d refused, %d unknown (%.2f %%); %d concurrent on their key (%.1f %%); of the swaps %d took effect and %d did not; at most %d unknown on one key",
-		c.Operations, c.Keys, c.Gets, c.Puts, c.Swaps, c.Deletes, c.Answered, c.Refused, c.Unknown, c.UnknownPercent(),
+	return fmt.Sprintf("%d operations on %d keys (%d gets, %d puts, %d swaps, %d deletes, %d exchanges, %d appends): %d answered, %d refused, %d unknown (%.2f %%); %d concurrent on their key (%.1f %%); of the swaps %d took effect and %d did not; at most %d unknown on one key",
+		c.Operations, c.Keys, c.Gets, c.Puts, c.Swaps, c.Deletes, c.Exchanges, c.Appends, c.Answered, c.Refused, c.Unknown, c.UnknownPercent(),
 		c.Concurrent, c.ConcurrentPercent(), c.SwapsThatTook, c.SwapsThatDidNot, c.OldestOpen)
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/tests/history/proxy"
 )
 
 var (
@@ -88,7 +90,7 @@ func TestStaleReadIsRejected(t *testing.T) {
 		}
 		return nil
 	})
-	c.cut(cut, holding)
+	c.cut(cut, proxy.Holding)
 	newer := write(c.leaderOf(t, c.without(cut)), "new")
 	if err := r.History().Linearizable(time.Minute); err != nil {
 		t.Fatal(err)
@@ -181,7 +183,7 @@ func disturb(t *testing.T, c *cluster, l *load, round int) {
 		l.waitForMore(t, during, "after the pause")
 	}
 
-	for i, m := range []mode{holding, refusing} {
+	for i, m := range []proxy.Mode{proxy.Holding, proxy.Refusing} {
 		cut := c.hosts[(round+i)%len(c.hosts)]
 		if i == 0 {
 			cut = c.leader(t)
@@ -194,7 +196,7 @@ func disturb(t *testing.T, c *cluster, l *load, round int) {
 
 	deaf := c.leader(t) // it sends and hears nothing on the connections of the others
 	for _, p := range c.without(deaf) {
-		c.ways[[2]int{p.id, deaf.id}].set(holding)
+		c.ways[[2]int{p.id, deaf.id}].Set(proxy.Holding)
 	}
 	l.waitForMore(t, during, "while the leader hears nothing")
 	c.heal()
@@ -202,16 +204,16 @@ func disturb(t *testing.T, c *cluster, l *load, round int) {
 }
 
 // cut cuts a host off from both others.
-func (c *cluster) cut(p *process, m mode) {
+func (c *cluster) cut(p *process, m proxy.Mode) {
 	for _, other := range c.without(p) {
-		c.ways[[2]int{p.id, other.id}].set(m)
-		c.ways[[2]int{other.id, p.id}].set(m)
+		c.ways[[2]int{p.id, other.id}].Set(m)
+		c.ways[[2]int{other.id, p.id}].Set(m)
 	}
 }
 
 func (c *cluster) heal() {
 	for _, way := range c.ways {
-		way.set(passing)
+		way.Set(proxy.Passing)
 	}
 }
 
@@ -260,6 +262,7 @@ func judge(t *testing.T, l *load) {
 		t.Error(err)
 	}
 	t.Logf("checked in %v", time.Since(began).Round(time.Millisecond))
+	judgeOrders(t, h)
 	planted, err := h.WithStaleRead(7)
 	if err != nil {
 		t.Error(err)

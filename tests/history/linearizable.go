@@ -60,7 +60,10 @@ func (h History) perKey() map[string]History {
 func (h History) reduced() (History, error) {
 	writer := map[string]int{}
 	for i, o := range h {
-		if o.Kind != Put && o.Kind != Swap {
+		if o.Kind == Append {
+			return nil, errors.New("the history cannot be checked: it has appends, which Lists checks")
+		}
+		if !sets(&o) {
 			continue
 		}
 		if _, twice := writer[o.Value]; twice || o.Value == "" {
@@ -81,7 +84,7 @@ func (h History) reduced() (History, error) {
 		}
 	}
 	for _, o := range h {
-		if value, ok := o.found(); ok {
+		if value, ok := o.Found(); ok {
 			note(value, o.Return)
 		}
 	}
@@ -115,41 +118,33 @@ func (h History) gone(value string, ends map[string]time.Duration, writer map[st
 	gone := Never
 	for i := range h {
 		o := &h[i]
-		have, found := o.found()
-		replaces := o.Outcome == Answered && (o.Kind == Put || o.Took) && o.Value != value
-		if o.Outcome == Answered && o.begin() > written && (found && have != value || replaces) {
+		have, found := o.Found()
+		replaces := o.Outcome == Answered && (o.Kind == Put || o.Kind == Exchange || o.Took) && o.Value != value
+		if o.Outcome == Answered && o.Begin() > written && (found && have != value || replaces) {
 			gone = min(gone, o.Return)
 		}
 	}
 	return gone
 }
 
-// found returns the value that an operation has found in the key. A delete of unknown outcome may have found
-// what it wanted, at any time.
-func (o Operation) found() (value string, ok bool) {
-	switch {
-	case o.Outcome == Unknown && o.Kind == Delete:
-		return o.Want, true
-	case o.Outcome != Answered || o.Kind == Put:
-		return "", false
-	case o.Took:
-		return o.Want, true
-	}
-	return o.Got, true
-}
+// sets reports whether an operation sets its key to its Value, if it takes effect.
+func sets(o *Operation) bool { return o.Kind == Put || o.Kind == Swap || o.Kind == Exchange }
 
 // register is the model of one key: its value, "" if it does not exist.
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
-		ok, next := input.(*Operation).step(state.(string))
+		ok, next := step(input.(*Operation), state.(string))
 		return ok, next
 	},
 	DescribeOperation: func(input, _ any) string { return input.(*Operation).String() },
 }
 
 // step says whether an operation may take effect in a key that has a value, and what value it leaves.
-func (o *Operation) step(have string) (ok bool, next string) {
+func step(o *Operation, have string) (ok bool, next string) {
+	if o.Kind == Exchange {
+		return o.Outcome == Unknown || o.Got == have, o.Value
+	}
 	took := o.Kind == Put || o.Kind != Get && have == o.Want
 	if took {
 		next = o.Value // of a Delete: ""
@@ -184,7 +179,7 @@ func (h History) linearize(timeout time.Duration) error {
 func (h History) search(timeout time.Duration) porcupine.CheckResult {
 	operations := make([]porcupine.Operation, len(h))
 	for i := range h {
-		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
+		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].Begin()), Return: int64(h[i].Return)}
 	}
 	return porcupine.CheckOperationsTimeout(register, operations, timeout)
 }

@@ -14,7 +14,7 @@ import (
 
 // script makes a history of one key from lines: "CALL RETURN OPERATION". A return of "-" never came; one of
 // "x" was a refusal. Operations are "get V" with "age A" or not, "put V", "swap W V" with "took" or "found
-// V", and "delete W" likewise.
+// V", "delete W" likewise, "exchange V found W", and "append E found LIST". "at INDEX" may follow each.
 func script(t *testing.T, text string) (h History) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -51,8 +51,15 @@ func script(t *testing.T, text string) (h History) {
 			o.Kind, o.Want, o.Value, end = Swap, value(3), value(4), 5
 		case "delete":
 			o.Kind, o.Want = Delete, value(3)
+		case "exchange":
+			o.Kind, o.Value = Exchange, value(3)
+		case "append":
+			o.Kind, o.Value = Append, value(3)
 		default:
 			t.Fatalf("no operation: %s", line)
+		}
+		if f[len(f)-2] == "at" {
+			fmt.Sscan(f[len(f)-1], &o.Index)
 		}
 		if value(end) == "took" {
 			o.Took = true
@@ -92,6 +99,10 @@ func TestLinearizable(t *testing.T) {
 		{"an unknown delete", "1 2 put a\n3 - delete a\n4 5 get a\n6 7 get none\n8 9 put b\n10 11 get b", ""},
 		{"an unknown delete of another value", "1 2 put a\n3 - delete x\n4 5 get none", "not linearizable"},
 		{"an unknown read", "1 - get none\n2 3 put a", ""},
+		{"exchanges", "1 2 put a\n3 4 exchange b found a\n5 6 exchange c found b\n7 8 get c", ""},
+		{"an exchange that found an old value", "1 2 put a\n3 4 exchange b found a\n5 6 exchange c found a", "not linearizable"},
+		{"an unknown exchange, found", "1 2 put a\n3 - exchange b\n4 5 exchange c found b", ""},
+		{"a list", "1 2 append a", "Lists checks"},
 		{"a value of two writes", "1 2 put a\n3 4 put a", "cannot be checked"},
 	} {
 		err := script(t, c.text).Linearizable(time.Minute)
@@ -146,20 +157,20 @@ func randomHistory(rng *rand.Rand) (h History) {
 	for i := range 2 + rng.IntN(7) {
 		o := Operation{Client: i, Key: "k", Outcome: Answered, Call: time.Duration(rng.IntN(30))}
 		o.Return = o.Call + time.Duration(1+rng.IntN(10))
-		o.Kind = Kind(1 + rng.IntN(4))
+		o.Kind = []Kind{Get, Put, Swap, Delete, Exchange}[rng.IntN(5)]
 		o.Got = values[rng.IntN(len(values))]
 		o.Want = values[rng.IntN(len(values))]
 		switch {
 		case o.Kind == Delete && o.Want == "":
 			o.Kind = Get
-		case o.Kind == Put || o.Kind == Swap:
+		case o.Kind != Get && o.Kind != Delete:
 			o.Value = string(rune('a' + i))
 			values = append(values, o.Value)
 		}
 		if o.Kind == Get && rng.IntN(3) == 0 {
 			o.MaxAge = time.Duration(rng.IntN(10))
 		}
-		o.Took = o.Kind != Get && o.Kind != Put && (rng.IntN(2) == 0 || o.Got == o.Want)
+		o.Took = (o.Kind == Swap || o.Kind == Delete) && (rng.IntN(2) == 0 || o.Got == o.Want)
 		if rng.IntN(4) == 0 && o.Kind != Get {
 			o.Outcome, o.Return, o.Took, o.Got = Unknown, Never, false, ""
 		} else if rng.IntN(10) == 0 && o.Kind != Get {

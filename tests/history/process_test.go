@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/tests/history/proxy"
 )
 
 // What runs: three processes of examples/kv (or of examples/kv-pebble: -program), how each is started and
@@ -44,7 +46,7 @@ type process struct {
 // cluster is three processes, and the ways between them.
 type cluster struct {
 	hosts []*process
-	ways  map[[2]int]*proxy // from a host to another one, by ids
+	ways  map[[2]int]*proxy.Proxy // from a host to another one, by ids
 }
 
 // scratch is a directory for the binary.
@@ -107,7 +109,7 @@ func startClusterOf(t *testing.T, binary string, flags ...string) *cluster {
 // startClusterWith takes the flags of each host.
 func startClusterWith(t *testing.T, binary string, flags func(id int) []string) *cluster {
 	t.Helper()
-	c := &cluster{ways: map[[2]int]*proxy{}}
+	c := &cluster{ways: map[[2]int]*proxy.Proxy{}}
 	dir := t.TempDir()
 	for id := 1; id <= 3; id++ {
 		c.hosts = append(c.hosts, &process{
@@ -124,9 +126,13 @@ func startClusterWith(t *testing.T, binary string, flags func(id int) []string) 
 			if to == p {
 				return p.raft
 			}
-			way := newProxy(t, to.raft)
+			way, err := proxy.New(to.raft)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(way.Close)
 			c.ways[[2]int{p.id, to.id}] = way
-			return way.address()
+			return way.Address()
 		})}, common...)
 	}
 	for _, p := range c.hosts {

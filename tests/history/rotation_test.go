@@ -3,70 +3,15 @@ package history
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/transport/cert"
+	"github.com/millrace/millrace/tests/history/pki"
 )
 
 var rotations = flag.Int("rotations", 1, "how often TestRotations replaces the CA and all certificates")
-
-// pki is the files of three hosts that talk over TLS.
-type pki struct {
-	*testing.T
-	dir string
-}
-
-func (p pki) file(id int, name string) string {
-	return filepath.Join(p.dir, fmt.Sprintf("%d-%s.pem", id, name))
-}
-
-func (p pki) flags(id int) []string {
-	return []string{"-cert", p.file(id, "cert"), "-key", p.file(id, "key"), "-ca", p.file(id, "ca")}
-}
-
-// replace writes a file as an operator should: beside, and then moved.
-func (p pki) replace(path string, text []byte) {
-	p.Helper()
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		p.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		p.Fatal(err)
-	}
-}
-
-func (p pki) newCA(name string) *cert.Issuer {
-	p.Helper()
-	ca, err := cert.NewCA(name, cert.Span{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)})
-	if err != nil {
-		p.Fatal(err)
-	}
-	return ca
-}
-
-// certify gives a host a new key and a certificate.
-func (p pki) certify(ca *cert.Issuer, id int) {
-	p.Helper()
-	key, err := cert.NewKey()
-	if err != nil {
-		p.Fatal(err)
-	}
-	c, err := ca.Member(uint64(id), key.Public(), cert.Span{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(500 * time.Hour)})
-	if err != nil {
-		p.Fatal(err)
-	}
-	text, err := cert.EncodeKey(key)
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.replace(p.file(id, "key"), text)
-	p.replace(p.file(id, "cert"), cert.Encode(c))
-}
 
 // count returns a metric of a host, -1 if it does not answer.
 func (p *process) count(name string) int {
@@ -83,17 +28,15 @@ func (p *process) count(name string) int {
 // in the three steps of docs/operate/tls.md. No process is restarted. The first two steps end no connection.
 // What the clients saw must be linearizable, and nothing that was acknowledged may be lost.
 func TestRotations(t *testing.T) {
-	p := pki{t, t.TempDir()}
-	ca := p.newCA("CA 0")
-	for id := 1; id <= 3; id++ {
-		p.certify(ca, id)
-		p.replace(p.file(id, "ca"), cert.Encode(ca.Certificate))
+	files, err := pki.New(t.TempDir(), 1, 2, 3)
+	if err != nil {
+		t.Fatal(err)
 	}
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startClusterWith(t, binary, p.flags)
+	c := startClusterWith(t, binary, files.Flags)
 	l := startLoad(t, c, loadOptions{clients: 8, sessions: 3, readers: 6, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []read{{}, {query: "consistency=lease"}}})
 	l.waitForMore(t, 100, "over TLS")
@@ -103,12 +46,15 @@ func TestRotations(t *testing.T) {
 		}
 		return n
 	}
-	step := func(what string, change func(id int)) {
+	step := func(step pki.Step) {
 		t.Helper()
+		what := step.Name
 		before := [4]int{}
 		for _, h := range c.hosts {
 			before[h.id] = h.count("certificate_loads_total")
-			change(h.id)
+			if err := step.Write(h.id); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, h := range c.hosts {
 			eventually(t, fmt.Sprintf("host %d has loaded: %s", h.id, what), func() error {
@@ -122,15 +68,16 @@ func TestRotations(t *testing.T) {
 	}
 	first, began := sum("group_leader_changes_total"), time.Now()
 	for round := range *rotations {
-		next := p.newCA(fmt.Sprintf("CA %d", round+1))
-		dials := sum("dials_total")
-		step("both CAs are trusted", func(id int) { p.replace(p.file(id, "ca"), cert.Encode(ca.Certificate, next.Certificate)) })
-		step("certificates of the new CA", func(id int) { p.certify(next, id) })
-		if n := sum("dials_total"); n != dials {
-			t.Logf("round %d: %d connections were dialed in the first two steps", round+1, n-dials)
+		steps, err := files.Rotation()
+		if err != nil {
+			t.Fatal(err)
 		}
-		step("the old CA is removed", func(id int) { p.replace(p.file(id, "ca"), cert.Encode(next.Certificate)) })
-		ca = next
+		dials := sum("dials_total")
+		for i, s := range steps {
+			if step(s); i == 1 && sum("dials_total") != dials {
+				t.Logf("round %d: %d connections were dialed in the first two steps", round+1, sum("dials_total")-dials)
+			}
+		}
 	}
 	t.Logf("%d rotations of the CA and of all certificates in %v; leaders changed %d times, as counted by the three members", *rotations, time.Since(began).Round(time.Second), sum("group_leader_changes_total")-first)
 	l.stop()

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/sim"
+	"github.com/millrace/millrace/sim/history"
 )
 
 // Histories of simulated clusters, with faults that no process can be made to have, checked in the same way.
@@ -36,7 +38,12 @@ func (r registers) Apply(batch []millrace.Command[ask], results []found) error {
 	for i := range batch {
 		c := &batch[i].Value
 		results[i] = found{Got: r[c.Key]}
-		if c.Kind == Put || c.Kind != Get && r[c.Key] == c.Want {
+		switch {
+		case c.Kind == Append:
+			r[c.Key] = history.Appended(r[c.Key], c.Value)
+		case c.Kind == Put, c.Kind == Exchange:
+			r[c.Key] = c.Value
+		case c.Kind != Get && r[c.Key] == c.Want:
 			r[c.Key], results[i].Took = c.Value, true
 		}
 	}
@@ -64,14 +71,18 @@ func (r registers) Restore(_ context.Context, from io.Reader) error {
 
 // asks draws commands on a hundred keys: in a cluster that elects, hundreds of commands are open at a time,
 // and the search for an order is long if they are on one key. Each value is written once, and conditions are
-// about values of late.
+// about values of late. Ten other keys are lists.
 func asks() func(*rand.Rand) ask {
 	values := map[string][]string{}
 	n := 0
 	return func(rng *rand.Rand) ask {
-		c := ask{Kind: Kind(1 + rng.IntN(4)), Key: fmt.Sprint("key-", rng.IntN(100))}
+		if rng.IntN(4) == 0 {
+			n++
+			return ask{Kind: []Kind{Get, Append, Append}[rng.IntN(3)], Key: fmt.Sprint("list-", rng.IntN(10)), Value: fmt.Sprint(n)}
+		}
+		c := ask{Kind: []Kind{Get, Put, Swap, Delete, Exchange}[rng.IntN(5)], Key: fmt.Sprint("key-", rng.IntN(100))}
 		late := values[c.Key]
-		if c.Kind == Put || c.Kind == Swap {
+		if c.Kind == Put || c.Kind == Swap || c.Kind == Exchange {
 			n++
 			c.Value = fmt.Sprint(n)
 			values[c.Key] = append(late, c.Value)
@@ -91,7 +102,10 @@ func recorded(simulated []sim.Operation[ask, found]) (h History) {
 		o := Operation{
 			Client: s.Client, Key: s.Input.Key, Kind: s.Input.Kind, Value: s.Input.Value, Want: s.Input.Want,
 			Outcome: map[sim.Outcome]Outcome{sim.Applied: Answered, sim.Refused: Refused, sim.Unknown: Unknown}[s.Outcome],
-			Got:     s.Output.Got, Took: s.Output.Took && s.Input.Kind != Put, Call: s.Call, Return: s.Return,
+			Got:     s.Output.Got, Took: s.Output.Took, Call: s.Call, Return: s.Return, Index: s.Index,
+		}
+		if o.Outcome != Answered {
+			o.Index = 0
 		}
 		if o.Outcome == Unknown {
 			o.Return = Never
@@ -107,6 +121,7 @@ var seeds = flag.Int("seeds", 20, "how many simulated clusters")
 // read planted into it.
 func TestSimulatedHistories(t *testing.T) {
 	var all Counts
+	var links, appends int
 	planted := 0
 	for seed := range uint64(*seeds) {
 		_, simulated, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[ask, found]{
@@ -118,10 +133,24 @@ func TestSimulatedHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := recorded(simulated)
+		whole := recorded(simulated)
+		if err := whole.Monotonic(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		n, err := whole.Lists()
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		h := whole.without(func(o *Operation) bool { return strings.HasPrefix(o.Key, "list-") })
 		if err := h.Linearizable(2 * time.Second); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
+		m, err := h.Chains()
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		links, appends = links+m, appends+n
+		judgeJudges(t, whole)
 		all.sum(h.Count())
 		if stale, err := h.WithStaleRead(seed); err != nil {
 			continue // too few operations came through
@@ -129,8 +158,8 @@ func TestSimulatedHistories(t *testing.T) {
 			t.Errorf("seed %d: a history with a stale read planted into it was accepted", seed)
 		}
 	}
-	t.Logf("%d seeds: %v; a stale read planted into %d of them", *seeds, all, planted)
-	if all.Answered == 0 || all.Unknown == 0 || all.Concurrent == 0 || planted == 0 {
+	t.Logf("%d seeds: %v; a stale read planted into %d of them; %d links of chains, %d appends in lists", *seeds, all, planted, links, appends)
+	if all.Answered == 0 || all.Unknown == 0 || all.Concurrent == 0 || planted == 0 || links == 0 || appends == 0 {
 		t.Error("the histories show too little")
 	}
 }

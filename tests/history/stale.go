@@ -31,12 +31,12 @@ func (h History) WithStaleRead(seed uint64) (History, error) {
 func (h History) replaced(get Operation) (value string, found bool) {
 	var last, before Operation
 	for _, o := range h {
-		if get.follows(o) && o.Return > last.Return {
+		if follows(&get, &o) && o.Return > last.Return {
 			last = o
 		}
 	}
 	for _, o := range h {
-		if get.follows(o) && o.Return < last.Call && o.Return > before.Return {
+		if follows(&get, &o) && o.Return < last.Call && o.Return > before.Return {
 			before, found = o, true
 		}
 	}
@@ -44,6 +44,6 @@ func (h History) replaced(get Operation) (value string, found bool) {
 }
 
 // follows reports whether o is a write of the same key that took effect before the Get was called.
-func (get Operation) follows(o Operation) bool {
-	return o.Key == get.Key && o.Outcome == Answered && o.Return < get.Call && (o.Kind == Put || o.Kind == Swap && o.Took)
+func follows(get, o *Operation) bool {
+	return o.Key == get.Key && o.Outcome == Answered && o.Return < get.Call && sets(o) && (o.Kind != Swap || o.Took)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
 )
 
 // When the faults have ended, everything must be in order again within some election timeouts, counted from
@@ -38,6 +39,7 @@ type healing struct {
 // heal ends the faults, and demands that the cluster elects, commits, answers reads and agrees.
 func (w *world) heal() {
 	w.healing = true
+	w.bursts = bursts{}
 	if w.trace != nil {
 		w.trace("the faults end")
 	}
@@ -46,17 +48,22 @@ func (w *world) heal() {
 	}
 	for _, n := range w.nodes {
 		n.slow, n.tripAt, n.paused = 0, 0, min(n.paused, w.beat+1)
+		n.armed, n.lateUntil = nil, 0
+		n.full = min(n.full, w.beat)
+		n.hasSpace()
 		if n.rn == nil && n.life > 0 {
 			n.start()
 		}
 	}
 	w.end = healing{uint64(len(w.oracle.asked)), uint64(len(w.oracle.ghost)), make([]bool, len(w.nodes))}
-	begin := w.beat
+	begin, left := w.beat, w.workLeft()
 	limit := healTimeouts*w.swarm.election + max(w.swarm.lateness, w.swarm.write)/beats + w.backlog()
 	for w.beat < begin+limit*beats {
 		w.step()
+		w.endRemoved()
 		if w.beat%beats == 0 && w.agree() {
 			w.ticks = (w.beat - begin) / beats
+			w.oracle.cheaply(&left, w.ticks)
 			return
 		}
 	}
@@ -68,7 +75,7 @@ func (w *world) heal() {
 				n.applied, st.LastIndex, w.end.read[n.id-1], raft.DescribeConfState(n.conf))
 		}
 	}
-	w.violate(Recovery, "the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
+	violate(property.Recovery, "the faults have ended %d ticks ago, and the cluster does not agree:%s", limit, what)
 }
 
 // askAll asks every node for a read, and the leader for a command.
@@ -98,9 +105,22 @@ func (w *world) agree() bool {
 		if !isMember(&leader.conf, n.id) {
 			continue
 		}
-		if n.rn == nil || n.term != leader.term || n.applied <= w.end.entries || n.sum != w.oracle.stateAt(n.applied) || !w.end.read[n.id-1] {
+		if n.rn == nil || n.forgot || n.term != leader.term || n.applied <= w.end.entries || n.sum != w.oracle.stateAt(n.applied) || !w.end.read[n.id-1] {
 			return false
 		}
 	}
 	return true
+}
+
+// endRemoved ends nodes that are no members any more. One that has not heard of it campaigns for ever, and
+// without the check of the quorum the members listen (thesis §4.2.3): then an operator has to end it.
+func (w *world) endRemoved() {
+	if w.swarm.checkQuorum || w.beat%beats != 0 {
+		return
+	}
+	for _, n := range w.nodes {
+		if n.rn != nil && w.oracle.gone[n.id] && !isMember(&w.oracle.confs[len(w.oracle.confs)-1].conf, n.id) {
+			n.ends()
+		}
+	}
 }

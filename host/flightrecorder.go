@@ -1,0 +1,253 @@
+package host
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/vfs"
+)
+
+// FlightRecorder configures the flight recorder: it keeps the latest inputs of each group's core in memory,
+// so that millrace sim replay can explain afterwards, step by step, why a group did what it did. A file is
+// written when a group stops by itself, and when it is asked for (Host.DumpFlight, millrace flight).
+type FlightRecorder struct {
+	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
+	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
+	Bytes int64
+	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is all
+	// that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the recordings of
+	// several members can be compared; with flight.Payloads the commands. What the core reads itself is always
+	// recorded: ids of hosts, terms, indexes, changes of members.
+	Data flight.Data
+}
+
+func (f FlightRecorder) validate() error {
+	switch {
+	case !f.Data.Valid():
+		return fmt.Errorf("millrace: Config.FlightRecorder.Data is %d, want flight.Lengths, flight.Hashes or flight.Payloads", f.Data)
+	case f.Bytes == 0 && f.Data != flight.Lengths:
+		return fmt.Errorf("millrace: Config.FlightRecorder.Data is set to %v, and Bytes is 0, which records nothing; set Bytes, for instance to 67108864", f.Data)
+	case f.Bytes != 0 && (f.Bytes < flight.MinBytes || f.Bytes > maxMemoryBytes):
+		return fmt.Errorf("millrace: Config.FlightRecorder.Bytes is %d, want 0 (off) or %d to %d", f.Bytes, flight.MinBytes, int64(maxMemoryBytes))
+	}
+	return nil
+}
+
+// ErrNoFlightRecorder is returned by DumpFlight and WriteFlight if Config.FlightRecorder is not set.
+var ErrNoFlightRecorder = errors.New("millrace: this host has no flight recorder; set Config.FlightRecorder.Bytes and start it again")
+
+// flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
+// itself. A turn never writes it: its disk may be the reason why the group stops.
+type flightRecorder struct {
+	host     *Host
+	recorder *flight.Recorder // nil: there is none
+	task     env.Task
+
+	mu      sync.Mutex
+	waiting []stoppedGroup
+	written int
+	files   sync.Mutex // one file is written at a time
+}
+
+type stoppedGroup struct {
+	id    uint64
+	cause error
+}
+
+const (
+	flightFolder = "flight"
+	flightSuffix = ".flight"
+	flightDraft  = "flight.new"
+	// maxFlightFiles are kept; the oldest are removed.
+	maxFlightFiles = 16
+	// maxFlightsOfStops is the most files that one life of a host writes by itself. When the log fails all
+	// groups stop at once, and a few of them show why.
+	maxFlightsOfStops = 8
+)
+
+// startFlightRecorder makes the recorder and its worker, if Config.FlightRecorder is set.
+func (h *Host) startFlightRecorder() {
+	f := &h.flight
+	if f.host = h; h.config.FlightRecorder.Bytes == 0 {
+		return
+	}
+	f.recorder = flight.NewRecorder(h.config.FlightRecorder.Bytes, h.config.FlightRecorder.Data, h.env.env.Clock.Now)
+	f.task = h.env.env.Scheduler.Go(fmt.Sprintf("host %d flight recorder", h.config.ID), env.Disk, f)
+}
+
+// groupStopped makes the worker write a file about a group, unless it has stopped because this member was
+// removed, which is no failure. It never blocks.
+func (f *flightRecorder) groupStopped(id uint64, cause error) {
+	if f.recorder == nil || errors.Is(cause, ErrMemberRemoved) {
+		return
+	}
+	f.mu.Lock()
+	full := f.written+len(f.waiting) >= maxFlightsOfStops
+	if !full {
+		f.waiting = append(f.waiting, stoppedGroup{id, cause})
+	}
+	f.mu.Unlock()
+	if !full {
+		f.task.Wake()
+	}
+}
+
+// RunOnce implements env.Worker: one file.
+func (f *flightRecorder) RunOnce() (more bool) {
+	f.mu.Lock()
+	if len(f.waiting) == 0 {
+		f.mu.Unlock()
+		return false
+	}
+	g := f.waiting[0]
+	f.waiting = f.waiting[1:]
+	f.written++
+	more = len(f.waiting) > 0
+	f.mu.Unlock()
+	logger := f.host.env.logger
+	path, err := f.dump(fmt.Sprintf("group %d has stopped: %v", g.id, g.cause), g.id)
+	if err != nil {
+		logger.Warn("millrace: the flight recorder cannot write what it has of a group that has stopped; DumpFlight may try again", "group", g.id, "host", f.host.config.ID, "err", err)
+		return more
+	}
+	logger.Warn("millrace: the flight recorder has written the last inputs of a group that has stopped; millrace sim replay explains them", "group", g.id, "host", f.host.config.ID, "file", path)
+	return more
+}
+
+// WriteFlight writes what the flight recorder has of the given groups, or of all if none are given, as a file
+// of package host/flight. The groups go on meanwhile. It needs Config.FlightRecorder.
+func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
+	if h.flight.recorder == nil {
+		return ErrNoFlightRecorder
+	}
+	return h.flight.recorder.WriteTo(w, h.flight.meta(reason), groups...)
+}
+
+// DumpFlight writes what the flight recorder has of the given groups, or of all if none are given, to a new
+// file in Dir/flight, which only the owner can read, and returns its path. The file gets its name when it is
+// whole and durable. The latest 16 files are kept. It needs Config.FlightRecorder, and a host that is not
+// closed: WriteFlight works afterwards, too.
+func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
+	if h.flight.recorder == nil {
+		return "", ErrNoFlightRecorder
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if h.closing.Load() { // the directory may be another process's already
+		return "", fmt.Errorf("%w; WriteFlight works", ErrStopped)
+	}
+	return h.flight.dump(reason, groups...)
+}
+
+func (f *flightRecorder) meta(reason string) flight.Meta {
+	return flight.Meta{
+		Host:       f.host.config.ID,
+		Cluster:    f.host.directory.identity.Cluster,
+		Version:    flight.Version(),
+		Reason:     reason,
+		WallMillis: time.Now().UnixMilli(),
+		Tick:       f.host.config.tickPeriod(),
+	}
+}
+
+// dump writes a file.
+func (f *flightRecorder) dump(reason string, groups ...uint64) (path string, err error) {
+	f.files.Lock()
+	defer f.files.Unlock()
+	fsys, dir := f.host.env.fs, filepath.Join(f.host.config.Dir, flightFolder)
+	defer func() {
+		if err != nil {
+			path, err = "", fmt.Errorf("millrace: write a file of the flight recorder in %s: %w", dir, err)
+		}
+	}()
+	if err := errors.Join(fsys.MkdirAll(dir), fsys.SyncDir(f.host.config.Dir)); err != nil {
+		return "", err
+	}
+	numbers, err := flightFiles(fsys, dir)
+	if err != nil {
+		return "", err
+	}
+	next := uint64(1)
+	if n := len(numbers); n > 0 {
+		next = numbers[n-1] + 1
+	}
+	draft := filepath.Join(dir, flightDraft)
+	if err := f.writeDraft(fsys, draft, reason, groups); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, flightName(next))
+	if err := fsys.Rename(draft, path); err != nil {
+		return "", err
+	}
+	for ; len(numbers) >= maxFlightFiles; numbers = numbers[1:] {
+		if err := fsys.Remove(filepath.Join(dir, flightName(numbers[0]))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return path, fsys.SyncDir(dir)
+}
+
+func flightName(n uint64) string { return fmt.Sprintf("%06d%s", n, flightSuffix) }
+
+// flightFiles returns the numbers of the files, in ascending order.
+func flightFiles(fsys vfs.FS, dir string) (numbers []uint64, err error) {
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		text, ours := strings.CutSuffix(name, flightSuffix)
+		if n, err := strconv.ParseUint(text, 10, 63); ours && err == nil && flightName(n) == name {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+func (f *flightRecorder) writeDraft(fsys vfs.FS, draft, reason string, groups []uint64) error {
+	if err := fsys.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := fsys.Create(draft)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(&appender{file: file}, 1<<20)
+	err = f.recorder.WriteTo(out, f.meta(reason), groups...)
+	err = cmp.Or(err, out.Flush())
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(draft)) // perhaps the disk is full
+	}
+	return nil
+}
+
+// appender writes to a file, starting at its beginning.
+type appender struct {
+	file vfs.File
+	at   int64
+}
+
+// Write implements io.Writer.
+func (a *appender) Write(b []byte) (int, error) {
+	n, err := a.file.WriteAt(b, a.at)
+	a.at += int64(n)
+	return n, err
+}

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/sim/property"
+)
+
+// When the faults have ended, agreement costs a bounded number of messages and terms: a cluster that works
+// hard and agrees on nothing is broken, too (thesis §3.9). Checked at the end of each run.
+
+// effort is what a cluster has spent and still has to do when the faults end.
+type effort struct {
+	at       time.Duration
+	messages int
+	term     uint64 // the highest
+	lacking  uint64 // entries that members have not applied, of all groups
+}
+
+// effort returns it for this moment.
+func (w *world) effort() effort {
+	e := effort{at: w.now, messages: w.net.messages}
+	w.eachReplica(func(r *replica) {
+		if r.group == nil {
+			return
+		}
+		s := r.group.Status()
+		e.term = max(e.term, s.Term)
+		e.lacking += max(s.LastIndex, r.ghost.last()) - s.Applied
+	})
+	return e
+}
+
+// What agreement may cost at most.
+const (
+	maxMessages      = 12 // of each pair of hosts in each group and heartbeat interval, and for each entry that a member lacks
+	termsAfterFaults = 12 // and two in each election timeout
+)
+
+// checkCost compares what was spent since the faults ended with what there was to do.
+func (w *world) checkCost(began effort) {
+	now := w.effort()
+	intervals := int((now.at-began.at)/w.config.HeartbeatInterval) + 10
+	hosts := len(w.hosts)
+	if used, most := now.messages-began.messages, maxMessages*(hosts*hosts*len(w.ghosts)*intervals+int(began.lacking)); used > most {
+		w.breaks(property.Cost, "in %v after the faults the hosts, which lacked %d entries, sent %d messages to agree, want at most %d", now.at-began.at, began.lacking, used, most)
+	}
+	if used, most := now.term-began.term, uint64(termsAfterFaults+2*(now.at-began.at)/w.config.ElectionTimeout); used > most {
+		w.breaks(property.Cost, "in %v after the faults there were %d terms, want at most %d", now.at-began.at, used, most)
+	}
+}

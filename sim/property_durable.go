@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// What a client was told is committed stays (thesis §3.6.3), and a quorum has it on its disks (§3.8,
+// §10.2.1), as the worst crash would leave them that the mode of durability covers. Checked at each
+// acknowledgement, the disks at one of sixteen; and at the end.
+
+// acknowledge records that a client was told that its command is committed. Now and then it checks that a
+// majority of disks would hold the command after the worst crash that the mode of durability covers.
+func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receipt) {
+	if other, ok := g.acked[r.Index]; ok && (w.calls == nil || other != command) { // a user may repeat a command elsewhere
+		w.breaks(property.CommittedStays, "%q and %q are both acknowledged at index %d", command, other, r.Index)
+	}
+	if r.Index <= g.last() {
+		if c := g.applied[r.Index-1]; c.command != "" && c.command != command {
+			w.breaks(property.CommittedStays, "%q is acknowledged at index %d, where %q was applied", command, r.Index, c.command)
+		}
+	}
+	g.acked[r.Index] = command
+	g.acks = append(g.acks, acknowledgement{r.Index, r.Term, command, w.now})
+	if w.rng.IntN(16) == 0 {
+		w.checkDurable(by, command, r)
+	}
+}
+
+// checkDurable: a quorum of the voters hold an entry.
+func (w *world) checkDurable(by *replica, command string, r host.Receipt) {
+	group, voters := by.id, len(w.hosts)-len(by.group.Founding().LeftOut)
+	if w.mode.Kind == wal.KindMemory {
+		return // no disk holds it
+	}
+	var holders []uint64
+	loss, excused := w.lossToSurvive()
+	for _, h := range w.hosts {
+		if excused(h) {
+			holders = append(holders, h.id)
+			continue
+		}
+		h.afterCrash(loss, group, func(log *wal.Group) {
+			if log.FirstIndex() > r.Index && snapshotOn(h.disk.Image(loss, nil), group) >= r.Index {
+				holders = append(holders, h.id)
+				return
+			}
+			entries, err := log.Entries(r.Index, r.Index+1, 1)
+			if err == nil && entries[0].Term == r.Term && w.commandOf(entries[0].Data) == command {
+				holders = append(holders, h.id)
+			}
+		})
+	}
+	if by.ghost.churns {
+		if !by.ghost.quorum(by, r.Index, func(id uint64) bool { return slices.Contains(holders, id) }) {
+			w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %d, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, r.Index, loss, holders)
+		}
+		return
+	}
+	if len(holders) <= voters/2 {
+		w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %d, but after a crash with %v only %d of the disks of %d voters would have it", command, r.Index, loss, len(holders), voters)
+	}
+}
+
+// afterCrash inspects the log as a crash at this moment would leave it.
+func (h *machine) afterCrash(loss crashfs.Loss, group uint64, look func(log *wal.Group)) {
+	disk := h.disk.Image(loss, nil)
+	disk.SetCapacity(0)
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&life{dead: true, w: h.w}}})
+	if err != nil {
+		return
+	}
+	defer log.Close()
+	look(log.Group(group))
+}
+
+// checkNothingLost: entries that one host has applied reach all others (§3.6.3). It runs when a cluster does
+// not converge, to distinguish a lost entry from a late one.
+func (w *world) checkNothingLost() {
+	w.eachReplica(func(r *replica) {
+		if r.group == nil {
+			return
+		}
+		s, last := r.group.Status(), r.ghost.last()
+		if s.Role == raft.StateLeader && s.LastIndex < last {
+			c := r.ghost.applied[last-1]
+			w.breaks(property.CommittedStays, "%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",
+				c.command, c.term, last, r.name, s.LastIndex)
+		}
+	})
+}

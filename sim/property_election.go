@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/sim/property"
+)
+
+// A term has one leader at most (thesis §3.4), over all lives, and every leader has all that was committed in
+// earlier terms (§3.6.3). Checked after each event of a host, when it says for the first time that it leads a
+// term.
+
+// checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
+// same term in two lives has forgotten its vote.
+func (w *world) checkElectionSafety(r *replica, s host.Status) {
+	if s.Role != raft.StateLeader || r.watch.leaderIn[s.Term] {
+		return
+	}
+	r.watch.leaderIn[s.Term] = true
+	if other, led := r.ghost.leaders[s.Term]; led {
+		w.breaks(property.ElectionSafety, "term %d has two leaders: host %d, and now %s", s.Term, other, r.name)
+	}
+	r.ghost.leaders[s.Term] = r.life.host.id
+	w.checkLeaderCompleteness(r)
+	w.nemesis.newLeader(r.life)
+}
+
+// checkLeaderCompleteness: every committed entry is in the log of every later leader (§3.6.3). The append
+// lane may still hold new entries of a log, but not entries from before the leader's election.
+func (w *world) checkLeaderCompleteness(r *replica) {
+	first := r.group.Status().FirstIndex // what was compacted is in a snapshot
+	for k, c := range r.ghost.applied {
+		if uint64(k+1) < first {
+			continue
+		}
+		if term := r.logTerm(uint64(k + 1)); c.command != "" && term != c.term {
+			w.breaks(property.LeaderCompleteness, "new leader %s has term %d at index %d, where an entry of term %d is committed", r.name, term, k+1, c.term)
+		}
+	}
+}

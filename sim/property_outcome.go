@@ -1,0 +1,33 @@
+package sim
+
+import (
+	"errors"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/sim/property"
+)
+
+// A command that was acknowledged at an index is applied there, and nowhere else (thesis §6.3). Checked at
+// the end; ghost.apply checks it at each entry.
+
+// checkAtEnd: every acknowledged command is applied at the index where it was acknowledged, and the hosts
+// close without an error.
+func (w *world) checkAtEnd() {
+	for _, g := range w.ghosts {
+		for index, command := range g.acked {
+			if g.counted[command] != index {
+				w.breaks(property.ExactlyOnce, "%q was acknowledged at index %d and is applied at %d", command, index, g.counted[command])
+			}
+		}
+	}
+	w.eachReplica(func(r *replica) {
+		if r.group != nil && errors.Is(r.group.Err(), host.ErrMemberRemoved) && r.ghost.has(r.life.host.id) {
+			w.breaks(property.OneConfiguration, "%s has stopped as removed, and is a member: %v", r.name, r.group.Err())
+		}
+	})
+	for _, h := range w.hosts {
+		if h.alive != nil {
+			h.close()
+		}
+	}
+}
