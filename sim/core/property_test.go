@@ -54,7 +54,7 @@ func TestALeadersLogDoesNotBecomeShorter(t *testing.T) {
 		return ""
 	}
 	if have := broken(3, 6); have != property.LeaderAppendOnly {
-		t.Errorf("an entry less in the same term breaks %q, want %q", have, property.LeaderAppendOnly)
+		t.Errorf("one entry fewer in the same term breaks %q, want %q", have, property.LeaderAppendOnly)
 	}
 	if have := broken(3, 7) + broken(3, 8) + broken(4, 2); have != "" {
 		t.Errorf("a log that is as long, longer, or of another term breaks %q", have)
