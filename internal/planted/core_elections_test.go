@@ -6,7 +6,7 @@ var electionBugs = []bug{
 		`free := r.vote == from ||`, `free := true || r.vote == from ||`}}},
 	{name: "vote_ignores_log", what: "a member votes for a candidate whose log is shorter than its own", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/candidate.go",
 		`!r.log.isUpToDate(v.last) || r.authority.without`, `r.authority.without`}}},
-	{name: "vote_by_length_only", what: "logs are compared by their length, not by the term of their last entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/log.go",
+	{name: "vote_by_length_only", what: "logs are compared by their length, not by the term of their last entry", in: "raft", found: "TestStories", edits: []edit{{"raft/log.go",
 		`theirs.Term > ours.Term || (theirs.Term == ours.Term && theirs.Index >= ours.Index)`, `theirs.Index >= ours.Index`}}},
 	{name: "vote_by_term_only", what: "logs are compared by the term of their last entry, not by their length", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/log.go",
 		`theirs.Term > ours.Term || (theirs.Term == ours.Term && theirs.Index >= ours.Index)`, `theirs.Term >= ours.Term`}}},
@@ -30,11 +30,11 @@ var electionBugs = []bug{
 		`if speaksOfUndurableState(m.Type) {`, `if speaksOfUndurableState(m.Type) && m.Type != raftpb.MsgVote {`}}},
 	{name: "late_prevotes_count", what: "late answers to a pre-vote count as votes", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/candidate.go",
 		`(r.role == StateCandidate && !pre)`, `r.role == StateCandidate`}}},
-	{name: "votes_of_earlier_terms_count", what: "votes that were given in an earlier term count", in: "sim/core", found: "TestSeeds", args: "-first 650 -seeds 100", edits: []edit{{"raft/gate.go",
+	{name: "votes_of_earlier_terms_count", what: "votes that were given in an earlier term count", in: "raft", found: "TestStories", edits: []edit{{"raft/gate.go",
 		`	case m.Term < r.term:
 		if m.Type`, `	case m.Term < r.term && m.Type != raftpb.MsgVoteResp:
 		if m.Type`}}},
-	{name: "duplicate_votes_count", what: "a vote that arrives twice counts twice", in: "sim/core", found: "TestSeeds", args: "-first 200 -seeds 100", edits: []edit{{"raft/candidate.go",
+	{name: "duplicate_votes_count", what: "a vote that arrives twice counts twice", in: "raft", found: "TestAVoteCountsOnce", edits: []edit{{"raft/candidate.go",
 		`	if _, voted := r.candidate.votes[from]; !voted {
 		r.candidate.votes[from] = granted
 	}`, `	for _, id := range append([]uint64{from}, r.conf.Members()...) {

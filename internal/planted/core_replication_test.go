@@ -78,7 +78,7 @@ var replicationBugs = []bug{
 		`if rejected > p.Match {`, `if rejected > 0 {`}}},
 	{name: "failed_snapshot_waits", what: "a snapshot that failed is not sent again", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/snapshot.go",
 		`if pr == nil || pr.State != tracker.StateSnapshot {`, `if pr == nil || pr.State != tracker.StateSnapshot || failed {`}}},
-	{name: "snapshot_keeps_log", what: "a snapshot does not replace a log that conflicts with it", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/snapshot.go",
+	{name: "snapshot_keeps_log", what: "a snapshot does not replace a log that conflicts with it", in: "raft", found: "TestSnapshotThatIsNotNeeded", edits: []edit{{"raft/snapshot.go",
 		`	case r.log.matches(raftpb.EntryID{Term: s.Metadata.Term, Index: index}):`, `	case index <= r.log.lastIndex():`}}},
 	{name: "snapshot_contradiction_taken", what: "a snapshot that contradicts a committed entry is acknowledged", in: "raft", found: "TestSnapshotThatContradictsWhatIsCommitted", edits: []edit{{"raft/snapshot.go",
 		`case r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id):`, `case false:`}}},
