@@ -43,7 +43,7 @@ var kinds = []*kind{
 	{name: "write-fails", expects: "the process ends with status 1 and says why", shortest: second, longest: 3 * second, can: withTracer, make: makeWriteFails},
 	{name: "no-space", expects: "the process lives, and continues when there is space", shortest: second, longest: 3 * second, can: withTracer, make: makeNoSpace},
 	{name: "killed-in-call", expects: "it starts again and catches up", shortest: second, longest: 3 * second, can: withTracer, make: makeKilledInCall},
-	{name: "full-disk", expects: "the process lives, and continues when there is space", shortest: 5 * second, longest: 8 * second, atMost: 1, disk: true, can: withSmallDisks, make: makeFullDisk},
+	{name: "full-disk", expects: "the process lives, and continues when there is space", shortest: 20 * second, longest: 30 * second, atMost: 1, disk: true, can: withSmallDisks, make: makeFullDisk},
 	{name: "wiped", expects: "it is refused with a sentence and ends; a new directory joins in its place", shortest: 0, longest: 500 * ms, atMost: 2, can: always, make: makeWiped},
 	{name: "exchanged-directory", expects: "it is refused at the start with a sentence", shortest: 0, longest: 500 * ms, atMost: 2, can: always, make: makeExchanged},
 	{name: "second-copy", expects: "the copy is refused with a sentence; the first one serves", shortest: 0, longest: 500 * ms, atMost: 1, can: inNamespaces, make: makeCopied},
