@@ -139,6 +139,7 @@ func (g *Group) regainAuthority() {
 	}
 	g.node.Regain()
 	g.withoutAuthority.Store(false)
+	g.objects.regained()
 	st := g.node.BasicStatus()
 	g.host.events.emit(AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)

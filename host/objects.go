@@ -235,6 +235,18 @@ func (o *groupObjects) judge() {
 	o.group.host.snapshotLanes.enqueue(&o.removes)
 }
 
+// regained is called when the group has authority again: its log has what it had lost. It may be that nothing
+// more will be applied for long.
+func (o *groupObjects) regained() {
+	if !o.on {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.judge() // says when,
+	o.judge() // and that may be now
+}
+
 // removeEnded removes the files of the sets that went before the log of this host begins. It is part of a
 // turn.
 func (o *groupObjects) removeEnded() {
