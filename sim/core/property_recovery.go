@@ -13,11 +13,12 @@ import (
 const healTimeouts = 30
 
 // backlog returns how many ticks it takes to replicate the longest log, a window of messages in each round,
-// and to apply it.
+// and to apply it. In runs with mixed versions any of them may lead.
 func (w *world) backlog() int {
-	s, have, has, last := &w.swarm, uint64(1<<63), uint64(1<<63), uint64(0)
+	s, have, has, last := w.swarm, uint64(1<<63), uint64(1<<63), uint64(0)
 	for _, n := range w.nodes {
 		if n.life > 0 {
+			s.inflight, s.perMessage = min(s.inflight, n.settings.inflight), min(s.perMessage, n.settings.perMessage)
 			have, has, last = min(have, n.disk.live.last(), n.commit), min(has, n.applied), max(last, n.disk.live.last(), n.last)
 		}
 	}

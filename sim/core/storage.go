@@ -97,11 +97,14 @@ func (n *node) rejectForSpace() bool {
 		}
 		early = append(early, splitEarly(n.id, m)...)
 	}
-	if newest.Term != 0 && (newest.Term != n.raised.Term || newest.Vote != n.raised.Vote) {
+	switch {
+	case newest.Term != 0 && (newest.Term != n.raised.Term || newest.Vote != n.raised.Vote):
 		n.raised = newest
 		hard := raftpb.Message{Term: newest.Term, Vote: newest.Vote, Commit: n.disk.live.hs.Commit}
 		n.w.events++
 		n.disk.do(&hard, true)
+	case len(early) > 0:
+		n.disk.sync() // they may speak of a write before, which did not have to be durable yet
 	}
 	n.release(early)
 	return true
