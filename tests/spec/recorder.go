@@ -39,10 +39,11 @@ func record(seed uint64, ticks, max int) (t *trace, ok bool, err error) {
 }
 
 // notModelled are the faults of which the specification says nothing: disks that lie or lose what they had,
-// for which members work without authority, and full disks, where term and vote overtake entries.
+// for which members work without authority; full disks, where term and vote overtake entries; and clocks that
+// jump, which are several ticks in one step.
 var notModelled = []coverage.Fault{
 	coverage.SyncError, coverage.LostSync, coverage.FullDisk, coverage.ReadError, coverage.BitFlip,
-	coverage.MisdirectedWrite, coverage.LostDisk, coverage.RestoredDisk,
+	coverage.MisdirectedWrite, coverage.LostDisk, coverage.RestoredDisk, coverage.ClockJump,
 }
 
 // maxNodes is how many nodes Trace.cfg has.
