@@ -2,7 +2,7 @@
 // fast level of the simulator. It has no hosts, no log and no transport, only what the contract of package
 // raft says about them: storage workers that are slow, whose writes a power cut tears in the order of the
 // contract; a network that loses, duplicates, delays, reorders and cuts; clocks that run at different rates
-// and stop; members that come and go. So it makes two million events and more in a second of a core, where
+// and stop; members that come and go. So it makes one and a half million events in a second of a core, where
 // package sim makes some ten thousand of whole hosts.
 //
 // A run draws what may go wrong in it, and how often (swarm.go), and which faults wait for which phase of the
