@@ -202,8 +202,9 @@ func (p *party) waitRefusal(suspect *party, words ...string) {
 	ctx, cancel := context.WithCancel(deadline(p.t))
 	defer cancel()
 	believed := make(chan uint64, 1)
+	g := suspect.Group(theGroup) // read here: the suspect may be opened anew before the goroutine below runs
 	go func() {
-		if leader, err := suspect.Group(theGroup).WaitLeader(ctx); err == nil {
+		if leader, err := g.WaitLeader(ctx); err == nil {
 			believed <- leader.ID
 		}
 	}()
