@@ -44,8 +44,8 @@ type routedCalls struct {
 	// frameMost bounds the commands of the next forward frame; 0: only their bytes are bounded. A leader may
 	// have less memory than this host. So a refusal for lack of space halves it, and an outcome doubles it.
 	frameMost int
-	// framesMost bounds the frames until the leader answers in some way; 0: there is no bound. A refusal makes it
-	// one, and an outcome doubles it. refusals counts how often it was made one since the latest outcome.
+	// framesMost bounds the frames that one turn sends; 0: there is no bound. A refusal makes it one, and an
+	// outcome doubles it. refusals counts how often it was made one since the latest outcome.
 	framesMost, refusals int
 
 	// Owned by the turn.
@@ -305,9 +305,9 @@ func (g *Group) pauseCalls(ticks int64) {
 	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
 }
 
-// pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded or
-// its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a row
-// the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
+// pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded
+// or its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a
+// row the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
 func (g *Group) pauseRefused(ticks int64) {
 	s := &g.calls
 	if s.paused(g.at.ticks, g.node.BasicStatus()) {
