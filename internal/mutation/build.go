@@ -27,6 +27,7 @@ type test struct {
 	judge   *Judge
 	name    string
 	seconds float64 // that it took alone, on unchanged code
+	cost    float64 // of these, what counts in the budget
 	reaches map[string]bool
 	kills   int  // mutants that it has killed
 	failed  bool // on the unchanged code in the schema; then it is no judge

@@ -115,14 +115,14 @@ func (b *programs) plan(id string, budget float64) (plan []*test, reach int) {
 			}
 		}
 	}
-	sortBy(all, func(t *test) float64 { return t.seconds })
+	sortBy(all, func(t *test) float64 { return t.cost })
 	for _, t := range all {
-		if budget -= t.seconds; budget < 0 {
+		if budget -= t.cost; budget < 0 {
 			break
 		}
 		plan = append(plan, t)
 	}
-	sortBy(plan, func(t *test) float64 { return t.seconds / float64(1+t.kills) })
+	sortBy(plan, func(t *test) float64 { return t.cost / float64(1+t.kills) })
 	return plan, len(all)
 }
 
@@ -153,7 +153,7 @@ func batch(plan []*test, size float64) int {
 		if t.judge != plan[0].judge || !slices.Equal(t.args(), plan[0].args()) {
 			continue
 		}
-		if sum += t.seconds; n > 0 && sum > size {
+		if sum += t.cost; n > 0 && sum > size {
 			break
 		}
 		copy(plan[n+1:i+1], plan[n:i])

@@ -65,13 +65,13 @@ func TestPlan(t *testing.T) {
 	reach := map[string]bool{"m": true}
 	b := &programs{tests: map[string][]*test{
 		"raft": {
-			{judge: j, name: "TestSlow", seconds: 30, reaches: reach},
-			{judge: j, name: "TestQuick", seconds: 1, reaches: reach},
-			{judge: j, name: "TestKiller", seconds: 2, reaches: reach, kills: 9},
-			{judge: j, name: "TestElsewhere", seconds: 1},
-			{judge: j, name: "TestCounts", seconds: 1, reaches: reach, failed: true},
+			{judge: j, name: "TestSlow", cost: 30, reaches: reach},
+			{judge: j, name: "TestQuick", cost: 1, reaches: reach},
+			{judge: j, name: "TestKiller", cost: 2, reaches: reach, kills: 9},
+			{judge: j, name: "TestElsewhere", cost: 1},
+			{judge: j, name: "TestCounts", cost: 1, reaches: reach, failed: true},
 		},
-		"sim/core": {{judge: other, name: "TestSeeds", seconds: 1.5, reaches: reach}},
+		"sim/core": {{judge: other, name: "TestSeeds", cost: 1.5, reaches: reach}},
 	}}
 	plan, reached := b.plan("m", 20)
 	var names []string
