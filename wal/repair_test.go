@@ -290,3 +290,36 @@ func TestRepairRefuses(t *testing.T) {
 		t.Errorf("the segments know generation %d: %+v, %v", was, r, err)
 	}
 }
+
+// A repair that is interrupted returns why, wherever that happens, unless it was done.
+func TestInterruptedRepairIsNotSilent(t *testing.T) {
+	enumerates(t)
+	story := longStory(t, 120, true)
+	spoil(t, story)
+	interrupted := 0
+	for n := 1; ; n++ {
+		fs := story.Image(crashfs.LoseNothing, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		operations := 0
+		fs.SetHook(func(crashfs.Op) error {
+			if operations++; operations == n {
+				cancel(errDisk)
+			}
+			return nil
+		})
+		r, err := RepairLog(ctx, RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: true})
+		cancel(nil)
+		if operations < n {
+			break
+		}
+		if err == nil && !r.Done || err != nil && !errors.Is(err, errDisk) {
+			t.Fatalf("interrupted at operation %d: done %v, %v", n, r.Done, err)
+		}
+		if err != nil {
+			interrupted++
+		}
+	}
+	if interrupted < 10 {
+		t.Errorf("%d repairs were interrupted", interrupted)
+	}
+}
