@@ -33,6 +33,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 		want.append(t, l, add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
 		sched.runIdle()
 	}
+	had := len(l.supply.spares)
 	fs.SetHook(crashfs.When{Kind: kind}.Do(cause))
 	refused := []Write{{Group: 1, HardState: raftpb.HardState{Term: 2}}, {Group: 3, Entries: entries(1, 80, 1, 500)}}
 	for range 3 {
@@ -44,6 +45,9 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 			t.Fatalf("append: %v", err)
 		}
 		sched.runIdle()
+	}
+	if have := len(l.supply.spares); kind == crashfs.OpOpen && have != had {
+		t.Errorf("%d spares are left of %d, and none could be opened", have, had)
 	}
 	want.check(t, l)
 	mustSync(t, l)

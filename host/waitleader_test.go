@@ -1,0 +1,54 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// Who waits in vain for a leader learns that the group is not founded, if that is why.
+func TestWaitForALeaderInVain(t *testing.T) {
+	l := openUnmet(t)
+	if _, err := l.group.WaitLeader(over()); !errors.Is(err, ErrNotFounded) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a group that is not founded: %v", err)
+	}
+	l = openSecond(t)
+	for range 4 * l.config.electionTicks() {
+		l.manual.tick()
+	}
+	if _, known := l.group.Leader(); known {
+		t.Fatal("setup: a leader is known that was not heard for four election timeouts")
+	}
+	if _, err := l.group.WaitLeader(over()); errors.Is(err, ErrNotFounded) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a founded group: %v", err)
+	}
+}
+
+// A host whose state machines work has as many lanes as it was given, and none in the place of another.
+func TestLanesThatWorkHaveNoSubstitutes(t *testing.T) {
+	l := openTestHost(t, 1)
+	if m := l.Metrics().Lanes; m.ApplyLanes < 1 || m.ApplySubstitutes != 0 {
+		t.Errorf("%d lanes, %d of them in the place of others", m.ApplyLanes, m.ApplySubstitutes)
+	}
+}
+
+// Failed is closed when a group has failed, not when it is closed.
+func TestCloseIsNoFailure(t *testing.T) {
+	l := openTestHost(t, 1)
+	closed := l.open(7, &commands{})
+	if err := closed.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	select {
+	case <-closed.Failed():
+		t.Errorf("a group that was closed has failed: %v", closed.Err())
+	default:
+	}
+	l.group.fail(errBroken)
+	select {
+	case <-l.group.Failed():
+	default:
+		t.Error("a group that has failed does not say so")
+	}
+}
