@@ -31,24 +31,3 @@ func TestLanesThatWorkHaveNoSubstitutes(t *testing.T) {
 		t.Errorf("%d lanes, %d of them in the place of others", m.ApplyLanes, m.ApplySubstitutes)
 	}
 }
-
-// Failed is closed when a group has failed, not when it is closed.
-func TestCloseIsNoFailure(t *testing.T) {
-	l := openTestHost(t, 1)
-	closed := l.open(7, &commands{})
-	if err := closed.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	l.manual.runIdle()
-	select {
-	case <-closed.Failed():
-		t.Errorf("a group that was closed has failed: %v", closed.Err())
-	default:
-	}
-	l.group.fail(errBroken)
-	select {
-	case <-l.group.Failed():
-	default:
-		t.Error("a group that has failed does not say so")
-	}
-}
