@@ -87,7 +87,7 @@ var reviews = []origin{
 	{"runtime L5", "the user's logger runs in the loop", "caller_writes_the_log", ""},
 	{"runtime C1", "no client is answered while a close hangs", "clients_wait_at_the_end", ""},
 	{"runtime C2", "a leader that is closed does not hand over", "no_hand_over_at_close", ""},
-	{"runtime C3", "a first start that failed owns the directory", "claimed_before_listening", ""},
+	{"runtime C3", "a first start that failed owns the directory", "first_list_is_final", ""},
 	{"runtime C4", "a wiped directory under its old id", "any_directory older_life_heard", ""},
 	{"runtime C5", "hosts of two clusters meet", "any_cluster", ""},
 	{"runtime C6", "a host founds with a list of only itself", "lists_not_compared", ""},

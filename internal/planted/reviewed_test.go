@@ -18,21 +18,10 @@ var reviewedBugs = []bug{
 		close(g.failed)
 	})
 	g.snapshots.stop()`}}},
-	{name: "claimed_before_listening", what: "a first start takes the directory for its list of hosts, and then finds that its port is taken", in: "host", found: "TestAStartThatFailsOwnsNothing", edits: []edit{
-		{"host/host.go", `	if e.transport == nil {
-		if e.transport, err = c.listen(e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
-			return nil, err
-		}
-		undo = append(undo, e.transport)
-	}
-	openLog := e.openLog`, `	openLog := e.openLog`},
-		{"host/host.go", `	self := directory.identity.introduction(`, `	if e.transport == nil {
-		if e.transport, err = c.listen(e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
-			return nil, err
-		}
-		undo = append(undo, e.transport)
-	}
-	self := directory.identity.introduction(`}}},
+	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/directory.go",
+		`	started, inspection := hasStarted(fsys, logDir(c.Dir))
+	if inspection`, `	started, inspection := true, error(nil)
+	if inspection`}}},
 	{name: "lists_not_compared", what: "hosts that were founded with different lists hear each other", in: "host", found: "TestFounding", edits: []edit{{"host/admission.go",
 		`	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (`, `	case false && !slices.EqualFunc(self.Members, peer.Members, ids) || false && (`}}},
 	{name: "any_heartbeat", what: "a heartbeat interval of a nanosecond is taken", in: "host", found: "TestConfigValidate", edits: []edit{{"host/config.go",
