@@ -290,8 +290,8 @@ func TestSumsDependOnEveryCommand(t *testing.T) {
 	}
 }
 
-// The sum of results that a checkpoint has is that of all results since the checkpoint before, if they are
-// kept; a member reports its checkpoints to its leader, from the first on.
+// A checkpoint has the sum of all results since the checkpoint before, if they are kept. A member reports its
+// checkpoints to its leader, the first one, too.
 func TestCheckpointsHaveResults(t *testing.T) {
 	taken := func(keep bool, results ...string) checkpoint {
 		g, _ := leaderOf(t, CommandOptions{KeepResults: keep})

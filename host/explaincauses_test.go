@@ -41,8 +41,8 @@ func (l *testHost) hears(now int64, ids ...uint64) {
 	}
 }
 
-// A group without a leader has a quorum that is heard, or none. Voters count, learners do not, and a host that
-// is a learner does not count itself.
+// A group without a leader has a quorum that is heard, or none. Voters count, learners do not, and a host
+// that is a learner does not count itself.
 func TestExplainCountsVoters(t *testing.T) {
 	const now = 10_000
 	for _, row := range []struct {

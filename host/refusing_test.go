@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A member that is refused is told so at once, and then at most once in a heartbeat interval for as long as it
-// sends.
+// A member that is refused is told so at once, and then at most once in a heartbeat interval for as long as
+// it sends.
 func TestARefusedMemberIsToldAgain(t *testing.T) {
 	l, c := openAlone(t, 3)
 	l.meet()
@@ -58,7 +58,7 @@ func TestAMemberThatJoinsVotesForItsOwnDirectoryOnly(t *testing.T) {
 	}
 }
 
-// Members that other hosts tell of stay a hint until this member's own roster is as late.
+// A roster that other hosts report stays a hint until this member's own roster is as late.
 func TestAHintStaysUntilTheRosterIsAsLate(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

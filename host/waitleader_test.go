@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Who waits in vain for a leader learns that the group is not founded, if that is why.
-func TestWaitForALeaderInVain(t *testing.T) {
+// A caller that waits for a leader until its context ends learns that the group is not founded, if that is
+// why.
+func TestWaitForALeaderUntilTheContextEnds(t *testing.T) {
 	l := openUnmet(t)
 	if _, err := l.group.WaitLeader(over()); !errors.Is(err, ErrNotFounded) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a group that is not founded: %v", err)

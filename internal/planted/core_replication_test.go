@@ -59,7 +59,7 @@ var replicationBugs = []bug{
 		`return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)`, `return false`}}},
 	{name: "uncommitted_unbounded", what: "a leader takes commands however many are not applied", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
 		`held > 0 && p.bytes > 0 && held+p.bytes > r.cfg.maxUncommittedBytes`, `held > 0 && p.bytes > 0 && held+p.bytes > 64*r.cfg.maxUncommittedBytes`}}},
-	{name: "refusal_takes_back", what: "a leader that has no space for a command takes its latest entry back, if nobody has that yet", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
+	{name: "refusal_takes_back", what: "a leader that has no space for a command takes its latest entry back, if no disk and no member has that yet", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
 		`r.cfg.maxUncommittedBytes {
 		return ErrProposalDropped`, `r.cfg.maxUncommittedBytes {
 		last := r.log.lastIndex()
