@@ -156,7 +156,7 @@ func (b *bare) fullCounters() load.Counters {
 func (v *bareVoter) runFull(stream *checked) error {
 	var ack [8]byte
 	for {
-		n, err := v.conn.Read(stream.room())
+		n, err := v.conn.Read(stream.space())
 		if err != nil {
 			return err
 		}
@@ -192,8 +192,8 @@ func newChecked(v *fullVoter, bytes int) *checked {
 	return &checked{voter: v, buf: make([]byte, 0, bytes)}
 }
 
-// room returns where the next bytes go, at least minRoomBytes.
-func (c *checked) room() []byte {
+// space returns where the next bytes go, at least minRoomBytes.
+func (c *checked) space() []byte {
 	if cap(c.buf)-len(c.buf) < minRoomBytes {
 		kept := c.buf[c.applied:]
 		into := c.buf[:0]
@@ -208,7 +208,7 @@ func (c *checked) room() []byte {
 	return c.buf[len(c.buf):cap(c.buf)]
 }
 
-// take takes n bytes that were read into room, and compares the checksums of the records that they complete.
+// take takes n bytes that were read into space, and compares the checksums of the records that they complete.
 // It returns the n bytes. The error wraps lab.ErrMismatch.
 func (c *checked) take(n int) ([]byte, error) {
 	before := len(c.buf)
@@ -253,7 +253,7 @@ func (c *checked) apply() {
 	}
 }
 
-// fullRecord is a record or a mark as it lies in the stream.
+// fullRecord is a record or a mark as it is in the stream.
 type fullRecord struct {
 	mark  bool
 	sum   uint32

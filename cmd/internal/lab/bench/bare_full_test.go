@@ -79,7 +79,7 @@ func TestFollowerAppliesWhatIsCommitted(t *testing.T) {
 	for _, step := range []int{1, 3, 208, 1000, len(stream)} {
 		c := newChecked(&fullVoter{}, 256) // it grows, and is compacted
 		for rest := stream; len(rest) > 0; {
-			n := copy(c.room(), rest[:min(step, len(rest))])
+			n := copy(c.space(), rest[:min(step, len(rest))])
 			fresh, err := c.take(n)
 			if err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestFollowerRefusesWhatIsDamaged(t *testing.T) {
 		stream := streamOf([][]byte{value}, func(*fullBare, int, uint64) {})
 		stream[tc.at] ^= 0x40
 		c := newChecked(&fullVoter{}, 1<<10)
-		_, err := c.take(copy(c.room(), stream))
+		_, err := c.take(copy(c.space(), stream))
 		if !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("byte %d: %v, want %q", tc.at, err, tc.want)
 		}
