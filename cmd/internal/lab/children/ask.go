@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Ask starts a program, hands it request as JSON on its standard input, waits until it ends, and reads answer,
-// JSON too, from its standard output. The process is killed when ctx ends, and the error is then ctx's cause.
-// The error of a program that failed has the end of what it wrote to its error output.
+// Ask starts a program, hands it request as JSON on its standard input, waits until it ends, and reads
+// answer, JSON too, from its standard output. The process is killed when ctx ends, and the error is then
+// ctx's cause. The error of a program that failed has the end of what it wrote to its error output.
 func Ask(ctx context.Context, command []string, request, answer any) error {
 	text, err := json.Marshal(request)
 	if err != nil {

@@ -29,8 +29,8 @@ type Request struct {
 	Seed       uint64        `json:"seed"`
 }
 
-// Answer has a result or an error. Mismatch tells a library that lost or doubled a write from one that failed.
-// Of a result, only what the child can know is filled in.
+// Answer has a result or an error. Mismatch tells a library that lost or doubled a write from one that
+// failed. Of a result, only what the child can know is filled in.
 type Answer struct {
 	Result   *report.Result `json:"result,omitempty"`
 	Error    string         `json:"error,omitempty"`
@@ -65,6 +65,9 @@ func measure(r Request, name string, open load.OpenFunc) (report.Result, error) 
 	outcome, err := trial.Run(context.Background())
 	if err != nil {
 		return report.Result{}, err
+	}
+	if outcome.Completed == 0 {
+		return report.Result{}, fmt.Errorf("no write was acknowledged within %v, and %d failed", r.Length, outcome.Failed)
 	}
 	result := report.Result{Pipeline: name, Hosts: r.Hosts, Clients: r.Clients, ValueBytes: r.ValueBytes, Seed: r.Seed}
 	result.SetOutcome(outcome)

@@ -151,7 +151,7 @@ func (c *cluster) Propose(ctx context.Context, value []byte) error {
 }
 
 // lead notes what a node says of the leadership. Clients that wait for a leader that is none any more do not
-// know what became of their writes.
+// learn what happened to their writes.
 func (c *cluster) lead(id uint64, leads bool) {
 	if leads {
 		c.leader.Store(id)

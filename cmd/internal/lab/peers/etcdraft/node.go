@@ -41,8 +41,8 @@ type node struct {
 	appends, appended, applies, applied atomic.Uint64
 }
 
-// The library is set up as rafttoy does: messages without a bound on their size, thousands in flight, pre-vote,
-// no forwarding. A leader that hears no quorum steps down, as in etcd.
+// The library is set up as rafttoy does: messages without a bound on their size, thousands in flight,
+// pre-vote, no forwarding. A leader that hears no quorum steps down, as in etcd.
 const (
 	tickInterval   = 100 * time.Millisecond
 	electionTicks  = 30
