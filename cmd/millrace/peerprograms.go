@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
@@ -30,7 +29,7 @@ type peerProgram struct {
 // peerSources is a directory of modules, one for each program.
 const peerSources = "cmd/internal/lab/peers"
 
-// ratisWarmup is what a JVM needs before figures mean anything. (After 25 s they are better still, by half.)
+// ratisWarmup is the least that a JVM needs before its figures mean anything. It still gets faster then.
 const ratisWarmup = 5 * time.Second
 
 var peerPrograms = []peerProgram{
@@ -155,7 +154,7 @@ func buildMaven(ctx context.Context, dir, _ string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	build := exec.Command(mvn, "--quiet", "--batch-mode", "-Dmillrace.target="+cache, "package")
+	build := exec.Command(mvn, "--quiet", "--batch-mode", "-Dmillrace.target="+cache, "compile")
 	classpath := filepath.Join(cache, "classes") + string(os.PathListSeparator) + filepath.Join(cache, "lib", "*")
 	return []string{java, "-Xmx4g", "-XX:+UseParallelGC", "-cp", classpath, "millrace.Ratis"}, runBuild(ctx, build, dir)
 }
@@ -180,7 +179,7 @@ func runBuild(ctx context.Context, build *exec.Cmd, dir string) error {
 	bounded.Dir = dir
 	out, err := bounded.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s in %s failed (%w): %s", strings.Join(build.Args[:2], " "), dir, err, firstComplaint(string(out)))
+		return fmt.Errorf("%s in %s failed (%w): %s", filepath.Base(build.Path), dir, err, firstComplaint(string(out)))
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ import (
 )
 
 func main() {
-	// An interrupt goes to all processes of the terminal. The one that measures ends cleanly, and this one waits.
+	// An interrupt goes to all processes of the terminal. The one that measures ends cleanly, and this one
+	// waits.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	status, err := compare(os.Args[1:])
 	if err != nil {

@@ -59,13 +59,13 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A client is answered once, by the value that it waits with, whoever answers first.
+// A client is answered once, by the value that it waits with and by no other one.
 func TestWaiters(t *testing.T) {
 	var w Waiters
 	source := load.NewSource(64, 1)
 	value := func(client uint32, seq uint64) []byte { return source.Value(load.ValueID{Client: client, Seq: seq}) }
 	one, two := w.Add(value(1, 5)), w.Add(value(2, 0))
-	w.Answer(value(1, 4), nil) // an older write, whose client was told of a failure
+	w.Answer(value(1, 4), nil) // an older write, whose client has an error already
 	w.Answer(value(3, 0), nil) // a client that waits elsewhere
 	if len(one) != 0 || len(two) != 0 {
 		t.Fatal("a client is answered by another value")

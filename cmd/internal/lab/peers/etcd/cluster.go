@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// The settings are etcd's defaults but for these: an election timeout that a busy disk does not reach, and a
+// The settings are etcd's defaults, except an election timeout that a busy disk does not reach, and a
 // quota that a run does not.
 const (
 	electionMillis = 3000

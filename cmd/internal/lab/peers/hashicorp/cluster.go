@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// The settings are the library's defaults but for these, which its documentation and its largest user give
+// The settings are the library's defaults, except these, which its documentation and its largest user give
 // for throughput: batches of up to a thousand entries, on the way in (BatchApplyCh) and to the state machine
 // (BatchingFSM), and a cache in front of the log, without which every entry is read back from its file for
 // each follower.
