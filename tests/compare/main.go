@@ -49,6 +49,10 @@ func compare(args []string) (status int, err error) {
 		return status, err
 	}
 	status, err = run("", program, append([]string{"bench", "peers", "--source", tree}, args...)...)
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		fmt.Println("      --core                 of this program: then the cores alone, each in both of its modes")
+		return status, err
+	}
 	if status != 0 || err != nil || !core {
 		return status, err
 	}
