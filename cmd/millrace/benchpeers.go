@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -141,16 +140,13 @@ func (f peersFlags) run(cmd *cobra.Command, a app) error {
 	if err != nil {
 		return err
 	}
-	return measure(cmd, f.output, a, (*peers.Report)(nil), func(ctx context.Context, p report.Progress) (_ *peers.Report, err error) {
-		programs, err := os.MkdirTemp("", "millrace-peers-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
-		if err := f.findSystems(ctx, &plan, programs, a); err != nil {
-			return nil, err
-		}
-		return peers.Run(ctx, plan, p)
+	return measure(cmd, f.output, a, (*peers.Report)(nil), func(ctx context.Context, p report.Progress) (*peers.Report, error) {
+		return withPrograms("peers", func(programs string) (*peers.Report, error) {
+			if err := f.findSystems(ctx, &plan, programs, a); err != nil {
+				return nil, err
+			}
+			return peers.Run(ctx, plan, p)
+		})
 	})
 }
 

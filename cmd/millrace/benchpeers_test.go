@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/peers"
 	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 func TestBenchPeersRefuses(t *testing.T) {
@@ -88,7 +90,7 @@ func TestOwnSystemsHaveTargets(t *testing.T) {
 
 // The child of our own systems, asked as bench peers asks it.
 func TestPeerChildMeasures(t *testing.T) {
-	ask := func(name string) (status int, answer child.Answer, out string) {
+	ask := func(name string) (status int, answer children.Answer[report.Result], out string) {
 		text, err := json.Marshal(child.Request{Dir: t.TempDir(), Hosts: 3, Clients: 2, ValueBytes: 100, Length: 20e6})
 		if err != nil {
 			t.Fatal(err)

@@ -13,18 +13,16 @@ func TestAskKillsAProcessThatHangs(t *testing.T) {
 	why := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	var answer struct{}
-	if err := Ask(ctx, []string{"sh", "-c", "exec tail -f /dev/null"}, 1, &answer); !errors.Is(err, why) {
+	if _, err := Ask[int](ctx, []string{"sh", "-c", "exec tail -f /dev/null"}, 1); !errors.Is(err, why) {
 		t.Error(err)
 	}
 }
 
 // The child gets the request and its answer is read.
 func TestAskPassesRequestAndAnswer(t *testing.T) {
-	var answer struct{ Echo map[string]int }
-	err := Ask(t.Context(), []string{"sh", "-c", `printf '{"echo":'; cat; echo '}'`}, map[string]int{"a": 5}, &answer)
-	if err != nil || answer.Echo["a"] != 5 {
-		t.Errorf("%v, %v", answer, err)
+	echo, err := Ask[map[string]int](t.Context(), []string{"sh", "-c", `printf '{"result":'; cat; echo '}'`}, map[string]int{"a": 5})
+	if err != nil || echo["a"] != 5 {
+		t.Errorf("%v, %v", echo, err)
 	}
 }
 

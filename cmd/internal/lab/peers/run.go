@@ -2,9 +2,7 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/children"
@@ -98,19 +96,10 @@ func (r *runner) measure(ctx context.Context, pt point, command []string, reques
 
 // ask makes a child measure one point.
 func ask(ctx context.Context, command []string, request child.Request, name string) (report.Result, error) {
-	var answer child.Answer
-	if err := children.Ask(ctx, command, request, &answer); err != nil {
+	result, err := children.Ask[report.Result](ctx, command, request)
+	if err != nil {
 		return report.Result{}, err
 	}
-	switch {
-	case answer.Mismatch:
-		return report.Result{}, fmt.Errorf("%w: %s", lab.ErrMismatch, strings.TrimPrefix(answer.Error, lab.ErrMismatch.Error()+": "))
-	case answer.Error != "":
-		return report.Result{}, errors.New(answer.Error)
-	case answer.Result == nil:
-		return report.Result{}, errors.New("its process answered neither a result nor an error")
-	}
-	result := *answer.Result
 	result.Pipeline, result.Hosts, result.Clients, result.ValueBytes = name, request.Hosts, request.Clients, request.ValueBytes
 	if result.Warnings == nil {
 		result.Warnings = []string{}

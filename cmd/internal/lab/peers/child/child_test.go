@@ -11,14 +11,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // answerTo is what a child answers to a request, with a target on which a test can plant faults.
-func answerTo(t *testing.T, request any, plant func(*loadtest.Target)) Answer {
+func answerTo(t *testing.T, request any, plant func(*loadtest.Target)) children.Answer[report.Result] {
 	t.Helper()
 	text, err := json.Marshal(request)
 	if err != nil {
@@ -30,7 +32,7 @@ func answerTo(t *testing.T, request any, plant func(*loadtest.Target)) Answer {
 	if err := Serve(bytes.NewReader(text), &out, "x", target.Open); err != nil {
 		t.Fatal(err)
 	}
-	var answer Answer
+	var answer children.Answer[report.Result]
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,11 @@ package child
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -29,28 +27,9 @@ type Request struct {
 	Seed       uint64        `json:"seed"`
 }
 
-// Answer has a result or an error. Mismatch tells a library that lost or doubled a write from one that
-// failed. Of a result, only what the child can know is filled in.
-type Answer struct {
-	Result   *report.Result `json:"result,omitempty"`
-	Error    string         `json:"error,omitempty"`
-	Mismatch bool           `json:"mismatch,omitempty"`
-}
-
 // Serve is the main function of a child: it answers the one request on in.
 func Serve(in io.Reader, out io.Writer, name string, open load.OpenFunc) error {
-	var request Request
-	if err := json.NewDecoder(in).Decode(&request); err != nil {
-		return fmt.Errorf("cannot read the request: %w", err)
-	}
-	var answer Answer
-	result, err := measure(request, name, open)
-	if err != nil {
-		answer.Error, answer.Mismatch = err.Error(), errors.Is(err, lab.ErrMismatch)
-	} else {
-		answer.Result = &result
-	}
-	return json.NewEncoder(out).Encode(answer)
+	return children.Serve(in, out, func(r Request) (report.Result, error) { return measure(r, name, open) })
 }
 
 func measure(r Request, name string, open load.OpenFunc) (report.Result, error) {
