@@ -94,7 +94,7 @@ func (c *client) serve(intended time.Duration, arrivals <-chan time.Duration) {
 	for open := true; open; intended, open = <-arrivals {
 		value := c.nextValue()
 		sent := c.l.now()
-		end, ok := c.propose(value)
+		end, ok := c.propose(value, intended)
 		if ok && c.l.inWindow(intended) {
 			c.latency.record(end - intended)
 			c.lag.record(sent - intended)
