@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // Load drives one target through warm-up and measurement.
@@ -46,6 +48,9 @@ type Load struct {
 
 	timeline  *Timeline // nil: there is none
 	wasSteady bool
+
+	errorsMu sync.Mutex
+	errors   map[string]uint64
 
 	clientsMu sync.Mutex
 	clients   []*client
@@ -96,8 +101,9 @@ type Outcome struct {
 	Lag     *Latencies // open loop: actual send − intended send
 	Service *Latencies // open loop: completion − actual send
 
-	Steady   bool      // with a Steadiness: the warm-up ended because the load was steady
-	Timeline *Timeline // nil: it was not asked for
+	Errors   map[string]uint64 // what the failed operations said, at most maxErrors of them
+	Steady   bool              // with a Steadiness: the warm-up ended because the load was steady
+	Timeline *Timeline         // nil: it was not asked for
 
 	Used   Counters      // by the target, in the window
 	CPU    time.Duration // of the whole process, in the window
@@ -224,7 +230,7 @@ func (l *Load) outcome(first, last sample) Outcome {
 	return Outcome{
 		Warmup: l.warmup, Length: time.Duration(l.endAt.Load()) - l.warmup,
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
-		Steady: l.wasSteady, Timeline: l.timeline,
+		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
 		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,
 	}
@@ -399,14 +405,38 @@ func (c *client) propose(value []byte, start time.Duration) (end time.Duration, 
 	return end, true
 }
 
+const (
+	maxErrors     = 16
+	maxErrorBytes = 160
+	otherErrors   = "other errors"
+)
+
+// noteError counts an error by its text.
+func (l *Load) noteError(err error) {
+	text := err.Error()
+	if len(text) > maxErrorBytes {
+		text = text[:maxErrorBytes] + "…"
+	}
+	l.errorsMu.Lock()
+	defer l.errorsMu.Unlock()
+	if l.errors == nil {
+		l.errors = map[string]uint64{}
+	}
+	if _, known := l.errors[text]; !known && len(l.errors) >= maxErrors {
+		text = otherErrors
+	}
+	l.errors[text]++
+}
+
 // fail counts an error and waits a little, unless the run is over.
 func (c *client) fail(err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
 	c.l.failed.Add(1)
+	c.l.noteError(err)
 	c.failures++
-	if errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, lab.ErrMismatch) {
 		c.l.giveUp(err)
 		return
 	}

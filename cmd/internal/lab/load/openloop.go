@@ -47,7 +47,7 @@ func (o Open) start(ctx context.Context, l *Load, wg *sync.WaitGroup) {
 func (o Open) pace(ctx context.Context, l *Load, arrivals chan time.Duration, wg *sync.WaitGroup) {
 	rng := rand.New(rand.NewPCG(o.Seed, 2))
 	if o.NewPause == nil {
-		o.NewPause = newPause
+		o.NewPause = NewPause
 	}
 	pause, done := o.NewPause()
 	defer done()

@@ -54,6 +54,8 @@ type Window struct {
 	Steady *Steadiness
 	// Timeline asks for Outcome.Timeline.
 	Timeline bool
+	// Ledger is that of the target's earlier windows, to which this one adds its clients. nil: there were none.
+	Ledger *Ledger
 	// Beside is called when the measurement begins. The window then lasts until it has returned, and at least
 	// for Length. Its error ends the load. nil: the window lasts for Length.
 	Beside func(context.Context) error
@@ -65,6 +67,9 @@ func (w Window) Run(ctx context.Context, target Target) (Outcome, error) {
 	l.beside, l.steady = w.Beside, w.Steady
 	if w.Timeline {
 		l.timeline = &Timeline{}
+	}
+	if w.Ledger != nil {
+		l.ledger = w.Ledger
 	}
 	w.Observer.Live(l.Completed)
 	outcome, err := l.Run(ctx, w.Observer.Phase, w.Generator)
