@@ -72,6 +72,7 @@ cmd/internal/lab/report/plot    cmd/internal/lab/report                         
 cmd/internal/lab/archive        cmd/internal/lab                                                              | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
 cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive                                | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/lab/rawfile        vfs                                                                           |
+cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/rawfile vfs        | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |

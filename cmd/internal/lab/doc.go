@@ -6,6 +6,7 @@
 //	                         logs/child   the process that measures one log
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
 //	archive                  the directory that one run leaves behind: what reports and comparisons read
+//	probe                    the machine: what it says of itself, and what it can do
 //	report                   rows, tables, progress, files of results; report/plot draws
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
 //	lab
