@@ -30,6 +30,8 @@ var runtimeBugs = []bug{
 		return true
 	}
 `}}},
+	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 8180 -seeds 1 -faults 1500ms"}}, edits: []edit{{"host/rosterasked.go",
+		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/admission.go",
 		`if replaces {
 		a.review`, `if false {

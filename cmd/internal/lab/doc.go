@@ -5,6 +5,8 @@
 //	bench   flush   groups   logs   one experiment each: a plan, its run, its table and its plots
 //	                         logs/child   the process that measures one log
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
+//	archive                  the directory that one run leaves behind: what reports and comparisons read
+//	probe                    the machine: what it says of itself, and what it can do
 //	report                   rows, tables, progress, files of results; report/plot draws
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
 //	lab
