@@ -105,9 +105,10 @@ type Outcome struct {
 	Steady   bool              // with a Steadiness: the warm-up ended because the load was steady
 	Timeline *Timeline         // nil: it was not asked for
 
-	Used   Counters      // by the target, in the window
-	CPU    time.Duration // of the whole process, in the window
-	Allocs uint64        // the same
+	Used     Counters      // by the target, in the window
+	CPU      time.Duration // of the whole process, in the window
+	Allocs   uint64        // the same
+	Switches uint64        // the same, of contexts
 }
 
 // A Generator starts the clients of a load: Closed or Open.
@@ -233,6 +234,7 @@ func (l *Load) outcome(first, last sample) Outcome {
 		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
 		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,
+		Switches: last.usage.Switches - first.usage.Switches,
 	}
 }
 

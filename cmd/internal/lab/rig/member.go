@@ -41,7 +41,7 @@ func (m *Member) Host() *host.Host {
 	return m.host
 }
 
-// take returns the host for whoever closes it. From then on the member counts as closed.
+// take returns the host for the caller that closes it. From then on the member counts as closed.
 func (m *Member) take() *host.Host {
 	m.mu.Lock()
 	defer m.mu.Unlock()

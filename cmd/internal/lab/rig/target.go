@@ -84,6 +84,9 @@ func (c *Cluster) Counters() load.Counters {
 		sum.FsyncBytes += l.SyncedBytes
 		sum.Appends += l.Appends
 		sum.AppendedEntries += l.AppendedEntries
+		for _, kind := range h.TransportStats().Kinds {
+			sum.SentBytes += kind.BytesSent
+		}
 		for g := range c.setup.Groups {
 			if group := m.Group(g); group != nil {
 				status := group.Status()
