@@ -35,7 +35,7 @@ func newLabRun(a app) *cobra.Command {
 source's demands: pass, fail, or not measured and why. With --quick it takes at most about two minutes on two cores,
 and says what it leaves out. The recipes:
 
-` + recipeTable() + "\n" + benchExitHelp(benchStatuses...),
+` + recipeTable() + "\n" + labExitHelp(),
 		Example: `  millrace lab run rafttoy --quick
   millrace lab run b3 --out runs/b3          what a dead, a slow and a deaf follower do to the clients`,
 		Args: wantArgs(1, "one of "+strings.Join(names, ", ")),

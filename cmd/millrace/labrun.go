@@ -139,7 +139,7 @@ func newLabMeasure(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure clusters of chosen components under chosen loads",
-		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + benchExitHelp(benchStatuses...),
+		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + labExitHelp(),
 		Example: `  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a
   millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms
   millrace lab measure --operation "read index" --clients 100 --transport tcp+tls`,
@@ -174,7 +174,7 @@ func newLabSweep(a app) *cobra.Command {
 		Use:   "sweep",
 		Short: "Find the highest rate that a cluster bears",
 		Long: "sweep doubles the offered rate until more is offered than the cluster can do, then bisects to the knee. With\n" +
-			"--p99 it also finds the highest rate with p99 below that.\n" + componentHelp + benchExitHelp(benchStatuses...),
+			"--p99 it also finds the highest rate with p99 below that.\n" + componentHelp + labExitHelp(),
 		Example: `  millrace lab sweep --p99 5ms --out knee
   millrace lab sweep --pipelines basic,async --value-bytes 4096`,
 		Args: cobra.NoArgs,

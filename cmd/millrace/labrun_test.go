@@ -28,7 +28,7 @@ func labVerb(t *testing.T, ctx context.Context, args ...string) (status int, std
 	return status, out.String(), string(text)
 }
 
-func TestLabRefuses(t *testing.T) {
+func TestLabExperimentsRefuse(t *testing.T) {
 	for _, tc := range []struct {
 		args   string
 		status int

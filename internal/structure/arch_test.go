@@ -66,12 +66,17 @@ sim                    . sim/coverage sim/property host host/flight raft raft/ra
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
-cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load                                        | golang.org/x/term
-cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
-cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
 cmd/internal/lab/archive        cmd/internal/lab                                                              | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
 cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive                                | github.com/HdrHistogram/hdrhistogram-go
+cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/load                                        | golang.org/x/term
+cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
+cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
 cmd/internal/lab/rawfile        vfs                                                                           |
+cmd/internal/lab/report/view    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go
+cmd/internal/lab/report/chart   cmd/internal/lab/archive cmd/internal/lab/report                              |
+cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report/view cmd/internal/lab/report/chart |
+cmd/internal/lab/report/picture cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/report/view |
+cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/view | golang.org/x/perf
 cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/rawfile vfs        | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |

@@ -7,7 +7,10 @@
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
 //	archive                  the directory that one run leaves behind: what reports and comparisons read
 //	probe                    the machine: what it says of itself, and what it can do
-//	report                   rows, tables, progress, files of results; report/plot draws
+//	compare                  two runs side by side
+//	report                   rows, tables, progress, files of results; report/plot draws. Of an archive:
+//	                         report/view chooses, report/chart and report/page make the page, report/picture
+//	                         makes pictures
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
 //	lab
 //

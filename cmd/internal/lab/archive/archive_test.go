@@ -230,6 +230,7 @@ func TestDamageIsRefused(t *testing.T) {
 		}
 	}
 	const result = archive.ResultFile
+	whole := write(t, nil)
 	for _, tc := range []struct {
 		name   string
 		damage func(t *testing.T, dir string)
@@ -249,6 +250,7 @@ func TestDamageIsRefused(t *testing.T) {
 		{"a criterion about no point", edit(result, `"point": "basic, 1000/s"`, `"point": "nowhere"`), `there is no point "nowhere"`},
 		{"two points with one name", edit(result, `"name": "basic, 8000/s"`, `"name": "basic, 1000/s"`), `two points have the name "basic, 1000/s"`},
 		{"two points with the same labels", edit(result, `"rate": "8000"`, `"rate": "1000"`), "have the same labels"},
+		{"a control character", edit(result, `"note": "the disk`, `"note": "\u001b[2Jthe disk`), "has a control character"},
 		{"a phase that ends before it begins", edit(result, `"from_s": 2`, `"from_s": 9`), `phase "measure" lasts from 9 s to 5 s`},
 		{"columns of two lengths", edit(result, `"cpu_cores": [`, `"cpu_cores": [ 1,`), "samples"},
 		{"a file outside", edit(result, `"histograms": "`, `"histograms": "../`), "not the name of a file beside it"},
@@ -258,7 +260,10 @@ func TestDamageIsRefused(t *testing.T) {
 		{"environment of another version", edit(archive.EnvironmentFile, `lab/1"`, `lab/0"`), `schema is "millrace-lab/0"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := write(t, nil)
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
 			tc.damage(t, dir)
 			_, err := archive.Read(dir)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {

@@ -6,7 +6,9 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -200,8 +202,8 @@ func (r *Repeat) validate(declared map[string]bool) error {
 }
 
 func (s Series) validate(declared map[string]bool) error {
-	if s.Source == "" || len(s.Source) > maxNameBytes || !utf8.ValidString(s.Source) {
-		return fmt.Errorf("its source has %d bytes, want 1 to %d of UTF-8", len(s.Source), maxNameBytes)
+	if s.Source == "" || len(s.Source) > maxNameBytes || validateTexts(s.Source) != nil {
+		return fmt.Errorf("its source has %d bytes, want 1 to %d of UTF-8 without control characters", len(s.Source), maxNameBytes)
 	}
 	if !inRepeat(s.FromSec) || !inRepeat(s.IntervalSec) || s.IntervalSec == 0 {
 		return fmt.Errorf("it begins at %v s with intervals of %v s", s.FromSec, s.IntervalSec)
@@ -258,9 +260,15 @@ func validateTexts(texts ...string) error {
 		if len(t) > maxTextBytes || !utf8.ValidString(t) {
 			return fmt.Errorf("the text %q has %d bytes, want at most %d of UTF-8", clip(t), len(t), maxTextBytes)
 		}
+		if strings.ContainsFunc(t, isControl) {
+			return fmt.Errorf("the text %q has a control character", clip(t))
+		}
 	}
 	return nil
 }
+
+// isControl reports what has no place in a page, nor on a terminal.
+func isControl(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
 
 func tooMany(what string, have, most int) error {
 	return fmt.Errorf("%d %s, more than %d", have, what, most)

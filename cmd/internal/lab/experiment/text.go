@@ -69,7 +69,7 @@ func (s *Session) WriteText(w io.Writer) error {
 			fmt.Fprintf(b, "WARNING (%s): %s\n", warning.Code, warning.Text)
 		}
 		if s.Out != "" {
-			fmt.Fprintf(b, "Written to %s.\n", s.Out)
+			fmt.Fprintf(b, "Written to %s. A page of it: millrace lab report %s\n", s.Out, s.Out)
 		}
 	})
 }

@@ -20,13 +20,13 @@ import (
 
 // Sizes of the probes. Together they write at most 128 MiB, and less on a slow disk.
 const (
-	fsyncBytes      = 4 << 10
-	fsyncFileBytes  = 16 << 20
-	streamBytes     = 1 << 20
-	maxStreamBytes  = 96 << 20
-	networkBytes    = 1 << 10
-	memoryBytes     = 64 << 10
-	longestMeasured = time.Minute
+	fsyncBytes     = 4 << 10
+	fsyncFileBytes = 16 << 20
+	streamBytes    = 1 << 20
+	maxStreamBytes = 96 << 20
+	networkBytes   = 1 << 10
+	memoryBytes    = 64 << 10
+	maxMeasured    = time.Minute
 
 	// Bytes is the most that a probe writes into the directory at a time.
 	Bytes = fsyncFileBytes + maxStreamBytes
@@ -58,7 +58,7 @@ func Measure(ctx context.Context, e *archive.Environment, dir string, length tim
 
 // during calls step until length is over, at least once, and returns the durations in nanoseconds.
 func during(ctx context.Context, length time.Duration, step func() error) (*hdrhistogram.Histogram, error) {
-	h := hdrhistogram.New(100, int64(longestMeasured), 3)
+	h := hdrhistogram.New(100, int64(maxMeasured), 3)
 	for start, begin := time.Now(), time.Now(); h.TotalCount() == 0 || begin.Sub(start) < length; {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -67,7 +67,7 @@ func during(ctx context.Context, length time.Duration, step func() error) (*hdrh
 			return nil, err
 		}
 		now := time.Now()
-		_ = h.RecordValue(int64(min(now.Sub(begin), longestMeasured))) // cannot fail within the bounds
+		_ = h.RecordValue(int64(min(now.Sub(begin), maxMeasured))) // cannot fail within the bounds
 		begin = now
 	}
 	return h, nil
