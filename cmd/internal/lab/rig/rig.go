@@ -185,6 +185,44 @@ func (c *Cluster) LeaderChanges() (changes, campaigns uint64) {
 	return changes, campaigns
 }
 
+// Term returns the highest term of the first group that an open member knows.
+func (c *Cluster) Term() (term uint64) {
+	for _, m := range c.members {
+		if g := m.Group(0); g != nil {
+			term = max(term, g.Status().Term)
+		}
+	}
+	return term
+}
+
+// Level waits until every open member has applied what a leader of the first group has committed by now, or
+// will have when there is one again. Unlike Settle it ends under load.
+func (c *Cluster) Level(ctx context.Context) error {
+	want := uint64(0)
+	return Until(ctx, "the members are level", func() (bool, error) {
+		if want == 0 {
+			at := c.Leader(0)
+			if at < 0 || c.members[at].Group(0) == nil {
+				return false, nil
+			}
+			want = c.members[at].Group(0).Status().Committed
+		}
+		for _, m := range c.members {
+			g := m.Group(0)
+			if g == nil {
+				continue
+			}
+			if err := g.Err(); err != nil {
+				return false, fmt.Errorf("host %d: %w", m.ID, err)
+			}
+			if g.Status().Applied < want {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
 // Close implements load.Target: it closes all hosts that are open, and the network.
 func (c *Cluster) Close() error {
 	var hosts []*host.Host
