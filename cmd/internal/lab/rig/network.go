@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/wire"
@@ -27,17 +28,18 @@ const (
 
 // network is how the hosts of a cluster reach each other: directly, or over a link for each ordered pair.
 type network struct {
-	kind   Transport
-	hosts  int
-	memory *loopback.Network
-	addrs  []string // of the present life of each host; "": it has none yet
-	open   []*tcp.Transport
-	links  [][]*wire.Link // from, to; nil without faults and delay
-	tls    []*cert.Credentials
+	kind       Transport
+	hosts      int
+	memory     *loopback.Network
+	addrs      []string // of the present life of each host; "": it has none yet
+	open       []*tcp.Transport
+	links      [][]*wire.Link // from, to; nil without faults and delay
+	tls        []*cert.Credentials
+	rejections []atomic.Uint64 // by host, in its present life
 }
 
 func newNetwork(s Setup) (_ *network, err error) {
-	n := &network{kind: s.Transport, hosts: s.Hosts, addrs: make([]string, s.Hosts), open: make([]*tcp.Transport, s.Hosts)}
+	n := &network{kind: s.Transport, hosts: s.Hosts, addrs: make([]string, s.Hosts), rejections: make([]atomic.Uint64, s.Hosts), open: make([]*tcp.Transport, s.Hosts)}
 	if s.Transport == Loopback {
 		n.memory = loopback.NewNetwork()
 		return n, nil
@@ -93,6 +95,7 @@ func (n *network) listen(i int) (*tcp.Transport, error) {
 type fixedAddresses struct {
 	*tcp.Transport
 	SetPeer, SetOtherAddr struct{} // fields, which hide the methods
+	rejections            *atomic.Uint64
 }
 
 // transport returns the transport for the next life of a host, and the addresses for its configuration.
@@ -125,7 +128,8 @@ func (n *network) transport(i int) (host.Transport, map[uint64]string, error) {
 	for to := range n.hosts {
 		t.SetPeer(uint64(to+1), n.addr(i, to))
 	}
-	return fixedAddresses{Transport: t}, peers, nil
+	n.rejections[i].Store(0)
+	return fixedAddresses{Transport: t, rejections: &n.rejections[i]}, peers, nil
 }
 
 // addr is where one host reaches another.

@@ -7,6 +7,7 @@
 //	member.go    one host: kill, open again, a slow disk
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
+//	fill.go      writes outside a load, logs that diverge
 //	target.go    the cluster as a load.Target of writes
 //	reads.go     and of reads, by each way of reading
 package rig
