@@ -18,11 +18,17 @@ func cell(m archive.Metric, x float64) string {
 	case archive.UnitMicroseconds:
 		return report.Latency(x)
 	case archive.UnitPerSecond:
+		if x < 100 {
+			return fmt.Sprintf("%.1f", x)
+		}
 		return report.Count(x)
 	case archive.UnitBytesPerSecond:
 		return fmt.Sprintf("%.1f MB/s", x/1e6)
 	case archive.UnitBytes:
-		return report.Size(int(x))
+		if x >= 1<<20 {
+			return fmt.Sprintf("%.1f MiB", x/(1<<20))
+		}
+		return fmt.Sprintf("%.1f KiB", x/1024)
 	case archive.UnitShare:
 		return fmt.Sprintf("%.1f %%", 100*x)
 	case archive.UnitSeconds:

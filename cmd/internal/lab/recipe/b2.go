@@ -13,9 +13,10 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// b2 is how soon a new leader commits its first entry, and how many probes it needs to find where the log of a
-// follower agrees with its own. The logs are made to differ: a follower lacks entries, or the old leader has
-// entries that no other member has. The network is slow, so that times can be told in round trips.
+// b2 is how soon a new leader commits its first entry, and how many probes it needs to find where the log
+// of a follower agrees with its own. The logs are made to differ: a follower lacks entries, or the old
+// leader has entries that no other member has. The network is slow, so that times can be told in round
+// trips.
 var b2 = Recipe{
 	Name:     "b2",
 	Question: "How soon does a new leader commit its first entry, and how does it find where logs agree?",

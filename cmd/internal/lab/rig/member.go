@@ -34,6 +34,14 @@ func newMember(c *Cluster, i int) *Member {
 // Group returns the member's part in a group, from 0, or nil while the host is closed.
 func (m *Member) Group(g int) *host.Group { return m.groups[g].Load() }
 
+// part returns the member's part in a group, or nil if it has none: the host is closed, or was removed.
+func (m *Member) part(g int) *host.Group {
+	if group := m.Group(g); group != nil && !errors.Is(group.Err(), host.ErrMemberRemoved) {
+		return group
+	}
+	return nil
+}
+
 // Host returns the host, or nil while it is closed.
 func (m *Member) Host() *host.Host {
 	m.mu.Lock()

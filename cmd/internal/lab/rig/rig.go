@@ -105,8 +105,8 @@ func Open(ctx context.Context, s Setup) (_ *Cluster, err error) {
 	return c, c.Settle(ctx)
 }
 
-// Settle waits until all open members know the same leader of each group, and have applied what it has
-// committed.
+// Settle waits until all open members, apart from those that were removed, know the same leader of each
+// group, and have applied what it has committed.
 func (c *Cluster) Settle(ctx context.Context) error {
 	for g := range c.setup.Groups {
 		err := Until(ctx, "the members follow one leader", func() (bool, error) {
@@ -116,7 +116,7 @@ func (c *Cluster) Settle(ctx context.Context) error {
 			}
 			committed = c.members[leader].Group(g).Status().Committed
 			for _, m := range c.members {
-				group := m.Group(g)
+				group := m.part(g)
 				if group == nil {
 					continue
 				}
@@ -167,7 +167,7 @@ func (c *Cluster) Leader(group int) int {
 func (c *Cluster) Follower() int {
 	leader := c.Leader(0)
 	for i := len(c.members) - 1; i >= 0; i-- {
-		if i != leader && c.members[i].Group(0) != nil {
+		if i != leader && c.members[i].part(0) != nil {
 			return i
 		}
 	}
@@ -209,7 +209,7 @@ func (c *Cluster) Level(ctx context.Context) error {
 			want = c.members[at].Group(0).Status().Committed
 		}
 		for _, m := range c.members {
-			g := m.Group(0)
+			g := m.part(0)
 			if g == nil {
 				continue
 			}

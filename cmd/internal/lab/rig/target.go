@@ -38,7 +38,7 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 			c.leaders[g].CompareAndSwap(int32(at), int32(elsewhere.Leader-1))
 		case host.MayHaveCommitted(err) || ctx.Err() != nil:
 			return err
-		case errors.As(err, &elsewhere) || errors.Is(err, host.ErrStopped):
+		case errors.As(err, &elsewhere) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrMemberRemoved):
 			if err := c.look(ctx, g, at); err != nil {
 				return err
 			}
@@ -98,7 +98,8 @@ func (c *Cluster) Counters() load.Counters {
 	return sum
 }
 
-// Verify implements load.Target. Members that are closed, or were never opened, are not looked at.
+// Verify implements load.Target. Members that are closed, were removed, or were never opened, are not
+// looked at.
 //
 // It first waits until the members have applied what is committed. The number of values does not show that:
 // after a fault there are some that were written and not acknowledged.
@@ -112,7 +113,7 @@ func (c *Cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 		wg.Go(func() {
 			var machines []*load.Machine
 			for _, m := range c.members {
-				if m.Host() != nil {
+				if m.part(g) != nil {
 					machines = append(machines, &m.machine(g).Machine)
 				}
 			}
@@ -134,7 +135,7 @@ func (c *Cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 func (c *Cluster) failures() (err error) {
 	for _, m := range c.members {
 		for g := range m.groups {
-			if group := m.Group(g); group != nil && group.Err() != nil {
+			if group := m.part(g); group != nil && group.Err() != nil {
 				err = errors.Join(err, fmt.Errorf("host %d, group %d: %w", m.ID, g+1, group.Err()))
 			}
 		}
