@@ -2,6 +2,9 @@
 // working directory and the guard of its disk (workdir.go), and the description of the machine
 // (environment.go). The benches themselves are in the packages below it, and imports among them point down:
 //
+//	recipe                   the experiments of the sources, their figures and their demands
+//	experiment               any cluster under any load, through the phases of a point, into an archive
+//	rig   wire   client      clusters of named components, a network between them, a client over one connection
 //	bench   flush   groups   logs   one experiment each: a plan, its run, its table and its plots
 //	                         logs/child   the process that measures one log
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs

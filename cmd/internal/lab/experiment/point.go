@@ -129,15 +129,26 @@ func (s *Session) Window(ctx context.Context, c *rig.Cluster, p Point, event Eve
 
 // Observe is Window, without saving: the caller adds figures to the repeat and passes it to Keep.
 func (s *Session) Observe(ctx context.Context, c *rig.Cluster, p Point, event Event) (Timed, error) {
-	var target load.Target = c
-	ledger := c.Ledger()
-	if p.Reading != "" {
-		reader, err := c.Reads(p.Reading)
-		if err != nil {
-			return Timed{}, err
-		}
-		target, ledger = reader, reader.Ledger()
+	if p.Reading == "" {
+		return s.observe(ctx, c, c.Ledger(), p, event)
 	}
+	reader, err := c.Reads(p.Reading)
+	if err != nil {
+		return Timed{}, err
+	}
+	return s.observe(ctx, reader, reader.Ledger(), p, event)
+}
+
+// WindowOn is Window on another target than a cluster. The ledger is the target's.
+func (s *Session) WindowOn(ctx context.Context, target load.Target, ledger *load.Ledger, p Point) (archive.Repeat, error) {
+	t, err := s.observe(ctx, target, ledger, p, nil)
+	if err != nil {
+		return t.Repeat, err
+	}
+	return t.Repeat, s.Keep(p, t)
+}
+
+func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.Ledger, p Point, event Event) (Timed, error) {
 	seed := s.repeatSeed()
 	counters := target.Counters
 	if event != nil {

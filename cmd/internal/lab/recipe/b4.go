@@ -134,15 +134,15 @@ func addHost(ctx context.Context, c *rig.Cluster, i int) error {
 	return plan(ctx, c, host.AddMember(c.Member(i).ID))
 }
 
-// patience is how long a plan may be refused because its host is not heard yet.
-const patience = 5 * time.Second
+// maxRefused is how long a plan may be refused because its host is not heard yet.
+const maxRefused = 5 * time.Second
 
 // plan changes the members, on whichever member leads, and returns when the change is in force on a member
 // that remains.
 func plan(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
 	for began := time.Now(); ; {
 		err := planOnce(ctx, c, change)
-		if !errors.Is(err, host.ErrMembersUnchanged) || time.Since(began) > patience {
+		if !errors.Is(err, host.ErrMembersUnchanged) || time.Since(began) > maxRefused {
 			return err
 		}
 		if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {

@@ -27,7 +27,7 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 		}
 		receipt, err := group.Propose(ctx, value)
 		if err == nil && c.setup.LateAcknowledgement {
-			err = applied(ctx, group, receipt.Index)
+			err = Applied(ctx, group, receipt.Index)
 		}
 		var elsewhere *host.NotLeaderError
 		switch {
@@ -62,8 +62,8 @@ func (c *Cluster) look(ctx context.Context, g, at int) error {
 	return nil
 }
 
-// applied waits until a member has applied an entry.
-func applied(ctx context.Context, g *host.Group, index uint64) error {
+// Applied waits until a member has applied an entry.
+func Applied(ctx context.Context, g *host.Group, index uint64) error {
 	var r host.Read
 	g.StartApplied(&r, index)
 	_, err := r.Wait(ctx)
