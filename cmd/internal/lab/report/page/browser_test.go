@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 )
 
 // browsers are names of programs that render a page without a window.
@@ -50,10 +48,8 @@ func render(t *testing.T, file string, args ...string) {
 // its picture of the page, on light and on dark ground. And it prints.
 func TestBrowserDrawsThePage(t *testing.T) {
 	browser(t)
-	s := archivetest.Sweep()
-	s.Repeats, s.Seconds = 2, 6
 	file := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(file, []byte(written(t, "browser", s)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(pageOf(t, "browser", swept(t))), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for mode, want := range map[string]struct {
