@@ -14,7 +14,7 @@ var labCompareLong = fmt.Sprintf(`compare sets run B beside run A: for each poin
 repeats with its 95 %% confidence interval, the change, and p, the probability that chance alone makes such a change (U test
 of Mann and Whitney, which assumes nothing of the distributions). A change with p below 0.05 is significant.
 
-A point needs at least %d repeats on each side (lab run, repeats); with fewer there is no interval, no p, and no verdict.
+A point needs at least %d repeats on each side (--repeat); with fewer there is no interval, no p, and no verdict.
 Runs of different environments (processor, kernel, disk, Go, limits) are refused, because their difference is not the program's;
 --force compares them all the same, and says so.
 

@@ -52,7 +52,7 @@ var (
 	OpsPerSec        = Metric{"ops_per_sec", UnitPerSecond, BetterHigher, "acknowledged operations a second"}
 	BytesPerSec      = Metric{"bytes_per_sec", UnitBytesPerSecond, BetterHigher, "acknowledged payload a second"}
 	MeanUs           = Metric{"mean_us", UnitMicroseconds, BetterLower, "mean latency"}
-	P50Us            = Metric{"p50_us", UnitMicroseconds, BetterLower, "latency that half of the operations did not exceed"}
+	P50Us            = Metric{"p50_us", UnitMicroseconds, BetterLower, "latency that 50 % did not exceed"}
 	P90Us            = Metric{"p90_us", UnitMicroseconds, BetterLower, "latency that 90 % did not exceed"}
 	P99Us            = Metric{"p99_us", UnitMicroseconds, BetterLower, "latency that 99 % did not exceed"}
 	P999Us           = Metric{"p999_us", UnitMicroseconds, BetterLower, "latency that 99.9 % did not exceed"}

@@ -26,7 +26,9 @@ type Shape struct {
 	Repeats   int
 	Seconds   int     // of the measurement
 	Slower    float64 // factor on all latencies and processor times; 0 means 1
-	Change    func(*archive.Run, *archive.Environments)
+	// NoHistograms leaves the files of latencies out: each costs two fsyncs, and many tests need none.
+	NoHistograms bool
+	Change       func(*archive.Run, *archive.Environments)
 }
 
 // Sweep is a small run with all that reports show.
@@ -127,10 +129,7 @@ const warmupSeconds = 2
 // repeat measures, so to say, one point once.
 func (m *maker) repeat(name, pipeline string, rate float64) archive.Repeat {
 	began := Began().Add(time.Duration(m.order) * 20 * time.Second)
-	log, err := m.w.Histograms(name, began)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	log := m.histograms(name, began)
 	luck := 1 + 0.04*m.rng.NormFloat64()
 	done := min(rate, capacity[pipeline]) * (1 - 0.01*m.rng.Float64())
 	total := hdrhistogram.New(100, int64(time.Minute), 3)
@@ -143,9 +142,7 @@ func (m *maker) repeat(name, pipeline string, rate float64) archive.Repeat {
 		}
 		h := m.second(pipeline, rate, slow)
 		start := began.Add(time.Duration(second) * time.Second)
-		if err := log.Add(archive.Interval{Tag: "write", Start: start, End: start.Add(time.Second), Histogram: h}); err != nil {
-			m.t.Fatal(err)
-		}
+		log.add(archive.Interval{Tag: "write", Start: start, End: start.Add(time.Second), Histogram: h})
 		if second >= warmupSeconds {
 			total.Merge(h)
 		}
@@ -158,14 +155,10 @@ func (m *maker) repeat(name, pipeline string, rate float64) archive.Repeat {
 		add(archive.FsyncsPerSec, 3*min(done, 4000))
 	}
 	columns[archive.P99Us.Name][0] = math.NaN()
-	file, err := log.Close()
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	m.order++
 	end := float64(warmupSeconds + m.Seconds)
 	return archive.Repeat{
-		Order: m.order - 1, Seed: m.rng.Uint64(), Began: began, Histograms: file,
+		Order: m.order - 1, Seed: m.rng.Uint64(), Began: began, Histograms: log.close(),
 		Phases: []archive.Phase{{Name: archive.PhaseWarmup, ToSec: warmupSeconds}, {Name: archive.PhaseMeasure, FromSec: warmupSeconds, ToSec: end}},
 		Figures: map[string]float64{
 			archive.OpsPerSec.Name: done, archive.Ops.Name: math.Round(done * float64(m.Seconds)),
@@ -177,6 +170,43 @@ func (m *maker) repeat(name, pipeline string, rate float64) archive.Repeat {
 		Errors: map[string]uint64{"timeout": uint64(m.order % 3)},
 		Series: []archive.Series{{Source: archive.SourceAll, IntervalSec: 1, Columns: columns}},
 	}
+}
+
+// histograms is a file of latencies, or none.
+type histograms struct {
+	t   testing.TB
+	log *archive.HistogramLog
+}
+
+func (m *maker) histograms(name string, began time.Time) histograms {
+	if m.NoHistograms {
+		return histograms{}
+	}
+	log, err := m.w.Histograms(name, began)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return histograms{m.t, log}
+}
+
+func (h histograms) add(i archive.Interval) {
+	if h.log == nil {
+		return
+	}
+	if err := h.log.Add(i); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h histograms) close() (name string) {
+	if h.log == nil {
+		return ""
+	}
+	name, err := h.log.Close()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return name
 }
 
 // second is the latencies of one second: log-normal, around the time that a queue before the capacity takes.

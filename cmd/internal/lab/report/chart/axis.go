@@ -1,10 +1,12 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
@@ -68,9 +70,12 @@ func (s scale) at(v float64) float64 {
 	return s.from + (v-low)/(high-low)*(s.to-s.from)
 }
 
+// minDecadeFactor is what the ends of a logarithmic axis must differ by, so that 1, 2 and 5 make enough ticks.
+const minDecadeFactor = 5
+
 // ticks returns where to write numbers: round ones, five or so. minor are lines without a number.
 func (s scale) ticks() (major, minor []float64) {
-	if s.log {
+	if s.log && s.high > minDecadeFactor*s.low {
 		return s.logTicks()
 	}
 	step := roundStep((s.high - s.low) / 5)
@@ -89,7 +94,7 @@ func (s scale) logTicks() (major, minor []float64) {
 				continue
 			}
 			switch {
-			case m == 1 || (decades < 3 && (m == 2 || m == 5)) || decades < 0.7:
+			case m == 1 || (decades < 3 && (m == 2 || m == 5)):
 				major = append(major, v)
 			default:
 				minor = append(minor, v)
@@ -155,29 +160,38 @@ func drawAxes(b *strings.Builder, xa, ya Axis, x, y scale) {
 	b.WriteString("</g>")
 }
 
-// minTickDistance keeps the numbers of an axis apart, in units of the drawing.
-const minTickDistance = 18.0
+// What keeps the numbers of an axis apart, in units of the drawing: a distance, and the width of a character
+// where they are beside each other.
+const (
+	minTickDistance = 18.0
+	tickCharacter   = 7.0
+)
 
 func drawTicks(b *strings.Builder, a Axis, s scale, line func(at float64, class string), text func(at float64, text string)) {
-	if len(a.Ticks) > 0 {
-		for _, t := range a.Ticks {
-			if t.At >= s.low && t.At <= s.high {
-				line(s.at(t.At), "grid")
-				text(s.at(t.At), t.Label)
-			}
+	ticks := slices.Clone(a.Ticks)
+	if len(ticks) == 0 {
+		major, minor := s.ticks()
+		for _, v := range minor {
+			line(s.at(v), "grid minor")
 		}
-		return
+		for _, v := range major {
+			ticks = append(ticks, Tick{At: v, Label: Label(a.Unit, v)})
+		}
 	}
-	major, minor := s.ticks()
-	for _, v := range minor {
-		line(s.at(v), "grid minor")
-	}
-	last := math.Inf(-1)
-	for _, v := range major {
-		at := s.at(v)
+	slices.SortFunc(ticks, func(a, b Tick) int { return cmp.Compare(a.At, b.At) })
+	last, across := math.Inf(-1), s.to > s.from
+	for _, t := range ticks {
+		if t.At < s.low || t.At > s.high {
+			continue
+		}
+		at := s.at(t.At)
 		line(at, "grid")
-		if math.Abs(at-last) >= minTickDistance {
-			text(at, Label(a.Unit, v))
+		need := minTickDistance
+		if across {
+			need = max(need, tickCharacter*float64(len([]rune(t.Label))))
+		}
+		if math.Abs(at-last) >= need {
+			text(at, t.Label)
 			last = at
 		}
 	}

@@ -136,20 +136,39 @@ func (c Chart) scales() (x, y scale) {
 
 func (p Point) hasBar() bool { return p.High > p.Low }
 
+// stretches cuts a line at its gaps. A stretch of one point has no length, and is drawn as a dot.
+func (c Chart) stretches(l Line) [][]Point {
+	var all [][]Point
+	gap := true
+	for _, p := range l.Points {
+		switch {
+		case math.IsNaN(p.Y):
+			gap = true
+		case !c.visible(p):
+		case gap:
+			all, gap = append(all, []Point{p}), false
+		default:
+			all[len(all)-1] = append(all[len(all)-1], p)
+		}
+	}
+	return all
+}
+
 func (c Chart) draw(b *strings.Builder, i int, l Line, x, y scale) {
 	class := fmt.Sprintf("c%d", i%MaxLines)
 	fmt.Fprintf(b, `<g class="%s" data-line="%s">`, class, html.EscapeString(l.Name))
 	var path strings.Builder
-	pen := "M"
-	for _, p := range l.Points {
-		if !c.visible(p) {
-			if math.IsNaN(p.Y) {
+	for _, stretch := range c.stretches(l) {
+		for j, p := range stretch {
+			pen := "L"
+			if j == 0 {
 				pen = "M"
 			}
-			continue
+			fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.X), y.at(p.Y))
 		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.X), y.at(p.Y))
-		pen = "L"
+		if len(stretch) == 1 && !l.Dots {
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x.at(stretch[0].X), y.at(stretch[0].Y))
+		}
 	}
 	fmt.Fprintf(b, `<path class="line" d="%s"/>`, path.String())
 	for _, p := range l.Points {

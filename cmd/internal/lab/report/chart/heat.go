@@ -32,9 +32,9 @@ type HeatCell struct {
 	Count     int64
 }
 
-// Bounds of a map: a column is at least three pixels wide on a large screen, a row as high as it is wide.
+// Bounds of a map, for the size of the page.
 const (
-	maxHeatColumns = 240
+	maxHeatColumns = 120
 	heatRows       = 60
 	rowHeight      = (height - top - bottom) / heatRows
 )

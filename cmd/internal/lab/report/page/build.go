@@ -205,7 +205,7 @@ func bands(phases []archive.Phase) []chart.Band {
 // axis labels an axis by what the metric means.
 func axis(m archive.Metric, log bool) chart.Axis {
 	text := m.Meaning
-	if text == "" || len(text) > 56 {
+	if text == "" || len(text) > 46 {
 		text = strings.TrimSpace(view.MetricText(m))
 	}
 	return chart.Axis{Label: text, Unit: m.Unit, Log: log}

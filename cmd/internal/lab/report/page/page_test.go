@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
@@ -25,12 +26,22 @@ func written(t *testing.T, name string, shapes ...archivetest.Shape) string {
 	for _, s := range shapes {
 		dir := filepath.Join(t.TempDir(), "run")
 		archivetest.Write(t, dir, s)
-		a, err := archive.Read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives = append(archives, a)
+		archives = append(archives, read(t, dir))
 	}
+	return pageOf(t, name, archives...)
+}
+
+func read(t *testing.T, dir string) *archive.Archive {
+	t.Helper()
+	a, err := archive.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func pageOf(t *testing.T, name string, archives ...*archive.Archive) string {
+	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, archives); err != nil {
 		t.Fatal(err)
@@ -43,18 +54,39 @@ func written(t *testing.T, name string, shapes ...archivetest.Shape) string {
 	return b.String()
 }
 
-func sweep() archivetest.Shape {
+// small is a sweep of two loads.
+func small() archivetest.Shape {
 	s := archivetest.Sweep()
-	s.Repeats, s.Seconds = 2, 6
+	s.Rates, s.Repeats, s.Seconds = []float64{1000, 16000}, 1, 4
 	return s
 }
+
+// swept is a sweep of five loads, a copy of one that the tests share.
+func swept(t *testing.T) *archive.Archive {
+	t.Helper()
+	once.Do(func() {
+		s := archivetest.Sweep()
+		s.Repeats, s.Seconds = 2, 6
+		archivetest.Write(t, filepath.Join(shared, "run"), s)
+	})
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(shared, "run"))); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, dir)
+}
+
+var (
+	once   sync.Once
+	shared string // a directory of all tests
+)
 
 // outside is what makes a browser ask for something.
 var outside = regexp.MustCompile(`(?i)https?:|//[a-z0-9]|\bsrc\s*=|href\s*=\s*"[^#]|url\(|@import|<link|<iframe|<object|<embed|<img|xmlns|javascript:|<script>|\son\w+\s*=`)
 
 // The page opens without a network: no script, no address, nothing to fetch.
 func TestNoOutsideReference(t *testing.T) {
-	html := written(t, "two", sweep(), archivetest.Shape{
+	html := written(t, "two", small(), archivetest.Shape{
 		Seed: 2, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{4000}, Repeats: 1, Seconds: 4,
 	})
 	if found := outside.FindString(html); found != "" {
@@ -68,8 +100,7 @@ func TestNoOutsideReference(t *testing.T) {
 // What comes from a run cannot become part of the page, wherever it is shown.
 func TestTextIsEscaped(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(1)>"'`
-	s := sweep()
-	s.Rates, s.Seconds = s.Rates[:2], 3
+	s := small()
 	s.Change = func(r *archive.Run, env *archive.Environments) {
 		r.Summary, r.Command, r.Omitted = evil, []string{evil}, []string{evil}
 		r.Config[evil] = evil
@@ -138,7 +169,7 @@ func svgs(t *testing.T, html string) map[string]string {
 
 // Each chart that a sweep calls for is drawn, has its data, and the data are the archive's medians.
 func TestChartsHaveTheirData(t *testing.T) {
-	html := written(t, "sweep", sweep())
+	html := pageOf(t, "sweep", swept(t))
 	all := embedded(t, html)
 	if len(all) != 1 || all[0].Recipe != "rafttoy" || all[0].Environment.Load.CPU != "Example CPU @ 3.0 GHz" {
 		t.Fatalf("data of %d runs: %+v", len(all), all)
@@ -180,17 +211,8 @@ func TestChartsHaveTheirData(t *testing.T) {
 
 // The middle line of the knee chart is what the repeats say.
 func TestKneeIsTheMedian(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	archivetest.Write(t, dir, sweep())
-	a, err := archive.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := Write(&b, []*archive.Archive{a}); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range embedded(t, b.String())[0].Charts {
+	a := swept(t)
+	for _, c := range embedded(t, pageOf(t, "knee", a))[0].Charts {
 		if c.Title != "p99 against throughput" {
 			continue
 		}
@@ -210,8 +232,7 @@ func TestKneeIsTheMedian(t *testing.T) {
 
 // Tables: criteria with their verdicts, the source's figures, warnings, and that the run was cut short.
 func TestPageSaysWhatTheRunSays(t *testing.T) {
-	s := sweep()
-	s.Rates = []float64{1000, 16000}
+	s := small()
 	s.Change = func(r *archive.Run, _ *archive.Environments) {
 		r.Partial = true
 		r.Warnings = append(r.Warnings, archive.Warning{Code: archive.WarnInMemory, Text: "the transport is memory"})
@@ -230,8 +251,8 @@ func TestPageSaysWhatTheRunSays(t *testing.T) {
 
 // A run of which nothing was finished still has a page, with its environment.
 func TestNothingFinished(t *testing.T) {
-	s := sweep()
-	s.Rates, s.Repeats = s.Rates[:1], 1
+	s := small()
+	s.NoHistograms = true
 	s.Change = func(r *archive.Run, _ *archive.Environments) {
 		r.Partial = true
 		for i := range r.Points {
@@ -246,15 +267,10 @@ func TestNothingFinished(t *testing.T) {
 
 // A damaged file of histograms is an error and not a page with a chart less.
 func TestDamagedHistograms(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	archivetest.Write(t, dir, sweep())
-	a, err := archive.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := swept(t)
 	for _, p := range a.Run.Points {
 		for _, r := range p.Repeats {
-			if err := os.Truncate(filepath.Join(dir, r.Histograms), 400); err != nil {
+			if err := os.Truncate(filepath.Join(a.Dir, r.Histograms), 400); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,7 +24,7 @@ var keep = flag.String("keep", "", "write the pictures of the tests to this dire
 func read(t *testing.T, change func(*archive.Run, *archive.Environments)) *archive.Archive {
 	t.Helper()
 	s, dir := archivetest.Sweep(), filepath.Join(t.TempDir(), "run")
-	s.Repeats, s.Seconds, s.Change = 2, 3, change
+	s.Rates, s.Repeats, s.Seconds, s.Change = s.Rates[:2], 1, 3, change
 	archivetest.Write(t, dir, s)
 	a, err := archive.Read(dir)
 	if err != nil {

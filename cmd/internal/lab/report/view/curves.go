@@ -125,6 +125,7 @@ func (v *View) Timelines(standings []Standing) []Timeline {
 				for i, y := range column {
 					c.Places = append(c.Places, Place{X: series.FromSec + (float64(i)+0.5)*series.IntervalSec, Y: y})
 				}
+				c.Places = thin(c.Places)
 				t.Curves = append(t.Curves, c)
 			}
 		}
@@ -133,6 +134,43 @@ func (v *View) Timelines(standings []Standing) []Timeline {
 		}
 	}
 	return all
+}
+
+// maxPlaces bounds the places of a curve over time. A chart is half as many pixels wide.
+const maxPlaces = 1200
+
+// thin keeps the least and the greatest of neighbours, in their order, until there are at most maxPlaces: a
+// spike of one sample in a day stays visible, which a mean would hide. A gap stays a gap if it is as long as
+// the neighbours together.
+func thin(places []Place) []Place {
+	if len(places) <= maxPlaces {
+		return places
+	}
+	each := (2*len(places) + maxPlaces - 1) / maxPlaces
+	var kept []Place
+	for neighbours := range slices.Chunk(places, each) {
+		low, high := -1, -1
+		for i, p := range neighbours {
+			if math.IsNaN(p.Y) {
+				continue
+			}
+			if low < 0 || p.Y < neighbours[low].Y {
+				low = i
+			}
+			if high < 0 || p.Y > neighbours[high].Y {
+				high = i
+			}
+		}
+		switch {
+		case low < 0:
+			kept = append(kept, neighbours[0])
+		case low == high:
+			kept = append(kept, neighbours[low])
+		default:
+			kept = append(kept, neighbours[min(low, high)], neighbours[max(low, high)])
+		}
+	}
+	return kept
 }
 
 // Phases returns the phases of a standing's repeats, if those of all standings are alike: within a tenth of

@@ -17,7 +17,7 @@ import (
 type Operation struct {
 	Tag       string
 	Intervals []archive.Interval      // of the whole repeat
-	Measured  *hdrhistogram.Histogram // those of the phase measure together
+	Measured  *hdrhistogram.Histogram // those whose middle is in the phase measure, together
 }
 
 // Operations reads the histograms of a repeat. Those that are about a part of a latency (archive.TagService,
@@ -39,7 +39,7 @@ func (v *View) Operations(r *archive.Repeat) ([]Operation, error) {
 		}
 		o := &all[at]
 		o.Intervals = append(o.Intervals, i)
-		if i.Start.Before(from) || i.End.After(to) {
+		if middle := i.Start.Add(i.End.Sub(i.Start) / 2); middle.Before(from) || !middle.Before(to) {
 			return nil
 		}
 		if o.Measured == nil {
@@ -54,14 +54,12 @@ func (v *View) Operations(r *archive.Repeat) ([]Operation, error) {
 	return all, err
 }
 
-// measured returns the bounds of the phase measure, or those of all time if a repeat does not say. The times
-// of intervals are rounded to the millisecond, and the seconds of a phase are not.
+// measured returns the bounds of the phase measure, or those of all time if a repeat does not say.
 func measured(r *archive.Repeat) (from, to time.Time) {
-	const slack = 2 * time.Millisecond
 	for _, p := range r.Phases {
 		if p.Name == archive.PhaseMeasure {
 			at := func(seconds float64) time.Time { return r.Began.Add(time.Duration(seconds * float64(time.Second))) }
-			return at(p.FromSec).Add(-slack), at(p.ToSec).Add(slack)
+			return at(p.FromSec), at(p.ToSec)
 		}
 	}
 	return time.Time{}, time.Unix(math.MaxInt32*1000, 0)

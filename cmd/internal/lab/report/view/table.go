@@ -28,7 +28,7 @@ var headline = []archive.Metric{
 
 // short are the heads of columns whose names say too much.
 var short = map[string]string{
-	archive.OpsPerSec.Name: "ops/s", archive.MeanUs.Name: "mean", archive.P50Us.Name: "p50", archive.P99Us.Name: "p99", archive.P999Us.Name: "p99.9",
+	archive.OpsPerSec.Name: "ops/s", archive.MeanUs.Name: "mean", archive.P50Us.Name: "p50", archive.P99Us.Name: "p99", archive.P999Us.Name: "p99.9", archive.MaxUs.Name: "max",
 	archive.FsyncsPerOp.Name: "fsyncs/op", archive.CPUUsPerOp.Name: "CPU/op", archive.AllocsPerOp.Name: "allocs/op",
 	archive.CPUCores.Name: "processors in use", archive.RSSBytes.Name: "resident memory", archive.HeapBytes.Name: "live heap",
 	archive.FsyncsPerSec.Name: "fsyncs/s", archive.DiskBytesPerSec.Name: "written to disks", archive.GCPauseUs.Name: "longest GC pause",

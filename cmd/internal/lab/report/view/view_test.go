@@ -174,7 +174,7 @@ func TestOperations(t *testing.T) {
 	v.Dir = dir
 	repeat := &v.Run.Points[0].Repeats[0]
 	repeat.Began, repeat.Histograms = began, name
-	repeat.Phases = []archive.Phase{{Name: archive.PhaseWarmup, ToSec: 1}, {Name: archive.PhaseMeasure, FromSec: 1.0004, ToSec: 2.9996}}
+	repeat.Phases = []archive.Phase{{Name: archive.PhaseWarmup, ToSec: 1}, {Name: archive.PhaseMeasure, FromSec: 1.3, ToSec: 2.8}}
 	operations, err := v.Operations(repeat)
 	if err != nil || len(operations) != 2 || operations[0].Tag != "write" || operations[1].Tag != "read" {
 		t.Fatalf("%v, %v", operations, err)
@@ -205,5 +205,40 @@ func TestPhases(t *testing.T) {
 	}
 	if p := Phases([]Standing{standing(10), standing(20)}); p != nil {
 		t.Errorf("%v", p)
+	}
+}
+
+// A curve of a day keeps its spikes and its gaps, its order, and a bounded length.
+func TestThin(t *testing.T) {
+	var day []Place
+	for i := range 86_400 {
+		y := 100 + math.Sin(float64(i))
+		switch {
+		case i == 40_000:
+			y = 9000
+		case i == 50_000:
+			y = 1
+		case i >= 60_000 && i < 61_000:
+			y = math.NaN()
+		}
+		day = append(day, Place{X: float64(i), Y: y})
+	}
+	kept := thin(day)
+	low, high, gaps := math.Inf(1), 0.0, 0
+	for i, p := range kept {
+		if i > 0 && p.X <= kept[i-1].X {
+			t.Fatalf("%v comes after %v", p.X, kept[i-1].X)
+		}
+		if math.IsNaN(p.Y) {
+			gaps++
+			continue
+		}
+		low, high = min(low, p.Y), max(high, p.Y)
+	}
+	if len(kept) > maxPlaces || low != 1 || high != 9000 || gaps < 5 {
+		t.Errorf("%d places from %v to %v with %d gaps", len(kept), low, high, gaps)
+	}
+	if short := day[:maxPlaces]; len(thin(short)) != maxPlaces {
+		t.Error("a short curve was thinned")
 	}
 }
