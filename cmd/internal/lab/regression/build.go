@@ -51,6 +51,7 @@ func Build(ctx context.Context, tree, source string, edits map[string][]byte, pr
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(tree, "cmd"), "-trimpath", "-buildvcs=false", "-overlay", list, "-o", program, "./internal/lab/regression/workload")
+	cmd.Env = append(os.Environ(), "GOWORK=") // each tree has its own go.work
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the workload does not build in %s: %w: %s", tree, err, bytes.TrimSpace(out))

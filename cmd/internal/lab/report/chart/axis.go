@@ -70,7 +70,7 @@ func (s scale) at(v float64) float64 {
 	return s.from + (v-low)/(high-low)*(s.to-s.from)
 }
 
-// minDecadeFactor is what the ends of a logarithmic axis must differ by, so that 1, 2 and 5 make enough ticks.
+// minDecadeFactor is what the ends of a logarithmic axis differ by if 1, 2 and 5 make enough ticks.
 const minDecadeFactor = 5
 
 // ticks returns where to write numbers: round ones, five or so. minor are lines without a number.

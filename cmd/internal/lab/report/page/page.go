@@ -7,6 +7,7 @@ package page
 import (
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
 	"math"
@@ -81,7 +82,7 @@ func Write(w io.Writer, archives []*archive.Archive) error {
 		if err := b.build(); err != nil {
 			return err
 		}
-		c.Runs = append(c.Runs, run{View: b.view, ID: id(i), Charts: b.groups})
+		c.Runs = append(c.Runs, run{View: b.view, ID: fmt.Sprintf("run-%d", i+1), Charts: b.groups})
 		c.Data = append(c.Data, data{Dir: a.Dir, Recipe: a.Run.Recipe, Environment: a.Envs, Charts: b.data})
 	}
 	if len(c.Runs) == 1 {
@@ -89,8 +90,6 @@ func Write(w io.Writer, archives []*archive.Archive) error {
 	}
 	return page.Execute(w, c)
 }
-
-func id(i int) string { return "run-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) }
 
 // JSON returns the data for a script element, in which no text can end the element: json.Marshal escapes <.
 func (c content) JSON() (template.JS, error) {
