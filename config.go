@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"cmp"
 	"errors"
 	"fmt"
@@ -45,6 +46,11 @@ type Config struct {
 	// Listen is the address to listen on, default Members[ID]. Port 0 is any port, and Node.Addr tells which.
 	// Without a host it is every address of the machine, or the loopback address if all Members are on it.
 	Listen string
+	// Resolve turns the address of another member into the one to connect to, at each attempt, for clusters
+	// whose members are found by a registry and may all move at once. It must return when its context ends.
+	// Any goroutine calls it. Default: addresses are taken as they are, and a name is looked up at each
+	// attempt.
+	Resolve func(ctx context.Context, id uint64, addr string) (string, error)
 	// TLS encrypts the connections between members, and makes each prove its id with a certificate. Members
 	// at addresses that are not on this machine need it, or Insecure. All members need the same of both.
 	// "millrace cert" makes certificates; docs/operate/tls.md says how to use and to replace them.
@@ -232,6 +238,7 @@ func (c Config) host() host.Config {
 		JoinTokens:        c.joinTokens(),
 		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
+		Resolve:           c.Resolve,
 		TLS:               c.TLS,
 		Zone:              c.Zone,
 		HeartbeatInterval: c.HeartbeatInterval,

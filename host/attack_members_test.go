@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -79,6 +80,28 @@ func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
 	}
 	if l.group.countsVoteOf(5) {
 		t.Error("a vote counts of a host that is no member in the roster of this one")
+	}
+}
+
+// A member stops because it was removed. One that was away, and removed as well, asks it for the roster: it
+// still tells what it knows. Of the group one member is left, which alone is not believed for long.
+func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {
+	c := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHost(t, 3, WithTransport(c))
+	l.out = c.recordingTransport
+	l.lead()
+	now := l.group.roster()
+	gone, _ := now.Member(3)
+	left := rosterOf(20, 2)
+	left.Removed = []membership.Member{gone}
+	l.group.setRoster(left)
+	if err := l.group.Err(); !errors.Is(err, ErrMemberRemoved) {
+		t.Fatalf("a member that was removed: %v", err)
+	}
+	c.bodies = nil
+	l.control(3, binary.AppendUvarint(binary.AppendUvarint([]byte{rosterQuestionKind}, theGroup), now.Version))
+	if told := c.told(removal{theGroup, 20, gone.Incarnation}.encode()); !slices.Equal(told, []uint64{3}) {
+		t.Errorf("hosts %v were told that they were removed, want 3", told)
 	}
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -49,6 +50,11 @@ type Config struct {
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
+	// Resolve turns the address of another host into the one to connect to, at each attempt, for clusters whose
+	// hosts are found by a registry and may all move at once. It must return when its context ends, which is
+	// two seconds after the attempt has begun. Any goroutine calls it. Default: addresses are taken as
+	// they are, and a name is looked up at each attempt.
+	Resolve func(ctx context.Context, id uint64, addr string) (string, error)
 	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts.
 	// Without it, every program that reaches the port of a host can read and forge everything; Open warns if
 	// an address is not a loopback address.

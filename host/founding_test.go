@@ -202,7 +202,7 @@ func (p *party) waitRefusal(suspect *party, words ...string) {
 	ctx, cancel := context.WithCancel(deadline(p.t))
 	defer cancel()
 	believed := make(chan uint64, 1)
-	g := suspect.Group(theGroup) // read here: the suspect may be opened anew before the goroutine below runs
+	g := suspect.Group(theGroup) // read here: the suspect may be opened again before the goroutine below runs
 	go func() {
 		if leader, err := g.WaitLeader(ctx); err == nil {
 			believed <- leader.ID

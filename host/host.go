@@ -121,6 +121,8 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		}
 	case c.TLS != nil:
 		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
+	case c.Resolve != nil:
+		return nil, errors.New("millrace: Config.Resolve is for TCP, and WithTransport replaces it; leave one of them out")
 	}
 	logConfig := LogConfig{
 		FS:           e.fs,
@@ -269,7 +271,7 @@ func (h *Host) diskFull(g *Group, err error) {
 
 // listen returns TCP to Peers. It calls event after Start only.
 func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), TLS: c.transportTLS(event), Logger: logger})
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Resolve: c.Resolve, TLS: c.transportTLS(event), Logger: logger})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("%w; another program, or a host that still runs, has the address: stop it, or set Config.Listen to another one", err)
 	}

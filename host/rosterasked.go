@@ -105,7 +105,7 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 // answerRoster tells another host what this member knows of the members.
 func (g *Group) answerRoster(to, version uint64) {
 	r := g.roster()
-	if r == nil || g.Err() != nil || r.Version <= version {
+	if r == nil || r.Version <= version {
 		return
 	}
 	body := append(binary.AppendUvarint([]byte{rosterAnswerKind}, g.id), r.Encode()...)

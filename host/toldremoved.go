@@ -8,6 +8,8 @@ import (
 // One host that lies must not stop a member: so one says so and another one confirms it, and neither counts
 // while this member hears a leader, which sends nothing to those that were removed.
 //
+// A member that has stopped because it was removed still says so of others: one of three may be left.
+//
 // One alone is believed if this member knows no other one, or if it goes on saying so for
 // toldTimeouts election timeouts in which no leader is heard: the group may have become that one member.
 //

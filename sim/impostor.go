@@ -124,8 +124,12 @@ func (u unheard) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// checkImpostor: no host accepts the introduction of an impostor.
+// checkImpostor: no host accepts the introduction of an impostor, unless it is an impostor itself and cannot
+// know better. Then both are refused by the others, and count for nothing.
 func (w *world) checkImpostor(from, to *life) {
+	if w.restoring.mayAdmit(from, to) || w.restoring.mayAdmit(to, from) {
+		return
+	}
 	if from.impostor || to.impostor {
 		w.breaks(property.Strangers, "%s and %s were introduced to each other", from.name, to.name)
 	}

@@ -15,12 +15,14 @@ type effort struct {
 	messages int
 	term     uint64 // the highest
 	lacking  uint64 // entries that members have not applied, of all groups
+	asked    int    // by clients that wait: each may become an entry that every host lacks
 }
 
 // effort returns it for this moment.
 func (w *world) effort() effort {
 	e := effort{at: w.now, messages: w.net.messages}
 	w.eachReplica(func(r *replica) {
+		e.asked += len(r.pending) + len(r.calls) + len(r.reading)
 		if r.group == nil {
 			return
 		}
@@ -33,7 +35,7 @@ func (w *world) effort() effort {
 
 // What agreement may cost at most.
 const (
-	maxMessages      = 12 // of each pair of hosts in each group and heartbeat interval, and for each entry that a member lacks
+	maxMessages      = 12 // of each pair of hosts in each group and heartbeat interval, and for each entry that a member lacks or is asked for
 	termsAfterFaults = 12 // and two in each election timeout
 )
 
@@ -42,10 +44,36 @@ func (w *world) checkCost(began effort) {
 	now := w.effort()
 	intervals := int((now.at-began.at)/w.config.HeartbeatInterval) + 10
 	hosts := len(w.hosts)
-	if used, most := now.messages-began.messages, maxMessages*(hosts*hosts*len(w.ghosts)*intervals+int(began.lacking)); used > most {
-		w.breaks(property.Cost, "in %v after the faults the hosts, which lacked %d entries, sent %d messages to agree, want at most %d", now.at-began.at, began.lacking, used, most)
+	used, most := now.messages-began.messages, maxMessages*(hosts*hosts*len(w.ghosts)*intervals+int(began.lacking)+hosts*began.asked)
+	if used > most {
+		w.breaks(property.Cost, "in %v after the faults the hosts, which lacked %d entries and were asked for %d, sent %d messages to agree, want at most %d", now.at-began.at, began.lacking, began.asked, used, most)
 	}
 	if used, most := now.term-began.term, uint64(termsAfterFaults+2*(now.at-began.at)/w.config.ElectionTimeout); used > most {
 		w.breaks(property.Cost, "in %v after the faults there were %d terms, want at most %d", now.at-began.at, used, most)
 	}
+}
+
+// What a cluster may do at most that has nothing to do.
+const (
+	quietIntervals = 4  // heartbeat intervals, in which it is looked at
+	maxQuietRuns   = 12 // of workers, for each group of each host in each interval
+	quietLooks     = 25 // one of them must be quiet
+)
+
+// checkQuiet: without clients and without faults a host works at its ticks. One that finds again and again
+// that it has something to do, and does nothing, keeps a processor busy for ever.
+func (w *world) checkQuiet() {
+	most, fewest := quietIntervals*maxQuietRuns*len(w.hosts)*len(w.ghosts), 0
+	for look := range quietLooks {
+		before := w.runs
+		w.pass(quietIntervals * w.config.HeartbeatInterval)
+		runs := w.runs - before
+		if runs <= most {
+			return
+		}
+		if look == 0 || runs < fewest {
+			fewest = runs
+		}
+	}
+	w.breaks(property.Cost, "without anything to do the workers of all hosts ran %d times and more in each of %d stretches of %d heartbeat intervals, want at most %d in one", fewest, quietLooks, quietIntervals, most)
 }

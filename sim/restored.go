@@ -25,7 +25,8 @@ type restoring struct {
 	m      *impostors
 	rng    *rand.Rand
 	of     *machine
-	lives  int // of the host when its directory was copied
+	lives  int             // of the host when its directory was copied
+	knew   map[uint64]bool // the hosts whose directories it had recorded by then
 	copied *crashfs.FS
 	copy   *life // that runs; nil: none
 }
@@ -60,7 +61,17 @@ func (r *restoring) take() {
 		return
 	}
 	r.of, r.lives, r.copied = h, h.lives, h.disk.Image(crashfs.LoseNothing, r.rng.Uint64)
+	r.knew = map[uint64]bool{}
+	for _, other := range r.m.w.hosts {
+		r.knew[other.id] = r.m.w.net.knows[link{other.id, h.id}]
+	}
 	r.m.w.note(fmt.Sprintf("the directory of %s is copied", h.alive.name))
+}
+
+// mayAdmit reports whether this host may admit that impostor: it is a copy that was made before its host had
+// recorded the real directory, so it cannot know better.
+func (r *restoring) mayAdmit(this, that *life) bool {
+	return r != nil && this == r.copy && that.impostor && !r.knew[that.host.id]
 }
 
 // isRefused reports whether every other host must refuse the copy.

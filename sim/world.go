@@ -42,6 +42,7 @@ type world struct {
 	mode         wal.Mode
 	looking      bool       // checks are running
 	counting     *costs     // cost.go; nil: nothing is counted
+	runs         int        // of workers
 	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging    *diverging // divergence.go; nil: the machines are those of the checks
 	faults       Faults
@@ -385,6 +386,7 @@ func (t *task) run() {
 	if t.stopped {
 		return
 	}
+	t.life.w.runs++
 	t.life.w.noteRun(t)
 	if t.goesOn = t.callWorker(); t.goesOn {
 		t.Wake()

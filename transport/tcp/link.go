@@ -113,12 +113,10 @@ func (l *link) writeAll(p []byte, stall time.Duration) error {
 
 // dial connects to a peer for one class and performs the handshake.
 func (t *Transport) dial(ctx context.Context, to uint64, addr string, class transport.Class) (*link, error) {
-	dialer := net.Dialer{Timeout: t.o.DialTimeout, KeepAliveConfig: keepAlive}
-	c, err := dialer.DialContext(ctx, "tcp", addr)
+	conn, err := t.connect(ctx, to, addr)
 	if err != nil {
 		return nil, err
 	}
-	conn := c.(*net.TCPConn)
 	// Cancelling ctx, because the peer is removed or has moved, must not wait for the handshake.
 	unhook := context.AfterFunc(ctx, func() { conn.Close() })
 	l, err := t.introduce(conn, to, class)
@@ -127,6 +125,25 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string, class tran
 		return nil, errors.Join(err, ctx.Err())
 	}
 	return l, nil
+}
+
+// connect finds a peer and connects to it.
+func (t *Transport) connect(ctx context.Context, to uint64, addr string) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.o.DialTimeout)
+	defer cancel()
+	if t.o.Resolve != nil {
+		found, err := t.o.Resolve(ctx, to, addr)
+		if err != nil {
+			return nil, fmt.Errorf("Resolve of host %d at %s: %w", to, addr, err)
+		}
+		addr = found
+	}
+	dialer := net.Dialer{KeepAliveConfig: keepAlive}
+	c, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
 }
 
 func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Class) (*link, error) {

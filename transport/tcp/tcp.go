@@ -84,6 +84,12 @@ type Options struct {
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
 
+	// Resolve turns the address of a peer into the one to connect to, at each attempt: hosts then may be named
+	// by whatever finds them, a service registry for instance. Together with connecting it has DialTimeout, and
+	// must return when its context ends. Any goroutine calls it. nil: addresses are taken as they are, and the
+	// system looks a name up at each attempt.
+	Resolve func(ctx context.Context, peer uint64, addr string) (string, error)
+
 	TLS *TLS // nil: plain TCP, and every program that reaches the port is believed
 
 	Logger *slog.Logger // for operators: at most one line per message, peer and second [none]

@@ -2,11 +2,13 @@ package tcp
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,6 +357,34 @@ func TestOtherAddress(t *testing.T) {
 	next(t, refused, "second attempt, as there is no other address")
 	tr.SetOtherAddr(2, other)
 	defer next(t, others, "connection to the other address").Close()
+}
+
+// What finds a peer is asked at each attempt, and may take no longer than an attempt.
+func TestResolve(t *testing.T) {
+	first, conns := deaf(t)
+	second, later := deaf(t)
+	var asked atomic.Int32
+	listening(t, newLedger(), func(o *Options) {
+		o.DialTimeout = 50 * time.Millisecond
+		o.Resolve = func(ctx context.Context, peer uint64, addr string) (string, error) {
+			if peer != 2 || addr != "127.0.0.1:1" {
+				t.Errorf("asked for host %d at %s", peer, addr)
+			}
+			switch asked.Add(1) {
+			case 1:
+				return "", errors.New("the registry is down")
+			case 2:
+				<-ctx.Done() // it hangs
+				return "", ctx.Err()
+			case 3:
+				return first, nil
+			default:
+				return second, nil
+			}
+		}
+	})
+	next(t, conns, "connection to where the host is found").Close()
+	next(t, later, "connection to where it is found afterwards").Close()
 }
 
 func TestMessageTooLarge(t *testing.T) {
