@@ -62,6 +62,7 @@ type Group struct {
 	role     raft.SoftState
 	ordered  bool // it was told to campaign, in this turn
 	held     held
+	batching batching // its own comments say who owns what
 	gathering
 	forgetting
 	founding
@@ -136,6 +137,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
+	g.holdBatch()
 	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
 	if g.hasCommands {
 		g.drain.taken.Add(proposalBytes(g.taken.proposals))
@@ -156,6 +158,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.sendHeld(crowded)
 	g.ask()
 	left = g.readsLeft() || left
+	left = g.endBatches() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -258,6 +261,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
 		g.noteInstalled(&g.taken.answers[i])
+		g.noteFlushed(&g.taken.answers[i])
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]
