@@ -30,7 +30,7 @@ func TestBenchBatchesPrintsATable(t *testing.T) {
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "at once") || !strings.Contains(stdout, "the best cell of each rule that loses") {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
-	for _, file := range []string{"results.json", "results.csv", "cells.txt", "p99-50µs.svg"} {
+	for _, file := range []string{"results.json", "results.csv", "cells.txt", "p99-50us.svg"} {
 		if info, err := os.Stat(filepath.Join(out, file)); err != nil || info.Size() == 0 {
 			t.Error(err)
 		}

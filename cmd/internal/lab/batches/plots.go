@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -38,7 +39,7 @@ func (r *Report) plots() (outputs []report.Output) {
 	}
 	clients := slices.MinFunc(r.Plan.Clients, func(a, b int) int { return distance(a) - distance(b) })
 	for _, delay := range r.Plan.Delays {
-		outputs = append(outputs, report.Output{Name: fmt.Sprintf("p99-%v.svg", delay), Write: func(w io.Writer) error { return r.writePlot(w, delay, clients) }})
+		outputs = append(outputs, report.Output{Name: "p99-" + strings.ReplaceAll(delay.String(), "µ", "u") + ".svg", Write: func(w io.Writer) error { return r.writePlot(w, delay, clients) }})
 	}
 	return outputs
 }
