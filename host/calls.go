@@ -44,6 +44,9 @@ type routedCalls struct {
 	// frameMost bounds the commands of the next forward frame; 0: only their bytes are bounded. A leader may
 	// have less memory than this host. So a refusal for lack of space halves it, and an outcome doubles it.
 	frameMost int
+	// framesMost bounds the frames that one turn sends; 0: there is no bound. A refusal makes it one, and an
+	// outcome doubles it. refusals counts how often it was made one since the latest outcome.
+	framesMost, refusals int
 
 	// Owned by the turn.
 	lead, term  uint64 // as of the latest look
@@ -189,10 +192,8 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 			c.Caller.Committed(call.appliedReceipt(c, now))
 		}
 	}
-	if committed > 0 && s.frameMost > 0 {
-		if s.frameMost *= 2; s.frameMost > maxNumbers {
-			s.frameMost = 0
-		}
+	if committed > 0 {
+		s.refusals, s.frameMost, s.framesMost = 0, relaxed(s.frameMost), relaxed(s.framesMost)
 	}
 	s.mu.Unlock()
 	if committed > 0 {
@@ -202,6 +203,14 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	if bytes > 0 && g.inbox.hasProposals() {
 		g.wake()
 	}
+}
+
+// relaxed doubles a bound, which in the end is none.
+func relaxed(bound int) int {
+	if bound > maxNumbers/2 {
+		return 0
+	}
+	return 2 * bound
 }
 
 // removeMarked removes the call with a mark, and returns it.
@@ -296,6 +305,18 @@ func (g *Group) pauseCalls(ticks int64) {
 	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
 }
 
+// pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded
+// or its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a
+// row the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
+func (g *Group) pauseRefused(ticks int64) {
+	s := &g.calls
+	if s.paused(g.at.ticks, g.node.BasicStatus()) {
+		return // a frame that was sent together with one that was refused before
+	}
+	g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
+	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)
+}
+
 // callBytes returns how many bytes of commands a turn may take out of the inbox, less than 0 for none at all.
 func (g *Group) callBytes(most int64) int64 {
 	if !g.hasCommands {
@@ -326,7 +347,7 @@ func (g *Group) mustRoute() bool {
 		return false
 	}
 	bytes, waits := g.inbox.firstProposal()
-	return g.calls.fresh.Load() || waits && bytes <= g.pending.space()
+	return g.calls.n.Load() > 0 && g.calls.fresh.Load() || waits && bytes <= g.pending.space()
 }
 
 // callsDue returns the tick at which calls need a turn if nothing else happens.

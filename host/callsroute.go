@@ -40,7 +40,7 @@ func (g *Group) routeCalls() {
 	}
 	changed := s.lead != st.Lead || s.term != st.Term
 	if s.lead, s.term = st.Lead, st.Term; changed {
-		s.pausedUntil = 0
+		s.pausedUntil, s.framesMost, s.refusals = 0, 0, 0
 	}
 	switch {
 	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
@@ -113,10 +113,11 @@ func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) (goin
 	return going
 }
 
-// forwardCalls sends the calls that are due to the leader.
+// forwardCalls sends the calls that are due to the leader, in as many frames as it may be sent.
 func (g *Group) forwardCalls(to, term uint64, changed bool) {
 	s, r := &g.calls, &g.router
 	g.beginFrame(term)
+	frames := 1
 	sends := func(c *Call) bool {
 		m, ok := s.mark(g, c)
 		if !ok {
@@ -127,11 +128,14 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		}
 		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.max/4 ||
 			s.frameMost > 0 && len(r.batch) >= s.frameMost
-		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) && !g.sendFrame(to, term) {
-			if c.live == 0 {
-				c.w.putBack()
+		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) {
+			if !g.sendFrame(to, term) || frames == s.framesMost {
+				if c.live == 0 {
+					c.w.putBack()
+				}
+				return false
 			}
-			return false
+			frames++
 		}
 		r.body = appendForwarded(r.body, session.Header{Mark: m, HasMark: true}, c.Data[CallRoom:])
 		r.batch, r.bytes = append(r.batch, c), r.bytes+c.bytes()
@@ -313,7 +317,7 @@ func (g *Group) takeRefusals() {
 			s.frameMost = hits / 2
 		}
 		if hits > 0 {
-			g.pauseCalls(pause)
+			g.pauseRefused(pause)
 		}
 	}
 	s.mu.Unlock()

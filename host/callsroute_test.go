@@ -13,6 +13,7 @@ type forwardTransport struct {
 	*recordingTransport
 	refuses  int
 	commands uint64
+	frames   []uint64 // the numbers of those that it has taken
 }
 
 func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bool {
@@ -23,7 +24,8 @@ func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bo
 		f.refuses--
 		return false
 	}
-	_, rest, err := decodeForward(body)
+	r, rest, err := decodeForward(body)
+	f.frames = append(f.frames, r.frame)
 	for err == nil && len(rest) > 0 {
 		_, _, rest, err = nextForwarded(rest)
 		f.commands++
@@ -81,5 +83,60 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	}
 	if out.commands < 5 || out.refuses > 0 {
 		t.Fatalf("%d commands have left, want at least 5", out.commands)
+	}
+}
+
+// A leader whose group is not founded refuses everything, maybe for long. The calls that wait are not sent to
+// it again and again: one frame asks, now and then. When the leader changes, all are sent.
+func TestRefusedCallsDoNotKeepOnComing(t *testing.T) {
+	out := &forwardTransport{recordingTransport: &recordingTransport{}}
+	l, g := followGroup(t, out)
+	const calls, ticks = 8, 80
+	for range calls {
+		if err := g.Call(newEchoCaller().call(strings.Repeat("x", maxForwardBytes*2/3))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.manual.runIdle()
+	if len(out.frames) != calls {
+		t.Fatalf("%d frames for %d calls", len(out.frames), calls)
+	}
+	sent := 0
+	for tick := range ticks {
+		for _, frame := range out.frames {
+			(*inbound)(l.Host).Deliver(2, transport.Control, forwardRefusal{group: 2, frame: frame, why: refusesFounding, sure: true}.encode())
+		}
+		sent, out.frames = sent+len(out.frames), nil
+		if tick%ticksPerHeartbeat == 0 {
+			l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 7})
+		}
+		l.manual.tick()
+		l.manual.runIdle()
+	}
+	if asks := sent - calls; asks < ticks/(2*ticksPerHeartbeat) || asks > ticks/(2*ticksPerHeartbeat)+4 {
+		t.Errorf("%d frames in %d ticks ask whether the leader takes commands now, want about one in two heartbeat intervals", asks, ticks)
+	}
+	out.frames = nil
+	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 8})
+	l.manual.runIdle()
+	if len(out.frames) != calls {
+		t.Errorf("a new leader is sent %d frames, want all %d", len(out.frames), calls)
+	}
+}
+
+// The session of a host is unknown to the group, and its last call has ended otherwise. Nothing is left to be
+// sent, so the group takes no turn for it.
+func TestNothingIsRoutedWithoutACall(t *testing.T) {
+	l, g := followGroup(t, &forwardTransport{recordingTransport: &recordingTransport{}})
+	g.calls.mu.Lock()
+	g.calls.draw(g)
+	id := g.calls.id
+	g.calls.mu.Unlock()
+	if !g.calls.renew(id) {
+		t.Fatal("the session is not given up")
+	}
+	l.manual.runIdle()
+	if g.mustRoute() {
+		t.Error("a turn without a call wants another one, and so on for ever")
 	}
 }

@@ -99,6 +99,9 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	}
 	switch what := body[0]; {
 	case kind != transport.Pulse:
+		if kind == transport.Control {
+			l.w.net.messages++
+		}
 	case what&3 == 1: // the version of a list that the other host has
 		l.w.count(Pulses)
 	case what&8 != 0 && body[len(body)-1] != 0:

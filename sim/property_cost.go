@@ -52,3 +52,28 @@ func (w *world) checkCost(began effort) {
 		w.breaks(property.Cost, "in %v after the faults there were %d terms, want at most %d", now.at-began.at, used, most)
 	}
 }
+
+// What a cluster may do at most that has nothing to do.
+const (
+	quietIntervals = 4  // heartbeat intervals, in which it is looked at
+	maxQuietRuns   = 12 // of workers, for each group of each host in each interval
+	quietLooks     = 25 // one of them must be quiet
+)
+
+// checkQuiet: without clients and without faults a host works at its ticks. One that finds again and again
+// that it has something to do, and does nothing, keeps a processor busy for ever.
+func (w *world) checkQuiet() {
+	most, fewest := quietIntervals*maxQuietRuns*len(w.hosts)*len(w.ghosts), 0
+	for look := range quietLooks {
+		before := w.runs
+		w.pass(quietIntervals * w.config.HeartbeatInterval)
+		runs := w.runs - before
+		if runs <= most {
+			return
+		}
+		if look == 0 || runs < fewest {
+			fewest = runs
+		}
+	}
+	w.breaks(property.Cost, "without anything to do the workers of all hosts ran %d times and more in each of %d stretches of %d heartbeat intervals, want at most %d in one", fewest, quietLooks, quietIntervals, most)
+}

@@ -169,6 +169,7 @@ func (w *world) endWell() {
 		w.breaks(property.Objects, "%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())
 	}
 	w.checkObjects()
+	w.checkQuiet()
 	w.checkAtEnd()
 	w.checkDisks()
 }

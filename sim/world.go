@@ -45,6 +45,7 @@ type world struct {
 	counting     *costs       // cost.go; nil: nothing is counted
 	hardware     *hardware    // hardware.go; nil: what work takes is drawn
 	rule         batches.Rule // of the leaders' batches; nil: none
+	runs         int          // of workers
 	hangs        *hangs       // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging    *diverging   // divergence.go; nil: the machines are those of the checks
 	faults       Faults
@@ -403,6 +404,7 @@ func (t *task) run() {
 	if t.stopped {
 		return
 	}
+	t.life.w.runs++
 	t.life.w.noteRun(t)
 	if t.goesOn = t.callWorker(); t.goesOn {
 		t.Wake()

@@ -32,6 +32,11 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 8180 -seeds 1 -faults 1500ms"}}, edits: []edit{{"host/rosterasked.go",
 		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
+	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
+		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
+	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
+		`return g.calls.n.Load() > 0 && g.calls.fresh.Load() || waits`, `return g.calls.fresh.Load() || waits`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/admission.go",
 		`if replaces {
 		a.review`, `if false {
