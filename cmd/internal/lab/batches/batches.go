@@ -11,6 +11,7 @@
 package batches
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -50,24 +51,12 @@ const (
 // Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
 // lab.ErrInvalid.
 func (p Plan) Validate() error {
-	for _, d := range p.Delays {
-		if d < 0 || d > maxTime {
-			return lab.Invalid("Delays", "%v is not between 0 and %v", d, maxTime)
-		}
-	}
-	for _, d := range p.Syncs {
-		if d < 0 || d > maxTime {
-			return lab.Invalid("Syncs", "%v is not between 0 and %v", d, maxTime)
-		}
-	}
-	for _, n := range p.Clients {
-		if n < 1 || n > maxClients {
-			return lab.Invalid("Clients", "%d is not between 1 and %d", n, maxClients)
-		}
-	}
-	for _, n := range p.Shares {
-		if n < 1 || n > maxShare {
-			return lab.Invalid("Shares", "%d %% is not between 1 and %d", n, maxShare)
+	for _, err := range []error{
+		allBetween("Delays", p.Delays, 0, maxTime, "%v"), allBetween("Syncs", p.Syncs, 0, maxTime, "%v"),
+		allBetween("Clients", p.Clients, 1, maxClients, "%d"), allBetween("Shares", p.Shares, 1, maxShare, "%d %%"),
+	} {
+		if err != nil {
+			return err
 		}
 	}
 	switch {
@@ -87,6 +76,16 @@ func (p Plan) Validate() error {
 		return lab.Invalid("CostFactor", "%d %% is not between 1 and %d", p.CostFactor, maxCostFactor)
 	}
 	return lab.ValidateWindows(1, 0, p.Runs)
+}
+
+// allBetween refuses a field with a value that is not between two others. verb renders the value.
+func allBetween[T cmp.Ordered](field string, values []T, least, most T, verb string) error {
+	for _, v := range values {
+		if v < least || v > most {
+			return lab.Invalid(field, verb+" is not between %v and %v", v, least, most)
+		}
+	}
+	return nil
 }
 
 // place is a network and a disk: what is measured in one piece of work.
