@@ -23,12 +23,12 @@ type batching struct {
 	rule batches.Rule // nil: none
 
 	// Owned by the turn.
-	term      uint64 // in which the batches are open
+	term      uint64 // in which this host leads; 0: it does not
 	open      []openBatch
 	first     int // of open; those before it are committed
 	bytes     int64
 	next      openBatch // what this turn has put into the log; last is 0: nothing
-	measured  batches.Measured
+	measured  *batches.Measured // nil: no batch has begun in this term; most groups lead elsewhere
 	heldSince time.Duration
 	holds     bool
 	timer     env.Timer // nil until it is needed
@@ -58,13 +58,19 @@ func (b *batching) noteProposed(last uint64, entries []raftpb.Entry) {
 // beginBatch makes what the turn has put into the log a batch.
 func (g *Group) beginBatch() {
 	b := &g.batching
-	st := g.node.BasicStatus()
-	if st.RaftState != raft.StateLeader || st.Term != b.term {
-		b.forget(st.Term)
+	term := uint64(0)
+	if st := g.node.BasicStatus(); st.RaftState == raft.StateLeader {
+		term = st.Term
 	}
-	if b.next.last > 0 && st.RaftState == raft.StateLeader {
+	if term != b.term {
+		b.forget(term)
+	}
+	if b.next.last > 0 && term > 0 {
 		if b.first == len(b.open) {
 			b.open, b.first = b.open[:0], 0
+		}
+		if b.measured == nil {
+			b.measured = new(batches.Measured)
 		}
 		b.next.began = g.now()
 		b.open = append(b.open, b.next)
@@ -75,7 +81,7 @@ func (g *Group) beginBatch() {
 
 // forget drops all batches: another leadership begins.
 func (b *batching) forget(term uint64) {
-	b.term, b.open, b.first, b.bytes, b.measured = term, b.open[:0], 0, 0, batches.Measured{}
+	b.term, b.open, b.first, b.bytes, b.measured = term, b.open[:0], 0, 0, nil
 	b.round.Store(0)
 }
 
@@ -121,6 +127,13 @@ func (b *batching) compact() {
 	}
 }
 
+// shrink releases the array, if no batch is open.
+func (b *batching) shrink() {
+	if b.first == len(b.open) {
+		b.open, b.first = nil, 0
+	}
+}
+
 // holdBatch decides whether commands stay in the inbox for now, and reports whether they are released.
 func (g *Group) holdBatch() (released bool) {
 	b := &g.batching
@@ -158,7 +171,7 @@ func (b *batching) begins(now func() time.Duration) (begins bool, again time.Dur
 	}
 	return b.rule.Next(batches.State{
 		Now: now(), Open: n, OpenBytes: b.bytes,
-		First: b.open[b.first].began, Last: b.open[len(b.open)-1].began, Measured: b.measured,
+		First: b.open[b.first].began, Last: b.open[len(b.open)-1].began, Measured: *b.measured,
 	})
 }
 

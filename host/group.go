@@ -200,6 +200,7 @@ func (g *Group) shrink() {
 	g.taken, g.entries = inputs{}, nil
 	g.outgoing.shrink()
 	g.inbox.shrink()
+	g.batching.shrink()
 }
 
 // whenDue returns the tick at which the core has something to do if nothing else happens.
