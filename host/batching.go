@@ -27,7 +27,7 @@ type batching struct {
 	open      []openBatch
 	first     int // of open; those before it are committed
 	bytes     int64
-	next      openBatch // what this turn has put into the log; last is 0: nothing
+	next      openBatch         // what this turn has put into the log; last is 0: nothing
 	measured  *batches.Measured // nil: no batch has begun in this term; most groups lead elsewhere
 	heldSince time.Duration
 	holds     bool

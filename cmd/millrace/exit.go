@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,18 +38,20 @@ type exitMeaning struct {
 	members string // members and its verbs
 	objects string // objects and its verbs
 	sim     string // sim and its verbs
+	lab     string // lab and its verbs
 }
 
 var exitMeanings = []exitMeaning{
-	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", wal: "done; the log is whole, or the logs agree",
+	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", lab: "done; no condition is broken", wal: "done; the log is whole, or the logs agree",
 		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged", sim: "done; no seed has failed"},
-	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed; a replay differs from its recording",
+	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed; a replay differs from its recording; a run is slower than was accepted",
+		lab:   "what was measured failed or lost an acknowledged write; a condition of a comparison is broken",
 		sim:   "a seed failed, or cells of the matrix were hit less often than demanded",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
-	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results or a recording is damaged", sim: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
+	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results or a recording is damaged", sim: "a file of results is damaged", lab: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
 		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid", objects: "an object is damaged"},
 	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
-		bench: "it cannot be done: no such directory, a full disk", snap: "it cannot be read: no such directory, no snapshot in it",
+		bench: "it cannot be done: no such directory, a full disk", lab: "it cannot be done: no such directory, other environments, too few repeats for a condition", snap: "it cannot be read: no such directory, no snapshot in it",
 		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs",
 		objects: "it cannot be read: no such directory, no group with objects in it, no such object", sim: "it cannot be done: no such file, a full disk"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
@@ -162,13 +165,17 @@ func exitStatus(err error) int {
 	return exitFailed
 }
 
+// otherField is a field that the reason of a lab.FieldError names besides its own.
+var otherField = regexp.MustCompile(`\{[A-Z][A-Za-z]*\}`)
+
 // sentence returns an error as one line, with flags in place of the fields of a plan.
 func sentence(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	var refused *lab.FieldError
 	if flag := ""; errors.As(err, &refused) {
 		if flag = flagOf[refused.Field]; flag != "" {
-			text = strings.Replace(text, refused.Error(), "--"+flag+": "+refused.Reason, 1)
+			reason := otherField.ReplaceAllStringFunc(refused.Reason, func(field string) string { return "--" + flagOf[strings.Trim(field, "{}")] })
+			text = strings.Replace(text, refused.Error(), "--"+flag+": "+reason, 1)
 		}
 	}
 	return text
@@ -187,6 +194,7 @@ var flagOf = map[string]string{
 	"Durability":         "durability",
 	"Duration":           "duration",
 	"Failures":           "failures",
+	"Force":              "force",
 	"FsyncDelay":         "fsync-delay",
 	"Groups":             "groups",
 	"Heartbeat":          "heartbeat",
@@ -227,6 +235,16 @@ var flagOf = map[string]string{
 	"ValueBytes":         "value-bytes",
 	"Warmup":             "warmup",
 	"Ways":               "ways",
+	"Where":              "where",
 	"Without":            "without",
+	"EarlyAck":           "early-ack",
+	"Engine":             "engine",
+	"Log":                "log",
+	"MaxWarmup":          "max-warmup",
+	"MinWarmup":          "min-warmup",
+	"NetDelay":           "net-delay",
+	"Operation":          "operation",
+	"Repeats":            "repeat",
+	"Transport":          "transport",
 	"Workers":            "workers",
 }

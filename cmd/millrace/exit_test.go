@@ -19,8 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/compare"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/flush"
 	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
@@ -32,9 +35,9 @@ import (
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a
 // whole log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a
-// stopped host, ARCHIVE one of its archives, RESULT one of sim, FLIGHT a recording, PKI a directory with a CA
-// and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was not begun; a host runs in
-// the directory one.
+// stopped host, ARCHIVE one of its archives, RESULT one of sim, RUN one of lab, FLIGHT a recording, PKI a
+// directory with a CA and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was not
+// begun; a host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -48,6 +51,10 @@ var verbs = map[string]string{
 	"millrace wal repair":         "LOG",
 	"millrace":                    "",
 	"millrace bench groups":       "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace lab list":           "",
+	"millrace lab run":            "b0 --glance --dir . --quiet",
+	"millrace lab measure":        "--dir . --clients 1 --duration 20ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
+	"millrace lab sweep":          "--dir . --start 200 --max-rate 300 --duration 100ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
 	"millrace bench node":         "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
 	"millrace bench snapshot":     "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
 	"millrace bench objects":      "--dir . --bytes 1MiB --uploads 2 --duration 5ms --warmup 1ms --rounds 1",
@@ -70,6 +77,10 @@ var verbs = map[string]string{
 	"millrace members token":      "one",
 	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
 	"millrace members rescue":     "SURVIVOR",
+	"millrace lab":                "",
+	"millrace lab report":         "RUN",
+	"millrace lab plot":           "RUN",
+	"millrace lab compare":        "RUN RUN",
 	"millrace sim":                "--profile core --seeds 1:3 --length 50 --quiet",
 	"millrace sim merge":          "RESULT",
 	"millrace flight":             "one",
@@ -122,6 +133,8 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	if have := status(t, t.Context(), "sim", "--profile", "core", "--seeds", "1:3", "--quiet", "--soak", result); have != exitOK {
 		t.Fatalf("sim: status %d", have)
 	}
+	labRun := filepath.Join(t.TempDir(), "run")
+	archivetest.Write(t, labRun, archivetest.Shape{Seed: 1, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
 	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
@@ -134,7 +147,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result, "RUN", labRun).Replace(more))...)
 		}
 		if path != "millrace log-child" {
 			want := exitOK
@@ -148,7 +161,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		if have := status(t, t.Context(), with("--nonsense")...); have != exitUsage {
 			t.Errorf("%s --nonsense: status %d, want %d", path, have, exitUsage)
 		}
-		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" && path != "millrace members rescue" && path != "millrace sim merge" {
+		if have := status(t, t.Context(), with("one two three")...); have != exitUsage && path != "millrace cert inspect" && path != "millrace members rescue" && path != "millrace sim merge" && path != "millrace lab report" {
 			t.Errorf("%s one two three: status %d, want %d", path, have, exitUsage)
 		}
 		interrupted, cancel := context.WithCancelCause(t.Context())
@@ -269,7 +282,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench batches": batches.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench batches": batches.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		var fields []string

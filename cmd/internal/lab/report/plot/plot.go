@@ -43,6 +43,7 @@ type Figure struct {
 	xmin, xmax float64
 	ymin, ymax float64
 	any        bool
+	xTicks     plot.ConstantTicks
 }
 
 // New returns a figure without lines.
@@ -55,6 +56,15 @@ func New(title, xLabel, yLabel string) *Figure {
 
 // Add draws a line with dots, and names it in the legend.
 func (f *Figure) Add(legend string, c color.RGBA, points Points, dashed bool) error {
+	return f.add(legend, c, points, dashed, vg.Points(3))
+}
+
+// AddPlain is Add without dots.
+func (f *Figure) AddPlain(legend string, c color.RGBA, points Points, dashed bool) error {
+	return f.add(legend, c, points, dashed, 0)
+}
+
+func (f *Figure) add(legend string, c color.RGBA, points Points, dashed bool, dot vg.Length) error {
 	points = positive(points)
 	if len(points) == 0 {
 		return nil
@@ -64,13 +74,18 @@ func (f *Figure) Add(legend string, c color.RGBA, points Points, dashed bool) er
 		return err
 	}
 	line.Color, dots.Color = c, c
-	line.Width, dots.Radius = vg.Points(1.8), vg.Points(3)
+	line.Width, dots.Radius = vg.Points(1.8), dot
 	dots.Shape = draw.CircleGlyph{}
 	if dashed {
 		line.Dashes = []vg.Length{vg.Points(6), vg.Points(3)}
 	}
-	f.plot.Add(line, dots)
-	f.plot.Legend.Add(legend, line, dots)
+	f.plot.Add(line)
+	if dot > 0 {
+		f.plot.Add(dots)
+		f.plot.Legend.Add(legend, line, dots)
+	} else {
+		f.plot.Legend.Add(legend, line)
+	}
 	f.include(points)
 	return nil
 }
@@ -107,14 +122,66 @@ func (f *Figure) include(points Points) {
 	f.ymin, f.ymax = min(f.ymin, ymin), max(f.ymax, ymax)
 }
 
+// Bar is the range of a figure over several runs.
+type Bar struct{ X, Low, High float64 }
+
+// AddBars draws a bar for each range, without a legend.
+func (f *Figure) AddBars(c color.RGBA, bars []Bar) error {
+	var ranges ranges
+	var corners Points
+	for _, b := range bars {
+		if b.X > 0 && b.Low > 0 && b.High > b.Low {
+			ranges = append(ranges, b)
+			corners = append(corners, Point{X: b.X, Y: b.Low}, Point{X: b.X, Y: b.High})
+		}
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	drawn, err := plotter.NewYErrorBars(ranges)
+	if err != nil {
+		return err
+	}
+	drawn.Color, drawn.Width = c, vg.Points(1)
+	f.plot.Add(drawn)
+	f.include(corners)
+	return nil
+}
+
+// ranges are bars as gonum wants them: from a place, how far down and how far up.
+type ranges []Bar
+
+func (r ranges) Len() int                         { return len(r) }
+func (r ranges) XY(i int) (x, y float64)          { return r[i].X, r[i].Low }
+func (r ranges) YError(i int) (low, high float64) { return 0, r[i].High - r[i].Low }
+
+// LabelX labels the x axis at one place. Once it was called, there are no other labels.
+func (f *Figure) LabelX(at float64, label string) {
+	f.xTicks = append(f.xTicks, plot.Tick{Value: at, Label: label})
+}
+
+// Formats of pictures.
+const (
+	SVG = "svg"
+	PNG = "png"
+)
+
 // Write writes the figure as SVG. If ticks are given, the x axis has labels there, and otherwise at 1, 2 and
 // 5 of each decade.
 func (f *Figure) Write(w io.Writer, ticks ...float64) error {
+	return f.WriteAs(w, SVG, ticks...)
+}
+
+// WriteAs is Write for one of the formats.
+func (f *Figure) WriteAs(w io.Writer, format string, ticks ...float64) error {
 	f.frame()
 	if len(ticks) > 0 {
 		f.plot.X.Tick.Marker = ticksAt(ticks)
 	}
-	to, err := f.plot.WriterTo(width, height, "svg")
+	if len(f.xTicks) > 0 {
+		f.plot.X.Tick.Marker = f.xTicks
+	}
+	to, err := f.plot.WriterTo(width, height, format)
 	if err != nil {
 		return err
 	}

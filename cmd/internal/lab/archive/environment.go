@@ -1,0 +1,154 @@
+package archive
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+// Environments is the content of env.json: the machine that put the load on, and those of the members where
+// they were others.
+type Environments struct {
+	Schema  string              `json:"schema"` // set by Writer.Save
+	Load    Environment         `json:"load"`
+	Members []MemberEnvironment `json:"members"` // empty if all ran on the machine of the load
+}
+
+// MemberEnvironment is where one member ran.
+type MemberEnvironment struct {
+	Name string `json:"name"`
+	Environment
+}
+
+// Environment is what figures depend on besides the program. Fields that cannot be read are empty or 0.
+type Environment struct {
+	lab.Environment
+	Governor      string   `json:"governor"`        // of processor 0
+	ThreadsCore   int      `json:"threads_core"`    // hardware threads of one core
+	Virtual       string   `json:"virtual"`         // what the machine says of a hypervisor or a container
+	CgroupCPU     float64  `json:"cgroup_cpus"`     // processors that the cgroup allows; 0 for no limit
+	CgroupMiB     uint64   `json:"cgroup_mib"`      // memory that the cgroup allows; 0 for no limit
+	Device        string   `json:"device"`          // that holds the directory
+	MountOptions  string   `json:"mount_options"`   // of the filesystem
+	DiskScheduler string   `json:"disk_scheduler"`  // of the device
+	Rotational    bool     `json:"disk_rotational"` // the device says that it is a disk that turns
+	ClockSource   string   `json:"clock_source"`    // of the kernel
+	ClockSynced   bool     `json:"clock_synced"`    // the kernel is told that its clock follows another one
+	GOGC          string   `json:"gogc"`            // as the runtime was told, or its default
+	GoMemLimit    string   `json:"gomemlimit"`
+	GoDebug       string   `json:"godebug"`
+	LoadDuring    float64  `json:"load_average_1m_after"` // after the run, the run's own load included
+	Disk          *Disk    `json:"disk"`                  // null if it was not probed
+	Network       *Network `json:"network"`               // null if it was not probed
+	Memory        *Memory  `json:"memory"`                // null if it was not probed
+}
+
+// Disk is what a short probe of the very directory has measured: appends of 4 KiB to one file that was
+// written before, each followed by fdatasync.
+type Disk struct {
+	Fsyncs        int     `json:"fsyncs"`
+	FsyncP50Us    float64 `json:"fsync_p50_us"`
+	FsyncP99Us    float64 `json:"fsync_p99_us"`
+	FsyncMaxUs    float64 `json:"fsync_max_us"`
+	WriteBytesSec float64 `json:"write_bytes_per_sec"` // 1 MiB writes, one fdatasync at the end
+}
+
+// Network is what a short probe has measured: 1 KiB to and fro over one TCP connection.
+type Network struct {
+	Path       string  `json:"path"` // "loopback", or the address of the other end
+	RoundTrips int     `json:"round_trips"`
+	RTTP50Us   float64 `json:"rtt_p50_us"`
+	RTTP99Us   float64 `json:"rtt_p99_us"`
+}
+
+// Memory is how fast one core checks and copies, over a buffer of 64 KiB.
+type Memory struct {
+	CRCBytesSec  float64 `json:"crc32c_bytes_per_sec"`
+	CopyBytesSec float64 `json:"copy_bytes_per_sec"`
+}
+
+// Differences lists what differs between two environments so that figures do not compare, a phrase each. What
+// differs from run to run by itself (the time, the load, what the probes measured) and what a comparison is
+// about (the revision of the program) is not in it.
+func (e Environment) Differences(other Environment) []string {
+	var all []string
+	for _, f := range []struct {
+		what string
+		a, b any
+	}{
+		{"operating system", e.OS, other.OS},
+		{"kernel", e.Kernel, other.Kernel},
+		{"processor", e.CPU, other.CPU},
+		{"cores", e.Cores, other.Cores},
+		{"threads of a core", e.ThreadsCore, other.ThreadsCore},
+		{"governor", e.Governor, other.Governor},
+		{"MiB of memory", e.MemoryMiB, other.MemoryMiB},
+		{"hypervisor or container", e.Virtual, other.Virtual},
+		{"processors of the cgroup", e.CgroupCPU, other.CgroupCPU},
+		{"MiB of the cgroup", e.CgroupMiB, other.CgroupMiB},
+		{"filesystem", e.Filesystem, other.Filesystem},
+		{"mount options", e.MountOptions, other.MountOptions},
+		{"device", e.Device, other.Device},
+		{"disk scheduler", e.DiskScheduler, other.DiskScheduler},
+		{"Go version", e.GoVersion, other.GoVersion},
+		{"GOMAXPROCS", e.GoMaxProcs, other.GoMaxProcs},
+		{"GOGC", e.GOGC, other.GOGC},
+		{"GOMEMLIMIT", e.GoMemLimit, other.GoMemLimit},
+		{"GODEBUG", e.GoDebug, other.GoDebug},
+	} {
+		if f.a != f.b {
+			all = append(all, fmt.Sprintf("%s: %v and %v", f.what, orNone(f.a), orNone(f.b)))
+		}
+	}
+	return all
+}
+
+func orNone(v any) any {
+	if v == "" {
+		return "unknown"
+	}
+	return v
+}
+
+// Differences compares the machines of the load, and those of the members by name.
+func (e Environments) Differences(other Environments) []string {
+	all := e.Load.Differences(other.Load)
+	theirs := map[string]Environment{}
+	for _, m := range other.Members {
+		theirs[m.Name] = m.Environment
+	}
+	for _, m := range e.Members {
+		o, ok := theirs[m.Name]
+		if !ok {
+			all = append(all, fmt.Sprintf("member %s: only one of them has it", m.Name))
+			continue
+		}
+		delete(theirs, m.Name)
+		for _, d := range m.Differences(o) {
+			all = append(all, fmt.Sprintf("member %s: %s", m.Name, d))
+		}
+	}
+	for _, m := range other.Members {
+		if _, ok := theirs[m.Name]; ok {
+			all = append(all, fmt.Sprintf("member %s: only one of them has it", m.Name))
+		}
+	}
+	return all
+}
+
+func (e *Environments) validate() error {
+	if e.Schema != Schema {
+		return fmt.Errorf("schema is %q, and this program knows %q", clip(e.Schema), Schema)
+	}
+	if len(e.Members) > maxList {
+		return tooMany("members", len(e.Members), maxList)
+	}
+	seen := map[string]bool{}
+	for _, m := range e.Members {
+		if m.Name == "" || seen[m.Name] {
+			return fmt.Errorf("a member is named %q, which is empty or there twice", clip(m.Name))
+		}
+		seen[m.Name] = true
+	}
+	return nil
+}
