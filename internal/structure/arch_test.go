@@ -71,7 +71,7 @@ cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive  
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/load                                        | golang.org/x/term
 cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
 cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
-cmd/internal/lab/regression/workload host transport/tcp vfs                                                 |
+cmd/internal/regression/workload host transport/tcp vfs                                                 |
 cmd/internal/lab/rawfile        vfs                                                                           |
 cmd/internal/lab/report/view    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/lab/report/chart   cmd/internal/lab/archive cmd/internal/lab/report                              |
@@ -79,7 +79,7 @@ cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report
 cmd/internal/lab/report/picture cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/report/view |
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/view | golang.org/x/perf
 cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/rawfile vfs        | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-cmd/internal/lab/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
+cmd/internal/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |

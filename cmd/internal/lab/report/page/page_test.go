@@ -184,7 +184,7 @@ func TestChartsHaveTheirData(t *testing.T) {
 	}
 	for _, title := range []string{
 		"p50 against throughput", "p99 against throughput", "p99.9 against throughput", "ops/s by rate", "p99 by rate", "Latency by percentile",
-		"async, rate 16000, write", "ops/s over time", "p50 over time", "p99 over time", "processors in use over time", "resident memory over time", "live heap over time", "fsyncs/s over time",
+		"async, rate 16,000, write", "ops/s over time", "p50 over time", "p99 over time", "processors in use over time", "resident memory over time", "live heap over time", "fsyncs/s over time",
 	} {
 		c, ok := have[title]
 		if !ok {

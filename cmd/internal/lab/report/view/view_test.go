@@ -73,7 +73,7 @@ func TestFamilies(t *testing.T) {
 		}
 		have = append(have, line)
 	}
-	if got, want := strings.Join(have, "; "), "nodes 3: 9 16; nodes 5: 1 100"; got != want {
+	if got, want := strings.Join(have, "; "), "nodes 3, closed loop: 9 16; nodes 5, closed loop: 1; nodes 5, open loop: 100"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if fmt.Sprint(v.Common) != "map[log:memory]" || fmt.Sprint(v.Varying) != "[nodes clients rate]" || fmt.Sprint(v.LoadLabels()) != "[clients rate]" {
