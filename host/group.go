@@ -62,6 +62,7 @@ type Group struct {
 	role     raft.SoftState
 	ordered  bool // it was told to campaign, in this turn
 	held     held
+	batching batching // its own comments say who owns what
 	gathering
 	forgetting
 	founding
@@ -122,6 +123,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		return false, never
 	}
 	defer func() {
+		g.node.Publish()
 		// A broken invariant is our bug. It stops this group, not the process.
 		if p := recover(); p != nil {
 			broken, ours := p.(*raft.BrokenInvariant)
@@ -136,6 +138,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
+	g.holdBatch()
 	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
 	if g.hasCommands {
 		g.drain.taken.Add(proposalBytes(g.taken.proposals))
@@ -156,11 +159,13 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.sendHeld(crowded)
 	g.ask()
 	left = g.readsLeft() || left
+	left = g.endBatches() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
 	}
 	if err := g.node.Err(); err != nil {
+		g.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
 	g.dropDeposed()
@@ -197,6 +202,7 @@ func (g *Group) shrink() {
 	g.taken, g.entries = inputs{}, nil
 	g.outgoing.shrink()
 	g.inbox.shrink()
+	g.batching.shrink()
 }
 
 // whenDue returns the tick at which the core has something to do if nothing else happens.
@@ -258,6 +264,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
 		g.noteInstalled(&g.taken.answers[i])
+		g.noteFlushed(&g.taken.answers[i])
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]
