@@ -47,6 +47,30 @@ func TestCallsOfForgottenEntriesAreFound(t *testing.T) {
 	}
 }
 
+// A snapshot that is installed ends the calls through its index, and leaves the one behind it.
+func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
+	for through := uint64(9); through <= 13; through++ {
+		var s called
+		var calls []*Call
+		for index := uint64(10); index <= 12; index++ {
+			batch := calledBatch()
+			calls = append(calls, batch[0].waiter.call)
+			s.add(2, index, batch, 0)
+		}
+		s.overtaken(through)
+		for i, call := range calls {
+			index := uint64(10 + i)
+			want := call
+			if index <= through {
+				want = nil
+			}
+			if got := s.takeOne(index, 2); got != want {
+				t.Errorf("a snapshot through %d: entry %d takes %p, want %p", through, index, got, want)
+			}
+		}
+	}
+}
+
 // A leader whose state machine is stuck refuses commands when what it has not applied takes too much memory.
 // It does not try again all the time, keeps what it has taken in bounds, and goes on when the machine does.
 func TestStuckMachineBoundsCalls(t *testing.T) {

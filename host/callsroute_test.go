@@ -13,6 +13,7 @@ type forwardTransport struct {
 	*recordingTransport
 	refuses  int
 	commands uint64
+	longest  int      // of the frames with several commands, in bytes
 	frames   []uint64 // the numbers of those that it has taken
 }
 
@@ -26,9 +27,13 @@ func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bo
 	}
 	r, rest, err := decodeForward(body)
 	f.frames = append(f.frames, r.frame)
-	for err == nil && len(rest) > 0 {
+	n := 0
+	for ; err == nil && len(rest) > 0; n++ {
 		_, _, rest, err = nextForwarded(rest)
 		f.commands++
+	}
+	if n > 1 {
+		f.longest = max(f.longest, len(body))
 	}
 	if err != nil {
 		panic(err)
@@ -83,6 +88,9 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	}
 	if out.commands < 5 || out.refuses > 0 {
 		t.Fatalf("%d commands have left, want at least 5", out.commands)
+	}
+	if out.longest > maxForwardBytes+maxSizeBytes {
+		t.Errorf("a frame of several commands has %d bytes, want at most %d", out.longest, maxForwardBytes)
 	}
 }
 

@@ -289,3 +289,40 @@ func TestSumsDependOnEveryCommand(t *testing.T) {
 		seen[s.commands] = i
 	}
 }
+
+// A checkpoint has the sum of all results since the checkpoint before, if they are kept. A member reports its
+// checkpoints to its leader, the first one, too.
+func TestCheckpointsHaveResults(t *testing.T) {
+	taken := func(keep bool, results ...string) checkpoint {
+		g, _ := leaderOf(t, CommandOptions{KeepResults: keep})
+		s := &g.divergence.machine.sums
+		for _, r := range results {
+			s.result([]byte(r))
+		}
+		s.checkpoint(7, true)
+		return g.divergence.own[0]
+	}
+	a, b := taken(true, "x", "y"), taken(true, "y", "x")
+	if again := taken(true, "x", "y"); !a.hasResults || a.results == b.results || a.results != again.results || a.index != 7 {
+		t.Errorf("checkpoints %+v and %+v after other results, %+v after the same", a, b, again)
+	}
+	if none := taken(false, "x", "y"); none.hasResults || none.results != 0 {
+		t.Errorf("results are not kept, and the checkpoint is %+v", none)
+	}
+
+	g, _ := leaderOf(t, CommandOptions{})
+	out := &controlTransport{recordingTransport: &recordingTransport{}}
+	g.host.transport = out
+	g.status.Store(Status{Leader: 2})
+	var want []checkpoint
+	for index := range uint64(sentCheckpoints + 2) {
+		c := checkpoint{index: index + 1, commands: index}
+		want = append(want, c)
+		g.divergence.put(g, c)
+		body := out.bodies[len(out.bodies)-1]
+		r, err := decodeReport(body.body)
+		if most := want[max(0, len(want)-sentCheckpoints):]; err != nil || body.to != 2 || !reflect.DeepEqual(r.checkpoints, most) {
+			t.Fatalf("host %d is told %+v, %v; want %+v", body.to, r.checkpoints, err, most)
+		}
+	}
+}

@@ -176,12 +176,14 @@ func (e *examination) lookForLeader() {
 	if since < 0 || e.now-since <= e.waitBound() || !e.isFounded() {
 		return
 	}
+	var heard []uint64
+	var heardSince []int64
 	var unheard []string
-	heard, heardSince := []uint64{e.self}, []int64{0}
-	voters := e.founders()
+	voters, itself := e.voters(), ""
 	for _, id := range voters {
 		switch silent, ever := e.silence(id, 0); {
 		case id == e.self:
+			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
 			heardSince = append(heardSince, e.host.meetings.of(id).heardSince.Load())
@@ -191,11 +193,10 @@ func (e *examination) lookForLeader() {
 			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, rounded(e.duration(silent))))
 		}
 	}
-	slices.Sort(heard)
 	quorum := len(voters)/2 + 1
 	if len(heard) < quorum {
 		e.found(CodeNoQuorum, 0, since, "start the hosts that are down, or mend the network between them and this host; nothing is committed before",
-			"no leader is known, and of %d voters this host hears %d, itself included; a quorum is %d: %s", len(voters), len(heard), quorum, strings.Join(unheard, "; "))
+			"no leader is known, and of %d voters this host hears %d%s; a quorum is %d: %s", len(voters), len(heard), itself, quorum, strings.Join(unheard, "; "))
 		return
 	}
 	slices.Sort(heardSince)

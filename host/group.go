@@ -122,6 +122,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		return false, never
 	}
 	defer func() {
+		g.node.Publish()
 		// A broken invariant is our bug. It stops this group, not the process.
 		if p := recover(); p != nil {
 			broken, ours := p.(*raft.BrokenInvariant)
@@ -161,6 +162,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		left = g.holdCommands() || left
 	}
 	if err := g.node.Err(); err != nil {
+		g.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
 	g.dropDeposed()

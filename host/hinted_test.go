@@ -36,3 +36,31 @@ func TestInventedHostsAreBounded(t *testing.T) {
 		t.Errorf("an operator cannot name one more: %v", err)
 	}
 }
+
+// An address that an operator has given stays the first to be tried until the host itself says two different
+// ones: then it has moved.
+func TestAHostThatHasMovedIsLookedForWhereItSaidLast(t *testing.T) {
+	l, _ := openAlone(t, 3)
+	says := func(generation uint64, addr string) location {
+		t.Helper()
+		i := incarnationOf(9)
+		body := append(appendNumbers([]byte{addressesKind}, 9), i[:]...)
+		body = append(appendNumbers(body, generation, uint64(len(addr))), addr...)
+		if err := l.Host.control(2, body); err != nil {
+			t.Fatal(err)
+		}
+		return l.peers.location(9)
+	}
+	if err := l.SetPeer(9, "given:1"); err != nil {
+		t.Fatal(err)
+	}
+	if at := says(1, "said:1"); at.addr() != "given:1" || at.other() != "said:1" {
+		t.Errorf("it has said one address, and is looked for at %q, then %q", at.addr(), at.other())
+	}
+	if at := says(2, "said:1"); at.addr() != "given:1" {
+		t.Errorf("it has said the same again, and is looked for at %q", at.addr())
+	}
+	if at := says(3, "said:2"); at.addr() != "said:2" || at.other() != "given:1" {
+		t.Errorf("it has moved, and is looked for at %q, then %q", at.addr(), at.other())
+	}
+}

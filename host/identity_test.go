@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/internal/scratch"
@@ -440,5 +442,30 @@ func TestSecondProcessWritesNothing(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		disk.SetHook(nil)
+	}
+}
+
+// A first start that fails because its port is taken has not taken the directory: another start may have
+// another list of hosts.
+func TestAStartThatFailsOwnsNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	disk := crashfs.New()
+	open := func(peers map[uint64]string) error {
+		s := &manualEnv{}
+		h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: peers, SegmentBytes: 4 << 10}, WithEnv(s.env()), WithFS(disk), WithLogger(quiet))
+		if err != nil {
+			return err
+		}
+		return h.Close(context.Background())
+	}
+	if err := open(map[uint64]string{1: taken.Addr().String(), 2: "127.0.0.1:9"}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatal(err)
+	}
+	if err := open(map[uint64]string{1: "127.0.0.1:0"}); err != nil {
+		t.Errorf("the next start: %v", err)
 	}
 }

@@ -176,3 +176,69 @@ func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A member that lacks two objects with the same content fetches one after the other. It looks again after a
+// heartbeat interval, not in each turn until then.
+func TestWaitingForASlotIsNoBusyWait(t *testing.T) {
+	c := newObjectCluster(t, 76).start()
+	h := c.follower()
+	c.change = dropBlocks(h.id)
+	for range 2 {
+		u := c.leader().begins(300_000, time.Hour)
+		c.load("it is held", 0, func() bool { return u.held(t) })
+	}
+	lacks := func() int { return len(h.group.objects.inOrder(h.group.objects.lacking)) }
+	c.load("both are lacking", 0, func() bool { return lacks() == 2 })
+	for range 10 * ticksPerHeartbeat {
+		c.tick()
+		if due := h.group.objectsDue(); due <= h.group.at.ticks {
+			t.Fatalf("after the turn of tick %d the objects are due in tick %d", h.group.at.ticks, due)
+		}
+	}
+	c.change = nil
+	c.load("both arrive", 0, func() bool { return lacks() == 0 })
+}
+
+// The files of an object that no entry of the log names go after a restart, although nothing is committed any
+// more.
+func TestOrphansOfAQuietGroupGo(t *testing.T) {
+	c := newObjectCluster(t, 77).start()
+	h := c.follower()
+	c.load("all is applied", 0, c.equal)
+	h.crash(crashfs.LoseNothing)
+	disk := h.disk.Mount()
+	store, err := files.Open(disk, objectsDir("data", theGroup))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := object.ID{7, 7}
+	putObject(t, store, orphan)
+	h.start()
+	if !h.has(orphan) {
+		t.Fatal("setup: the orphan is not there")
+	}
+	last := c.leader().group.Status().LastIndex
+	c.load("it goes", 0, func() bool { return !h.has(orphan) })
+	if now := c.leader().group.Status().LastIndex; now != last {
+		t.Errorf("the log has grown from entry %d to %d meanwhile", last, now)
+	}
+}
+
+// The files of an object that has gone count for the next snapshot: they stay until the log begins behind the
+// entry at which it went.
+func TestAnObjectThatHasGoneCountsForTheLog(t *testing.T) {
+	id := object.ID{3}
+	s := objectMember(t, &keepMachine{}, id)
+	o := &s.group.objects
+	info, here := o.files.Info(id)
+	if !here || info.Bytes == 0 {
+		t.Fatalf("setup: %+v, %v", info, here)
+	}
+	before := s.group.snapshots.applied.Load()
+	o.mu.Lock()
+	o.end([]object.Gone{{ID: id, Index: 9}, {ID: object.ID{4}, Index: 9}}) // the second is not here
+	o.mu.Unlock()
+	if n := s.group.snapshots.applied.Load() - before; n != info.Bytes {
+		t.Errorf("%d bytes count, want %d", n, info.Bytes)
+	}
+}

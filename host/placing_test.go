@@ -223,6 +223,18 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 		}
 		waits(p, 2, "a caller has asked for a transfer of the leadership less than 1h0m0s ago")
 	})
+	t.Run("a plan that comes while it waits", func(t *testing.T) {
+		p := openPlaced(t, two)
+		if why := p.group.rejectWish(); why != "" {
+			t.Errorf("a leader of a quiet group does not hand over: %s", why)
+		}
+		r := *p.group.roster()
+		r.Plan = &membership.Plan{}
+		p.group.members.roster.Store(&r)
+		if why := p.group.rejectWish(); why != "the members change" {
+			t.Errorf("a plan is under way, and the leader does not hand over because of %q", why)
+		}
+	})
 	t.Run("a plan", func(t *testing.T) {
 		p := openPlaced(t, two)
 		r := *p.group.roster()

@@ -214,3 +214,71 @@ func TestHiddenProgress(t *testing.T) {
 		t.Error("three appends fit a window of two")
 	}
 }
+
+// A role that no node has is damage.
+func TestRoleOfACheckpoint(t *testing.T) {
+	for role := StateFollower; role <= StatePreCandidate+2; role++ {
+		var w, r checkpoint
+		written := uint64(role)
+		w.uints(&written)
+		r.b, r.reads = w.b, true
+		var have StateType
+		r.role(&have)
+		if known := role <= StatePreCandidate; known != (r.err == nil) || known && have != role {
+			t.Errorf("role %d is read as %v: %v", role, have, r.err)
+		}
+	}
+}
+
+// A leader that was read back counts the acknowledgements of its followers as the one that was written.
+func TestALeaderThatWasReadBackCommits(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	must(t, rn.Campaign())
+	rn.Ready()
+	elect(t, rn, s)
+	b, err := rn.AppendCheckpoint(nil, plainEntries{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testConfig(1, s)
+	read, err := NewFromCheckpoint(&c, b, plainEntries{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []*RawNode{rn, read} {
+		st := node.BasicStatus()
+		for _, from := range []uint64{2, 3} {
+			must(t, node.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: from, To: 1, Term: st.Term, Index: st.LastIndex}))
+		}
+		if now := node.BasicStatus(); now.Commit != st.LastIndex {
+			t.Errorf("both followers have entry %d, and the leader has committed through %d", st.LastIndex, now.Commit)
+		}
+	}
+}
+
+// Reads that were dropped are handed out before a checkpoint is taken.
+func TestCheckpointAwaitsDroppedReads(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	rn.raft.out.droppedReads = append(rn.raft.out.droppedReads, []byte("read"))
+	if _, err := rn.AppendCheckpoint(nil, plainEntries{}); err != ErrBusy {
+		t.Errorf("with a read to hand out: %v", err)
+	}
+}
+
+// A leader commits by counting, also if the refusal of a vote says that more is committed: then it tells its
+// followers, too.
+func TestALeaderLearnsNoCommitIndex(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	must(t, rn.Campaign())
+	rn.Ready()
+	elect(t, rn, s)
+	r := rn.raft
+	last := r.log.lastEntryID()
+	if r.learnCommitted(last); r.log.committed != 0 {
+		t.Errorf("a leader has learnt that entry %d is committed", r.log.committed)
+	}
+	r.becomeFollower(r.term, None)
+	if r.learnCommitted(last); r.log.committed != last.Index {
+		t.Errorf("a follower has learnt that entry %d is committed, want %d", r.log.committed, last.Index)
+	}
+}

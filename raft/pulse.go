@@ -71,7 +71,7 @@ func (rn *RawNode) PeerActive(id uint64) error {
 // follower may still not know that everything is committed; only a MsgHeartbeat or an append tells it.
 func (rn *RawNode) Quiet() bool {
 	r := rn.raft
-	if r.role != StateLeader || r.transferring() || r.conf.AutoLeave || r.log.committed < r.log.lastIndex() || r.log.committed < r.leader.termStart {
+	if r.role != StateLeader || r.transferring() || r.conf.AutoLeave || r.log.committed < r.log.lastIndex() {
 		return false
 	}
 	if s := &r.leader.reads; len(s.parked)+len(s.waiting) > 0 {

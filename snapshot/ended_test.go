@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -201,4 +202,28 @@ func TestPruneLeavesWhatIsBeingReceived(t *testing.T) {
 	must(t, to.Finish(context.Background()))
 	must(t, to.Publish())
 	must(t, older.compare(store))
+}
+
+// A small file is the same, is another one or is not there; or the disk does not say, which is an error.
+func TestASmallFileThatCannotBeReadIsNotAnotherOne(t *testing.T) {
+	disk := crashfs.New()
+	f, err := disk.Create("offer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("what was written"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, content string
+		want          bool
+	}{{"offer", "what was written", true}, {"offer", "what was meant..", false}, {"offer", "what", false}, {"none", "what was written", false}} {
+		if same, err := sameBytes(disk, row.name, []byte(row.content)); same != row.want || err != nil {
+			t.Errorf("%s with %q: same %v, %v", row.name, row.content, same, err)
+		}
+	}
+	disk.SetHook(crashfs.When{Kind: crashfs.OpRead}.Do(syscall.EIO))
+	if same, err := sameBytes(disk, "offer", []byte("what was written")); same || !errors.Is(err, syscall.EIO) {
+		t.Errorf("a file that cannot be read: same %v, %v", same, err)
+	}
 }

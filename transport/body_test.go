@@ -3,7 +3,9 @@ package transport
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,6 +66,34 @@ func TestBadBodies(t *testing.T) {
 			t.Errorf("%s: %d messages before it, error %v, want ErrBadFrame", row.name, len(batch), err)
 		}
 	}
+}
+
+// A command that is kept keeps no other of its batch in memory, and not the body that brought it.
+func TestDetachedMessagesShareNothing(t *testing.T) {
+	const n = 8
+	entries := make([]raftpb.Entry, n)
+	for i := range entries {
+		entries[i].Data = make([]byte, 1<<10)
+	}
+	body := AppendBody(nil, []Envelope{{1, raftpb.Message{Type: raftpb.MsgApp, From: 2, To: 1, Entries: entries}}})
+	batch, err := DecodeBody(body, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Detach(batch)
+	arrays := []weak.Pointer[byte]{weak.Make(&body[0])}
+	for _, e := range batch[0].Message.Entries {
+		arrays = append(arrays, weak.Make(&e.Data[0]))
+	}
+	kept := batch[0].Message.Entries[n-1].Data
+	batch, entries, body = nil, nil, nil
+	runtime.GC()
+	for i, a := range arrays[:n] {
+		if a.Value() != nil {
+			t.Errorf("array %d of %d stays in memory (0 is the body)", i, n)
+		}
+	}
+	runtime.KeepAlive(kept)
 }
 
 // A batch of acknowledgements is decoded into an existing slice and allocates nothing.

@@ -8,12 +8,16 @@ func WithSyncDelay(fs FS, d time.Duration) FS {
 	if d <= 0 {
 		return fs
 	}
-	return delayFS{FS: fs, delay: d}
+	return WithSyncDelays(fs, func() time.Duration { return d })
 }
+
+// WithSyncDelays is WithSyncDelay for a disk whose pace changes: each File.Sync asks how long it takes longer
+// than the real one. Any goroutine may ask.
+func WithSyncDelays(fs FS, delay func() time.Duration) FS { return delayFS{FS: fs, delay: delay} }
 
 type delayFS struct {
 	FS
-	delay time.Duration
+	delay func() time.Duration
 }
 
 func (f delayFS) Create(name string) (File, error) { return f.wrap(f.FS.Create(name)) }
@@ -28,11 +32,11 @@ func (f delayFS) wrap(file File, err error) (File, error) {
 
 type delayFile struct {
 	File
-	delay time.Duration
+	delay func() time.Duration
 }
 
 func (f delayFile) Sync() error {
 	err := f.File.Sync()
-	time.Sleep(f.delay)
+	time.Sleep(f.delay())
 	return err
 }

@@ -259,3 +259,18 @@ func TestRunsMoveSeldom(t *testing.T) {
 		}
 	}
 }
+
+// Large data counts with the array that the cache keeps, small data with what the ring copies.
+func TestWhatEntriesNeedInTheCache(t *testing.T) {
+	for n, want := range map[int]need{
+		0:              {ring: cachedHead},
+		largeBytes - 1: {ring: cachedHead + largeBytes - 1},
+		largeBytes:     {ring: cachedHead, large: largeBytes + slotBytes},
+		largeBytes + 1: {ring: cachedHead, large: largeBytes + 1 + slotBytes},
+	} {
+		data := make([]byte, n)
+		if k, takes := nextRun([]raftpb.Entry{{Data: data[:n:n]}}, 1<<20); k != 1 || takes != want {
+			t.Errorf("%d bytes: %d entries take %+v, want %+v", n, k, takes, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -144,6 +145,8 @@ func TestFenceCopies(t *testing.T) {
 	old, now := fence{version: fenceVersion, generation: 7}, fence{version: fenceVersion, generation: 8, flags: flagAmnesia}
 	oldest, first := readGolden(t, "fence.hex"), fence{version: 1, flags: flagDirty, generation: 7, boot: "0123"}
 	torn := make([]byte, fenceBytes)
+	spoilt := bytes.Clone(oldest)
+	spoilt[9] ^= 4
 	file := func(a, b []byte) []byte {
 		p := make([]byte, fenceCopies*fenceBlock)
 		copy(p, a)
@@ -164,6 +167,7 @@ func TestFenceCopies(t *testing.T) {
 		{"both spoiled", file(torn, torn), fence{}, noCopy, ErrCorrupt},
 		{"a newer version", file(readGolden(t, "fence-newer.hex"), torn), fence{}, 0, ErrVersion},
 		{"version 1, as it was written once", oldest, first, noCopy, nil},
+		{"version 1, spoiled", spoilt, fence{}, noCopy, ErrCorrupt},
 		{"version 1, two copies", file(oldest, oldest), first, 0, nil},
 		{"crash while version 1 is written over", file(oldest, now.encode()), first, 0, nil},
 		{"one copy of version 2", old.encode(), fence{}, noCopy, ErrCorrupt},

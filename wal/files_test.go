@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -33,6 +34,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 		want.append(t, l, add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
 		sched.runIdle()
 	}
+	had := len(l.supply.spares)
 	fs.SetHook(crashfs.When{Kind: kind}.Do(cause))
 	refused := []Write{{Group: 1, HardState: raftpb.HardState{Term: 2}}, {Group: 3, Entries: entries(1, 80, 1, 500)}}
 	for range 3 {
@@ -44,6 +46,9 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 			t.Fatalf("append: %v", err)
 		}
 		sched.runIdle()
+	}
+	if have := len(l.supply.spares); kind == crashfs.OpOpen && have != had {
+		t.Errorf("%d spares are left of %d, and none could be opened", have, had)
 	}
 	want.check(t, l)
 	mustSync(t, l)
@@ -285,5 +290,57 @@ func TestFailedFileSyncIsNotRetried(t *testing.T) {
 		fs.SetHook(nil)
 		_ = l.Close()
 		want.check(t, mustOpen(t, testOptions(fs, &manual{})))
+	}
+}
+
+// There is a descriptor to open a spare, and none to open it for direct writes. The append is refused, and
+// the spare stays one.
+func TestOutOfDescriptorsForDirectWrites(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	l, want := mustOpen(t, opts), twin{}
+	for i := uint64(1); len(l.supply.spares) < 2; i++ {
+		want.append(t, l, Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
+		sched.runIdle()
+	}
+	had, opened := len(l.supply.spares), 0
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpCreate {
+			return syscall.EMFILE
+		}
+		if op.Kind == crashfs.OpOpen && strings.HasSuffix(op.Name, spareSuffix) {
+			if opened++; opened%2 == 0 {
+				return syscall.EMFILE
+			}
+		}
+		return nil
+	})
+	err := l.Append([]Write{{Group: 3, Entries: entries(1, 80, 1, 500)}})
+	if !errors.Is(err, ErrDiskFull) || !errors.Is(err, syscall.EMFILE) || opened < 2 {
+		t.Errorf("append: %v, spares were opened %d times", err, opened)
+	}
+	if have := len(l.supply.spares); have != had {
+		t.Errorf("%d spares are left of %d", have, had)
+	}
+	fs.SetHook(nil)
+	want.append(t, l, Write{Group: 3, Entries: entries(1, 80, 1, 500)})
+	want.check(t, l)
+	mustClose(t, l)
+}
+
+// The header of a segment says that it is written directly only if it is: not in a log that cuts what it
+// writes.
+func TestSegmentsThatAreCutAreNotDirect(t *testing.T) {
+	for _, cuts := range []bool{false, true} {
+		l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
+		l.cuts = cuts
+		for i, from := uint64(1), l.tail.seg.id; l.tail.seg.id < from+2; i++ {
+			mustAppend(t, l, add(i, i+1, 1))
+			mustSync(t, l)
+		}
+		if direct := l.tail.seg.head.Direct; direct == cuts {
+			t.Errorf("cuts %v: the header says that writes are direct: %v", cuts, direct)
+		}
+		mustClose(t, l)
 	}
 }

@@ -485,3 +485,70 @@ func TestBuffers(t *testing.T) {
 	mustClose(t, l)
 	want.check(t, mustOpen(t, opts))
 }
+
+// A segment whose link names another one than the segment before it was not torn by the same crash as that
+// one: something is missing or foreign.
+func TestForeignLinkBehindATornSegment(t *testing.T) {
+	one := forge(1).link(nil).entry(1).entry(2)
+	spoiled := one.file()
+	spoiled[len(one.data)-1] ^= 1
+	for named, want := range map[uint64]error{1: nil, 9: ErrCorrupt} {
+		two := forge(2).linkTo(named, len(one.data), one.chain).entry(3)
+		dir := forgedDir(one, two)
+		dir[record.SegmentName(1)] = spoiled
+		l, err := Open(testOptions(diskOf(t, dir), &manual{}))
+		if !errors.Is(err, want) {
+			t.Errorf("its link names segment %d: %v, want %v", named, err, want)
+		}
+		if err == nil {
+			mustClose(t, l)
+		}
+	}
+}
+
+// A log without records does not continue in a segment of an older version, which has other rules.
+func TestEmptyLogOfAnOlderVersion(t *testing.T) {
+	for version := uint8(record.FirstVersion); version <= record.FormatVersion; version++ {
+		dir := forgedDir(forgeOf(1, version))
+		opts := testOptions(diskOf(t, dir), &manual{})
+		l := mustOpen(t, opts)
+		if have := l.tail.seg.head.Version; have != record.FormatVersion {
+			t.Errorf("version %d: the log continues in a segment of version %d", version, have)
+		}
+		mustAppend(t, l, add(1, 3, 1))
+		mustClose(t, l)
+		if l = mustOpen(t, opts); l.Group(1).LastIndex() != 2 {
+			t.Errorf("version %d: the last entry is %d", version, l.Group(1).LastIndex())
+		}
+		mustClose(t, l)
+	}
+}
+
+// A draft of a repair that cannot be read is no draft that is not there.
+func TestDraftThatCannotBeRead(t *testing.T) {
+	one := forge(1).link(nil).entry(1)
+	dir := forgedDir(one)
+	dir[draftName] = one.file()
+	disk := diskOf(t, dir)
+	d := Options{FS: disk, Dir: testDir}.directory()
+	if id, err := d.draftOf([]string{draftName}); id != 1 || err != nil {
+		t.Errorf("the draft of segment %d, %v", id, err)
+	}
+	disk.SetHook(crashfs.When{Kind: crashfs.OpRead}.Do(errDisk))
+	if _, err := d.draftOf([]string{draftName}); !errors.Is(err, errDisk) {
+		t.Errorf("the draft cannot be read: %v", err)
+	}
+}
+
+// Options that are 0 are valid, and stand for defaults.
+func TestDefaultsAreValid(t *testing.T) {
+	o := Options{Dir: testDir, Scheduler: &manual{}}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int64{1, minSegmentBytes - 1, maxSegmentBytes + 1} {
+		if o.SegmentBytes = size; o.Validate() == nil {
+			t.Errorf("segments of %d bytes are valid", size)
+		}
+	}
+}

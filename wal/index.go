@@ -310,7 +310,7 @@ func (x *index) clear(all *indexes) {
 
 // trim gives memory back when the index needs much less than it has.
 func (x *index) trim(all *indexes) {
-	if n := len(x.runs); n == 0 || cap(x.runs) > 4*n {
+	if n := len(x.runs); cap(x.runs) > 4*n {
 		x.resize(x.runs, n, all)
 	}
 }

@@ -175,3 +175,17 @@ func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
 	l.table.boundIndex()
 	want.check(t, l)
 }
+
+// An entry that follows the last one is a part of its run also right after another run was written to.
+func TestEntriesAtTheEndShareARun(t *testing.T) {
+	x, all := index{grow: -1}, newIndexes(1<<20)
+	at := func(off int64) spot { return spot{segment: 1, off: off, end: off + 64} }
+	x.put(1, 7, at(64), &all)
+	x.put(2, 8, at(128), &all)
+	x.put(3, 8, at(192), &all)
+	x.move(1, 7, at(256), &all)
+	x.put(4, 8, at(320), &all)
+	if m := x.at(4); len(x.runs) != 2 || m == nil || m.lo != 2 {
+		t.Errorf("the runs are %+v, want entries 2 to 4 in one", x.runs)
+	}
+}

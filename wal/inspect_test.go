@@ -344,3 +344,33 @@ func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
 	mustClose(t, l)
 	mustClose(t, mustOpen(t, opts))
 }
+
+// An inspection or a repair that ends with an error has closed what it opened.
+func TestInterruptedInspectionClosesItsFiles(t *testing.T) {
+	fs := longStory(t, 60, true)
+	disk := &counted{FS: fs}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead && strings.HasSuffix(op.Name, record.SegmentName(2)) {
+			cancel(errDisk)
+		}
+		return nil
+	})
+	if _, err := Inspect(ctx, InspectOptions{FS: disk, Dir: testDir}); !errors.Is(err, errDisk) {
+		t.Fatal(err)
+	}
+	if n := disk.now.Load(); n != 0 || disk.most.Load() == 0 {
+		t.Errorf("%d files are open, of %d", n, disk.most.Load())
+	}
+}
+
+// Runs of one term that follow one another are one, with the end of the later.
+func TestRunsOfOneTermAreJoined(t *testing.T) {
+	var runs []TermRun
+	for _, r := range []TermRun{{1, 1, 4}, {1, 5, 9}, {2, 10, 10}, {2, 12, 13}, {3, 14, 14}, {3, 15, 20}} {
+		runs = joinTerm(runs, r)
+	}
+	if want := []TermRun{{1, 1, 9}, {2, 10, 10}, {2, 12, 13}, {3, 14, 20}}; !slices.Equal(runs, want) {
+		t.Errorf("have %v, want %v", runs, want)
+	}
+}

@@ -178,3 +178,70 @@ func TestRangesOfOneGroupAreJoined(t *testing.T) {
 		t.Errorf("have %v, want %v", have, want)
 	}
 }
+
+// What several repairs have given up is one loss: the later end and term, and the hard state if one of them
+// has lost it.
+func TestLossesAddUp(t *testing.T) {
+	for _, row := range []struct{ old, h, want Hole }{
+		{Hole{1, 5, 9, 3, false}, Hole{1, 4, 7, 2, true}, Hole{1, 4, 9, 3, true}},
+		{Hole{1, 5, 6, 3, true}, Hole{1, 4, 7, 4, false}, Hole{1, 4, 7, 4, true}},
+		{Hole{1, 5, 6, 3, false}, Hole{1, 4, 7, 4, false}, Hole{1, 4, 7, 4, false}},
+		{Hole{2, 5, 6, 3, true}, Hole{1, 4, 7, 4, false}, Hole{1, 4, 7, 4, false}},
+	} {
+		s := loss{holes: map[uint64]Hole{row.old.Group: row.old}}
+		if s.add(row.h); s.holes[row.h.Group] != row.want {
+			t.Errorf("%+v and %+v: %+v, want %+v", row.old, row.h, s.holes[row.h.Group], row.want)
+		}
+	}
+}
+
+// A log with amnesia that names nothing it lacks may lack anything.
+func TestAmnesiaWithoutANameIsAnUnknownLoss(t *testing.T) {
+	for _, row := range []struct {
+		in   Inspection
+		want bool
+	}{
+		{Inspection{}, false},
+		{Inspection{Fence: FenceInfo{Amnesia: true}}, true},
+		{Inspection{Fence: FenceInfo{Amnesia: true}, Missing: []Hole{{Group: 1}}}, false},
+		{Inspection{Missing: []Hole{{Group: 1}}}, false},
+		{Inspection{MissingUnknown: true, Missing: []Hole{{Group: 1}}}, true},
+	} {
+		if have := row.in.lossUnknown(); have != row.want {
+			t.Errorf("%+v: %v, want %v", row.in, have, row.want)
+		}
+	}
+}
+
+// Damage destroys the headers of the entries in its middle. The entry behind it shows that all entries
+// before it were there, so the finding names all of them.
+func TestEntriesWhoseHeadersAreDestroyedAreLost(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes = 16384
+	l := mustOpen(t, opts)
+	ends := []int64{0}
+	for i := uint64(1); i <= 6; i++ {
+		mustAppend(t, l, add(i, i+1, 1))
+		mustSync(t, l)
+		ends = append(ends, l.tail.seg.end)
+	}
+	name := l.tail.seg.path
+	disk := fs.Image(crashfs.LoseNothing, nil)
+	f, err := disk.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoilt := make([]byte, ends[4]-ends[1]-100) // from the header of entry 2 into the data of entry 4
+	for i := range spoilt {
+		spoilt[i] = 0xEE
+	}
+	if _, err := f.WriteAt(spoilt, ends[1]); err != nil {
+		t.Fatal(err)
+	}
+	in := mustInspect(t, disk)
+	want := []EntryRange{{Group: 1, First: 2, Last: 6}}
+	if len(in.Findings) != 1 || !slices.Equal(in.Findings[0].Lost, want) {
+		t.Errorf("%+v, want the loss %+v", in.Findings, want)
+	}
+}

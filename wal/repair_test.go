@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 func repairLog(t testing.TB, fs vfs.FS, write bool) (*Repair, error) {
@@ -288,5 +289,62 @@ func TestRepairRefuses(t *testing.T) {
 	was := mustInspect(t, fs).scan.newest
 	if r, err := repairLog(t, fs, true); err != nil || !r.Done || !r.Fence.Amnesia || was == 0 || r.Fence.Generation <= was {
 		t.Errorf("the segments know generation %d: %+v, %v", was, r, err)
+	}
+}
+
+// A repair that is interrupted returns why, wherever that happens, unless it was done.
+func TestInterruptedRepairIsNotSilent(t *testing.T) {
+	enumerates(t)
+	story := longStory(t, 120, true)
+	spoil(t, story)
+	interrupted := 0
+	for n := 1; ; n++ {
+		fs := story.Image(crashfs.LoseNothing, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		operations := 0
+		fs.SetHook(func(crashfs.Op) error {
+			if operations++; operations == n {
+				cancel(errDisk)
+			}
+			return nil
+		})
+		r, err := RepairLog(ctx, RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: true})
+		cancel(nil)
+		if operations < n {
+			break
+		}
+		if err == nil && !r.Done || err != nil && !errors.Is(err, errDisk) {
+			t.Fatalf("interrupted at operation %d: done %v, %v", n, r.Done, err)
+		}
+		if err != nil {
+			interrupted++
+		}
+	}
+	if interrupted < 10 {
+		t.Errorf("%d repairs were interrupted", interrupted)
+	}
+}
+
+// spoils is a disk that damages a segment as soon as it is renamed to its name.
+type spoils struct{ vfs.FS }
+
+func (s spoils) Rename(from, to string) error {
+	if err := s.FS.Rename(from, to); err != nil || !strings.HasSuffix(to, record.SegmentSuffix) {
+		return err
+	}
+	f, err := s.FS.Open(to)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0xEE, 0xEE, 0xEE}, record.SegmentHeaderBytes+3)
+	return errors.Join(err, f.Close())
+}
+
+// A disk damages what a repair has just written. The repair does not say that the log is whole.
+func TestRepairThatIsSpoiledIsNotDone(t *testing.T) {
+	fs := longStory(t, 120, true)
+	spoil(t, fs)
+	if r, err := repairLog(t, spoils{fs}, true); err == nil || r.Done || !strings.Contains(err.Error(), "the log is still not whole") {
+		t.Errorf("done %v, %v", r.Done, err)
 	}
 }

@@ -343,3 +343,36 @@ func TestNoSpaceAheadIsReportedOnce(t *testing.T) {
 	}
 	mustClose(t, l)
 }
+
+// A disk without space to note in FENCE that the log reaches into a new segment is reported once for each.
+func TestNoSpaceForTheFenceIsReportedOnce(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	saw := &warnings{}
+	opts.Logger = slog.New(saw)
+	l := mustOpen(t, opts)
+	sched.runIdle()
+	fs.SetHook(func(op crashfs.Op) error {
+		if strings.HasSuffix(op.Name, fenceName) && (op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate) {
+			return errNoSpace
+		}
+		return nil
+	})
+	for i, from := uint64(1), l.tail.seg.id; l.tail.seg.id < from+3; i++ {
+		mustAppend(t, l, add(i, i+1, 1))
+		mustSync(t, l)
+		l.wakeHelper()
+		sched.runIdle()
+	}
+	reported := 0
+	for _, message := range saw.messages {
+		if message == "wal: no space to note in FENCE that the log reaches into a new segment" {
+			reported++
+		}
+	}
+	if reported != 3 {
+		t.Errorf("%d warnings about three new segments", reported)
+	}
+	fs.SetHook(nil)
+	mustClose(t, l)
+}

@@ -73,7 +73,7 @@ func (l *Log) sweepPiece() (more bool, err error) {
 		return true, l.sweepGroups()
 	}
 	if s.moves {
-		if found, err := l.sweepTombstones(); found || err != nil {
+		if found, err := l.sweepTombstones(); found {
 			return true, err
 		}
 	}

@@ -90,3 +90,31 @@ func TestRunsChangeDuringASweep(t *testing.T) {
 		t.Errorf("%d of %d runs began with a sweep that moves nothing", tightened, runs)
 	}
 }
+
+// One piece of a sweep looks at a bounded number of runs while it holds the lock, and the next one continues
+// where it has ended.
+func TestAPieceOfASweepIsBounded(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.CacheBytes = -1
+	l := mustOpen(t, opts)
+	for i := uint64(1); l.tail.seg.id < 3; i++ { // each entry has a term, and so a run, of its own
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, i, 300)})
+	}
+	mustSync(t, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, s := l.Group(1), &l.cleaner.sweep
+	*s = sweep{segment: 1}
+	for looked := 3; ; looked += 3 {
+		budget := 3
+		through := l.advanceRuns(g, &budget)
+		if through != (looked >= len(g.index.runs)) || !through && (budget != 0 || s.lo != g.index.runs[looked-1].hi()) {
+			t.Fatalf("after %d of %d runs: done %v, %d of the budget is left, entry %d is next", looked, len(g.index.runs), through, budget, s.lo)
+		}
+		if through {
+			break
+		}
+	}
+	*s = sweep{}
+}

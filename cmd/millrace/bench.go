@@ -51,6 +51,8 @@ Rows
   limits     what this machine can do: 1 KiB append + fdatasync with one file, the same with one file for each
              host at once, and 1 KiB to and fro over loopback TCP. Nothing durable and replicated is faster.
   bare       the same clients over a majority-acknowledged group commit without Raft: the speed of light.
+  bare+crc+apply   bare with a checksum of each entry, made when it is appended and compared on every follower,
+             and with all hosts applying to a state machine: the least that a correct replication costs.
   basic      P1: save, send, apply, in line.
   parallel   P2: send before saving, so that all disks work at once; acknowledge at commit, before applying.
   async      P3: saving and applying each by a worker of its own, off the consensus loop.
@@ -101,7 +103,7 @@ func newBench(a app) *cobra.Command {
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(bench.PipelineNames(), ","), `what to measure besides bare; "bare" alone measures only that`)
-	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare is always group")
+	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare and bare+crc+apply are always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
@@ -112,7 +114,7 @@ func newBench(a app) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
 	f.addFlags(cmd)
-	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a), newBenchGroups(a), newBenchNode(a), newBenchSnapshot(a), newBenchObjects(a))
+	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a), newBenchGroups(a), newBenchNode(a), newBenchSnapshot(a), newBenchObjects(a), newBenchPeers(a))
 	return cmd
 }
 

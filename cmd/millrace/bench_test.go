@@ -55,7 +55,7 @@ func runBench(t *testing.T, ctx context.Context, basic load.OpenFunc, args ...st
 	var out strings.Builder
 	status = run(ctx, append([]string{"bench"}, args...), app{
 		stdout: &out, stderr: errs,
-		targets: bench.Registry{bench.BareName: opens(good), "basic": basic, "parallel": opens(good)},
+		targets: bench.Registry{bench.BareName: opens(good), "basic": basic, "parallel": opens(good), bench.FullBareName: opens(good)},
 	})
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v (%v)", entries, err)
@@ -74,12 +74,12 @@ var short = []string{"--dir", ".", "--duration", "20ms", "--warmup", "1ms", "--c
 
 func TestBenchPrintsATable(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	args := append([]string{"--pipelines", "basic,parallel", "--out", out}, short...)
+	args := append([]string{"--pipelines", "bare+crc+apply,basic,parallel", "--out", out}, short...)
 	status, stdout, stderr := runBench(t, t.Context(), opens(good), args...)
 	if status != exitOK || stderr != "" {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"append 1 KiB + fdatasync, 1 file", "fdatasync, 3 files", "round trip", "1 client\n", "2 clients\n", "bare", "basic", "ratios within this run", "parallel/basic"} {
+	for _, want := range []string{"append 1 KiB + fdatasync, 1 file", "fdatasync, 3 files", "round trip", "1 client\n", "2 clients\n", "bare", "bare + CRC + apply", "basic", "ratios within this run", "parallel/basic", "throughput ÷ bare+crc+apply: basic"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -145,16 +144,13 @@ func (f walFlags) benchLogs(cmd *cobra.Command, a app) error {
 	if err != nil {
 		return err
 	}
-	return measure(cmd, f.output, a, (*logs.Report)(nil), func(ctx context.Context, p report.Progress) (_ *logs.Report, err error) {
-		programs, err := os.MkdirTemp("", "millrace-logs-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
-		if err := f.findLogs(ctx, &plan, programs, a); err != nil {
-			return nil, err
-		}
-		return logs.Run(ctx, plan, p)
+	return measure(cmd, f.output, a, (*logs.Report)(nil), func(ctx context.Context, p report.Progress) (*logs.Report, error) {
+		return withPrograms("logs", func(programs string) (*logs.Report, error) {
+			if err := f.findLogs(ctx, &plan, programs, a); err != nil {
+				return nil, err
+			}
+			return logs.Run(ctx, plan, p)
+		})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -164,13 +165,17 @@ func exitStatus(err error) int {
 	return exitFailed
 }
 
+// otherField is a field that the reason of a lab.FieldError names besides its own.
+var otherField = regexp.MustCompile(`\{[A-Z][A-Za-z]*\}`)
+
 // sentence returns an error as one line, with flags in place of the fields of a plan.
 func sentence(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	var refused *lab.FieldError
 	if flag := ""; errors.As(err, &refused) {
 		if flag = flagOf[refused.Field]; flag != "" {
-			text = strings.Replace(text, refused.Error(), "--"+flag+": "+refused.Reason, 1)
+			reason := otherField.ReplaceAllStringFunc(refused.Reason, func(field string) string { return "--" + flagOf[strings.Trim(field, "{}")] })
+			text = strings.Replace(text, refused.Error(), "--"+flag+": "+reason, 1)
 		}
 	}
 	return text
@@ -226,5 +231,14 @@ var flagOf = map[string]string{
 	"Ways":               "ways",
 	"Where":              "where",
 	"Without":            "without",
+	"EarlyAck":           "early-ack",
+	"Engine":             "engine",
+	"Log":                "log",
+	"MaxWarmup":          "max-warmup",
+	"MinWarmup":          "min-warmup",
+	"NetDelay":           "net-delay",
+	"Operation":          "operation",
+	"Repeats":            "repeat",
+	"Transport":          "transport",
 	"Workers":            "workers",
 }

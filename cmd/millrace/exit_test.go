@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/compare"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/flush"
 	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
@@ -48,6 +49,10 @@ var verbs = map[string]string{
 	"millrace wal repair":         "LOG",
 	"millrace":                    "",
 	"millrace bench groups":       "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace lab list":           "",
+	"millrace lab run":            "b0 --glance --dir . --quiet",
+	"millrace lab measure":        "--dir . --clients 1 --duration 20ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
+	"millrace lab sweep":          "--dir . --start 200 --max-rate 300 --duration 100ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
 	"millrace bench node":         "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
 	"millrace bench snapshot":     "--dir . --state 1MiB --sections load --clients 2 --duration 5ms --warmup 1ms --runs 1",
 	"millrace bench objects":      "--dir . --bytes 1MiB --uploads 2 --duration 5ms --warmup 1ms --rounds 1",
@@ -275,7 +280,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		var fields []string

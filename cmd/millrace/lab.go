@@ -22,11 +22,13 @@ func newLab(a app) *cobra.Command {
 		Use:   "lab",
 		Short: "Experiments, their reports, and comparisons of runs",
 		Long:  labLong,
-		Example: `  millrace lab report runs/monday           a page that opens without a network, and tables
+		Example: `  millrace lab run b3 --quick --out runs/b3  an experiment of the sources; millrace lab list names them
+  millrace lab report runs/monday           a page that opens without a network, and tables
   millrace lab compare runs/before runs/after --fail-if 'p99 > +10%'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.AddCommand(labExperiments(a)...)
 	cmd.AddCommand(newLabReport(a), newLabPlot(a), newLabCompare(a))
 	return cmd
 }

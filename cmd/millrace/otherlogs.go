@@ -69,6 +69,17 @@ func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, programs string
 	return nil
 }
 
+// withPrograms calls f with a new directory for programs that a run builds, and removes it.
+func withPrograms[R any](name string, f func(dir string) (R, error)) (_ R, err error) {
+	dir, err := os.MkdirTemp("", "millrace-"+name+"-")
+	if err != nil {
+		var none R
+		return none, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return f(dir)
+}
+
 // sourceTree finds Millrace's source tree: the one that was asked for, or the first directory from the
 // current one upwards.
 func sourceTree(asked string) (string, error) {

@@ -21,16 +21,16 @@ func BenchmarkInput(b *testing.B) {
 		record func(l *Log)
 	}{
 		{"ticks", func(l *Log) { l.input(TickN, 3) }},
+		{"ticks, published", func(l *Log) {
+			l.input(TickN, 3)
+			l.publish()
+		}},
 		{"acknowledgement", func(l *Log) {
 			m := raftpb.Message{Type: raftpb.MsgAppResp, From: 1, To: 2, Term: 3, Index: 163}
-			l.begin(Stepped)
-			l.scratch = l.form.appendMessage(l.scratch, &m, 2)
-			l.put()
+			l.feed(l.form.appendMessage(l.begin(Stepped), &m, 2))
 		}},
 		{"append of 64 entries of 128 bytes", func(l *Log) {
-			l.begin(Stepped)
-			l.scratch = l.form.appendMessage(l.scratch, &messages[0], 2)
-			l.put()
+			l.feed(l.form.appendMessage(l.begin(Stepped), &messages[0], 2))
 		}},
 		{"hash of a Ready with 64 entries", func(l *Log) { l.input(Handed, uint64(hashOf(&rd))) }},
 	} {

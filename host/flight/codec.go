@@ -19,6 +19,29 @@ func appendBytes(b, data []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
+// appendUint is binary.AppendUvarint for numbers that are mostly small.
+func appendUint(b []byte, v uint64) []byte {
+	if v < 1<<7 {
+		return append(b, byte(v))
+	}
+	return binary.AppendUvarint(b, v)
+}
+
+// appendSet appends a field, unless it is 0.
+func appendSet(b []byte, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return appendUint(b, v)
+}
+
+func appendNumbers(b []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, n)
+	}
+	return b
+}
+
 func appendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
@@ -68,15 +91,17 @@ func (f form) appendMessage(b []byte, m *raftpb.Message, self uint64) []byte {
 	set(hasEntries, len(entries) > 0)
 	set(hasSnapshot, m.Snapshot != nil)
 	set(hasContext, m.Context != nil)
-	b = binary.AppendUvarint(append(b, byte(m.Type)), bits)
-	for i, v := range [...]uint64{m.To, m.From, m.Term, m.LogTerm, index, m.Commit, m.Vote} {
-		if bits&(1<<i) != 0 {
-			b = binary.AppendUvarint(b, v)
-		}
+	b = appendUint(append(b, byte(m.Type)), bits)
+	if bits&hasTo != 0 {
+		b = appendUint(b, m.To)
 	}
-	if m.RejectHint != 0 {
-		b = binary.AppendUvarint(b, m.RejectHint)
-	}
+	b = appendSet(b, m.From)
+	b = appendSet(b, m.Term)
+	b = appendSet(b, m.LogTerm)
+	b = appendSet(b, index)
+	b = appendSet(b, m.Commit)
+	b = appendSet(b, m.Vote)
+	b = appendSet(b, m.RejectHint)
 	if len(entries) > 0 {
 		if m.Type == raftpb.MsgReadIndex || m.Type == raftpb.MsgReadIndexResp {
 			f.payloads = true // it is the context of a read, by which the asker tells it from others
@@ -141,44 +166,64 @@ const (
 // AppendEntries implements raft.EntryCodec.
 func (f form) AppendEntries(b []byte, entries []raftpb.Entry) []byte {
 	b = binary.AppendUvarint(b, uint64(len(entries)))
-	var last raftpb.Entry
 	for i := range entries {
 		e := &entries[i]
-		bits := byte(0)
-		if i > 0 && e.Term == last.Term && e.Type == last.Type {
-			bits |= sameTerm
+		if i == 0 {
+			b = f.appendEntry(b, e, 0)
+			continue
 		}
-		switch {
-		case i > 0 && e.Index == last.Index+1:
+		bits, last := byte(0), &entries[i-1]
+		if e.Term == last.Term && e.Type == last.Type {
+			bits = sameTerm
+		}
+		switch e.Index {
+		case last.Index + 1:
 			bits |= nextIndex
-		case i > 0 && e.Index == last.Index:
+		case last.Index:
 			bits |= sameIndex
 		}
-		switch {
-		case e.Data == nil:
-			bits |= isNil
-		case f.payloads || e.Type != raftpb.EntryNormal && e.Type != raftpb.EntryHost:
-			bits |= hasData
-		case f.hashes && len(e.Data) > 0:
-			bits |= hasHash
+		if n := len(e.Data); bits > sameTerm && bits&sameTerm != 0 && f == (form{}) && e.Data != nil && n < 1<<14 && isOpaque(e.Type) {
+			// Most entries end here.
+			if n < 1<<7 {
+				b = append(b, bits, byte(n))
+			} else {
+				b = append(b, bits, byte(n)|1<<7, byte(n>>7))
+			}
+			continue
 		}
-		b = append(b, bits)
-		if bits&sameTerm == 0 {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, e.Term), uint64(e.Type))
-		}
-		if bits&(nextIndex|sameIndex) == 0 {
-			b = binary.AppendUvarint(b, e.Index)
-		}
-		if bits&isNil == 0 {
-			b = binary.AppendUvarint(b, uint64(len(e.Data)))
-		}
-		if bits&hasHash != 0 {
-			b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(e.Data, castagnoli))
-		}
-		if bits&hasData != 0 {
-			b = append(b, e.Data...)
-		}
-		last.Term, last.Type, last.Index = e.Term, e.Type, e.Index
+		b = f.appendEntry(b, e, bits)
+	}
+	return b
+}
+
+// isOpaque reports whether the core never looks into the data of entries of this type.
+func isOpaque(t raftpb.EntryType) bool { return t == raftpb.EntryNormal || t == raftpb.EntryHost }
+
+// appendEntry encodes an entry. bits say what it has in common with the entry before.
+func (f form) appendEntry(b []byte, e *raftpb.Entry, bits byte) []byte {
+	switch {
+	case e.Data == nil:
+		bits |= isNil
+	case f.payloads || !isOpaque(e.Type):
+		bits |= hasData
+	case f.hashes && len(e.Data) > 0:
+		bits |= hasHash
+	}
+	b = append(b, bits)
+	if bits&sameTerm == 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, e.Term), uint64(e.Type))
+	}
+	if bits&(nextIndex|sameIndex) == 0 {
+		b = binary.AppendUvarint(b, e.Index)
+	}
+	if bits&isNil == 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Data)))
+	}
+	if bits&hasHash != 0 {
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(e.Data, castagnoli))
+	}
+	if bits&hasData != 0 {
+		b = append(b, e.Data...)
 	}
 	return b
 }

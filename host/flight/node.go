@@ -8,7 +8,8 @@ import (
 )
 
 // Node is a core whose inputs are recorded. Its queries are those of raft.RawNode. An input is recorded
-// before the core sees it, so that a recording ends with the input in which a rule was broken.
+// before the core sees it, so that a recording ends with the input in which a rule was broken. Ready and
+// Publish show readers what was recorded.
 // TestEveryInputIsRecorded demands that each method of raft.RawNode is either recorded here or known to be a
 // query.
 type Node struct {
@@ -30,6 +31,7 @@ func NewNode(c raft.Config, s Storage, l *Log) (*Node, error) {
 		c.Storage = &recorded{s, l}
 		l.start(&c)
 	}
+	defer l.publish()
 	node, err := raft.NewRawNode(&c)
 	l.done()
 	if err != nil {
@@ -45,35 +47,21 @@ func (l *Log) start(c *raft.Config) {
 	if l.stretch == nil {
 		l.stretch = l.recorder.begin(l)
 	}
-	l.begin(Start)
-	l.scratch = appendConfig(l.scratch, c)
-	l.put()
-	l.inside = true
+	l.feed(appendConfig(l.begin(Start), c))
 }
 
 // input records an input that consists of numbers.
 func (l *Log) input(k Kind, numbers ...uint64) {
-	if l == nil || !l.begin(k) {
-		return
+	if b := l.begin(k); b != nil {
+		l.feed(appendNumbers(b, numbers...))
 	}
-	for _, n := range numbers {
-		l.scratch = binary.AppendUvarint(l.scratch, n)
-	}
-	l.put()
-	l.inside = true
 }
 
 // data records an input that ends with bytes.
 func (l *Log) data(k Kind, data []byte, numbers ...uint64) {
-	if l == nil || !l.begin(k) {
-		return
+	if b := l.begin(k); b != nil {
+		l.feed(appendBytes(appendNumbers(b, numbers...), data))
 	}
-	for _, n := range numbers {
-		l.scratch = binary.AppendUvarint(l.scratch, n)
-	}
-	l.scratch = appendBytes(l.scratch, data)
-	l.put()
-	l.inside = true
 }
 
 // done ends an input.
@@ -85,10 +73,8 @@ func (l *Log) done() {
 
 // Step is raft.RawNode.Step.
 func (n *Node) Step(m raftpb.Message) error {
-	if l := n.log; l != nil && l.begin(Stepped) {
-		l.scratch = l.form.appendMessage(l.scratch, &m, l.config.ID)
-		l.put()
-		l.inside = true
+	if b := n.log.begin(Stepped); b != nil {
+		n.log.feed(n.log.form.appendMessage(b, &m, n.log.config.ID))
 	}
 	err := n.RawNode.Step(m)
 	n.log.done()
@@ -261,13 +247,12 @@ func (n *Node) Regain() {
 
 // Bootstrap is raft.RawNode.Bootstrap.
 func (n *Node) Bootstrap(peers []raft.Peer) error {
-	if l := n.log; l != nil && l.begin(Bootstrap) {
-		l.scratch = binary.AppendUvarint(l.scratch, uint64(len(peers)))
+	if b := n.log.begin(Bootstrap); b != nil {
+		b = binary.AppendUvarint(b, uint64(len(peers)))
 		for _, p := range peers {
-			l.scratch = appendBytes(binary.AppendUvarint(l.scratch, p.ID), p.Context)
+			b = appendBytes(binary.AppendUvarint(b, p.ID), p.Context)
 		}
-		l.put()
-		l.inside = true
+		n.log.feed(b)
 	}
 	err := n.RawNode.Bootstrap(peers)
 	n.log.done()
@@ -283,10 +268,10 @@ func (n *Node) Ready() raft.Ready {
 	l.input(Ready)
 	rd := n.RawNode.Ready()
 	l.done()
-	if l.begin(Handed) {
-		l.scratch = binary.LittleEndian.AppendUint32(l.scratch, hashOf(&rd))
-		l.put()
+	if b := l.begin(Handed); b != nil {
+		l.put(binary.LittleEndian.AppendUint32(b, hashOf(&rd)))
 	}
+	l.publish()
 	n.rotate()
 	return rd
 }
@@ -310,6 +295,10 @@ func (n *Node) EntryTerm(index uint64) (term uint64, ok bool) {
 	return term, ok
 }
 
+// Publish shows readers what was recorded since the last Ready. It is called at the end of each turn, also if
+// the core has panicked.
+func (n *Node) Publish() { n.log.publish() }
+
 // rotate begins a new stretch if the present one is full, or if there is none.
 func (n *Node) rotate() {
 	l, r := n.log, n.log.recorder
@@ -328,10 +317,9 @@ func (n *Node) rotate() {
 		return
 	}
 	l.stretch = r.begin(l)
-	l.begin(Checkpoint)
-	l.scratch = appendBytes(appendConfig(l.scratch, &l.config), state)
-	l.stretch.least = checkpointShare * int64(len(l.scratch))
-	l.put()
+	l.put(appendBytes(appendConfig(l.begin(Checkpoint), &l.config), state))
+	l.stretch.least = checkpointShare * l.stretch.length
+	l.publish()
 }
 
 // stateForm is the form of entries in a checkpoint. It has no hashes: a replay compares checkpoints, and does
@@ -341,6 +329,7 @@ func (l *Log) stateForm() form { return form{payloads: l.form.payloads} }
 // pause ends the recording for a while: the state of the core is so large that a few checkpoints would
 // fill the recorder.
 func (l *Log) pause() {
+	l.publish()
 	l.recorder.mu.Lock()
 	defer l.recorder.mu.Unlock()
 	l.recorder.end(l)

@@ -58,7 +58,8 @@ func NewRecorder(maxBytes int64, data Data, now func() time.Duration) *Recorder 
 }
 
 // stretch is a stretch of a recording. Its writer, the group's turn, publishes whole records by n, so a
-// reader needs no lock and waits for no turn, not even for one that hangs.
+// reader needs no lock and waits for no turn, not even for one that hangs. Records are encoded where they
+// stay, at the end of the last block.
 type stretch struct {
 	group, seq uint64
 	at         time.Duration
@@ -94,36 +95,42 @@ func (s *stretch) bytes() []byte {
 	}
 }
 
-// write appends a record, and publishes it.
-func (s *stretch) write(r *Recorder, record []byte) {
-	n := int64(len(record))
+// space returns the rest of the last block, for records to be appended to.
+func (s *stretch) space() []byte {
+	b := s.last
+	return b.data[b.used:b.used]
+}
+
+// add makes a record that was appended to space a part of the stretch. One that did not fit was moved
+// elsewhere by append, and is copied into more blocks.
+func (s *stretch) add(r *Recorder, record []byte) {
+	s.length += int64(len(record))
+	if b := s.last; len(record) <= len(b.data)-b.used {
+		b.used += len(record)
+		return
+	}
 	for len(record) > 0 {
-		if s.last == nil || s.last.used == len(s.last.data) {
+		if s.last.used == len(s.last.data) {
 			s.extend(r, len(record))
 		}
 		k := copy(s.last.data[s.last.used:], record)
 		s.last.used += k
 		record = record[k:]
 	}
-	s.length += n
-	s.n.Store(s.length)
 }
 
 // extend adds a block.
 func (s *stretch) extend(r *Recorder, need int) {
-	size := minBlockBytes
-	if s.last != nil {
-		size = min(2*len(s.last.data), maxBlockBytes)
-	}
-	b := &block{data: make([]byte, max(size, need))}
-	if s.last == nil {
-		s.first = b
-	} else {
-		s.last.next = b
-	}
+	b := &block{data: make([]byte, max(min(2*len(s.last.data), maxBlockBytes), need))}
+	s.last.next = b
 	s.last = b
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.count(s, b)
+}
+
+// count adds the memory of a block to that of its stretch.
+func (r *Recorder) count(s *stretch, b *block) {
 	s.memory += int64(len(b.data))
 	r.used += int64(len(b.data))
 	r.evict()
@@ -145,12 +152,15 @@ func (r *Recorder) setLimit() {
 
 // begin puts an empty stretch in the place of l's present one, which is full.
 func (r *Recorder) begin(l *Log) *stretch {
+	l.publish()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end(l)
 	r.seq++
-	s := &stretch{group: l.group, seq: r.seq, at: r.now(), continues: l.stretch != nil}
+	first := &block{data: make([]byte, minBlockBytes)}
+	s := &stretch{group: l.group, seq: r.seq, at: r.now(), continues: l.stretch != nil, first: first, last: first}
 	r.open[l] = s
+	r.count(s, first)
 	return s
 }
 
@@ -172,7 +182,6 @@ type Log struct {
 	stretch *stretch // nil: nothing is recorded now
 	inside  bool     // an input is under way, to which the replies of Storage belong
 	config  raft.Config
-	scratch []byte
 	wait    int // Readys before a state that was too large is looked at again
 }
 
@@ -193,6 +202,7 @@ func (l *Log) Close() {
 	if l == nil {
 		return
 	}
+	l.publish()
 	l.recorder.mu.Lock()
 	defer l.recorder.mu.Unlock()
 	l.recorder.logs--
@@ -200,20 +210,32 @@ func (l *Log) Close() {
 	l.recorder.end(l)
 }
 
-// begin begins a record, to which its caller appends before it calls put. It returns false if nothing is
+// begin begins a record, to which its caller appends before it gives it to put. It returns nil if nothing is
 // recorded now.
-func (l *Log) begin(k Kind) bool {
-	if l.stretch == nil {
-		return false
+func (l *Log) begin(k Kind) []byte {
+	if l == nil || l.stretch == nil {
+		return nil
 	}
-	l.scratch = append(l.scratch[:0], byte(k))
-	return true
+	return append(l.stretch.space(), byte(k))
 }
 
-// put writes the record. A record that has grown the scratch memory much gives it back.
-func (l *Log) put() {
-	l.stretch.write(l.recorder, l.scratch)
-	if cap(l.scratch) > maxBlockBytes {
-		l.scratch = nil
+// put ends a record. Readers see it when it is published.
+func (l *Log) put(record []byte) { l.stretch.add(l.recorder, record) }
+
+// feed ends the record of an input, which the core is given next.
+func (l *Log) feed(record []byte) {
+	l.put(record)
+	l.inside = true
+}
+
+// publish shows readers all records so far. It is an atomic store, which costs as much as an input, so it is
+// called for many inputs together: after each Ready, at the end of a turn (Node.Publish), and before a
+// question that may have to wait for a disk.
+func (l *Log) publish() {
+	if l == nil || l.stretch == nil {
+		return
+	}
+	if s := l.stretch; s.n.Load() != s.length {
+		s.n.Store(s.length)
 	}
 }

@@ -7,61 +7,60 @@ import (
 )
 
 // recorded is a Storage whose answers are recorded. Only those that belong to an input are: what a query asks
-// changes no state, unless the answer is a failure (Node.EntryTerm).
+// changes no state, unless the answer is a failure (Node.EntryTerm). Questions that may have to wait for a
+// disk are asked when the input is published: a recording of a turn that hangs there ends with it.
 type recorded struct {
 	Storage
 	log *Log
 }
 
-// reply begins the record of an answer, and reports whether it is recorded.
-func (s *recorded) reply(k Kind, question ...uint64) bool {
-	l := s.log
-	if !l.inside || !l.begin(k) {
-		return false
+// reply begins the record of an answer. It returns nil if the answer is not recorded.
+func (s *recorded) reply(k Kind, question ...uint64) []byte {
+	if !s.log.inside {
+		return nil
 	}
-	for _, n := range question {
-		l.scratch = binary.AppendUvarint(l.scratch, n)
+	b := s.log.begin(k)
+	if b == nil {
+		return nil
 	}
-	return true
+	return appendNumbers(b, question...)
 }
 
 // number records an answer that is a number or an error.
-func (s *recorded) number(n uint64, err error) {
-	if s.log.scratch = appendError(s.log.scratch, err); err == nil {
-		s.log.scratch = binary.AppendUvarint(s.log.scratch, n)
+func (s *recorded) number(b []byte, n uint64, err error) {
+	if b == nil {
+		return
 	}
-	s.log.put()
+	if b = appendError(b, err); err == nil {
+		b = binary.AppendUvarint(b, n)
+	}
+	s.log.put(b)
 }
 
 // Term implements raft.Storage.
 func (s *recorded) Term(i uint64) (uint64, error) {
 	term, err := s.Storage.Term(i)
-	if s.reply(ReplyTerm, i) {
-		s.number(term, err)
-	}
+	s.number(s.reply(ReplyTerm, i), term, err)
 	return term, err
 }
 
 // FirstIndex implements raft.Storage.
 func (s *recorded) FirstIndex() (uint64, error) {
 	first, err := s.Storage.FirstIndex()
-	if s.reply(ReplyFirst) {
-		s.number(first, err)
-	}
+	s.number(s.reply(ReplyFirst), first, err)
 	return first, err
 }
 
 // LastIndex implements raft.Storage.
 func (s *recorded) LastIndex() (uint64, error) {
 	last, err := s.Storage.LastIndex()
-	if s.reply(ReplyLast) {
-		s.number(last, err)
-	}
+	s.number(s.reply(ReplyLast), last, err)
 	return last, err
 }
 
 // Entries implements raft.Storage.
 func (s *recorded) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
+	s.log.publish()
 	entries, err := s.Storage.Entries(lo, hi, maxSize)
 	s.entries(0, lo, hi, entries, err)
 	return entries, err
@@ -69,30 +68,31 @@ func (s *recorded) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 
 // EntriesFor implements raft.ReaderStorage.
 func (s *recorded) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
+	s.log.publish()
 	entries, err := s.Storage.EntriesFor(reader, lo, hi, maxSize)
 	s.entries(reader, lo, hi, entries, err)
 	return entries, err
 }
 
 func (s *recorded) entries(reader, lo, hi uint64, entries []raftpb.Entry, err error) {
-	if !s.reply(ReplyEntries, reader, lo, hi) {
+	b := s.reply(ReplyEntries, reader, lo, hi)
+	if b == nil {
 		return
 	}
-	l := s.log
-	if l.scratch = appendError(l.scratch, err); err == nil {
-		l.scratch = l.form.AppendEntries(l.scratch, entries)
+	if b = appendError(b, err); err == nil {
+		b = s.log.form.AppendEntries(b, entries)
 	}
-	l.put()
+	s.log.put(b)
 }
 
 // Snapshot implements raft.Storage.
 func (s *recorded) Snapshot() (raftpb.Snapshot, error) {
 	snapshot, err := s.Storage.Snapshot()
-	if l := s.log; s.reply(ReplySnapshot) {
-		if l.scratch = appendError(l.scratch, err); err == nil {
-			l.scratch = appendSnapshot(l.scratch, &snapshot)
+	if b := s.reply(ReplySnapshot); b != nil {
+		if b = appendError(b, err); err == nil {
+			b = appendSnapshot(b, &snapshot)
 		}
-		l.put()
+		s.log.put(b)
 	}
 	return snapshot, err
 }
@@ -100,29 +100,24 @@ func (s *recorded) Snapshot() (raftpb.Snapshot, error) {
 // InitialState implements raft.Storage.
 func (s *recorded) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs, cs, err := s.Storage.InitialState()
-	if l := s.log; s.reply(ReplyInitial) {
-		if l.scratch = appendError(l.scratch, err); err == nil {
-			for _, n := range [...]uint64{hs.Term, hs.Vote, hs.Commit} {
-				l.scratch = binary.AppendUvarint(l.scratch, n)
-			}
-			l.scratch = appendBytes(l.scratch, cs.Append(nil))
+	if b := s.reply(ReplyInitial); b != nil {
+		if b = appendError(b, err); err == nil {
+			b = appendBytes(appendNumbers(b, hs.Term, hs.Vote, hs.Commit), cs.Append(nil))
 		}
-		l.put()
+		s.log.put(b)
 	}
 	return hs, cs, err
 }
 
 // Changes implements raft.ChangesStorage.
 func (s *recorded) Changes(lo, hi uint64) ([]uint64, error) {
+	s.log.publish()
 	indexes, err := s.Storage.Changes(lo, hi)
-	if l := s.log; s.reply(ReplyChanges, lo, hi) {
-		if l.scratch = appendError(l.scratch, err); err == nil {
-			l.scratch = binary.AppendUvarint(l.scratch, uint64(len(indexes)))
-			for _, i := range indexes {
-				l.scratch = binary.AppendUvarint(l.scratch, i)
-			}
+	if b := s.reply(ReplyChanges, lo, hi); b != nil {
+		if b = appendError(b, err); err == nil {
+			b = appendNumbers(binary.AppendUvarint(b, uint64(len(indexes))), indexes...)
 		}
-		l.put()
+		s.log.put(b)
 	}
 	return indexes, err
 }

@@ -19,6 +19,7 @@ type programs struct {
 	mutants []*alternative     // by number
 	judges  map[string]*Judge  // by package
 	tests   map[string][]*test // by package
+	only    *regexp.Regexp     // tests whose names match; nil: all
 	rapid   map[string]bool    // packages whose tests use the library rapid, which leaves files of failures behind
 }
 
@@ -27,6 +28,7 @@ type test struct {
 	judge   *Judge
 	name    string
 	seconds float64 // that it took alone, on unchanged code
+	cost    float64 // of these, what counts in the budget
 	reaches map[string]bool
 	kills   int  // mutants that it has killed
 	failed  bool // on the unchanged code in the schema; then it is no judge
@@ -97,7 +99,7 @@ func (b *programs) list(ctx context.Context, j *Judge) error {
 		return fmt.Errorf("list the tests of %s: %w", j.Package, err)
 	}
 	for _, name := range strings.Fields(string(out)) {
-		if strings.HasPrefix(name, "Benchmark") || j.Skip != "" && skip.MatchString(name) || !run.MatchString(name) {
+		if strings.HasPrefix(name, "Benchmark") || j.Skip != "" && skip.MatchString(name) || !run.MatchString(name) || b.only != nil && !b.only.MatchString(name) {
 			continue
 		}
 		b.tests[j.Package] = append(b.tests[j.Package], &test{judge: j, name: name})

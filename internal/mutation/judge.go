@@ -12,8 +12,8 @@ import (
 
 // What happens to a mutant.
 const (
-	Killed    = "killed"   // a test failed, twice
-	KilledBy  = "time"     // a test did not end, twice
+	Killed    = "killed"   // a test failed, twice, and passed without the mutant
+	KilledBy  = "time"     // a test did not end, twice, and ended soon without the mutant
 	Survived  = "survived" // all tests passed that fit into the budget
 	Unreached = "unreached"
 )
@@ -23,7 +23,7 @@ type Result struct {
 	Mutant
 	Result      string
 	Test        string   `json:",omitempty"` // that killed it
-	Doubtful    []string `json:",omitempty"` // tests that failed once and passed when they were run again
+	Doubtful    []string `json:",omitempty"` // tests that failed, and then passed, or failed without the mutant, too
 	Ran, Reach  int      // tests that were run, and that reach it
 	Seconds     float64  // of the clock
 	CPU         float64  // of processors
@@ -56,8 +56,9 @@ func (b *programs) judge(ctx context.Context, number int, budget time.Duration) 
 	return r, nil
 }
 
-// try runs tests of one program in one process. The test that fails is run once more, alone. If it passes
-// then, it has killed nothing, and the others are run again without it.
+// try runs tests of one program in one process. The test that fails is run once more, alone, and then once
+// without the mutant. If it passes with it, or does not pass well without it, then it has killed nothing: the
+// test is a matter of chance, or the machine is busy. The others are run again without it.
 func (b *programs) try(ctx context.Context, r *Result, tests []*test, number int) error {
 	for len(tests) > 0 {
 		o, err := b.run(ctx, tests, number, "")
@@ -80,8 +81,14 @@ func (b *programs) try(ctx context.Context, r *Result, tests []*test, number int
 		r.CPU += again.cpu
 		r.Ran++
 		if !again.passed {
-			r.die(tests[0].judge, again)
-			return nil
+			control, err := b.run(ctx, suspects, -1, "")
+			if err != nil {
+				return err
+			}
+			if r.CPU += control.cpu; control.passedWell() {
+				r.die(tests[0].judge, again)
+				return nil
+			}
 		}
 		r.Doubtful = append(r.Doubtful, o.failed)
 		tests = slices.DeleteFunc(slices.Clone(tests), func(t *test) bool { return slices.Contains(suspects, t) })
@@ -108,14 +115,14 @@ func (b *programs) plan(id string, budget float64) (plan []*test, reach int) {
 			}
 		}
 	}
-	sortBy(all, func(t *test) float64 { return t.seconds })
+	sortBy(all, func(t *test) float64 { return t.cost })
 	for _, t := range all {
-		if budget -= t.seconds; budget < 0 {
+		if budget -= t.cost; budget < 0 {
 			break
 		}
 		plan = append(plan, t)
 	}
-	sortBy(plan, func(t *test) float64 { return t.seconds / float64(1+t.kills) })
+	sortBy(plan, func(t *test) float64 { return t.cost / float64(1+t.kills) })
 	return plan, len(all)
 }
 
@@ -146,7 +153,7 @@ func batch(plan []*test, size float64) int {
 		if t.judge != plan[0].judge || !slices.Equal(t.args(), plan[0].args()) {
 			continue
 		}
-		if sum += t.seconds; n > 0 && sum > size {
+		if sum += t.cost; n > 0 && sum > size {
 			break
 		}
 		copy(plan[n+1:i+1], plan[n:i])

@@ -33,6 +33,7 @@ var (
 	part    = flag.String("mutation.part", "0/1", "judge part i of n, as i/n, so that n runs judge at the same time")
 	again   = flag.Bool("mutation.again", false, "judge those only that survived and are not known to be equivalent")
 	build   = flag.String("mutation.dir", "", "build here, and leave the programs; empty: in a directory that is removed")
+	tests   = flag.String("mutation.tests", "", "with -mutation.again: ask the tests whose names match this expression only, and write kills only")
 	only    = flag.String("mutation.only", "", "judge the mutants whose names match this expression, again and without writing the result")
 )
 
@@ -77,6 +78,9 @@ func judgeArea(ctx context.Context, t *testing.T, area *Area) error {
 	if err != nil {
 		return err
 	}
+	if *tests != "" && !*again && *only == "" {
+		return errors.New("-mutation.tests needs -mutation.again or -mutation.only: the first result of a mutant is that of all tests")
+	}
 	drawn := p.order[:min(*mutants, len(p.order))]
 	todo, err := remaining(drawn, results)
 	if err != nil || len(todo) == 0 {
@@ -95,6 +99,11 @@ func judgeArea(ctx context.Context, t *testing.T, area *Area) error {
 	if file == "" {
 		file = os.TempDir() + "/mutation.reach"
 	}
+	if *tests != "" {
+		if b.only, err = regexp.Compile(*tests); err != nil {
+			return fmt.Errorf("-mutation.tests: %w", err)
+		}
+	}
 	if err := b.measure(ctx, file, say); err != nil {
 		return err
 	}
@@ -107,6 +116,9 @@ func judgeArea(ctx context.Context, t *testing.T, area *Area) error {
 		say("%d of %d: %s %s:%d %s: %q -> %q %s (%d of %d tests, %.1f s)", i+1, len(todo), r.Result, r.File, r.Line, r.Operator, r.Was, r.Is, r.Test, r.Ran, r.Reach, r.Seconds)
 		if *only != "" {
 			fmt.Println(r.ID, r.Doubtful, "\n"+r.Tail)
+			continue
+		}
+		if *tests != "" && r.Result != Killed && r.Result != KilledBy {
 			continue
 		}
 		if err := appendLine(*state, r); err != nil {

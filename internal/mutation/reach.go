@@ -26,9 +26,10 @@ const testOverhead = 0.005
 // A reach is what one test was seen to reach. The file of reaches has one in each line.
 type reach struct {
 	Test    string
-	Draw    string // of which mutants, as a hash of their names
-	Code    string // a hash of the file that has the test
-	Seconds float64
+	Draw    string   // of which mutants, as a hash of their names
+	Code    string   // a hash of the file that has the test
+	Seconds float64  // of the clock: they bound how long the test may take with a mutant
+	Cost    float64  // of a processor, or of the clock if that is less: they count in the budget
 	Failed  bool     `json:",omitempty"`
 	Mutants []string // by name
 }
@@ -51,11 +52,11 @@ func (b *programs) measure(ctx context.Context, file string, say func(string, ..
 			return err
 		}
 		began, measured := time.Now(), 0
-		start := -1.0 // what the program takes without a test
+		var start outcome // what the program takes without a test
 		for _, t := range b.tests[j.Package] {
 			r, ok := known[t.String()+draw+code[t.name]]
 			if !ok {
-				if start < 0 {
+				if measured == 0 {
 					if start, err = b.measureStart(ctx, j); err != nil {
 						return err
 					}
@@ -69,7 +70,7 @@ func (b *programs) measure(ctx context.Context, file string, say func(string, ..
 				}
 				measured++
 			}
-			t.seconds, t.failed, t.reaches = r.Seconds, r.Failed, map[string]bool{}
+			t.seconds, t.cost, t.failed, t.reaches = r.Seconds, r.Cost, r.Failed, map[string]bool{}
 			for _, id := range r.Mutants {
 				t.reaches[id] = true
 			}
@@ -82,15 +83,15 @@ func (b *programs) measure(ctx context.Context, file string, say func(string, ..
 	return nil
 }
 
-// measureStart returns the seconds that a program takes to run no test.
-func (b *programs) measureStart(ctx context.Context, j *Judge) (float64, error) {
-	o, err := b.run(ctx, []*test{{judge: j, name: "NoTest"}}, -1, "")
-	return o.seconds, err
+// measureStart returns what a program takes to run no test.
+func (b *programs) measureStart(ctx context.Context, j *Judge) (outcome, error) {
+	return b.run(ctx, []*test{{judge: j, name: "NoTest"}}, -1, "")
 }
 
 // measureOne measures one test. A test whose parts run in parallel reports less than it takes, so what
-// counts is the time of the process without that of its start.
-func (b *programs) measureOne(ctx context.Context, t *test, notes string, start float64) (reach, error) {
+// counts is the time of the process without that of its start. On a busy machine the clock says more than a
+// test costs: what a mutant is tried with must not depend on that, so the cost is that of the processor.
+func (b *programs) measureOne(ctx context.Context, t *test, notes string, start outcome) (reach, error) {
 	const word = 4
 	if err := os.WriteFile(notes, make([]byte, word*len(b.mutants)), 0o600); err != nil {
 		return reach{}, err
@@ -103,7 +104,8 @@ func (b *programs) measureOne(ctx context.Context, t *test, notes string, start 
 	if err != nil {
 		return reach{}, err
 	}
-	r := reach{Test: t.String(), Seconds: max(o.seconds-start, o.inTests, testOverhead), Failed: !o.passed}
+	r := reach{Test: t.String(), Seconds: max(o.seconds-start.seconds, o.inTests, testOverhead), Failed: !o.passed}
+	r.Cost = min(r.Seconds, max(o.cpu-start.cpu, testOverhead))
 	for i, m := range b.mutants {
 		if binary.NativeEndian.Uint32(data[word*i:]) != 0 {
 			r.Mutants = append(r.Mutants, m.mutant.ID)

@@ -38,8 +38,13 @@ type outcome struct {
 	seconds    float64
 	inTests    float64  // seconds that the tests themselves took
 	cpu        float64  // seconds of processor time, of the program and the processes that it waited for
+	limit      float64  // seconds after which the run would have been ended
 	tail       []string // the last lines of the output
 }
+
+// passedWell reports whether a run passed in less than half of its time: a machine on which a correct program
+// needs more is too busy to say that another one hangs.
+func (o outcome) passedWell() bool { return o.passed && o.seconds < o.limit/2 }
 
 // run runs some tests of one judge in one process, with a mutant alive (or none: -1), until the first fails.
 // Notes about what was reached go to the file reached, unless it is empty.
@@ -94,7 +99,7 @@ func start(ctx context.Context, cmd *exec.Cmd, limit time.Duration) (outcome, er
 		r.SetReadDeadline(time.Now().Add(time.Second)) // a child with a group of its own may hold the pipe
 	}
 	atEnd := context.AfterFunc(ctx, kill)
-	o := outcome{}
+	o := outcome{limit: limit.Seconds()}
 	if o.read(r); o.sawFailure {
 		kill() // examples run even after a failure, and may hang
 	}

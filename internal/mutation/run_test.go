@@ -4,13 +4,18 @@ package mutation
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/mutation/site"
 )
 
 // TestOutputIsRead: the first test that fails is named, or the one that was running when the program ended.
@@ -60,13 +65,13 @@ func TestPlan(t *testing.T) {
 	reach := map[string]bool{"m": true}
 	b := &programs{tests: map[string][]*test{
 		"raft": {
-			{judge: j, name: "TestSlow", seconds: 30, reaches: reach},
-			{judge: j, name: "TestQuick", seconds: 1, reaches: reach},
-			{judge: j, name: "TestKiller", seconds: 2, reaches: reach, kills: 9},
-			{judge: j, name: "TestElsewhere", seconds: 1},
-			{judge: j, name: "TestCounts", seconds: 1, reaches: reach, failed: true},
+			{judge: j, name: "TestSlow", cost: 30, reaches: reach},
+			{judge: j, name: "TestQuick", cost: 1, reaches: reach},
+			{judge: j, name: "TestKiller", cost: 2, reaches: reach, kills: 9},
+			{judge: j, name: "TestElsewhere", cost: 1},
+			{judge: j, name: "TestCounts", cost: 1, reaches: reach, failed: true},
 		},
-		"sim/core": {{judge: other, name: "TestSeeds", seconds: 1.5, reaches: reach}},
+		"sim/core": {{judge: other, name: "TestSeeds", cost: 1.5, reaches: reach}},
 	}}
 	plan, reached := b.plan("m", 20)
 	var names []string
@@ -97,5 +102,31 @@ func TestWilson(t *testing.T) {
 		if near := 1e-4; math.Abs(share-c.share) > near || math.Abs(lo-c.lo) > near || math.Abs(hi-c.hi) > near {
 			t.Errorf("%d of %d: %.6f in [%.6f, %.6f], want %v in [%v, %v]", c.k, c.n, share, lo, hi, c.share, c.lo, c.hi)
 		}
+	}
+}
+
+// TestOnlyTheMutantKills: a test that also fails without the mutant has killed nothing, nor has one that
+// fails with it only once.
+func TestOnlyTheMutantKills(t *testing.T) {
+	for _, c := range []struct{ name, program, want, doubtful string }{
+		{"fails with the mutant", `test -z "$` + site.Alive + `"`, Killed, ""},
+		{"fails always", `false`, Survived, "TestA"},
+		{"fails once", `test -e once || { touch once; false; }`, Survived, "TestA"},
+		{"passes", `true`, Survived, ""},
+	} {
+		root := t.TempDir()
+		program := fmt.Sprintf("#!/bin/sh\necho '=== RUN   TestA'\nif %s; then echo '--- PASS: TestA (0.01s)'; else echo '--- FAIL: TestA (0.01s)'; exit 1; fi\n", c.program)
+		if err := errors.Join(os.Mkdir(filepath.Join(root, "raft"), 0o700), os.WriteFile(filepath.Join(root, "raft.test"), []byte(program), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		b := &programs{root: root, dir: root}
+		r := Result{Result: Survived}
+		err := b.try(t.Context(), &r, []*test{{judge: &Judge{Package: "raft"}, name: "TestA", seconds: 0.01}}, 3)
+		if doubtful := strings.Join(r.Doubtful, " "); err != nil || r.Result != c.want || doubtful != c.doubtful {
+			t.Errorf("%s: %s, doubtful %q, %v; want %s, doubtful %q", c.name, r.Result, doubtful, err, c.want, c.doubtful)
+		}
+	}
+	if slow := (outcome{passed: true, seconds: 3, limit: 5}); slow.passedWell() {
+		t.Error("a run that takes more than half of its time passes well")
 	}
 }

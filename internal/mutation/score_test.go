@@ -25,7 +25,7 @@ const (
 )
 
 // TestSurvivorsAreJudged: the document has the scores of the results and one verdict on each mutant that
-// survived: it is equivalent, or a test finds it now, or it is open.
+// survived: it is equivalent, or a test finds it now, or its place is gone from the code, or it is open.
 func TestSurvivorsAreJudged(t *testing.T) {
 	results, err := readResults("testdata/results.jsonl")
 	if err != nil {
@@ -73,7 +73,7 @@ func between(t *testing.T, text, name, table string) string {
 
 // verdictsIn reads the verdicts of the table of survivors, by the names of the mutants.
 func verdictsIn(text string) map[string]string {
-	row := regexp.MustCompile("(?m)^\\| `([^`]+:[^`]+)`.*\\| ((?:equivalent|test|open): [^|]+) \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([^`]+:[^`]+)`.*\\| ((?:equivalent|test|gone|open): [^|]+) \\|$")
 	found := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(text, -1) {
 		found[m[1]] = m[2]

@@ -57,6 +57,8 @@ var electionBugs = []bug{
 			r.becomeFollower(m.Term, None)`}}},
 	{name: "timeouts_not_random", what: "all nodes have the same election timeout", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/term.go",
 		`r.cfg.electionTicks + r.random.intn(r.cfg.electionTicks)`, `r.cfg.electionTicks`}}},
+	{name: "terms_skipped", what: "a candidate skips 63 terms", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/term.go",
+		`r.enter(StateCandidate, r.term+1)`, `r.enter(StateCandidate, r.term+64)`}}},
 	{name: "lead_behind_snapshot", what: "a node campaigns whose log is about to be replaced by a snapshot", in: "raft", found: "TestStories", edits: []edit{{"raft/raft.go",
 		`r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil &&`, `r.conf.IsVoter(r.id) &&`}}},
 	{name: "second_leader_followed", what: "a follower follows a second leader of its term", in: "raft", found: "TestPeerErrors", edits: []edit{{"raft/follower.go",

@@ -59,6 +59,23 @@ var replicationBugs = []bug{
 		`return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)`, `return false`}}},
 	{name: "uncommitted_unbounded", what: "a leader takes commands however many are not applied", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
 		`held > 0 && p.bytes > 0 && held+p.bytes > r.cfg.maxUncommittedBytes`, `held > 0 && p.bytes > 0 && held+p.bytes > 64*r.cfg.maxUncommittedBytes`}}},
+	{name: "refusal_takes_back", what: "a leader that has no space for a command takes its latest entry back, if no disk and no member has that yet", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/leader.go",
+		`r.cfg.maxUncommittedBytes {
+		return ErrProposalDropped`, `r.cfg.maxUncommittedBytes {
+		last := r.log.lastIndex()
+		free := last > r.leader.termStart && last >= r.log.unstable.inProgress
+		for i := range r.leader.members {
+			m := &r.leader.members[i]
+			free = free && (m.ID == r.id || m.Progress.Next <= last)
+		}
+		if free {
+			r.leader.uncommittedBytes -= r.log.held(r.log.unstable.slice(last, last+1))
+			r.log.unstable.truncate(last)
+			if r.out.ownAck.Index == last {
+				r.out.ownAck.Index--
+			}
+		}
+		return ErrProposalDropped`}}},
 	{name: "compacted_is_a_failure", what: "a node stops when it asks its storage for the term of an entry that was compacted", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/log.go",
 		`if !errors.Is(err, ErrCompacted) && !pending(err) {`, `if !pending(err) {`}}},
 	{name: "snapshot_with_latest_conf", what: "a leader sends a snapshot with the members of now, not with those of its index", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/snapshot.go",

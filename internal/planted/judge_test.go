@@ -127,17 +127,18 @@ func (p *programs) ask(t *testing.T, b *bug, j judge) (v verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	args := []string{"-test.v", "-test.failfast"}
+	args, limit := []string{"-test.v", "-test.failfast"}, judgeBudget
 	switch j.test {
 	case "": // all tests but the random ones
 		args = append(args, "-test.run=.", "-test.skip="+labTest+"|TestReal|Fuzz")
 	case labTest:
 		args = append(args, "-test.run=^"+labTest+"$", "-crashlab.seed=1", "-crashlab.images=100000000", "-crashlab.limit="+labFor.String())
+		limit += *labFor // its end is no hang
 	default:
 		args = append(args, "-test.run=^("+j.test+")$")
 	}
 	before := failFiles(j.in)
-	out, cpu, err := runTests(t, path, j.in, b.name, append(args, strings.Fields(j.args)...))
+	out, cpu, err := runTests(t, path, j.in, b.name, limit, append(args, strings.Fields(j.args)...))
 	for _, file := range failFiles(j.in) {
 		if !slices.Contains(before, file) {
 			_ = os.Remove(file)
@@ -187,11 +188,12 @@ func firstComplaint(text string) string {
 	return ""
 }
 
-// runTests runs tests of a program with a bug, and returns the CPU time that they took.
-func runTests(t *testing.T, program, folder, bug string, args []string) (out []byte, cpu time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(t.Context(), judgeBudget+10*time.Second)
+// runTests runs tests of a program with a bug, and returns the CPU time that they took. What takes longer
+// than limit hangs.
+func runTests(t *testing.T, program, folder, bug string, limit time.Duration, args []string) (out []byte, cpu time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit+10*time.Second)
 	defer cancel()
-	args = append([]string{"-test.count=1", "-test.timeout=" + judgeBudget.String()}, args...)
+	args = append([]string{"-test.count=1", "-test.timeout=" + limit.String()}, args...)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = filepath.Join(root, folder)
 	cmd.Env = append(os.Environ(), variable+"="+bug)

@@ -1,4 +1,4 @@
-package compare
+package main
 
 import (
 	"encoding/json"

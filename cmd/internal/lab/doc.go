@@ -2,8 +2,13 @@
 // working directory and the guard of its disk (workdir.go), and the description of the machine
 // (environment.go). The benches themselves are in the packages below it, and imports among them point down:
 //
+//	recipe                   the experiments of the sources, their figures and their demands
+//	experiment               any cluster under any load, through the phases of a point, into an archive
+//	rig   wire   client      clusters of named components, a network between them, a client over one connection
 //	bench   flush   groups   logs   one experiment each: a plan, its run, its table and its plots
-//	                         logs/child   the process that measures one log
+//	peers                    one more: other libraries' replicated logs beside ours
+//	                         logs/child, peers/child   the process that measures one point
+//	children                 asking such a process
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
 //	archive                  the directory that one run leaves behind: what reports and comparisons read
 //	probe                    the machine: what it says of itself, and what it can do
@@ -15,11 +20,12 @@
 //	lab
 //
 // bench compares pipelines in whole clusters, and flush durability modes; groups measures what many groups on
-// the same hosts cost; logs measures a log alone, without Raft.
+// the same hosts cost; logs measures a log alone, without Raft; peers puts the same load on other libraries.
 //
 // A *target* is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
-// group commit without Raft that stands for the speed of light on this machine. A *plan* is what the user
-// asked for. It expands into *points*, one target at one load, and each point passes through the same phases
+// group commit without Raft that stands for the speed of light on this machine, or the same with checksums
+// and state machines, the least that a correct replication costs. A *plan* is what the user asked for. It
+// expands into *points*, one target at one load, and each point passes through the same phases
 // (load/trial.go):
 //
 //	start → warm-up → measure → drain → verify → close, directory removed

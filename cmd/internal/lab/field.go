@@ -18,7 +18,7 @@ var (
 // FieldError refuses a plan for what one of its fields says. errors.Is finds ErrInvalid or ErrCannot in it.
 type FieldError struct {
 	Field  string // name of the exported Go field, such as "ValueBytes"; "Out" is the directory for results
-	Reason string // one sentence that does not repeat the name
+	Reason string // one sentence that does not repeat the name; another field is in it as {Groups}
 	kind   error
 }
 

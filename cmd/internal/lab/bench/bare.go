@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,8 @@ const BareName = "bare"
 // The leader's disk works in parallel with the followers'. A follower's log goroutine reads the socket
 // itself: to hand bytes from a reader to a writer would cost one wake-up and gain nothing, since the kernel
 // buffers meanwhile.
+//
+// FullBareName is the same with checksums and state machines (bare_full.go).
 type bare struct {
 	ring     *ring
 	leader   *rawfile.Pair
@@ -43,6 +46,9 @@ type bare struct {
 	voters   []*bareVoter
 	majority int
 	many     bool // more than one write may be outstanding
+
+	full     *fullBare // of FullBareName; nil: neither checksums nor machines
+	overhead int       // the most bytes that a record takes beyond its value
 
 	durable []atomic.Uint64 // position by voter; the leader's is durable[0]
 	wake    []chan struct{} // one for each reader of the ring (log, senders): "there may be more"
@@ -61,18 +67,28 @@ type bare struct {
 type bareWaiter struct {
 	end    uint64
 	answer chan error
+	value  []byte // of FullBareName: what the leader applies before it answers
 }
 
 var errBareClosed = errors.New("bare: closed")
 
 // openBare starts the baseline as a load.Target.
 func openBare(_ context.Context, s load.Setup) (load.Target, error) {
+	return newBare(s).opened(s)
+}
+
+func newBare(s load.Setup) *bare {
 	b := &bare{
-		many: s.InFlight > 1,
+		many: s.InFlight > 1, overhead: recordHeaderBytes,
 		ring: newRing(s), majority: s.Hosts/2 + 1,
 		durable: make([]atomic.Uint64, s.Hosts), quit: make(chan struct{}),
 	}
 	b.ring.space = sync.NewCond(&b.mu)
+	return b
+}
+
+// opened starts b, or closes what could be started.
+func (b *bare) opened(s load.Setup) (load.Target, error) {
 	if err := b.start(s); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -111,12 +127,22 @@ func (b *bare) start(s load.Setup) error {
 		b.senders = append(b.senders, &bareSender{conn: out})
 	}
 	for i, v := range b.voters {
-		b.wg.Go(func() { b.stopOn(v.run()) })
+		b.wg.Go(func() { b.stopOn(b.follow(v, i+1)) })
 		b.wg.Go(func() { b.stopOn(b.runSender(i + 1)) })
 		b.wg.Go(func() { b.stopOn(b.runAcks(i + 1)) })
 	}
 	b.wg.Go(func() { b.stopOn(b.runLeaderLog()) })
+	if b.full != nil {
+		b.wg.Go(b.runMarks)
+	}
 	return nil
+}
+
+func (b *bare) follow(v *bareVoter, voter int) error {
+	if b.full != nil {
+		return v.runFull(newChecked(b.full.voters[voter], len(b.ring.buf)))
+	}
+	return v.run()
 }
 
 // Propose implements load.Target. While it waits it ignores ctx: Close answers every client.
@@ -125,25 +151,38 @@ func (b *bare) Propose(ctx context.Context, value []byte) error {
 		return err
 	}
 	answer := load.GetAnswer()
+	waiter := bareWaiter{answer: answer}
+	var sum uint32
+	if b.full != nil {
+		waiter.value, sum = value, crc32.Checksum(value, castagnoli)
+	}
 	b.mu.Lock()
-	for b.closed == nil && !b.ring.fits(len(value)) {
+	for b.closed == nil && !b.ring.fits(b.overhead+len(value)) {
 		b.ring.space.Wait()
 	}
 	if b.closed != nil {
 		b.mu.Unlock()
 		return b.closed
 	}
-	end := b.ring.append(value)
-	b.waiters = append(b.waiters, bareWaiter{end: end, answer: answer})
+	if b.full == nil {
+		waiter.end = b.ring.append(value)
+	} else {
+		waiter.end = b.full.append(b.ring, value, sum)
+	}
+	b.waiters = append(b.waiters, waiter)
 	b.mu.Unlock()
 
 	b.entries.Add(1)
-	for _, w := range b.wake {
-		notify(w)
-	}
+	b.wakeAll()
 	err := <-answer
 	load.PutAnswer(answer)
 	return err
+}
+
+func (b *bare) wakeAll() {
+	for _, w := range b.wake {
+		notify(w)
+	}
 }
 
 // notify leaves a token that says "look again". One waiting token is enough.
@@ -159,6 +198,10 @@ func notify(wake chan struct{}) {
 func (b *bare) setDurable(voter int, position uint64) {
 	b.durable[voter].Store(position)
 	commit := b.majorityPosition()
+	if b.full != nil {
+		b.full.applying.Lock() // values are applied in order
+		defer b.full.applying.Unlock()
+	}
 
 	b.mu.Lock()
 	if commit <= b.commit {
@@ -172,7 +215,13 @@ func (b *bare) setDurable(voter int, position uint64) {
 	}
 	done := b.waiters[:n:n]
 	b.waiters = b.waiters[n:] // append moves to a new array once this one is used up
+	if b.full != nil && n > 0 {
+		b.full.answered = done[n-1].end
+	}
 	b.mu.Unlock()
+	if b.full != nil {
+		b.full.apply(done)
+	}
 	for _, w := range done {
 		w.answer <- nil
 	}
@@ -242,9 +291,12 @@ func (b *bare) logs() []*rawfile.Pair {
 	return logs
 }
 
-// Counters implements load.Target. There is nothing to apply. Followers do not parse the bytes, so their
+// Counters implements load.Target. bare has nothing to apply. Its followers do not parse the bytes, so their
 // entries are counted by the share of the stream that they hold, which is exact for values of one size.
 func (b *bare) Counters() load.Counters {
+	if b.full != nil {
+		return b.fullCounters()
+	}
 	var c load.Counters
 	entries, tail := b.entries.Load(), b.tail()
 	for i, log := range b.logs() {

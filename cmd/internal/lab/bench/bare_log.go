@@ -36,8 +36,13 @@ func (b *bare) runLeaderLog() error {
 }
 
 // Verify implements load.Target: all voters hold the same bytes; and as long as nothing was overwritten yet,
-// each acknowledged write is in the log exactly once.
+// each acknowledged write is in the log exactly once. With machines it is those that hold each write once.
 func (b *bare) Verify(ctx context.Context, ledger *load.Ledger) error {
+	if b.full != nil {
+		if err := load.VerifyMachines(ctx, b.full.machines(), ledger); err != nil {
+			return err
+		}
+	}
 	tail := b.tail()
 	poll := time.NewTicker(load.VerifyPoll)
 	defer poll.Stop()
@@ -56,7 +61,7 @@ func (b *bare) Verify(ctx context.Context, ledger *load.Ledger) error {
 			return fmt.Errorf("%w: voter %d: %w", lab.ErrMismatch, i+2, err)
 		}
 	}
-	if tail > kept {
+	if tail > kept || b.full != nil {
 		return nil
 	}
 	return verifyRecords(b.leader, tail, ledger)

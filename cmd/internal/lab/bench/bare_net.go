@@ -38,12 +38,12 @@ func newRing(s load.Setup) *ring {
 	return &ring{buf: make([]byte, size), heads: make([]uint64, s.Hosts)}
 }
 
-func (r *ring) fits(valueBytes int) bool {
+func (r *ring) fits(n int) bool {
 	low := r.heads[0]
 	for _, h := range r.heads[1:] {
 		low = min(low, h)
 	}
-	return r.tail-low+recordHeaderBytes+uint64(valueBytes) <= uint64(len(r.buf))
+	return r.tail-low+uint64(n) <= uint64(len(r.buf))
 }
 
 // append copies a record in and returns the position after it.

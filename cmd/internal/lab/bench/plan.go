@@ -22,7 +22,7 @@ type Plan struct {
 	ValueBytes  int
 	Hosts       int
 	FsyncDelay  time.Duration
-	Durability  wal.Mode // of all but bare, which always syncs
+	Durability  wal.Mode // of the pipelines; bare and FullBareName always sync
 	Duration    time.Duration
 	Warmup      time.Duration
 	Runs        int

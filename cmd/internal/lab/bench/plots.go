@@ -9,12 +9,14 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
 )
 
-// The plots: throughput against the load, and latency against throughput, one line for each pipeline and a
-// dashed grey one for bare.
+// The plots: throughput against the load, and latency against throughput, one line for each pipeline and
+// dashed ones for bare, grey, and bare with checksums and machines, purple.
 
 var lineColors = map[string]color.RGBA{
-	BareName: plot.Grey, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green,
+	BareName: plot.Grey, FullBareName: plot.Purple, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green,
 }
+
+func isBaseline(name string) bool { return name == BareName || name == FullBareName }
 
 // lineOf collects the points of one pipeline.
 func (r *Report) lineOf(pipeline string, at func(report.Result) (x, y float64)) plot.Points {
@@ -48,7 +50,7 @@ func (r *Report) writeThroughputPlot(w io.Writer) error {
 	f := plot.New("Throughput by load: "+r.conditions(), label, "acknowledged writes per second")
 	for _, name := range r.Plan.systems() {
 		line := r.lineOf(name, func(row report.Result) (x, y float64) { return load(row), row.OpsPerSec })
-		if err := f.Add(name, lineColors[name], line, name == BareName); err != nil {
+		if err := f.Add(name, lineColors[name], line, isBaseline(name)); err != nil {
 			return err
 		}
 	}
@@ -63,7 +65,7 @@ func (r *Report) writeLatencyPlot(w io.Writer) error {
 	f := plot.New("Latency by throughput: "+r.conditions(), "acknowledged writes per second", label)
 	for _, name := range r.Plan.systems() {
 		mean := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.MeanUs / 1e3 })
-		if err := f.Add(name, lineColors[name], mean, name == BareName); err != nil {
+		if err := f.Add(name, lineColors[name], mean, isBaseline(name)); err != nil {
 			return err
 		}
 		p99 := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.P99Us / 1e3 })

@@ -145,7 +145,7 @@ func (p Plan) result(pt point, o load.Outcome) report.Result {
 		Pipeline: pt.pipeline, Hosts: p.Hosts, Clients: pt.clients, Rate: pt.rate,
 		ValueBytes: p.ValueBytes, FsyncDelayUs: report.Micros(p.FsyncDelay), Durability: p.Durability.String(),
 	}
-	if pt.pipeline == BareName {
+	if isBaseline(pt.pipeline) {
 		result.Durability = wal.ModeGroup.String()
 	}
 	result.SetOutcome(o)

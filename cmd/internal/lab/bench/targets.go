@@ -11,18 +11,19 @@ import (
 // Registry maps the name of a pipeline to the function that opens a target under it.
 type Registry map[string]load.OpenFunc
 
-// Targets returns everything that can be measured: every pipeline, and bare.
+// Targets returns everything that can be measured: every pipeline, and bare in both forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare}
+	r := Registry{BareName: openBare, FullBareName: openFullBare}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
 	return r
 }
 
-// PipelineNames lists the pipelines in the order of the table.
+// PipelineNames lists what a plan can measure beside bare, in the order of the table: bare with checksums and
+// state machines, then the pipelines.
 func PipelineNames() []string {
-	var names []string
+	names := []string{FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}

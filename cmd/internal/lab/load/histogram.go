@@ -71,6 +71,9 @@ func (l *Latencies) Quantile(q float64) time.Duration {
 	return min(time.Duration(l.hist.ValueAtQuantile(q*100)), l.max)
 }
 
+// Histogram returns a copy of the buckets, in nanoseconds.
+func (l *Latencies) Histogram() *hdrhistogram.Histogram { return hdrhistogram.Import(l.hist.Export()) }
+
 // recorder holds the parts of one distribution.
 type recorder struct {
 	parts []*part

@@ -9,13 +9,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // Load drives one target through warm-up and measurement.
 //
 // Its clock counts from the start of the warm-up. The window of the measurement is [warmup, warmup+length) on
 // that clock. Each client compares its clock readings with the window, so that no signal has to reach a
-// thousand goroutines at one moment:
+// thousand goroutines at one moment (with a Steadiness the window begins when the load is steady):
 //
 //   - an operation that *starts* in the window (open loop: was intended to) is in the latencies, however long
 //     it takes. To leave out the operations still in flight at the end would hide exactly the slow ones;
@@ -24,12 +26,14 @@ type Load struct {
 	target Target
 	source *Source
 	ledger *Ledger
-	warmup time.Duration
+	warmup time.Duration // with steady: known when the warm-up has ended
 	length time.Duration
+	steady *Steadiness   // nil: the warm-up has a length
 	drain  time.Duration // how long operations in flight may take after the window
 	beside func(context.Context) error
 
 	origin  time.Time     // of the clock; set before gate opens
+	startAt atomic.Int64  // reading of the clock at which the window begins (nanoseconds)
 	endAt   atomic.Int64  // reading of the clock at which the window ends (nanoseconds)
 	gate    chan struct{} // clients wait here until all of them have been started
 	stopAt  atomic.Int64  // clients start nothing at or after this reading of the clock (nanoseconds)
@@ -41,6 +45,15 @@ type Load struct {
 	failed    atomic.Uint64 // operations that returned an error, at any time
 	offered   uint64        // open loop: arrivals intended in the window; written by the pacer
 	dropped   uint64        // open loop: of these, not sent because of the bound in flight; written by the pacer
+
+	timeline  *Timeline // nil: there is none
+	wasSteady bool
+
+	errorsMu sync.Mutex
+	errors   map[string]uint64
+
+	clientsMu sync.Mutex
+	clients   []*client
 
 	fatalOnce sync.Once
 	fatal     chan struct{} // closed when the run cannot succeed any more
@@ -88,9 +101,14 @@ type Outcome struct {
 	Lag     *Latencies // open loop: actual send − intended send
 	Service *Latencies // open loop: completion − actual send
 
-	Used   Counters      // by the target, in the window
-	CPU    time.Duration // of the whole process, in the window
-	Allocs uint64        // the same
+	Errors   map[string]uint64 // what the failed operations said, at most maxErrors of them
+	Steady   bool              // with a Steadiness: the warm-up ended because the load was steady
+	Timeline *Timeline         // nil: it was not asked for
+
+	Used     Counters      // by the target, in the window
+	CPU      time.Duration // of the whole process, in the window
+	Allocs   uint64        // the same
+	Switches uint64        // the same, of contexts
 }
 
 // A Generator starts the clients of a load: Closed or Open.
@@ -107,7 +125,7 @@ type sample struct {
 func (l *Load) now() time.Duration      { return time.Since(l.origin) }
 func (l *Load) stopping() time.Duration { return time.Duration(l.stopAt.Load()) }
 func (l *Load) inWindow(t time.Duration) bool {
-	return t >= l.warmup && t < time.Duration(l.endAt.Load())
+	return t >= time.Duration(l.startAt.Load()) && t < time.Duration(l.endAt.Load())
 }
 
 // Run lets g start the clients, waits through the window and for the operations in flight, and returns what
@@ -121,16 +139,18 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	l.gate = make(chan struct{})
 	g.start(clients, l, &wg)
 	l.origin = time.Now()
-	end := int64(l.warmup + l.length)
-	if l.beside != nil {
-		end = math.MaxInt64 // until beside has returned
+	if l.timeline != nil {
+		l.timeline.Origin = l.origin
 	}
-	l.stopAt.Store(end)
-	l.endAt.Store(end)
+	if l.steady != nil {
+		l.setWindow(math.MaxInt64) // until the load is steady
+	} else {
+		l.setWindow(l.warmup)
+	}
 	phase("warm-up")
 	close(l.gate)
 
-	err := l.waitUntil(ctx, l.warmup)
+	err := l.warmUp(ctx)
 	phase("measure")
 	first := l.sample()
 	if err == nil {
@@ -150,6 +170,29 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 		return Outcome{}, err
 	}
 	return l.outcome(first, last), nil
+}
+
+// setWindow makes the window begin at a reading of the clock.
+func (l *Load) setWindow(start time.Duration) {
+	end := int64(math.MaxInt64)
+	if l.beside == nil && start < math.MaxInt64 { // else until beside has returned
+		end = int64(start + l.length)
+	}
+	l.stopAt.Store(end)
+	l.endAt.Store(end)
+	l.startAt.Store(int64(start))
+}
+
+// warmUp waits until the window begins.
+func (l *Load) warmUp(ctx context.Context) (err error) {
+	if l.steady == nil {
+		return l.waitUntil(ctx, l.warmup)
+	}
+	if l.wasSteady, err = l.awaitSteady(ctx, *l.steady); err == nil {
+		l.warmup = l.now()
+		l.setWindow(l.warmup)
+	}
+	return err
 }
 
 // measure waits through the window, and sets its end if that depends on what happens beside the load.
@@ -188,8 +231,10 @@ func (l *Load) outcome(first, last sample) Outcome {
 	return Outcome{
 		Warmup: l.warmup, Length: time.Duration(l.endAt.Load()) - l.warmup,
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
+		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
 		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,
+		Switches: last.usage.Switches - first.usage.Switches,
 	}
 }
 
@@ -225,7 +270,8 @@ func (l *Load) wait(wg *sync.WaitGroup, cut context.CancelFunc) error {
 	case <-timer.C:
 	}
 	cut()
-	// A target that ignores even ctx is closed while clients still wait in it: its Close fails their proposals.
+	// A target that ignores even ctx is closed while clients still wait in it: its Close fails their
+	// proposals.
 	timer.Reset(l.drain)
 	select {
 	case <-done:
@@ -269,12 +315,14 @@ type client struct {
 	lag     *series
 	service *series
 
-	// Each client has its own context: a thousand goroutines in a select on one Done channel would queue at its
-	// lock.
+	// Each client has its own context: a thousand goroutines in a select on one Done channel would queue at
+	// its lock.
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	buffer []byte // of all values; nil: each has its own
+	noter  *noter        // nil: there is no timeline
+	ended  atomic.Uint64 // operations, at any time
+	buffer []byte        // of all values; nil: each has its own
 
 	completed uint64 // not yet added to l.completed
 	failures  int    // in a row
@@ -288,6 +336,12 @@ func (l *Load) newClient(ctx context.Context) *client {
 		latency: l.latency.series(int(id)), lag: l.lag.series(int(id)), service: l.service.series(int(id)),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
+	if l.timeline != nil {
+		c.noter = &noter{t: l.timeline}
+	}
+	l.clientsMu.Lock()
+	l.clients = append(l.clients, c)
+	l.clientsMu.Unlock()
 	if t, ok := l.target.(Copier); ok && t.Copies() {
 		c.buffer = make([]byte, l.source.ValueBytes())
 	}
@@ -299,6 +353,7 @@ func (c *client) finish() {
 	c.latency.flush()
 	c.lag.flush()
 	c.service.flush()
+	c.noter.flush()
 	c.l.completed.Add(c.completed)
 }
 
@@ -309,7 +364,7 @@ func (c *client) closedStep() bool {
 	if start >= c.l.stopping() {
 		return false
 	}
-	end, ok := c.propose(value)
+	end, ok := c.propose(value, start)
 	if ok && c.l.inWindow(start) {
 		c.latency.record(end - start)
 	}
@@ -326,15 +381,20 @@ func (c *client) nextValue() []byte {
 	return c.buffer
 }
 
-// propose sends value, records it in the ledger, and returns when the answer has come.
-func (c *client) propose(value []byte) (end time.Duration, ok bool) {
+// propose sends value, records it in the ledger, and returns when the answer has come. start is when the
+// latency begins.
+func (c *client) propose(value []byte, start time.Duration) (end time.Duration, ok bool) {
 	seq := c.page.Send()
 	err := c.l.target.Propose(c.ctx, value)
 	end = c.l.now()
 	if err != nil {
+		c.noter.note(end, failedLatency)
+		c.noter.flush() // a client that fails waits, and may be the only one
 		c.fail(err)
 		return end, false
 	}
+	c.ended.Add(1)
+	c.noter.note(end, end-start)
 	c.failures = 0
 	c.page.Acknowledge(seq)
 	if c.l.inWindow(end) {
@@ -347,14 +407,38 @@ func (c *client) propose(value []byte) (end time.Duration, ok bool) {
 	return end, true
 }
 
+const (
+	maxErrors     = 16
+	maxErrorBytes = 160
+	otherErrors   = "other errors"
+)
+
+// noteError counts an error by its text.
+func (l *Load) noteError(err error) {
+	text := err.Error()
+	if len(text) > maxErrorBytes {
+		text = text[:maxErrorBytes] + "…"
+	}
+	l.errorsMu.Lock()
+	defer l.errorsMu.Unlock()
+	if l.errors == nil {
+		l.errors = map[string]uint64{}
+	}
+	if _, known := l.errors[text]; !known && len(l.errors) >= maxErrors {
+		text = otherErrors
+	}
+	l.errors[text]++
+}
+
 // fail counts an error and waits a little, unless the run is over.
 func (c *client) fail(err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
 	c.l.failed.Add(1)
+	c.l.noteError(err)
 	c.failures++
-	if errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, lab.ErrMismatch) {
 		c.l.giveUp(err)
 		return
 	}

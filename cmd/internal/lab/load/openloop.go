@@ -47,7 +47,7 @@ func (o Open) start(ctx context.Context, l *Load, wg *sync.WaitGroup) {
 func (o Open) pace(ctx context.Context, l *Load, arrivals chan time.Duration, wg *sync.WaitGroup) {
 	rng := rand.New(rand.NewPCG(o.Seed, 2))
 	if o.NewPause == nil {
-		o.NewPause = newPause
+		o.NewPause = NewPause
 	}
 	pause, done := o.NewPause()
 	defer done()
@@ -94,7 +94,7 @@ func (c *client) serve(intended time.Duration, arrivals <-chan time.Duration) {
 	for open := true; open; intended, open = <-arrivals {
 		value := c.nextValue()
 		sent := c.l.now()
-		end, ok := c.propose(value)
+		end, ok := c.propose(value, intended)
 		if ok && c.l.inWindow(intended) {
 			c.latency.record(end - intended)
 			c.lag.record(sent - intended)

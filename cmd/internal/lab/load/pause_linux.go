@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newPause returns a sleep for the pacer and a function to call at its end, both for one goroutine. Go's
+// NewPause returns a sleep for the pacer and a function to call at its end, both for one goroutine. Go's
 // timers wake an otherwise idle process up to a millisecond late. nanosleep on a locked thread, with the
 // kernel's timer slack turned off, is late by some 20 µs.
-func newPause() (pause func(time.Duration), done func()) {
+func NewPause() (pause func(time.Duration), done func()) {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it the sleep is 50 µs coarser, which the lag shows
 	pause = func(d time.Duration) {

@@ -4,8 +4,8 @@ package load
 
 import "time"
 
-// newPause returns a sleep for the pacer. The runtime's timers are coarse on some systems; the schedule lag
+// NewPause returns a sleep for the pacer. The runtime's timers are coarse on some systems; the schedule lag
 // shows by how much.
-func newPause() (pause func(time.Duration), done func()) {
+func NewPause() (pause func(time.Duration), done func()) {
 	return time.Sleep, func() {}
 }

@@ -10,15 +10,16 @@ import (
 // Usage is what this process has used since it started: all hosts and the load generator together, because
 // they share the process.
 type Usage struct {
-	CPU    time.Duration // user + system
-	Allocs uint64        // heap objects
+	CPU      time.Duration // user + system
+	Switches uint64        // context switches, 0 if the system does not count them
+	Allocs   uint64        // heap objects
 }
 
 // ReadUsage returns the usage up to now.
 func ReadUsage() Usage {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}}
 	metrics.Read(samples)
-	u := Usage{CPU: ProcessCPU()}
+	u := Usage{CPU: ProcessCPU(), Switches: contextSwitches()}
 	for _, s := range samples {
 		if s.Value.Kind() == metrics.KindUint64 {
 			u.Allocs += s.Value.Uint64()

@@ -42,6 +42,7 @@ type Counters struct {
 	AppendedEntries uint64
 	Applies         uint64 // batches handed to the state machine
 	AppliedEntries  uint64
+	SentBytes       uint64 // to other hosts; 0 if the target does not count them
 }
 
 // Sub returns c − earlier.
@@ -50,6 +51,7 @@ func (c Counters) Sub(earlier Counters) Counters {
 		Fsyncs: c.Fsyncs - earlier.Fsyncs, FsyncBytes: c.FsyncBytes - earlier.FsyncBytes,
 		Appends: c.Appends - earlier.Appends, AppendedEntries: c.AppendedEntries - earlier.AppendedEntries,
 		Applies: c.Applies - earlier.Applies, AppliedEntries: c.AppliedEntries - earlier.AppliedEntries,
+		SentBytes: c.SentBytes - earlier.SentBytes,
 	}
 }
 

@@ -50,6 +50,12 @@ type Window struct {
 	Warmup, Length time.Duration
 	Generator      Generator
 	Observer       Observer
+	// Steady ends the warm-up in place of Warmup. nil: the warm-up lasts for Warmup.
+	Steady *Steadiness
+	// Timeline asks for Outcome.Timeline.
+	Timeline bool
+	// Ledger is that of the target's earlier windows, to which this one adds its clients. nil: there were none.
+	Ledger *Ledger
 	// Beside is called when the measurement begins. The window then lasts until it has returned, and at least
 	// for Length. Its error ends the load. nil: the window lasts for Length.
 	Beside func(context.Context) error
@@ -58,7 +64,13 @@ type Window struct {
 // Run puts the target under load and verifies what it holds.
 func (w Window) Run(ctx context.Context, target Target) (Outcome, error) {
 	l := New(target, w.Source, w.Warmup, w.Length)
-	l.beside = w.Beside
+	l.beside, l.steady = w.Beside, w.Steady
+	if w.Timeline {
+		l.timeline = &Timeline{}
+	}
+	if w.Ledger != nil {
+		l.ledger = w.Ledger
+	}
 	w.Observer.Live(l.Completed)
 	outcome, err := l.Run(ctx, w.Observer.Phase, w.Generator)
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/wal"
 )
 
 // cluster is hosts in this process with one group. The first host leads.
 type cluster struct {
 	plan     Plan
 	dir      string
+	hosts    []*host.Host
 	nodes    []*millrace.Node[[]byte, uint64]
 	machines []*machine
 	content  []byte            // of all objects of a round, again and again
@@ -34,7 +36,8 @@ const (
 	pollInterval = time.Millisecond
 )
 
-func openCluster(ctx context.Context, p Plan, round int, dir string) (_ *cluster, err error) {
+// openCluster opens new hosts, whose logs have a mode.
+func openCluster(ctx context.Context, p Plan, round int, dir string, mode wal.Mode, options ...host.Option) (_ *cluster, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("the cluster took more than %v to elect a leader", openTimeout))
 	defer cancel()
 	transports, peers, err := bench.Listen(p.Hosts)
@@ -55,12 +58,16 @@ func openCluster(ctx context.Context, p Plan, round int, dir string) (_ *cluster
 		transports = transports[1:]
 		m := &machine{}
 		m.begin()
-		n, err := millrace.Open(ctx, millrace.Config{
-			ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Members: peers, Snapshots: millrace.SnapshotPolicy{Disabled: true},
-		}, millrace.InMemory[[]byte, uint64](m, millrace.BytesInPlace()).Objects(millrace.ObjectOptions{}),
-			millrace.WithTransport(t), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Peers: peers, Durability: mode},
+			append([]host.Option{host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("host %d: %w", id, err) // Open has closed t
+		}
+		c.hosts = append(c.hosts, h)
+		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: 1, Snapshots: host.SnapshotPolicy{Disabled: true}},
+			millrace.InMemory[[]byte, uint64](m, millrace.BytesInPlace()).Objects(millrace.ObjectOptions{}))
+		if err != nil {
+			return nil, fmt.Errorf("host %d: %w", id, err)
 		}
 		c.nodes, c.machines = append(c.nodes, n), append(c.machines, m)
 	}
@@ -72,13 +79,7 @@ func (c *cluster) lead(ctx context.Context) error {
 	return bench.Lead(ctx, func(i int) *host.Group { return c.nodes[i].Group() })
 }
 
-func (c *cluster) close() error {
-	var hosts []*host.Host
-	for _, n := range c.nodes {
-		hosts = append(hosts, n.Host())
-	}
-	return bench.CloseHosts(hosts)
-}
+func (c *cluster) close() error { return bench.CloseHosts(c.hosts) }
 
 // held waits until every host holds an object.
 func (c *cluster) held(ctx context.Context, o millrace.Object) error {

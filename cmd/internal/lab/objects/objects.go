@@ -28,6 +28,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/wal"
 )
 
 // Plan is what to measure. Zero values are not filled in; the command line has the defaults.
@@ -139,7 +140,7 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 // round measures each way once, on a new cluster, in an order.
 func (p Plan) round(ctx context.Context, n int, order []int, dir string, progress report.Progress) (rows []Result, err error) {
 	progress.Phase("start")
-	c, err := openCluster(ctx, p, n, dir)
+	c, err := openCluster(ctx, p, n, dir, wal.ModeGroup)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
@@ -130,7 +131,7 @@ func TestLogThatFails(t *testing.T) {
 }
 
 // serve sends a request to a child of this process, and returns its answer.
-func serve(t *testing.T, r Request, library Library) Answer {
+func serve(t *testing.T, r Request, library Library) children.Answer[Result] {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -140,7 +141,7 @@ func serve(t *testing.T, r Request, library Library) Answer {
 	if err := Serve(bytes.NewReader(text), &out, library); err != nil {
 		t.Fatal(err)
 	}
-	var answer Answer
+	var answer children.Answer[Result]
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil || answer.Error != "" || answer.Result == nil {
 		t.Fatalf("%s, %v", out.String(), err)
 	}

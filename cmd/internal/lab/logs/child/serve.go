@@ -2,13 +2,12 @@ package child
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -26,13 +25,6 @@ type Request struct {
 	Warmup       time.Duration `json:"warmup_ns"`
 	Length       time.Duration `json:"length_ns"`
 	Seed         uint64        `json:"seed"`
-}
-
-// Answer has a result or an error. Mismatch tells a log that lost something from one that failed.
-type Answer struct {
-	Result   *Result `json:"result,omitempty"`
-	Error    string  `json:"error,omitempty"`
-	Mismatch bool    `json:"mismatch,omitempty"`
 }
 
 // Result is one row: what one log did under one load. In the embedded row, Pipeline is the log's name and
@@ -53,18 +45,7 @@ func (r *Result) IsRecovery() bool { return r.RecoveredBytes > 0 }
 
 // Serve is the main function of a child: it answers the one request on in.
 func Serve(in io.Reader, out io.Writer, library Library) error {
-	var request Request
-	if err := json.NewDecoder(in).Decode(&request); err != nil {
-		return fmt.Errorf("cannot read the request: %w", err)
-	}
-	var answer Answer
-	result, err := measure(request, library)
-	if err != nil {
-		answer.Error, answer.Mismatch = err.Error(), errors.Is(err, lab.ErrMismatch)
-	} else {
-		answer.Result = &result
-	}
-	return json.NewEncoder(out).Encode(answer)
+	return children.Serve(in, out, func(r Request) (Result, error) { return measure(r, library) })
 }
 
 // maxAddedProcessors bounds the processors that are added for logs that sync many files at once.

@@ -1,0 +1,97 @@
+// Package children runs programs that measure one point each, in a process of their own: other projects' code
+// cannot be linked into ours, and what one of them leaves in memory must not burden the next.
+package children
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+// Answer is what such a program prints as JSON: a result or an error. Mismatch tells a system that does not
+// hold what it acknowledged from one that failed.
+type Answer[R any] struct {
+	Result   *R     `json:"result,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Mismatch bool   `json:"mismatch,omitempty"`
+}
+
+// Ask starts a program, hands it request as JSON on its standard input, waits until it ends, and returns the
+// result of its Answer. The process is killed when ctx ends, and the error is then ctx's cause. The error of
+// a program that failed has the end of what it wrote to its error output; that of a mismatch wraps
+// lab.ErrMismatch.
+func Ask[R any](ctx context.Context, command []string, request any) (R, error) {
+	var none R
+	text, err := json.Marshal(request)
+	if err != nil {
+		return none, err
+	}
+	process := exec.CommandContext(ctx, command[0], command[1:]...)
+	process.WaitDelay = time.Second
+	process.Stdin = bytes.NewReader(text)
+	var out bytes.Buffer
+	var errs tail
+	process.Stdout, process.Stderr = &out, &errs
+	failed := process.Run()
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	if failed != nil {
+		return none, fmt.Errorf("its process ended with %w: %s", failed, errs.text())
+	}
+	var answer Answer[R]
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+		return none, fmt.Errorf("the answer of its process cannot be read: %w", err)
+	}
+	switch {
+	case answer.Mismatch:
+		return none, fmt.Errorf("%w: %s", lab.ErrMismatch, strings.TrimPrefix(answer.Error, lab.ErrMismatch.Error()+": "))
+	case answer.Error != "":
+		return none, errors.New(answer.Error)
+	case answer.Result == nil:
+		return none, errors.New("its process answered neither a result nor an error")
+	}
+	return *answer.Result, nil
+}
+
+// Serve is the main function of such a program: it answers the one request on in.
+func Serve[Q, R any](in io.Reader, out io.Writer, measure func(Q) (R, error)) error {
+	var request Q
+	if err := json.NewDecoder(in).Decode(&request); err != nil {
+		return fmt.Errorf("cannot read the request: %w", err)
+	}
+	var answer Answer[R]
+	result, err := measure(request)
+	if err != nil {
+		answer.Error, answer.Mismatch = err.Error(), errors.Is(err, lab.ErrMismatch)
+	} else {
+		answer.Result = &result
+	}
+	return json.NewEncoder(out).Encode(answer)
+}
+
+// tail keeps the end of what a process writes to its error output.
+type tail struct{ kept []byte }
+
+const maxTailBytes = 4 << 10
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - maxTailBytes; over > 0 {
+		t.kept = t.kept[:copy(t.kept, t.kept[over:])]
+	}
+	return len(p), nil
+}
+
+func (t *tail) text() string {
+	return strings.ReplaceAll(strings.TrimSpace(string(t.kept)), "\n", "; ")
+}

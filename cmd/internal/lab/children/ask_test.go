@@ -1,0 +1,37 @@
+package children
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A child that outlives its context is killed, and the error says why the context ended.
+func TestAskKillsAProcessThatHangs(t *testing.T) {
+	why := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if _, err := Ask[int](ctx, []string{"sh", "-c", "exec tail -f /dev/null"}, 1); !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
+// The child gets the request and its answer is read.
+func TestAskPassesRequestAndAnswer(t *testing.T) {
+	echo, err := Ask[map[string]int](t.Context(), []string{"sh", "-c", `printf '{"result":'; cat; echo '}'`}, map[string]int{"a": 5})
+	if err != nil || echo["a"] != 5 {
+		t.Errorf("%v, %v", echo, err)
+	}
+}
+
+func TestErrorOutputIsBounded(t *testing.T) {
+	var last tail
+	for range 100 {
+		fmt.Fprint(&last, strings.Repeat("x", 1000), "end")
+	}
+	if len(last.kept) != maxTailBytes || !strings.HasSuffix(last.text(), "end") {
+		t.Errorf("%d bytes", len(last.kept))
+	}
+}

@@ -1,0 +1,51 @@
+package experiment
+
+import "github.com/millrace/millrace/cmd/internal/lab/archive"
+
+// Criterion is a demand on one value.
+type Criterion struct {
+	Name  string
+	Point string // that the value is of; "" for the run
+	Limit string // for people
+	Unit  archive.Unit
+	Holds func(value float64) bool
+}
+
+// Judge evaluates a criterion. A value that was not measured gets the reason instead of a verdict.
+func (s *Session) Judge(c Criterion, value float64, measured bool, why string) {
+	of := archive.Criterion{Name: c.Name, Limit: c.Limit, Unit: c.Unit, Verdict: archive.NotMeasured, Note: why}
+	if _, known := s.points[c.Point]; known {
+		of.Point = c.Point
+	}
+	if measured {
+		of.Value, of.Verdict, of.Note = &value, archive.Fail, ""
+		if c.Holds(value) {
+			of.Verdict = archive.Pass
+		}
+	}
+	s.Archive.Criteria = append(s.Archive.Criteria, of)
+}
+
+// AtMost and AtLeast are the usual demands.
+func AtMost(limit float64) func(float64) bool  { return func(x float64) bool { return x <= limit } }
+func AtLeast(limit float64) func(float64) bool { return func(x float64) bool { return x >= limit } }
+
+// Ratio returns the ratio of the medians of two points; ok is false if either is missing.
+func (s *Session) Ratio(metric, of, by string) (ratio float64, ok bool) {
+	a, have := s.Median(of, metric)
+	b, too := s.Median(by, metric)
+	if !have || !too || b == 0 {
+		return 0, false
+	}
+	return a / b, true
+}
+
+// Reference puts a source's figure beside ours, the median of a point. theirs is nil if the source has no
+// number.
+func (s *Session) Reference(source, what string, unit archive.Unit, theirs *float64, point, metric, note string) {
+	r := archive.Reference{Source: source, What: what, Unit: unit, Theirs: theirs, Note: note}
+	if ours, ok := s.Median(point, metric); ok {
+		r.Ours, r.Point = &ours, point
+	}
+	s.Archive.References = append(s.Archive.References, r)
+}

@@ -1,0 +1,184 @@
+// Package experiment runs what the lab was asked for and writes it down: clusters of named components
+// (package rig) under load (package load), into the directory of a run (package archive).
+//
+//	session.go   one call of the lab: its directory, its archive, its end, interrupted or not
+//	plan.go      components by name; combinations that cannot be are refused
+//	point.go     one target under one load, through all phases
+//	figures.go   what a load has measured, as figures, series and histograms
+//	sampler.go   what is sampled once a second
+//	impact.go    what an event did to the clients
+//	sweep.go     the highest rate that a target bears
+//	text.go      the table for people
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/probe"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// Options are what every call of the lab has.
+type Options struct {
+	Recipe   string // one word: the name in the archive
+	Summary  string // the question, in a sentence
+	Command  []string
+	Config   map[string]string
+	Seed     uint64
+	Dir      string // where the working directory is made; "" lets the lab choose
+	Out      string // directory of the archive; "": none is written
+	Hosts    int    // of the largest cluster in this process
+	NeedMiB  int    // free space that the run needs beside the reserve
+	Probe    time.Duration
+	Progress report.Progress
+}
+
+// Session is one call of the lab. Its methods belong to the goroutine that Run calls back on.
+type Session struct {
+	Options
+	Archive archive.Run
+	Env     archive.Environments
+	Work    lab.WorkDir
+
+	writer *archive.Writer // nil: no archive
+	points map[string]int  // index by name
+	order  int
+}
+
+// Run makes a session and calls measure with it. Whatever was measured is saved, also when ctx ends before
+// measure has: the run is marked as partial then, and the error is ctx's cause. With any other error of
+// measure the archive has what was finished before, also marked as partial.
+func Run(ctx context.Context, o Options, measure func(context.Context, *Session) error) (_ *Session, err error) {
+	s := &Session{Options: o, points: map[string]int{}}
+	s.Archive = archive.Run{
+		Recipe: o.Recipe, Summary: o.Summary, Command: o.Command, Config: o.Config, Seed: o.Seed,
+		Began: time.Now().UTC(), Partial: true,
+	}
+	if o.Out != "" {
+		if s.writer, err = archive.Create(o.Out); err != nil {
+			return nil, err
+		}
+	}
+	defer load.AddProcessors(o.Hosts)()
+	need := lab.ReservedBytes + uint64(o.NeedMiB)<<20 + probe.Bytes
+	interrupted, err := lab.InWorkDir(ctx, o.Dir, need, func(ctx context.Context, work lab.WorkDir) error {
+		s.Work = work
+		s.Env.Load = probe.Read(work.Parent)
+		if o.Probe > 0 {
+			o.Progress.Phase("the machine")
+			if err := probe.Measure(ctx, &s.Env.Load, work.Path, o.Probe); err != nil {
+				return err
+			}
+		}
+		s.Archive.Warnings = append(s.Archive.Warnings, probe.Warnings(s.Env.Load)...)
+		return measure(ctx, s)
+	})
+	if s.Work.Path == "" {
+		return nil, err // nothing was tried
+	}
+	s.Archive.Partial = err != nil
+	if err != nil {
+		text := "The run was cut short: " + err.Error() + "."
+		if interrupted {
+			text = "The run was interrupted: what follows is what was finished."
+		}
+		s.Warn(archive.WarnPartial, "%s", text)
+	}
+	probe.EndOfRun(&s.Env.Load)
+	return s, errors.Join(err, s.Save())
+}
+
+// Save writes the archive as it is now, if there is one.
+func (s *Session) Save() error {
+	s.Archive.Ended = time.Now().UTC()
+	if s.writer == nil {
+		return nil
+	}
+	return s.writer.Save(&s.Archive, s.Env)
+}
+
+// Warn adds a warning about the whole run, each code and text once.
+func (s *Session) Warn(code, format string, args ...any) {
+	w := archive.Warning{Code: code, Text: fmt.Sprintf(format, args...)}
+	for _, have := range s.Archive.Warnings {
+		if have == w {
+			return
+		}
+	}
+	s.Archive.Warnings = append(s.Archive.Warnings, w)
+}
+
+// Omit says what a shortened run leaves out.
+func (s *Session) Omit(format string, args ...any) {
+	s.Archive.Omitted = append(s.Archive.Omitted, fmt.Sprintf(format, args...))
+}
+
+// Declare adds metrics of the recipe's own.
+func (s *Session) Declare(metrics ...archive.Metric) {
+	for _, m := range metrics {
+		if _, known := s.Archive.Metric(m.Name); !known {
+			s.Archive.Metrics = append(s.Archive.Metrics, m)
+		}
+	}
+}
+
+// Point returns the point of a name, which is made with the labels if it is new. The result holds until the
+// next call.
+func (s *Session) Point(name string, labels map[string]string) *archive.Point {
+	i, known := s.points[name]
+	if !known {
+		i = len(s.Archive.Points)
+		s.points[name] = i
+		s.Archive.Points = append(s.Archive.Points, archive.Point{Name: name, Labels: maps.Clone(labels)})
+	}
+	return &s.Archive.Points[i]
+}
+
+// Median returns the median of a figure of a point; ok is false if it was not measured.
+func (s *Session) Median(point, metric string) (float64, bool) {
+	i, known := s.points[point]
+	if !known {
+		return 0, false
+	}
+	return s.Archive.Points[i].Median(metric)
+}
+
+// Add appends a repeat to a point and saves the run so far.
+func (s *Session) Add(name string, labels map[string]string, r archive.Repeat) error {
+	r.Order = s.order
+	s.order++
+	p := s.Point(name, labels)
+	p.Repeats = append(p.Repeats, r)
+	return s.Save()
+}
+
+// repeatSeed returns the seed of the next repeat.
+func (s *Session) repeatSeed() uint64 { return s.Seed*1_000_003 + uint64(s.order) }
+
+// InFreshDir calls f with a new directory, which is gone afterwards.
+func (s *Session) InFreshDir(f func(dir string) error) error {
+	_, err := lab.InFreshDir(s.Work, func(dir string) (struct{}, error) { return struct{}{}, f(dir) })
+	return err
+}
+
+// Shuffled calls f for every item in every round, in a new random order in each round, so that drift of the
+// machine does not always hit the same item.
+func Shuffled[T any](s *Session, rounds int, items []T, f func(round int, item T) error) error {
+	random := rand.New(rand.NewPCG(s.Seed, 4))
+	for round := range rounds {
+		for _, i := range random.Perm(len(items)) {
+			if err := f(round, items[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package experiment_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options(t *testing.T) experiment.Options {
+	return experiment.Options{
+		Recipe: "test", Summary: "Does it run?", Command: []string{"millrace", "lab"}, Config: map[string]string{"nodes": "3"}, Seed: 7,
+		Dir: t.TempDir(), Out: filepath.Join(t.TempDir(), "out"), Hosts: 3, Progress: report.Silence{},
+	}
+}
+
+// A run measures every point in every round, verifies it, and leaves an archive that the reader takes.
+func TestRunLeavesAnArchive(t *testing.T) {
+	o := options(t)
+	o.Probe = 20 * time.Millisecond
+	p := good()
+	p.Duration, p.Pipelines, p.Rates = 1100*time.Millisecond, []string{"async"}, []float64{200}
+	s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
+		if err := s.MeasureAll(ctx, p.Points(), p.Repeats); err != nil {
+			return err
+		}
+		value, ok := s.Ratio(archive.OpsPerSec.Name, "async, 2 clients", "async, 200/s")
+		s.Judge(experiment.Criterion{Name: "a ratio", Limit: "≥ 0", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0)}, value, ok, "")
+		s.Judge(experiment.Criterion{Name: "another", Limit: "≤ -1", Unit: archive.UnitRatio, Holds: experiment.AtMost(-1)}, value, ok, "")
+		s.Judge(experiment.Criterion{Name: "a third", Limit: "≥ 1", Unit: archive.UnitRatio}, 0, false, "left out")
+		s.Reference("a source", "ops", archive.UnitPerSecond, new(5.0), "async, 2 clients", archive.OpsPerSec.Name, "")
+		s.Omit("five nodes")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labtest.Empty(t, o.Dir)
+	a, err := archive.Read(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Run.Partial || len(a.Run.Points) != 2 || len(a.Run.Criteria) != 3 || a.Envs.Load.Disk == nil {
+		t.Errorf("%+v", a.Run)
+	}
+	for i, want := range []archive.Verdict{archive.Pass, archive.Fail, archive.NotMeasured} {
+		if c := a.Run.Criteria[i]; c.Verdict != want {
+			t.Errorf("%s: %s, want %s", c.Name, c.Verdict, want)
+		}
+	}
+	orders := map[int]bool{}
+	for _, p := range a.Run.Points {
+		if len(p.Repeats) != 2 {
+			t.Errorf("%s has %d repeats", p.Name, len(p.Repeats))
+		}
+		for _, r := range p.Repeats {
+			orders[r.Order] = true
+			for _, m := range []archive.Metric{archive.OpsPerSec, archive.P99Us, archive.FsyncsPerOp, archive.EntriesPerAppend, archive.NetBytesPerOp, archive.CPUUsPerOp} {
+				if r.Figures[m.Name] <= 0 {
+					t.Errorf("%s: %s is %v", p.Name, m.Name, r.Figures[m.Name])
+				}
+			}
+			if len(r.Series) == 0 || len(r.Series[0].Columns[archive.OpsPerSec.Name]) == 0 {
+				t.Errorf("%s has no series", p.Name)
+			}
+			var ops int64
+			if err := a.ReadHistograms(r.Histograms, func(i archive.Interval) error {
+				if i.Tag == "write" {
+					ops += i.Histogram.TotalCount()
+				}
+				return nil
+			}); err != nil || float64(ops) < r.Figures[archive.Ops.Name] {
+				t.Errorf("%s: %d latencies of %v operations, %v", p.Name, ops, r.Figures[archive.Ops.Name], err)
+			}
+		}
+	}
+	if len(orders) != 4 {
+		t.Errorf("orders %v", orders)
+	}
+	var text bytes.Buffer
+	if err := s.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Does it run?", "async, 200/s", "ops/s", "p99", "NOT-MEASURED", "theirs 5", "Left out: five nodes"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+// An interrupted run keeps what was finished and says that it is partial.
+func TestInterruptedRun(t *testing.T) {
+	o := options(t)
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := good()
+	s, err := experiment.Run(ctx, o, func(ctx context.Context, s *experiment.Session) error {
+		if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+			t.Error(err)
+		}
+		cancel(stop)
+		_, err := s.Measure(ctx, p.Points()[0])
+		return err
+	})
+	if !errors.Is(err, stop) || s == nil || !s.Archive.Partial {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	labtest.Empty(t, o.Dir)
+	a, err := archive.Read(o.Out)
+	if err != nil || !a.Run.Partial || len(a.Run.Points) != 1 || len(a.Run.Points[0].Repeats) != 1 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if w := a.Run.Warnings; len(w) == 0 || w[len(w)-1].Code != archive.WarnPartial {
+		t.Errorf("%+v", w)
+	}
+}
+
+// What makes figures other than those of a durable system on a real network is said once for the run.
+func TestLabelling(t *testing.T) {
+	o := options(t)
+	o.Out = ""
+	s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
+		for _, change := range []func(*experiment.Plan){
+			func(p *experiment.Plan) { p.Log = "unsafe-os" },
+			func(p *experiment.Plan) { p.Log, p.Transport = "memory", "loopback" },
+			func(p *experiment.Plan) { p.FsyncDelay, p.NetDelay = time.Millisecond, time.Millisecond },
+			func(p *experiment.Plan) { p.FsyncDelay = time.Millisecond },
+		} {
+			p := good()
+			change(&p)
+			if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, w := range s.Archive.Warnings {
+		count[w.Code]++
+	}
+	if count[archive.WarnNotDurable] != 1 || count[archive.WarnInMemory] != 2 || count[archive.WarnFake] != 2 {
+		t.Errorf("%+v", s.Archive.Warnings)
+	}
+}
+
+// The impact of an event that stops a cluster for a while.
+func TestImpact(t *testing.T) {
+	o := options(t)
+	o.Out = ""
+	p := good().Points()[0]
+	p.Setup.Faults, p.Setup.Heartbeat, p.Setup.Election = true, 50*time.Millisecond, 2*time.Second
+	_, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
+		s.DeclareImpact()
+		return s.InCluster(ctx, p.Setup, func(c *rig.Cluster) error {
+			var from, to time.Time
+			t2, err := s.Observe(ctx, c, p, func(ctx context.Context) error {
+				if err := lab.Sleep(ctx, 500*time.Millisecond); err != nil {
+					return err
+				}
+				from = time.Now()
+				for i := range c.Members() {
+					c.Hold(i, true)
+				}
+				if err := lab.Sleep(ctx, 300*time.Millisecond); err != nil {
+					return err
+				}
+				for i := range c.Members() {
+					c.Hold(i, false)
+				}
+				to = time.Now()
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			tl := t2.Timeline
+			i := experiment.ImpactOf(tl, experiment.Span{From: t2.Warmup, To: tl.At(from)}, experiment.Span{From: tl.At(from), To: tl.At(to)})
+			if i.LongestGap < 200*time.Millisecond || i.LongestGap > i.Duration || i.LostOps <= 0 || i.RateRatio > 0.9 {
+				t.Errorf("%+v", i)
+			}
+			f := map[string]float64{}
+			if i.AddTo(f); f[archive.LongestGapSec.Name] != i.LongestGap.Seconds() || f[experiment.EventSec.Name] == 0 {
+				t.Errorf("%v", f)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

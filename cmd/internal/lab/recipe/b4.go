@@ -1,0 +1,193 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host"
+)
+
+// b4 is reconfiguration under load: an empty host is added and gets a snapshot of the state, a follower is
+// removed and goes on as a stranger, the leader is removed, and a host that is not there cannot be added.
+var b4 = Recipe{
+	Name:     "b4",
+	Question: "How long does it take to change the members, and what do clients feel meanwhile?",
+	Source:   "dissertation, chapter 10, open question: reconfiguration",
+	Hosts:    5,
+	NeedMiB:  needMiB(15_000, 4000),
+	Run:      runB4,
+}
+
+const (
+	b4Hosts    = 5 // three found the group, two are added
+	b4Election = 1000 * time.Millisecond
+)
+
+func runB4(ctx context.Context, s *experiment.Session, size Size) error {
+	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{500 * time.Millisecond, time.Second, 2 * time.Second},
+		lengths{0, 10 * time.Millisecond, 200 * time.Millisecond})
+	t := pick(size, spans{10 * time.Second, 0, 10 * time.Second}, spans{2 * time.Second, 0, 2 * time.Second}, spans{200 * time.Millisecond, 0, 100 * time.Millisecond})
+	states := pick(size, []int64{0, 100 << 20, 1 << 30}, []int64{32 << 20}, []int64{1 << 20})
+	rounds := pick(size, 5, 1, 1)
+	if size != Full {
+		s.Omit("states of 0, 100 MB and 1 GB; four of five rounds")
+	}
+	s.Omit("replacing a directory; from three to five and back in one plan; a new host that is too slow; the phases within a plan")
+	declareEvents(s)
+	p := begin(s, rounds*len(states)*(1+len(b4Changes)))
+	defer p.end()
+	stranger, refused := uint64(0), true
+	for range rounds {
+		for _, state := range states {
+			setup := three()
+			setup.Hosts, setup.Founders, setup.Faults, setup.StateBytes = b4Hosts, 3, true, state
+			setup.Snapshots = host.SnapshotPolicy{Disabled: true, LogBytes: 1 << 20, KeepBytes: 1}
+			err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
+				of := l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
+				p.step("peak", l.most+l.length)
+				peak, err := capacity(ctx, s, c, with(of, "state", state), 100)
+				if err != nil {
+					return err
+				}
+				for _, change := range b4Changes {
+					pt := of
+					pt.Rate = float64(max(int(peak/2), 1))
+					pt = with(pt.Named("async"), "state", state).With("event", change.name, change.name)
+					pt.Name = b4Point(change.name, state)
+					delete(pt.Labels, archive.LabelRate)
+					p.step(pt.Name, t.before+t.after)
+					if err := snapshotAll(ctx, c); err != nil { // so that an empty host needs one
+						return err
+					}
+					o, err := happen(ctx, s, c, pt, incident{name: change.name, begin: func(ctx context.Context) error { return change.do(ctx, c) }}, t)
+					if err != nil {
+						return err
+					}
+					if change.name == b4Remove {
+						stranger += o.terms
+					}
+				}
+				err = plan(ctx, c, host.AddMember(9))
+				refused = refused && errors.Is(err, host.ErrMembersUnchanged)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	judgeB4(s, states, float64(stranger), refused)
+	return nil
+}
+
+// with adds the size of the state to a point that has labels, or will have.
+func with(p experiment.Point, label string, state int64) experiment.Point {
+	if p.Labels != nil {
+		p.Labels[label] = fmt.Sprint(state)
+	}
+	return p
+}
+
+func b4Point(change string, state int64) string {
+	return fmt.Sprintf("%s, state of %d MiB", change, state>>20)
+}
+
+// The changes, in their order. Each is in force when do returns.
+const (
+	b4Add    = "an empty host is added"
+	b4Remove = "a follower is removed and goes on"
+	b4Leader = "the leader is removed"
+)
+
+var b4Changes = []struct {
+	name string
+	do   func(context.Context, *rig.Cluster) error
+}{
+	{b4Add, func(ctx context.Context, c *rig.Cluster) error { return addHost(ctx, c, 3) }},
+	{b4Remove, func(ctx context.Context, c *rig.Cluster) error {
+		return plan(ctx, c, host.RemoveMember(c.Member(firstFollower(c)).ID))
+	}},
+	{b4Leader, func(ctx context.Context, c *rig.Cluster) error {
+		return plan(ctx, c, host.RemoveMember(c.Member(c.Leader(0)).ID))
+	}},
+}
+
+// firstFollower returns a founder, from 0, that does not lead.
+func firstFollower(c *rig.Cluster) int {
+	if c.Leader(0) == 0 {
+		return 1
+	}
+	return 0
+}
+
+// addHost opens a host and makes it a voter.
+func addHost(ctx context.Context, c *rig.Cluster, i int) error {
+	if err := c.Member(i).Open(ctx); err != nil {
+		return err
+	}
+	return plan(ctx, c, host.AddMember(c.Member(i).ID))
+}
+
+// maxRefused is how long a plan may be refused because its host is not heard yet.
+const maxRefused = 5 * time.Second
+
+// plan changes the members, on whichever member leads, and returns when the change is in force on a member
+// that remains.
+func plan(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
+	for began := time.Now(); ; {
+		err := planOnce(ctx, c, change)
+		if !errors.Is(err, host.ErrMembersUnchanged) || time.Since(began) > maxRefused {
+			return err
+		}
+		if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func planOnce(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
+	at := c.Leader(0)
+	if at < 0 {
+		return fmt.Errorf("%w: there is no leader", host.ErrMembersUnchanged)
+	}
+	group := c.Member(at).Group(0)
+	p, err := group.Plan(change)
+	if err != nil {
+		return err
+	}
+	if err := group.Execute(ctx, p); err != nil && !errors.Is(err, host.ErrMemberRemoved) {
+		return err
+	}
+	return nil
+}
+
+// snapshotAll takes a snapshot on every open member that is one.
+func snapshotAll(ctx context.Context, c *rig.Cluster) error {
+	for _, m := range c.Members() {
+		if g := m.Group(0); g != nil && g.Err() == nil {
+			if _, err := g.TakeSnapshot(ctx); err != nil {
+				return fmt.Errorf("host %d: %w", m.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+func judgeB4(s *experiment.Session, states []int64, stranger float64, refused bool) {
+	for _, state := range states {
+		judgeFigure(s, b4Point(b4Add, state), "an empty host is added: p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
+		judgeFigure(s, b4Point(b4Leader, state), "the leader is removed: longest gap", archive.LongestGapSec, "≤ 1 s, the shortest election timeout", experiment.AtMost(b4Election.Seconds()))
+	}
+	s.Judge(experiment.Criterion{Name: "a removed host that goes on: elections", Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, stranger, true, "")
+	value := 0.0
+	if refused {
+		value = 1
+	}
+	s.Judge(experiment.Criterion{Name: "a host that cannot be reached is refused with an error", Limit: "1", Unit: archive.UnitCount, Holds: experiment.AtLeast(1)}, value, true, "")
+}

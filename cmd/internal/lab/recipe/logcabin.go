@@ -1,0 +1,116 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+)
+
+// logcabin is the benchmark of the dissertation's figures 10.3 and 10.4: writes of 1,024 bytes to clusters of
+// one to five hosts, by 1 to 100 threads of one client that share a TCP connection to the leader and wait for
+// the result of its state machine.
+var logcabin = Recipe{
+	Name:     "logcabin",
+	Question: "How many writes a second, and how soon, with one to five hosts and 1 to 100 threads of one client?",
+	Source:   "dissertation, section 10.3, a branch of LogCabin on the hardware of 2014",
+	Hosts:    5,
+	NeedMiB:  needMiB(8000, 3000),
+	Run:      runLogcabin,
+}
+
+// thesis has the figures that were read off the dissertation's charts, by hosts: operations a second with
+// 100, 10 and 1 threads, and the mean latency of one thread in milliseconds.
+var thesis = [...]struct{ of100, of10, of1, meanMs float64 }{
+	1: {29464, 8332, 1498, 0.668},
+	2: {20999, 4803, 1026, 0.975},
+	3: {19633, 5158, 1063, 0.941},
+	4: {16724, 4741, 1012, 0.988},
+	5: {14635, 4821, 1016, 0.984},
+}
+
+const logcabinValue = 1024
+
+func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
+	hosts := pick(size, []int{1, 2, 3, 4, 5}, []int{1, 3, 5}, []int{1, 2})
+	threads := pick(size, []int{1, 3, 10, 30, 100}, []int{1, 10, 100}, []int{1, 10})
+	rounds := pick(size, 5, 1, 1)
+	l := pick(size, lengths{2 * time.Second, 10 * time.Second, 10 * time.Second}, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second},
+		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
+	if size != Full {
+		s.Omit("clusters of two and four hosts, 3 and 30 threads, four of five runs, runs of ten seconds")
+	}
+	s.Omit("a machine for each host and one for the client, whose threads are goroutines of this process here; sessions: a write whose connection breaks is not repeated")
+	p := begin(s, rounds*len(hosts)*len(threads))
+	defer p.end()
+	var points []experiment.Point
+	for _, n := range hosts {
+		for _, k := range threads {
+			setup := three()
+			setup.Hosts = n
+			pt := l.of(experiment.Point{Setup: setup, ValueBytes: logcabinValue, Clients: k}).Named("async")
+			pt.Name, pt.Labels["acknowledge"], pt.Labels["client"] = logcabinPoint(n, k), "applied", "one connection"
+			s.Point(pt.Name, pt.Labels)
+			points = append(points, pt)
+		}
+	}
+	err := experiment.Shuffled(s, rounds, points, func(_ int, pt experiment.Point) error {
+		p.step(pt.Name, l.most+l.length)
+		err := s.InCluster(ctx, pt.Setup, func(c *rig.Cluster) (err error) {
+			service, err := newService(c)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, service.close()) }()
+			one := service.newClient(client.Options{Seed: s.Seed})
+			defer one.Close()
+			r, err := s.WindowOn(ctx, remote{c, one}, c.Ledger(), pt)
+			if err == nil {
+				s.Progress.PointDone(experiment.Row(pt, r))
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", pt.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	judgeLogcabin(s)
+	return nil
+}
+
+func logcabinPoint(hosts, threads int) string {
+	return fmt.Sprintf("%d hosts, %d threads", hosts, threads)
+}
+
+func judgeLogcabin(s *experiment.Session) {
+	const source = "thesis §10.3, 2014"
+	ops := archive.OpsPerSec
+	for n := 1; n < len(thesis); n++ {
+		for _, of := range []struct {
+			threads int
+			theirs  float64
+		}{{100, thesis[n].of100}, {10, thesis[n].of10}, {1, thesis[n].of1}} {
+			s.Reference(source, fmt.Sprintf("%d hosts, %d threads: writes a second", n, of.threads), ops.Unit, &of.theirs, logcabinPoint(n, of.threads), ops.Name, "")
+		}
+		s.Reference(source, fmt.Sprintf("%d hosts, 1 thread: mean latency", n), archive.UnitMicroseconds, new(1e3*thesis[n].meanMs), logcabinPoint(n, 1), archive.MeanUs.Name, "")
+	}
+	const missing = "one of the two clusters was not measured"
+	ratio, ok := s.Ratio(archive.MeanUs.Name, logcabinPoint(5, 1), logcabinPoint(3, 1))
+	s.Judge(experiment.Criterion{Name: "one thread: mean latency of five hosts by that of three", Point: logcabinPoint(5, 1), Limit: "≤ 1.25 (the thesis: 1.05)", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.25)}, ratio, ok, missing)
+	ratio, ok = s.Ratio(ops.Name, logcabinPoint(5, 100), logcabinPoint(3, 100))
+	s.Judge(experiment.Criterion{Name: "100 threads: throughput of five hosts by that of three", Point: logcabinPoint(5, 100), Limit: "≥ 0.6 (the thesis: 0.75)", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.6)}, ratio, ok, missing)
+	ratio, ok = s.Ratio(ops.Name, logcabinPoint(1, 10), logcabinPoint(1, 1))
+	s.Judge(experiment.Criterion{Name: "one host: throughput of ten threads by that of one", Point: logcabinPoint(1, 10), Limit: "≥ 2 (the thesis: 5.6)", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)}, ratio, ok, missing)
+}
+
+var _ load.Target = remote{}

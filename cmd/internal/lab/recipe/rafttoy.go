@@ -1,0 +1,108 @@
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host/pipeline"
+)
+
+// rafttoy is the experiment behind etcd-io/raft's AsyncStorageWrites: latency against throughput for three
+// pipelines, and how large the batches are at saturation. The source used three machines with network volumes
+// of 16,000 operations a second, whose fsync takes a millisecond or two; fsyncDelay stands for them.
+var rafttoy = Recipe{
+	Name:     "rafttoy",
+	Question: "Which pipeline gives the lowest latency at each throughput, and how large are its batches at saturation?",
+	Source:   "rafttoy, pull request 3: asynchronous storage writes",
+	Hosts:    3,
+	NeedMiB:  needMiB(6000, 2000),
+	Run:      runRafttoy,
+}
+
+const (
+	rafttoyValue = 4096
+	rafttoyMB    = 16 // the source's point, megabytes a second
+	rafttoyFsync = 1500 * time.Microsecond
+)
+
+var rafttoyPipelines = []struct {
+	name string
+	of   pipeline.Pipeline
+	// meanMs and batch are the source's figures: at 16 MB/s, and at saturation (0: not given).
+	meanMs, batch float64
+	sources       string
+}{
+	{"basic", pipeline.Basic{}, 13.2, 0, "P1"},
+	{"parallel", pipeline.Parallel{}, 7.3, 928, "P2"},
+	{"async", pipeline.Async{}, 5.24, 1542, "P3"},
+}
+
+func runRafttoy(ctx context.Context, s *experiment.Session, size Size) error {
+	megabytes := pick(size, []float64{1, 2, 4, 8, 16, 32, 64}, []float64{2, 16}, []float64{1})
+	clients := pick(size, []int{1, 16, 256, 2048}, []int{1, 1024}, []int{8})
+	rounds := pick(size, 5, 1, 1)
+	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{time.Second, 2 * time.Second, 3 * time.Second},
+		lengths{0, 20 * time.Millisecond, 50 * time.Millisecond})
+	if size != Full {
+		s.Omit("the rates 1, 4, 8, 32 and 64 MB/s, 16 and 256 clients, four of five rounds, and windows of 10 s")
+	}
+	s.Omit("three machines: all hosts share the processors and the disk of this one")
+	var points []experiment.Point
+	for _, p := range rafttoyPipelines {
+		setup := three()
+		setup.Pipeline, setup.FsyncDelay = p.of, rafttoyFsync
+		of := l.of(experiment.Point{Setup: setup, ValueBytes: rafttoyValue})
+		for _, mb := range megabytes {
+			pt := of
+			pt.Rate = rateOf(mb)
+			points = append(points, pt.Named(p.name))
+		}
+		for _, n := range clients {
+			pt := of
+			pt.Clients = n
+			points = append(points, pt.Named(p.name))
+		}
+	}
+	if err := s.MeasureAll(ctx, points, rounds); err != nil {
+		return err
+	}
+	judgeRafttoy(s, rateOf(pick(size, 16.0, 16, 1)), clients[len(clients)-1])
+	return nil
+}
+
+// rateOf returns the rate of megabytes a second.
+func rateOf(mb float64) float64 { return mb * 1e6 / rafttoyValue }
+
+// pointNamed returns the name of a point of writes.
+func pointNamed(name string, rate float64, clients int) string {
+	return experiment.Point{Setup: rig.Setup{Pipeline: pipeline.Async{}}, Rate: rate, Clients: clients}.Named(name).Name
+}
+
+func judgeRafttoy(s *experiment.Session, rate float64, clients int) {
+	open := func(name string) string { return pointNamed(name, rate, 0) }
+	full := func(name string) string { return pointNamed(name, 0, clients) }
+	mean, batch, ops := archive.MeanUs.Name, archive.EntriesPerAppend.Name, archive.OpsPerSec.Name
+	for _, p := range rafttoyPipelines {
+		s.Reference("rafttoy, three cloud machines", fmt.Sprintf("%s at %d MB/s: mean latency", p.sources, rafttoyMB), archive.UnitMicroseconds, new(1e3*p.meanMs), open(p.name), mean, "")
+	}
+	for _, p := range rafttoyPipelines[1:] {
+		s.Reference("rafttoy, three cloud machines", p.sources+" at saturation: entries in an append", archive.UnitCount, new(p.batch), full(p.name), batch, "")
+	}
+	for _, c := range []struct {
+		name, limit    string
+		metric, of, by string
+		holds          func(float64) bool
+	}{
+		{"async by parallel at the source's rate: mean latency", "≤ 0.8 (the source: 0.72)", mean, open("async"), open("parallel"), experiment.AtMost(0.8)},
+		{"parallel by basic at the source's rate: mean latency", "≤ 0.75 (the source: 0.55)", mean, open("parallel"), open("basic"), experiment.AtMost(0.75)},
+		{"async by parallel at saturation: entries in an append", "≥ 1.2 (the source: 1.66)", batch, full("async"), full("parallel"), experiment.AtLeast(1.2)},
+		{"async by parallel at saturation: throughput", "≥ 1.2 (the source: \"a similar gain\")", ops, full("async"), full("parallel"), experiment.AtLeast(1.2)},
+	} {
+		value, ok := s.Ratio(c.metric, c.of, c.by)
+		s.Judge(experiment.Criterion{Name: c.name, Point: c.of, Limit: c.limit, Unit: archive.UnitRatio, Holds: c.holds}, value, ok, "one of the two points was not measured")
+	}
+}

@@ -1,0 +1,107 @@
+// Package recipe has the experiments of the sources: the dissertation's benchmark and its open questions,
+// rafttoy's comparison of pipelines, and the comparison of Apache Ratis's flushes. Each is one file: what it
+// measures, the source's figures, and the source's demands, which it evaluates.
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host/pipeline"
+)
+
+// Size is how much of an experiment is made.
+type Size int
+
+// The sizes.
+const (
+	Full   Size = iota
+	Quick       // within about two minutes on two cores
+	Glance      // everything once, for a moment: does it run here?
+)
+
+// pick returns what goes with a size.
+func pick[T any](s Size, full, quick, glance T) T { return [...]T{full, quick, glance}[s] }
+
+// Recipe is one experiment.
+type Recipe struct {
+	Name     string
+	Question string
+	Source   string
+	Hosts    int
+	NeedMiB  func(Size) int
+	Run      func(context.Context, *experiment.Session, Size) error
+}
+
+// All returns the recipes in the order of the list.
+func All() []Recipe { return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6} }
+
+// Names returns their names.
+func Names() (names []string) {
+	for _, r := range All() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// ByName returns one of them.
+func ByName(name string) (Recipe, bool) {
+	for _, r := range All() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return Recipe{}, false
+}
+
+func needMiB(full, quick int) func(Size) int {
+	return func(s Size) int { return pick(s, full, quick, 64) }
+}
+
+// three is the usual cluster: three hosts over TCP under async.
+func three() rig.Setup { return rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}} }
+
+// lengths are the times of a point.
+type lengths struct{ least, most, length time.Duration }
+
+func (l lengths) of(p experiment.Point) experiment.Point {
+	p.Warmup, p.Length = experiment.Steady(l.least, l.most), l.length
+	if p.MaxInFlight == 0 {
+		p.MaxInFlight = 10_000
+	}
+	return p
+}
+
+// capacity measures a closed loop and returns its rate. The point is part of the run.
+func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, clients int) (float64, error) {
+	p.Clients, p.Rate = clients, 0
+	p = p.Named(experiment.PipelineName(p.Setup.Pipeline))
+	r, err := s.Window(ctx, c, p, nil)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return max(r.Figures[archive.OpsPerSec.Name], 1), nil // of a window without an operation the repeat warns
+}
+
+// progress counts the steps of a recipe.
+type progress struct {
+	s *experiment.Session
+	n int
+}
+
+func begin(s *experiment.Session, steps int) *progress {
+	s.Progress.Begin(steps)
+	return &progress{s: s}
+}
+
+// step begins the next one.
+func (p *progress) step(name string, about time.Duration) {
+	p.s.Progress.Point(p.n, name, about)
+	p.n++
+}
+
+func (p *progress) end() { p.s.Progress.End() }

@@ -1,0 +1,118 @@
+package recipe
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every recipe runs, for a moment: it leaves an archive that the reader takes, measures every point that it
+// names, judges each demand, and prints the source's figures.
+func TestRecipes(t *testing.T) {
+	for _, r := range All() {
+		t.Run(r.Name, func(t *testing.T) {
+			o := experiment.Options{
+				Recipe: r.Name, Summary: r.Question, Command: []string{"millrace"}, Seed: 3, Dir: t.TempDir(),
+				Out: filepath.Join(t.TempDir(), "out"), Hosts: r.Hosts, NeedMiB: r.NeedMiB(Glance), Progress: report.Silence{},
+			}
+			s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, Glance) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			labtest.Empty(t, o.Dir)
+			a, err := archive.Read(o.Out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Run.Partial || len(a.Run.Points) == 0 || len(a.Run.Criteria) == 0 || len(a.Run.Omitted) == 0 {
+				t.Errorf("partial %v, %d points, %d criteria, %d left out", a.Run.Partial, len(a.Run.Points), len(a.Run.Criteria), len(a.Run.Omitted))
+			}
+			for _, p := range a.Run.Points {
+				if len(p.Repeats) == 0 {
+					t.Errorf("%s was not measured", p.Name)
+				}
+			}
+			judged := 0
+			for _, c := range a.Run.Criteria {
+				if c.Verdict != archive.NotMeasured {
+					judged++
+				} else if c.Note == "" {
+					t.Errorf("%s was not measured, and no reason is given", c.Name)
+				}
+			}
+			if judged == 0 {
+				t.Error("no criterion was evaluated")
+			}
+			var text bytes.Buffer
+			if err := s.WriteText(&text); err != nil || !strings.Contains(text.String(), "criteria") {
+				t.Errorf("%v\n%s", err, text.String())
+			}
+			if testing.Verbose() {
+				t.Log(text.String())
+			}
+		})
+	}
+}
+
+// The demands of rafttoy and b0 hold for figures like the source's, and fail for others.
+func TestJudgements(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		judge   func(*experiment.Session)
+		figures map[string]map[string]float64
+		want    []archive.Verdict
+	}{
+		{"rafttoy as in the source", func(s *experiment.Session) { judgeRafttoy(s, 4000, 1000) }, map[string]map[string]float64{
+			"basic, 4,000/s": {"mean_us": 13200}, "parallel, 4,000/s": {"mean_us": 7300}, "async, 4,000/s": {"mean_us": 5240},
+			"parallel, 1,000 clients": {"entries_per_append": 928, "ops_per_sec": 1}, "async, 1,000 clients": {"entries_per_append": 1542, "ops_per_sec": 1.5},
+		}, []archive.Verdict{archive.Pass, archive.Pass, archive.Pass, archive.Pass}},
+		{"rafttoy with a slow async", func(s *experiment.Session) { judgeRafttoy(s, 4000, 1000) }, map[string]map[string]float64{
+			"parallel, 4,000/s": {"mean_us": 7300}, "async, 4,000/s": {"mean_us": 7000},
+		}, []archive.Verdict{archive.Fail, archive.NotMeasured, archive.NotMeasured, archive.NotMeasured}},
+		{"b0", judgeB0, map[string]map[string]float64{
+			b0Ablated[0].point(lengths{}).Name: {"p50_us": 4900}, b0Ablated[1].point(lengths{}).Name: {"p50_us": 2500},
+			b0Ablated[2].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[3].point(lengths{}).Name: {"p50_us": 3000},
+			b0Ablated[4].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[5].point(lengths{}).Name: {"p50_us": 20000},
+		}, []archive.Verdict{archive.Pass, archive.Fail, archive.Pass, archive.NotMeasured}},
+	} {
+		s := sessionWith(t, tc.figures)
+		tc.judge(s)
+		if len(s.Archive.Criteria) != len(tc.want) {
+			t.Fatalf("%s: %d criteria", tc.name, len(s.Archive.Criteria))
+		}
+		for i, c := range s.Archive.Criteria {
+			if c.Verdict != tc.want[i] {
+				t.Errorf("%s: %s: %s, want %s", tc.name, c.Name, c.Verdict, tc.want[i])
+			}
+		}
+	}
+}
+
+// sessionWith is a session in which points were measured with these figures.
+func sessionWith(t *testing.T, figures map[string]map[string]float64) *experiment.Session {
+	t.Helper()
+	o := experiment.Options{Recipe: "test", Dir: t.TempDir(), Hosts: 1, Progress: report.Silence{}}
+	s, err := experiment.Run(t.Context(), o, func(_ context.Context, s *experiment.Session) error {
+		for name, of := range figures {
+			if err := s.Add(name, map[string]string{"name": name}, archive.Repeat{Figures: of}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

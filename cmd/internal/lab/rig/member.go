@@ -1,0 +1,166 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs"
+)
+
+// Member is one host of a cluster, with its state machines. It has several lives: Open begins one, Kill and
+// Stop end it.
+type Member struct {
+	ID      uint64
+	cluster *Cluster
+	groups  []atomic.Pointer[host.Group] // nil while it is closed
+	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
+
+	mu       sync.Mutex
+	host     *host.Host // nil while it is closed
+	machines []*machine // of this life, or of the last
+}
+
+func newMember(c *Cluster, i int) *Member {
+	return &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+}
+
+// Group returns the member's part in a group, from 0, or nil while the host is closed.
+func (m *Member) Group(g int) *host.Group { return m.groups[g].Load() }
+
+// part returns the member's part in a group, or nil if it has none: the host is closed, or was removed.
+func (m *Member) part(g int) *host.Group {
+	if group := m.Group(g); group != nil && !errors.Is(group.Err(), host.ErrMemberRemoved) {
+		return group
+	}
+	return nil
+}
+
+// Host returns the host, or nil while it is closed.
+func (m *Member) Host() *host.Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.host
+}
+
+// take returns the host for the caller that closes it. From then on the member counts as closed.
+func (m *Member) take() *host.Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for g := range m.groups {
+		m.groups[g].Store(nil)
+	}
+	h := m.host
+	m.host = nil
+	return h
+}
+
+// SlowDisk makes every fsync take d longer. It needs Setup.Faults.
+func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
+
+// files are the host's.
+func (m *Member) files() vfs.FS {
+	s := m.cluster.setup
+	if !s.Faults {
+		return vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+	}
+	return vfs.WithSyncDelays(vfs.OS(), func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+}
+
+// Open opens the host on its directory, with empty state machines.
+func (m *Member) Open(ctx context.Context) error {
+	c, i := m.cluster, int(m.ID-1)
+	t, peers, err := c.network.transport(i)
+	if err != nil {
+		return fmt.Errorf("host %d: %w", m.ID, err)
+	}
+	s := c.setup
+	config := host.Config{
+		ID: m.ID, Cluster: clusterID, Dir: c.dir(i), Peers: peers, Durability: s.Durability,
+		HeartbeatInterval: s.Heartbeat, ElectionTimeout: s.Election, SnapshotBytesPerSecond: s.SnapshotsPerSec,
+	}
+	var founders []uint64
+	for id := range uint64(s.Founders) {
+		founders = append(founders, id+1)
+	}
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
+		host.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
+	}
+	m.mu.Lock()
+	m.host, m.machines = h, nil
+	for g := range s.Groups {
+		m.machines = append(m.machines, newMachine(s, g))
+	}
+	machines := m.machines
+	m.mu.Unlock()
+	for g := range s.Groups {
+		opened, err := h.OpenGroup(ctx, host.GroupConfig{
+			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders, Leases: s.Leases, Snapshots: s.Snapshots,
+		}, machines[g].forHost(s))
+		if err != nil {
+			return fmt.Errorf("host %d: %w", m.ID, err)
+		}
+		m.groups[g].Store(opened)
+	}
+	return nil
+}
+
+// Kill ends the host as kill -9 does, as far as other hosts and its own files can tell: its connections are
+// reset and refused, it hands nothing over, and what it has written stays in the page cache. It needs
+// Setup.Faults.
+func (m *Member) Kill() error {
+	m.cluster.network.refuse(int(m.ID-1), true)
+	h := m.take()
+	if h == nil {
+		return nil
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = h.Close(ended) // it does not wait for a hand-over
+	return m.closed(h)
+}
+
+// Stop closes the host cleanly: it hands its leaderships over first.
+func (m *Member) Stop() error {
+	h := m.take()
+	if h == nil {
+		return nil
+	}
+	err := m.closed(h)
+	if m.cluster.setup.Faults {
+		m.cluster.network.refuse(int(m.ID-1), true)
+	}
+	return err
+}
+
+func (m *Member) closed(h *host.Host) error {
+	if err := h.Close(context.Background()); err != nil {
+		return fmt.Errorf("host %d: %w", m.ID, err)
+	}
+	return nil
+}
+
+// Again opens a host that was killed or stopped.
+func (m *Member) Again(ctx context.Context) error {
+	if m.Host() != nil {
+		return errors.New("the host is open")
+	}
+	if m.cluster.setup.Faults {
+		m.cluster.network.refuse(int(m.ID-1), false)
+	}
+	return m.Open(ctx)
+}
+
+// LogBytes returns the bytes of the files of a host that is closed.
+func (m *Member) LogBytes() (total int64, err error) {
+	err = walk(m.cluster.dir(int(m.ID-1)), func(info os.FileInfo) { total += info.Size() })
+	return total, err
+}

@@ -1,0 +1,161 @@
+package rig_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/wal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func setup(t *testing.T) rig.Setup {
+	return rig.Setup{
+		Dir: t.TempDir(), Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}, Leases: true,
+		Heartbeat: 30 * time.Millisecond, Election: 300 * time.Millisecond,
+	}
+}
+
+func open(t *testing.T, s rig.Setup) *rig.Cluster {
+	t.Helper()
+	c, err := rig.Open(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+type silent struct{}
+
+func (silent) Phase(string)       {}
+func (silent) Live(func() uint64) {}
+
+type target interface {
+	load.Target
+	Ledger() *load.Ledger
+}
+
+// window loads target with a few clients for a moment, and as long as beside takes. All that was acknowledged
+// must be there.
+func window(t *testing.T, target target, beside func(context.Context) error) load.Outcome {
+	t.Helper()
+	o, err := load.Window{
+		Source: load.NewSource(64, 1), Length: 30 * time.Millisecond, Generator: load.Closed{Clients: 6}, Observer: silent{},
+		Beside: beside, Ledger: target.Ledger(), Timeline: true,
+	}.Run(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if completed, failed := o.Timeline.Counts(0, o.Timeline.End()); completed == 0 {
+		t.Errorf("no operation ended well, %d failed: %v", failed, o.Errors)
+	}
+	return o
+}
+
+// Each transport, pipeline and mode carries writes, and each reading reads them, window after window.
+func TestComponents(t *testing.T) {
+	for i, change := range []func(*rig.Setup){
+		func(*rig.Setup) {},
+		func(s *rig.Setup) { s.Transport, s.Pipeline, s.Groups = rig.TLS, pipeline.Clamped{}, 3 },
+		func(s *rig.Setup) { s.Transport, s.Pipeline, s.Leases = rig.Loopback, pipeline.Basic{}, false },
+		func(s *rig.Setup) {
+			s.Pipeline, s.Leases, s.NetworkDelay = pipeline.Parallel{}, false, time.Millisecond
+		},
+		func(s *rig.Setup) { s.Durability, s.LateAcknowledgement = wal.ModeMemory, true },
+		func(s *rig.Setup) { s.Transport, s.Faults, s.FsyncDelay = rig.TLS, true, time.Millisecond },
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			s := setup(t)
+			change(&s)
+			c := open(t, s)
+			window(t, c, nil)
+			for _, by := range rig.AllReadings {
+				if r, err := c.Reads(by); err == nil {
+					window(t, r, nil)
+				} else if by != rig.ByLease || s.Leases {
+					t.Error(err)
+				}
+			}
+			if have, want := c.Ledger().Acked(), c.Counters().AppliedEntries/3; have > want {
+				t.Errorf("%d acknowledged, %d applied", have, want)
+			}
+		})
+	}
+}
+
+// Clients survive what an experiment does to hosts, disks and links, and nothing that was acknowledged is
+// lost.
+func TestFaults(t *testing.T) {
+	s := setup(t)
+	s.Faults = true
+	s.Snapshots = host.SnapshotPolicy{LogBytes: 256 << 10, KeepBytes: 1}
+	s.StateBytes = 1<<20 + 5
+	c := open(t, s)
+	for _, tc := range []struct {
+		name  string
+		event func(context.Context) error
+	}{
+		{"a follower is killed", func(ctx context.Context) error {
+			f := c.Member(c.Follower())
+			if err := f.Kill(); err != nil {
+				return err
+			}
+			return f.Again(ctx)
+		}},
+		{"the leader is killed", func(ctx context.Context) error {
+			l := c.Member(c.Leader(0))
+			if err := l.Kill(); err != nil {
+				return err
+			}
+			if err := rig.Until(ctx, "another host leads", func() (bool, error) {
+				now := c.Leader(0)
+				return now >= 0 && c.Member(now) != l, nil
+			}); err != nil {
+				return err
+			}
+			return l.Again(ctx)
+		}},
+		{"a host is stopped", func(ctx context.Context) error {
+			l := c.Member(c.Leader(0))
+			if err := l.Stop(); err != nil {
+				return err
+			}
+			if n, err := l.LogBytes(); err != nil || n == 0 {
+				return fmt.Errorf("%d bytes of log, %w", n, err)
+			}
+			return l.Again(ctx)
+		}},
+		{"a follower hears nothing, has a slow link, a slow disk", func(ctx context.Context) error {
+			f := c.Follower()
+			c.Hold(f, true)
+			c.Hold(f, false)
+			c.Refuse(f, true)
+			c.Refuse(f, false)
+			c.SetRate(f, 1e6)
+			c.SetRate(f, 0)
+			c.Member(f).SlowDisk(5 * time.Millisecond)
+			c.Member(f).SlowDisk(0)
+			return nil
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			window(t, c, tc.event)
+			if err := c.Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

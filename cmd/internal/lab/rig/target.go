@@ -1,0 +1,150 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/host"
+)
+
+// Propose implements load.Target: it proposes on the leader of the client's group, and follows it. A host
+// that surely has not taken the command, because it does not lead or is gone, is left for another one. Any
+// other error is the client's.
+func (c *Cluster) Propose(ctx context.Context, value []byte) error {
+	g := int(load.IDOf(value).Client) % c.setup.Groups
+	for {
+		at := int(c.leaders[g].Load())
+		group := c.members[at].Group(g)
+		if group == nil {
+			if err := c.look(ctx, g, at); err != nil {
+				return err
+			}
+			continue
+		}
+		receipt, err := group.Propose(ctx, value)
+		if err == nil && c.setup.LateAcknowledgement {
+			err = Applied(ctx, group, receipt.Index)
+		}
+		var elsewhere *host.NotLeaderError
+		switch {
+		case err == nil:
+			c.acked[g].Add(1)
+			return nil
+		case errors.As(err, &elsewhere) && elsewhere.Leader != 0 && int(elsewhere.Leader-1) != at:
+			c.leaders[g].CompareAndSwap(int32(at), int32(elsewhere.Leader-1))
+		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+			return err
+		case errors.As(err, &elsewhere) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrMemberRemoved):
+			if err := c.look(ctx, g, at); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// look waits a little, and points the clients of a group at the member that leads, if one is known, else at
+// the next one.
+func (c *Cluster) look(ctx context.Context, g, at int) error {
+	if err := lab.Sleep(ctx, pollInterval); err != nil {
+		return err
+	}
+	next := c.Leader(g)
+	if next < 0 {
+		next = (at + 1) % len(c.members)
+	}
+	c.leaders[g].CompareAndSwap(int32(at), int32(next))
+	return nil
+}
+
+// Applied waits until a member has applied an entry.
+func Applied(ctx context.Context, g *host.Group, index uint64) error {
+	var r host.Read
+	g.StartApplied(&r, index)
+	_, err := r.Wait(ctx)
+	return err
+}
+
+// Counters implements load.Target. Hosts that are closed count nothing, so a window in which one is killed
+// has no counters.
+func (c *Cluster) Counters() load.Counters {
+	var sum load.Counters
+	for _, m := range c.members {
+		h := m.Host()
+		if h == nil {
+			continue
+		}
+		l := h.LogStats()
+		sum.Fsyncs += l.Syncs
+		sum.FsyncBytes += l.SyncedBytes
+		sum.Appends += l.Appends
+		sum.AppendedEntries += l.AppendedEntries
+		for _, kind := range h.TransportStats().Kinds {
+			sum.SentBytes += kind.BytesSent
+		}
+		for g := range c.setup.Groups {
+			if group := m.Group(g); group != nil {
+				status := group.Status()
+				sum.Applies += status.AppliedBatches
+				sum.AppliedEntries += status.AppliedCommands
+			}
+		}
+	}
+	return sum
+}
+
+// Verify implements load.Target. Members that are closed, were removed, or were never opened, are not
+// looked at.
+//
+// It first waits until the members have applied what is committed. The number of values does not show that:
+// after a fault there are some that were written and not acknowledged.
+func (c *Cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
+	if err := c.Settle(ctx); err != nil {
+		return fmt.Errorf("before the verification: %w", err)
+	}
+	errs := make([]error, c.setup.Groups)
+	var wg sync.WaitGroup
+	for g := range c.setup.Groups {
+		wg.Go(func() {
+			var machines []*load.Machine
+			for _, m := range c.members {
+				if m.part(g) != nil {
+					machines = append(machines, &m.machine(g).Machine)
+				}
+			}
+			if errs[g] = load.VerifyMachines(ctx, machines, ledger); errs[g] != nil && c.setup.Groups > 1 {
+				errs[g] = fmt.Errorf("group %d: %w", g+1, errs[g])
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return errors.Join(err, c.failures()) // one sentence is enough, and what has stopped explains it
+		}
+	}
+	return nil
+}
+
+// failures returns why groups have stopped by themselves.
+func (c *Cluster) failures() (err error) {
+	for _, m := range c.members {
+		for g := range m.groups {
+			if group := m.part(g); group != nil && group.Err() != nil {
+				err = errors.Join(err, fmt.Errorf("host %d, group %d: %w", m.ID, g+1, group.Err()))
+			}
+		}
+	}
+	return err
+}
+
+func (m *Member) machine(g int) *machine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.machines[g]
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/recipe"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// labRunFlags is the command line of lab run.
+type labRunFlags struct {
+	quick  bool
+	glance bool
+	probe  time.Duration
+	dir    string
+	seed   uint64
+	labOutput
+}
+
+func newLabRun(a app) *cobra.Command {
+	var f labRunFlags
+	names := recipe.Names()
+	cmd := &cobra.Command{
+		Use:   "run RECIPE",
+		Short: "Repeat an experiment of the sources here, with its figures beside ours",
+		Long: `run repeats an experiment of the sources on this machine, prints the source's figures beside ours, and judges the
+source's demands: pass, fail, or not measured and why. With --quick it takes at most about two minutes on two cores,
+and says what it leaves out. The recipes:
+
+` + recipeTable() + "\n" + labExitHelp(),
+		Example: `  millrace lab run rafttoy --quick
+  millrace lab run b3 --out runs/b3          what a dead, a slow and a deaf follower do to the clients`,
+		Args: wantArgs(1, "one of "+strings.Join(names, ", ")),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, ok := recipe.ByName(args[0])
+			if !ok {
+				return usageError{fmt.Errorf("there is no recipe %q; choose from %s", args[0], strings.Join(names, ", "))}
+			}
+			size := recipe.Full
+			switch {
+			case f.quick && f.glance:
+				return usageError{errors.New("--quick and --glance exclude each other")}
+			case f.quick:
+				size = recipe.Quick
+				quick(cmd.Flags().Changed, "probe", &f.probe, time.Second)
+			case f.glance:
+				size = recipe.Glance
+				quick(cmd.Flags().Changed, "probe", &f.probe, 0)
+			}
+			o := experiment.Options{
+				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
+				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+			}
+			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.quick, "quick", false, "within about two minutes, with less of everything")
+	flags.BoolVar(&f.glance, "glance", false, "everything once, for a moment: to see that it runs here. Its figures mean nothing")
+	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
+	flags.StringVar(&f.dir, "dir", "", dirHelp)
+	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
+	f.addFlags(cmd)
+	return cmd
+}
+
+// recipeTable lists the recipes.
+func recipeTable() string {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range recipe.All() {
+		fmt.Fprintf(tw, "  %s\t%s\n", r.Name, r.Question)
+	}
+	_ = tw.Flush() // into memory
+	return b.String()
+}
+
+func newLabList(a app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the recipes of run, the question that each answers, and its source",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			tw := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			for _, r := range recipe.All() {
+				fmt.Fprintf(tw, "%s\t%s\t(%s)\n", r.Name, r.Question, r.Source)
+			}
+			return tw.Flush()
+		},
+	}
+}

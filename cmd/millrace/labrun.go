@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// labExperiments are the verbs of lab that measure.
+func labExperiments(a app) []*cobra.Command {
+	return []*cobra.Command{newLabMeasure(a), newLabSweep(a), newLabRun(a), newLabList(a)}
+}
+
+// labFlags is what measure and sweep have in common, before it is an experiment.Plan.
+type labFlags struct {
+	plan      experiment.Plan
+	pipelines string
+	clients   string
+	rates     string
+	probe     time.Duration
+	dir       string
+	seed      uint64
+	labOutput
+}
+
+// labOutput is where a run goes and how it is told.
+type labOutput struct {
+	out   string
+	quiet bool
+}
+
+func (o *labOutput) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.out, "out", "", "write the run to this directory, which must be empty or new")
+	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")
+}
+
+const componentHelp = `
+Components
+  --log        when an append to the log counts: group, sync, group-delay(3ms,65536,100),
+               unsafe-interval(3s,1048576), unsafe-os, memory.
+  --engine     the state machine: memory.
+  --transport  tcp, tcp+tls (a CA of this run), loopback (no sockets).
+  --pipelines  basic, parallel, clamped, async; all but async on one group.
+  --early-ack  acknowledge when committed; =false: when the leader's state machine has applied it.
+What cannot be combined, and what the lab knows but does not have, is refused with a sentence.
+
+Phases of a point: open the cluster, warm up until three windows of throughput are within 5 %, measure, drain,
+verify. Every round measures the points in another order.
+
+`
+
+// addComponents adds the flags of both verbs.
+func (f *labFlags) addComponents(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	p := &f.plan
+	flags.StringVar(&p.Log, "log", "group", "when an append counts, see above")
+	flags.StringVar(&p.Engine, "engine", "memory", "the state machine")
+	flags.StringVar(&p.Transport, "transport", "tcp", "how hosts reach each other")
+	flags.StringVar(&f.pipelines, "pipelines", "async", "one or several")
+	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed")
+	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same hosts; a client writes to one of them")
+	flags.IntVar(&p.Hosts, "nodes", 3, "hosts of the cluster, all of them voters")
+	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
+	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
+	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
+	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
+	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what one host sends to another, one way")
+	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
+	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
+	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
+	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
+	flags.StringVar(&f.dir, "dir", "", dirHelp)
+	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
+	f.addFlags(cmd)
+}
+
+// options are those of a run of these flags.
+func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
+	return experiment.Options{
+		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
+		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+	}
+}
+
+// commandLine is the command that does a run again: the flags that were given.
+func commandLine(cmd *cobra.Command) []string {
+	line := append([]string{}, splitPath(cmd)...)
+	line = append(line, cmd.Flags().Args()...)
+	cmd.Flags().Visit(func(f *pflag.Flag) { line = append(line, "--"+f.Name+"="+f.Value.String()) })
+	return line
+}
+
+func splitPath(cmd *cobra.Command) []string {
+	if cmd.Parent() == nil {
+		return []string{cmd.Name()}
+	}
+	return append(splitPath(cmd.Parent()), cmd.Name())
+}
+
+// settings are all flags with their values.
+func settings(cmd *cobra.Command) map[string]string {
+	all := map[string]string{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			all[f.Name] = f.Value.String()
+		}
+	})
+	return all
+}
+
+// readLoads reads the lists.
+func (f *labFlags) readLoads() (err error) {
+	if f.plan.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
+		return err
+	}
+	if f.clients != "" {
+		if f.plan.Clients, err = list("clients", f.clients, strconv.Atoi); err != nil {
+			return err
+		}
+	}
+	if f.rates != "" {
+		f.plan.Rates, err = list("rate", f.rates, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	}
+	return err
+}
+
+func newLabMeasure(a app) *cobra.Command {
+	var f labFlags
+	cmd := &cobra.Command{
+		Use:   "measure",
+		Short: "Measure clusters of chosen components under chosen loads",
+		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + labExitHelp(),
+		Example: `  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a
+  millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms
+  millrace lab measure --operation "read index" --clients 100 --transport tcp+tls`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readLoads(); err != nil {
+				return err
+			}
+			if len(f.plan.Rates) > 0 && !cmd.Flags().Changed("clients") {
+				f.plan.Clients = nil // the default is for those who ask for nothing
+			}
+			if err := f.plan.Validate(); err != nil {
+				return err
+			}
+			o := f.options(cmd, a, "measure", "How fast are these components under these loads?")
+			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error {
+				return s.MeasureAll(ctx, f.plan.Points(), f.plan.Repeats)
+			})
+		},
+	}
+	f.addComponents(cmd)
+	cmd.Flags().StringVar(&f.clients, "clients", "1,16,100", "closed loop: numbers of clients, each with one operation outstanding")
+	cmd.Flags().StringVar(&f.rates, "rate", "", "open loop: operations a second to offer, one or several")
+	cmd.Flags().IntVar(&f.plan.Repeats, "repeat", 1, "measurements of each point; the table has medians")
+	return cmd
+}
+
+func newLabSweep(a app) *cobra.Command {
+	var f labFlags
+	w := experiment.Sweep{Factor: 2}
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Find the highest rate that a cluster bears",
+		Long: "sweep doubles the offered rate until more is offered than the cluster can do, then bisects to the knee. With\n" +
+			"--p99 it also finds the highest rate with p99 below that.\n" + componentHelp + labExitHelp(),
+		Example: `  millrace lab sweep --p99 5ms --out knee
+  millrace lab sweep --pipelines basic,async --value-bytes 4096`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readLoads(); err != nil {
+				return err
+			}
+			if !(w.Start >= 1 && w.Start <= w.Max) {
+				return usageError{fmt.Errorf("--start: %v is not between 1 and --max-rate, which is %v", w.Start, w.Max)}
+			}
+			f.plan.Rates, f.plan.Repeats = []float64{w.Start}, 1
+			if err := f.plan.Validate(); err != nil {
+				return err
+			}
+			if w.Steps < 0 || w.Steps > 20 {
+				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
+			}
+			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?")
+			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return f.sweep(ctx, a, s, w) })
+		},
+	}
+	f.addComponents(cmd)
+	cmd.Flags().Float64Var(&w.Start, "start", 1000, "the first rate, operations a second")
+	cmd.Flags().Float64Var(&w.Max, "max-rate", 1_000_000, "no rate above it is tried")
+	cmd.Flags().IntVar(&w.Steps, "steps", 4, "bisections after the first saturation")
+	cmd.Flags().DurationVar(&w.Limit, "p99", 0, "find the highest rate with p99 below this; 0: only the knee")
+	return cmd
+}
+
+func (f *labFlags) sweep(ctx context.Context, a app, s *experiment.Session, w experiment.Sweep) error {
+	s.Progress.Begin(20 * len(f.plan.Pipelines)) // about
+	defer s.Progress.End()
+	n := 0
+	for _, p := range f.plan.Points() {
+		w.Point = p
+		name := p.Labels["pipeline"]
+		k, err := s.Sweep(ctx, w, name, func(_ int, p experiment.Point) {
+			s.Progress.Point(n, p.Name, p.Warmup.Max+p.Length)
+			n++
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s: %v\n", name, k); err != nil {
+			return err
+		}
+		s.Judge(experiment.Criterion{Name: name + ": highest rate without saturation", Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Rate, true, "")
+		if w.Limit > 0 {
+			s.Judge(experiment.Criterion{Name: fmt.Sprintf("%s: highest rate with p99 below %v", name, w.Limit), Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Limited, true, "")
+		}
+	}
+	return nil
+}
+
+// inSession runs a session and prints what it has, an interrupted one too.
+func inSession(ctx context.Context, a app, o experiment.Options, measure func(context.Context, *experiment.Session) error) error {
+	s, err := experiment.Run(ctx, o, measure)
+	if s == nil {
+		return err
+	}
+	return errors.Join(s.WriteText(a.stdout), err)
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+)
+
+// labVerb runs a verb of lab in a directory of its own.
+func labVerb(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	errs, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	var out strings.Builder
+	status = run(ctx, append([]string{"lab"}, args...), app{stdout: &out, stderr: errs})
+	text, err := os.ReadFile(errs.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, out.String(), string(text)
+}
+
+func TestLabExperimentsRefuse(t *testing.T) {
+	for _, tc := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"measure --log etcd", exitUsage, "--log: etcd is not available: etcd's log has no adapter"},
+		{"measure --engine pebble", exitUsage, "--engine: pebble is not available"},
+		{"measure --transport grpc", exitUsage, "--transport: grpc is not available"},
+		{"measure --pipelines async,basic --groups 2", exitUsage, "--pipelines: basic is for comparison, on one group"},
+		{"measure --pipelines clamped --early-ack=false", exitUsage, "--pipelines: clamped is a rule"},
+		{"measure --log memory --fsync-delay 1ms", exitUsage, "--fsync-delay: 1ms has no effect with --log memory"},
+		{"measure --transport loopback --net-delay 1ms", exitUsage, "--net-delay: 1ms needs sockets"},
+		{"measure --operation delete", exitUsage, `--operation: unknown operation "delete"`},
+		{"measure --min-warmup 1m", exitUsage, "--min-warmup: 1m0s is not between 0 and --max-warmup, which"},
+		{"measure --repeat 0", exitUsage, "--repeat: 0 is not between"},
+		{"measure --dir /does/not/exist", exitCannot, "--dir: cannot use /does/not/exist"},
+		{"sweep --steps 21", exitUsage, "--steps: 21 is not between 0 and 20"},
+		{"sweep --start 0", exitUsage, "--start: 0 is not between 1 and --max-rate"},
+		{"run", exitUsage, "want one of rafttoy, "},
+		{"run b99", exitUsage, `there is no recipe "b99"; choose from rafttoy, `},
+		{"run b0 --quick --glance", exitUsage, "exclude each other"},
+		{"run b0 --out .", exitCannot, "--out: . is not empty"},
+	} {
+		args := strings.Fields(tc.args)
+		if tc.args == "run b0 --out ." {
+			args[3] = t.TempDir()
+			if err := os.WriteFile(filepath.Join(args[3], "file"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tc.want = "is not empty"
+		}
+		status, _, stderr := labVerb(t, t.Context(), append(args, "--quiet")...)
+		checkRefused(t, status, stderr, tc.status, tc.want)
+	}
+}
+
+// A plan of flags leaves an archive with the command that does it again, and every setting.
+func TestLabMeasure(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--pipelines", "async,parallel", "--rate", "100", "--nodes", "1", "--duration", "50ms",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out)
+	if status != exitOK || stderr != "" || !strings.Contains(stdout, "parallel, 100/s") {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := a.Run; len(r.Points) != 2 || len(r.Points[0].Repeats) != 2 || r.Config["net-delay"] != "0s" || r.Config["rate"] != "100" ||
+		strings.Join(r.Command[:3], " ") != "millrace lab measure" || !strings.Contains(strings.Join(r.Command, " "), "--rate=100") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A sweep says up to which rate it went.
+func TestLabSweep(t *testing.T) {
+	status, stdout, stderr := labVerb(t, t.Context(), "sweep", "--start", "50", "--max-rate", "110", "--nodes", "1", "--duration", "200ms", "--p99", "10s",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--quiet")
+	if status != exitOK || stderr != "" || !strings.Contains(stdout, "async: ") || !strings.Contains(stdout, "highest rate without saturation") {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+}
+
+func TestLabList(t *testing.T) {
+	if status, stdout, _ := labVerb(t, t.Context(), "list"); status != exitOK || !strings.Contains(stdout, "rafttoy") || !strings.Contains(stdout, "dissertation") {
+		t.Errorf("status %d\n%s", status, stdout)
+	}
+}
+
+// An interrupted recipe prints and writes what it has.
+func TestLabInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errInterrupted)
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, ctx, "run", "b0", "--glance", "--quiet", "--out", out)
+	if status != exitInterrupted || stderr != "" || !strings.Contains(stdout, "PARTIAL") {
+		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	if a, err := archive.Read(out); err != nil || !a.Run.Partial {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

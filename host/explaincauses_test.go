@@ -1,0 +1,130 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport/tcp"
+)
+
+// openSecond opens host 2 of three, in a founded group that host 1 leads. Nothing is heard from then on.
+func openSecond(t *testing.T) *testHost {
+	t.Helper()
+	l := openTestHostWith(t, 3, func(c *Config) { c.ID = 2 })
+	t.Cleanup(func() { _ = l.Close(over()) })
+	m := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Term: 1, Commit: begun,
+		Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0)), foundedAt(3, 1)}}
+	(*inbound)(l.Host).Receive(1, envelopes(theGroup, m))
+	l.manual.runIdle()
+	if f := l.group.Founding(); !f.Founded || l.group.roster() == nil {
+		t.Fatalf("setup: the founding is %+v", f)
+	}
+	return l
+}
+
+// examine returns what one of the looks of Explain finds at a tick.
+func (l *testHost) examine(now int64, look func(*examination)) []Cause {
+	e := examination{Group: l.group, now: now, d: Diagnosis{Status: l.group.Status()}}
+	look(&e)
+	return e.d.Causes
+}
+
+// hears makes hosts heard at a tick, without a pause of the last hour.
+func (l *testHost) hears(now int64, ids ...uint64) {
+	for _, id := range ids {
+		l.meetings.of(id).heardAt.Store(now)
+		l.meetings.of(id).heardSince.Store(0)
+	}
+}
+
+// A group without a leader has a quorum that is heard, or none. Voters count, learners do not, and a host
+// that is a learner does not count itself.
+func TestExplainCountsVoters(t *testing.T) {
+	const now = 10_000
+	for _, row := range []struct {
+		name     string
+		learners []uint64
+		heard    []uint64
+		code     CauseCode
+		says     string
+	}{
+		{"all", nil, []uint64{3, 1}, CodeNoLeader, "hosts [1 2 3] are heard, a quorum of 3 voters"},
+		{"one", nil, []uint64{3}, CodeNoLeader, "hosts [2 3] are heard, a quorum of 3 voters"},
+		{"none", nil, nil, CodeNoQuorum, "of 3 voters this host hears 1, itself included; a quorum is 2"},
+		{"a learner is heard", []uint64{3}, []uint64{3}, CodeNoQuorum, "of 2 voters this host hears 1, itself included; a quorum is 2"},
+		{"this host is a learner", []uint64{2}, []uint64{1}, CodeNoQuorum, "of 2 voters this host hears 1; a quorum is 2"},
+		{"this host is a learner and hears both", []uint64{2}, []uint64{1, 3}, CodeNoLeader, "hosts [1 3] are heard"},
+	} {
+		l := openSecond(t)
+		r := *l.group.roster()
+		r.Conf = raftpb.ConfState{Learners: row.learners}
+		for id := uint64(1); id <= 3; id++ {
+			if !slices.Contains(row.learners, id) {
+				r.Conf.Voters = append(r.Conf.Voters, id)
+			}
+		}
+		l.group.members.roster.Store(&r)
+		l.group.roleTimes.leaderless.Store(0)
+		l.hears(0, 1, 3)
+		l.hears(now, row.heard...)
+		causes := l.examine(now, (*examination).lookForLeader)
+		if len(causes) != 1 || causes[0].Code != row.code || !strings.Contains(causes[0].Evidence, row.says) {
+			t.Errorf("%s: %+v, want %s: %q", row.name, causes, row.code, row.says)
+		}
+	}
+}
+
+// A refused certificate is one cause, with the host whose certificate must be renewed, and none while the
+// member is heard.
+func TestExplainCertificates(t *testing.T) {
+	l := openSecond(t)
+	const now = 10_000
+	l.hears(0, 1, 3)
+	for _, row := range []struct {
+		byPeer     bool
+		fix, words string
+	}{
+		{true, "renew the certificate of this host, or make host 3 trust its CA", "host 3 refuses the certificate of this host: the reason"},
+		{false, "renew the certificate of host 3, or make this host trust its CA", "this host refuses a certificate of host 3, which speaks from there: the reason"},
+	} {
+		l.Host.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Remote: "there", ByPeer: row.byPeer, Err: errors.New("the reason")}, now, 1)
+		causes := l.examine(now, (*examination).lookForCertificates)
+		if len(causes) != 1 || causes[0].Member != 3 || !strings.Contains(causes[0].Fix, row.fix) || !strings.Contains(causes[0].Evidence, row.words) {
+			t.Errorf("%+v, want %q, %q", causes, row.fix, row.words)
+		}
+	}
+	l.hears(now, 3)
+	if causes := l.examine(now, (*examination).lookForCertificates); len(causes) > 0 {
+		t.Errorf("host 3 is heard, and %+v", causes)
+	}
+}
+
+// What to do about a member without authority depends on what it waits for: a leader, or the other voters.
+func TestExplainAuthority(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		leader uint64
+		unmet  bool
+		fix    string
+	}{
+		{"no leader", raft.None, false, "start the other members: a leader and a quorum without this member are needed"},
+		{"a leader", 1, false, "wait: it is fed by the leader"},
+		{"a repaired log", 1, true, "start the other members: this log was repaired"},
+	} {
+		l := openSecond(t)
+		l.group.withoutAuthority.Store(true)
+		if row.unmet {
+			l.authority.mark.LacksTerms = true
+			l.meetings.of(3).met.Store(false)
+		}
+		e := examination{Group: l.group, d: Diagnosis{Status: Status{Leader: row.leader}}}
+		e.lookForAuthority()
+		if c := e.d.Causes; len(c) != 1 || c[0].Code != CodeWithoutAuthority || !strings.Contains(c[0].Fix, row.fix) {
+			t.Errorf("%s: %+v, want %q", row.name, c, row.fix)
+		}
+	}
+}

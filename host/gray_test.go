@@ -1,0 +1,133 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// noteEvents returns a function that returns the events of one type since its last call.
+func noteEvents[E Event](h *Host) (take func() []E) {
+	var found []E
+	l := &listener{}
+	l.notify = func() {
+		for e, ok := l.next(); ok; e, ok = l.next() {
+			if e, is := e.(E); is {
+				found = append(found, e)
+			}
+		}
+	}
+	h.events.add(l)
+	return func() (taken []E) {
+		taken, found = found, nil
+		return taken
+	}
+}
+
+// A leader with a full disk hands over. If that does not succeed, it steps down, two election timeouts later
+// and in the same term.
+func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
+	l := openControlHost(t, 3)
+	defer l.Close(over())
+	l.lead()
+	l.last, l.term = begun, 1
+	givenUp := noteEvents[LeadershipGivenUp](l.Host)
+	timeout := int64(l.config.electionTicks())
+	l.group.append.full.Store(true)
+	began := l.group.at.ticks
+	var events []LeadershipGivenUp
+	var at []int64
+	for len(events) < 2 && l.group.at.ticks < began+4*timeout {
+		l.ack(3, begun-1)
+		l.ack(2, begun) // it has most of the log
+		l.manual.tick()
+		for _, e := range givenUp() {
+			events, at = append(events, e), append(at, l.group.at.ticks-began)
+		}
+	}
+	if len(events) < 2 || events[0].To != 2 || events[1].To != raft.None || events[0].Term != 1 || events[1].Term != 1 {
+		t.Fatalf("given up %+v, in ticks %v", events, at)
+	}
+	if at[0] > 2*ticksPerHeartbeat || at[1]-at[0] < 2*timeout || at[1]-at[0] > 2*timeout+ticksPerHeartbeat {
+		t.Errorf("given up in ticks %v, want a heartbeat after the disk was full, and two timeouts of %d later", at, timeout)
+	}
+}
+
+// A leader whose disk is full and whose state machine is stuck gives up once, not twice in one tick: the
+// member to which it hands over is needed.
+func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
+	l := openStuckHost(t, 3)
+	defer func() {
+		l.release()
+		_ = l.Close(over())
+	}()
+	givenUp := noteEvents[LeadershipGivenUp](l.Host)
+	l.group.actAfter = 1 << 60
+	l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) })
+	l.group.append.full.Store(true)
+	for range 3 * ticksPerHeartbeat { // it is full for longer than a heartbeat
+		l.pass(1, func(q controlRecord) { l.answer(q, l.last) })
+		l.ack(2, l.last)
+		l.ack(3, l.last)
+	}
+	if n := len(givenUp()); n > 0 || l.group.memberAhead() == raft.None {
+		t.Fatalf("setup: given up %d times, member %d is ahead", n, l.group.memberAhead())
+	}
+	l.group.actAfter = 0
+	l.group.checkStall()
+	if events := givenUp(); len(events) != 1 || l.transferee() == raft.None {
+		t.Errorf("given up %+v, the leadership goes to %d", events, l.transferee())
+	}
+}
+
+// A leader whose state machine is stuck has a turn at each deadline: it does not sleep.
+func TestAStuckLeaderDoesNotSleep(t *testing.T) {
+	l := openStuckHost(t, 3)
+	l.pass(1, func(controlRecord) {})
+	if l.group.remains != 0 {
+		t.Errorf("the deadline may be moved by %d ticks without a turn", l.group.remains)
+	}
+	l.release()
+	l.manual.runIdle()
+	l.pass(2*l.config.electionTicks(), func(controlRecord) {})
+	if l.group.remains == 0 {
+		t.Error("the state machine works, and the leader does not sleep")
+	}
+}
+
+// A leader that a plan takes out hands over to a member that stays, says so, and asks again after an election
+// timeout if that member was not elected.
+func TestALeaderYieldsToAMemberThatStays(t *testing.T) {
+	l := openControlHost(t, 3)
+	defer l.Close(over())
+	l.lead()
+	l.last, l.term = begun, 1
+	for _, id := range l.others() {
+		l.ack(id, begun)
+	}
+	givenUp := noteEvents[LeadershipGivenUp](l.Host)
+	takes := membership.Change{Steps: []membership.Step{{Op: membership.Remove, Member: membership.Member{ID: 1}}, {Op: membership.Remove, Member: membership.Member{ID: 2}}}}
+	var at []int64
+	for range 5 * l.config.electionTicks() {
+		l.group.yieldTo(takes)
+		for _, e := range givenUp() {
+			if e.To != 3 || e.Term != 1 || e.Cause != "the plan under way takes the vote of this member" {
+				t.Fatalf("given up: %+v", e)
+			}
+			at = append(at, l.group.at.ticks)
+		}
+		l.from(3, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
+		l.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
+		l.manual.tick()
+	}
+	if len(at) < 3 {
+		t.Fatalf("it has yielded in ticks %v", at)
+	}
+	for i, tick := range at[1:] {
+		if tick-at[i] < int64(l.config.electionTicks()) {
+			t.Errorf("it has yielded in ticks %v, twice within an election timeout", at)
+		}
+	}
+}

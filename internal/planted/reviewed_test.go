@@ -1,0 +1,53 @@
+package planted_test
+
+// reviewedBugs are bugs that reviews of the runtime and of the log have found, where no other file has them.
+var reviewedBugs = []bug{
+	{name: "timeouts_are_heartbeats", what: "an election timeout is cut down to whole heartbeat intervals", in: "host", found: "TestTicksOfAConfig", edits: []edit{{"host/ticks.go",
+		`	period := c.tickPeriod()
+	return int((c.ElectionTimeout + period - 1) / period)`, `	return ticksPerHeartbeat * int(c.ElectionTimeout/c.HeartbeatInterval)`}}},
+	{name: "caller_writes_the_log", what: "a turn, or a lane, writes its line into the user's logger itself", in: "host", found: "TestCloseWithAStuckLogger", rare: true, edits: []edit{{"host/logging.go",
+		`	if !l.writer.backlog.put(logLine{l.Handler, r.Clone()}) {
+		l.writer.dropped.Add(1)
+	}
+	l.writer.task.Wake()
+	return nil`, `	return l.Handler.Handle(context.Background(), r)`}}},
+	{name: "close_is_a_failure", what: "a group that is closed says that it has failed", in: "host", found: "TestCloseIsNoFailure", edits: []edit{{"host/group.go",
+		`		close(g.ended)
+	})
+	g.snapshots.stop()`, `		close(g.ended)
+		close(g.failed)
+	})
+	g.snapshots.stop()`}}},
+	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/directory.go",
+		`	started, inspection := hasStarted(fsys, logDir(c.Dir))
+	if inspection`, `	started, inspection := true, error(nil)
+	if inspection`}}},
+	{name: "lists_not_compared", what: "hosts that were founded with different lists hear each other", in: "host", found: "TestFounding", edits: []edit{{"host/admission.go",
+		`	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (`, `	case false && !slices.EqualFunc(self.Members, peer.Members, ids) || false && (`}}},
+	{name: "any_heartbeat", what: "a heartbeat interval of a nanosecond is taken", in: "host", found: "TestConfigValidate", edits: []edit{{"host/config.go",
+		`	case c.HeartbeatInterval < minHeartbeat:`, `	case c.HeartbeatInterval <= 0:`}}},
+	{name: "pulses_wait_for_appends", what: "a pulse waits until the appends before it are written", in: "transport/tcp", found: "TestPulseAtEachBorder", edits: []edit{{"transport/tcp/line.go",
+		`	if p.pulse.waiting && !l.pulse.more() && !(l.pulsed && (l.burst.more() || !p.out.empty())) {`, `	if p.pulse.waiting && !l.pulse.more() && !l.burst.more() && p.out.empty() {`}}},
+	{name: "dead_links_stay", what: "a connection that a firewall has forgotten separates two hosts for ten seconds", in: "host", found: "TestStallTimeout", edits: []edit{{"host/host.go",
+		`return max(3*c.ElectionTimeout, minStall)`, `return max(3*c.ElectionTimeout, 10*minStall)`}}},
+	{name: "entries_share_an_array", what: "a state machine that keeps one command keeps all of its frame", in: "transport", found: "TestDetachedMessagesShareNothing", edits: []edit{{"transport/body.go",
+		`	for i := range batch {
+		visitBorrowed(&batch[i].Message, func(p *[]byte) {
+			own := make([]byte, len(*p))
+			copy(own, *p)`, `	var all []byte
+	for i := range batch {
+		visitBorrowed(&batch[i].Message, func(p *[]byte) {
+			if cap(all)-len(all) < len(*p) {
+				all = make([]byte, 0, max(len(*p), FrameBodyBytes))
+			}
+			n := len(all)
+			all = append(all, *p...)
+			own := all[n:len(all):len(all)]`}}},
+	{name: "topics_without_peers", what: "a line of the log about one peer that is down hides that about another one", in: "transport/tcp", found: "TestLimitedLog", edits: []edit{{"transport/tcp/log.go",
+		`	k := l.topics[about]`, `	about.peer = 0
+	k := l.topics[about]`}}},
+	{name: "unreadable_is_final", what: "a block that the disk cannot read makes a log that can be neither opened nor repaired", found: "TestUnreadableBlock", edits: []edit{{"wal/unreadable.go",
+		`		if !IsUnreadable(err) {
+			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)`, `		if err != nil {
+			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)`}}},
+}
