@@ -279,3 +279,25 @@ func TestDamagedHistograms(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Repeats whose phases differ, as those with an event do, have a chart each with the event in it.
+func TestPhasesOfEachRepeat(t *testing.T) {
+	s := small()
+	s.Change = func(r *archive.Run, _ *archive.Environments) {
+		for i := range r.Points {
+			repeat := &r.Points[i].Repeats[0]
+			repeat.Phases = append(repeat.Phases[:1:1], archive.Phase{Name: "one <killed>", FromSec: float64(i), ToSec: float64(i) + 2})
+		}
+	}
+	html := written(t, "phases", s)
+	for title, svg := range svgs(t, html) {
+		if strings.HasSuffix(title, ": ops/s over time") {
+			if strings.Count(svg, `<rect class="band"`) != 2 || !strings.Contains(svg, "one &lt;killed&gt;") {
+				t.Errorf("%q does not show its event", title)
+			}
+		}
+	}
+	if n := strings.Count(html, ": ops/s over time</figcaption>"); n != 3 {
+		t.Errorf("%d charts of single repeats, want one for each line", n)
+	}
+}

@@ -90,6 +90,12 @@ func TestNumericLabels(t *testing.T) {
 	if x, ok := Number("2ms"); !ok || x != 2000 {
 		t.Errorf("2ms is %v, %v", x, ok)
 	}
+	if curves := made("log=a clients=1", 1, "log=b clients=2", 2).Knee(archive.OpsPerSec); curves != nil {
+		t.Errorf("%v has no knee", curves)
+	}
+	if curves := made("log=a clients=1", 1, "log=a clients=2", 2, "log=b clients=1", 3).Knee(archive.OpsPerSec); len(curves) != 2 {
+		t.Errorf("%v, want a curve of two points and one beside it", curves)
+	}
 	v = made("nodes=5 clients=1", 10, "nodes=1 clients=1", 30, "nodes=3 clients=1", 20, "nodes=3 clients=9", 70)
 	curves := v.By(archive.LabelNodes, archive.OpsPerSec)
 	if len(curves) != 1 || curves[0].Name != "clients 1" || fmt.Sprint(curves[0].Places) != "[{1 30 30 30} {3 20 20 20} {5 10 10 10}]" {
