@@ -22,8 +22,8 @@ import (
 
 // TestMain lets the program of the test be the process that bench wal starts, as millrace itself is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == logChildVerb {
-		os.Exit(run(context.Background(), os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr}))
+	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) {
+		os.Exit(run(context.Background(), os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr, targets: bench.Targets()}))
 	}
 	goleak.VerifyTestMain(m)
 }
