@@ -244,7 +244,9 @@ func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error)
 	if err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err
 	}
-	return g.node.BasicStatus().LastIndex + 1 - uint64(len(entries)), nil
+	last := g.node.BasicStatus().LastIndex
+	g.batching.noteProposed(last, entries)
+	return last + 1 - uint64(len(entries)), nil
 }
 
 // stamp returns the stamp of an entry, if it is the first of its batch and one is due.

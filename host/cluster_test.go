@@ -132,6 +132,10 @@ func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster 
 var quiet = slog.New(slog.DiscardHandler)
 
 func startCluster(n int, dir string, p pipeline.Pipeline, change ...func(*host.Config)) (*cluster, error) {
+	return startClusterWith(n, dir, host.WithPipeline(p), change...)
+}
+
+func startClusterWith(n int, dir string, o host.Option, change ...func(*host.Config)) (*cluster, error) {
 	c := &cluster{}
 	transports := make([]*tcp.Transport, n)
 	peers := map[uint64]string{}
@@ -154,7 +158,7 @@ func startCluster(n int, dir string, p pipeline.Pipeline, change ...func(*host.C
 			f(&config)
 		}
 		j := newJournal()
-		h, err := openOne(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
+		h, err := openOne(config, j, host.WithTransport(tr), o, host.WithLogger(quiet))
 		if err != nil {
 			return c, err
 		}

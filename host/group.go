@@ -62,6 +62,7 @@ type Group struct {
 	role     raft.SoftState
 	ordered  bool // it was told to campaign, in this turn
 	held     held
+	batching batching // its own comments say who owns what
 	gathering
 	forgetting
 	founding
@@ -137,6 +138,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
+	g.holdBatch()
 	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
 	if g.hasCommands {
 		g.drain.taken.Add(proposalBytes(g.taken.proposals))
@@ -157,6 +159,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.sendHeld(crowded)
 	g.ask()
 	left = g.readsLeft() || left
+	left = g.endBatches() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -199,6 +202,7 @@ func (g *Group) shrink() {
 	g.taken, g.entries = inputs{}, nil
 	g.outgoing.shrink()
 	g.inbox.shrink()
+	g.batching.shrink()
 }
 
 // whenDue returns the tick at which the core has something to do if nothing else happens.
@@ -260,6 +264,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
 		g.noteInstalled(&g.taken.answers[i])
+		g.noteFlushed(&g.taken.answers[i])
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]

@@ -62,8 +62,10 @@ type GroupConfig struct {
 }
 
 const (
-	// The bounds on what is under way to one follower, and to the state machine.
-	maxInflightMsgs  = 256
+	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is far
+	// above what a round takes: bytes are what costs memory, and a leader that has sent as many small batches as
+	// it may waits for a whole sync of its followers (docs/decisions/0028-when-the-next-batch-begins.md).
+	maxInflightMsgs  = 4096
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20
 	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the

@@ -80,6 +80,7 @@ type GroupMetrics struct {
 	Placed        uint64 // and those of them for the sake of placement
 
 	Proposals ProposalMetrics
+	Batches   BatchMetrics
 	Calls     CallMetrics
 	Reads     ReadMetrics
 	Queues    QueueMetrics
@@ -246,6 +247,7 @@ func (g *Group) Metrics() GroupMetrics {
 			Empty: r.empty.Load(), Stopped: r.stopped.Load(), Dropped: r.dropped.Load(), Withdrawn: r.withdrawn.Load(), Other: r.other.Load(),
 		},
 	}
+	m.Batches = g.batching.metrics()
 	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed

@@ -36,6 +36,10 @@ type powerFailure struct {
 
 // onOperation is the hook of the host's disk, called before every operation.
 func (h *machine) onOperation(op crashfs.Op) error {
+	if h.w.hardware != nil {
+		h.w.hardware.onOperation(op)
+		return nil
+	}
 	if h.w.looking { // reads of the checks are not operations of the process
 		return nil
 	}

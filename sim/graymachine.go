@@ -136,6 +136,9 @@ func (t *task) callWorker() (more bool) {
 
 // machine returns the state machine of a replica.
 func (w *world) machine(r *replica) host.StateMachine {
+	if w.hardware != nil {
+		return nothing{}
+	}
 	if w.diverging != nil {
 		return w.diverging.machine(r)
 	}

@@ -59,6 +59,9 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
+	if l.w.hardware != nil {
+		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+	}
 	batch = l.w.net.withoutSwallowed(l, batch)
 	l.w.net.messages += len(batch)
 	for k := range batch {
@@ -111,6 +114,10 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 
 func (n *network) carry(from *life, to uint64, class transport.Class, frame []byte) bool {
 	lk := link{from.host.id, to}
+	if h := n.w.hardware; h != nil {
+		h.carry(from, to, class, frame)
+		return true
+	}
 	if n.cut[lk] || n.rng.Float64() < n.drop {
 		if n.rng.IntN(2) == 0 { // a real transport reports some losses
 			n.w.plan(time.Millisecond, fmt.Sprintf("%s finds host %d unreachable", from.name, to), from, func() {
@@ -150,20 +157,24 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !from.dials(l.host) || !n.introduce(from, l) {
 			return
 		}
-		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is
-		// lost.
-		_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
-			if kind != transport.Consensus {
-				l.receiver.Deliver(lk.from, kind, body)
-				return nil
-			}
-			batch, err := transport.DecodeBody(body, nil)
-			if err != nil {
-				n.w.breaks(property.Contract, "a frame with a good checksum does not decode: %v", err)
-			}
-			l.receiver.Receive(lk.from, batch)
+		n.open(lk, l, class, frame)
+	})
+}
+
+// open gives a receiver what is in a frame. A frame that is corrupt ends the connection in a real transport,
+// and what it had not delivered is lost.
+func (n *network) open(lk link, l *life, class transport.Class, frame []byte) {
+	_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
+		if kind != transport.Consensus {
+			l.receiver.Deliver(lk.from, kind, body)
 			return nil
-		})
+		}
+		batch, err := transport.DecodeBody(body, nil)
+		if err != nil {
+			n.w.breaks(property.Contract, "a frame with a good checksum does not decode: %v", err)
+		}
+		l.receiver.Receive(lk.from, batch)
+		return nil
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
@@ -40,11 +41,13 @@ type world struct {
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
 	mode         wal.Mode
-	looking      bool       // checks are running
-	counting     *costs     // cost.go; nil: nothing is counted
-	runs         int        // of workers
-	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
-	diverging    *diverging // divergence.go; nil: the machines are those of the checks
+	looking      bool         // checks are running
+	counting     *costs       // cost.go; nil: nothing is counted
+	hardware     *hardware    // hardware.go; nil: what work takes is drawn
+	rule         batches.Rule // of the leaders' batches; nil: none
+	runs         int          // of workers
+	hangs        *hangs       // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging    *diverging   // divergence.go; nil: the machines are those of the checks
 	faults       Faults
 	ledger       *coverage.Ledger // of injections
 	strikes      strikes
@@ -125,6 +128,7 @@ func newWorld(o Options) *world {
 	w.drawPlacement()
 	w.mix()
 	w.drawFlights()
+	w.drawRule()
 	return w
 }
 
@@ -210,6 +214,14 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		}
 		w.now = e.at
 		if e.who != nil && e.who.dead || w.paused(e) {
+			continue
+		}
+		if w.hardware != nil { // neither checks nor digest: its runs are many, and long
+			e.do()
+			w.events++
+			if done() {
+				return true
+			}
 			continue
 		}
 		w.note(e.what)
@@ -370,10 +382,16 @@ type task struct {
 	kind    env.Kind
 	planned bool
 	stopped bool
-	goesOn  bool // it said that it knows of more: the next run needs no wake
+	running bool          // in an experiment: its processor time has not passed,
+	ready   time.Duration // and when its disk allows the next run
+	goesOn  bool          // it said that it knows of more: the next run needs no wake
 }
 
 func (t *task) Wake() {
+	if h := t.life.w.hardware; h != nil {
+		h.wake(t)
+		return
+	}
 	if t.planned || t.stopped || t.life.dead {
 		return
 	}

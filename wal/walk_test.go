@@ -1,7 +1,9 @@
 package wal
 
 import (
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -84,5 +86,36 @@ func TestReplacedWhileItIsRead(t *testing.T) {
 	}
 	if len(found) != last {
 		t.Errorf("found %d entries, want %d", len(found), last)
+	}
+}
+
+// The link of a segment is damaged after the log was opened. A reader that comes to it says that its header
+// is damaged, not its body: what a header says is not believed before it was checked.
+func TestReaderStopsAtADamagedLink(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes, opts.CacheBytes, opts.IndexBytes = 1024, -1, 1 // runs span segments
+	l := mustOpen(t, opts)
+	for i := uint64(1); i <= 40; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 100)})
+		mustSync(t, l)
+	}
+	mustClose(t, l)
+	l = mustOpen(t, opts)
+	if runs := len(l.Group(1).index.runs); runs > 5 {
+		t.Fatalf("%d runs: none spans segments", runs)
+	}
+	for id := uint64(2); id < l.tail.seg.id; id++ {
+		f, err := fs.Open(filepath.Join(testDir, record.SegmentName(id)))
+		if err == nil {
+			_, err = f.WriteAt([]byte{0xEE}, record.SegmentHeaderBytes+record.HeaderBytes-4)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	es, err := l.Group(1).Entries(1, 41, 1<<20)
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), string(record.FlawCheck)) {
+		t.Errorf("read %d entries, %v; want %q", len(es), err, record.FlawCheck)
 	}
 }

@@ -48,7 +48,8 @@ Rows
                     writes, early acknowledgement.
   hashicorp-…       hashicorp/raft on raft-wal and on bolt.
   etcd              the etcd server, embedded, through its client.
-  raft-rs-…         TiKV's raft-rs on raft-engine, in Rust: default files, prefilled files, and a task per client.
+  raft-rs-…         TiKV's raft-rs on raft-engine, in Rust: default files and prefilled files, with one thread that is
+                    all clients and proposes in batches; prefilled files with a task for each client.
   ratis             Apache Ratis, in Java.
 
 Columns

@@ -72,9 +72,9 @@ func TestLabReport(t *testing.T) {
 	}
 }
 
-// The pictures have the formats that were asked for; SVG is the default.
+// The pictures have the formats that were asked for; SVG is the default. Their directory is made.
 func TestLabPlot(t *testing.T) {
-	dir, out := labRun(t, 1, nil), t.TempDir()
+	dir, out := labRun(t, 1, nil), filepath.Join(t.TempDir(), "new", "pictures")
 	for _, tc := range []struct {
 		args []string
 		want []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -71,6 +72,19 @@ and says what it leaves out. The recipes:
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
 	return cmd
+}
+
+// newLabClient is the client's process of the recipe logcabin.
+func newLabClient(a app) *cobra.Command {
+	return &cobra.Command{
+		Use:    recipe.ClientVerb,
+		Short:  "The client of a recipe, whose job is read from the input",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return recipe.ServeClient(cmd.Context(), os.Stdin, a.stdout)
+		},
+	}
 }
 
 // recipeTable lists the recipes.

@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 	"github.com/millrace/millrace/cmd/internal/lab/report/picture"
@@ -115,6 +117,9 @@ func newLabPlot(a app) *cobra.Command {
 
 // draw writes the pictures of a run, and prints their names.
 func draw(a app, of *archive.Archive, dir string, formats []string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return lab.Cannot("Out", "cannot create %s: %v", dir, lab.Cause(err))
+	}
 	count := 0
 	for _, format := range formats {
 		for _, o := range picture.Of(of, format).Outputs() {

@@ -251,6 +251,8 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.counter("group_proposed_batches_total", "Batches that this leader has put into its log.", l, p.Batches)
 	f.counter("group_proposed_total", "Commands that this leader has put into its log.", l, p.Commands)
 	f.counter("group_proposed_bytes_total", "Bytes of these commands.", l, p.Bytes)
+	f.gauge("group_open_batches", "Batches of this leader that are not committed.", l, float64(g.Batches.Open))
+	f.gauge("group_batch_round_seconds", "Mean time of late from the beginning of a batch to its commit.", l, g.Batches.Round.Seconds())
 	for _, o := range []struct {
 		name string
 		n    uint64

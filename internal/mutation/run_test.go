@@ -43,10 +43,15 @@ func TestATestThatHangsIsEnded(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Each waits for a writer that never comes.
-	cmd := exec.Command("/bin/sh", "-c", `echo "=== RUN   TestHangs"; read x < "$0" & read y < "$0"`, pipe)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	o, err := start(t.Context(), cmd, 50*time.Millisecond)
+	var o outcome
+	var err error
+	var cmd *exec.Cmd
+	for limit := 50 * time.Millisecond; o.failed == "" && limit < time.Minute; limit *= 4 { // a busy machine takes longer to begin
+		// Each waits for a writer that never comes.
+		cmd = exec.Command("/bin/sh", "-c", `echo "=== RUN   TestHangs"; read x < "$0" & read y < "$0"`, pipe)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		o, err = start(t.Context(), cmd, limit)
+	}
 	if err != nil || !o.timedOut || o.passed || o.failed != "TestHangs" {
 		t.Errorf("have %+v, %v; want TestHangs, by time", o, err)
 	}

@@ -43,7 +43,7 @@ var coreOracles = []oracle{
 	{name: "snapshot-is-state", bug: "snapshot_with_latest_conf", args: "-first 24 -seeds 1"},
 	{name: "memory-is-bounded", bug: "uncommitted_unbounded", args: "-first 4 -seeds 1"},
 	{name: "failures-have-a-cause", bug: "compacted_is_a_failure", args: "-first 22 -seeds 1"},
-	{name: "cost-is-bounded", bug: "terms_skipped", args: "-first 5 -seeds 1"},
+	{name: "cost-is-bounded", bug: "terms_skipped", args: "-first 4 -seeds 1"},
 	{name: "recovery", bug: "own_prevote_refused", args: "-first 13 -seeds 1"},
 	{name: "contract", bug: "heartbeat_commit_uncapped", args: "-first 0 -seeds 1"},
 }

@@ -46,11 +46,12 @@ transport/tcp          raft/raftpb env transport transport/cert                 
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
+host/batches                                                                                                  |
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/admin host/membership |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
@@ -62,7 +63,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session |
+sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/batches host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
@@ -71,7 +72,7 @@ cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive  
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/load                                        | golang.org/x/term
 cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
 cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
-cmd/internal/lab/regression/workload host transport/tcp vfs                                                 |
+cmd/internal/regression/workload host transport/tcp vfs                                                 |
 cmd/internal/lab/rawfile        vfs                                                                           |
 cmd/internal/lab/report/view    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/lab/report/chart   cmd/internal/lab/archive cmd/internal/lab/report                              |
@@ -79,8 +80,9 @@ cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report
 cmd/internal/lab/report/picture cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/report/view |
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/view | golang.org/x/perf
 cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/rawfile vfs        | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-cmd/internal/lab/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
+cmd/internal/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
+cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/plot host/batches sim |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
 cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
@@ -101,7 +103,7 @@ cmd/millrace           *                                                        
 `
 
 // pure packages do not touch the machine: no clock, disk, network, goroutine tool or ambient random source.
-var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session", "host/membership", "object"}
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/batches", "host/pipeline", "host/session", "host/membership", "object"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
 

@@ -5,7 +5,7 @@ import "slices"
 // Inflights is the window of appends that a follower has been sent and has not acknowledged: a ring of (last
 // index, bytes), freed in order. It is bounded in messages, and softly in bytes: the message that crosses the
 // byte limit is still sent, and then the window is full. The ring grows towards its limit only as far as it
-// is used.
+// is used, and a long one is released when nothing is in flight.
 type Inflights struct {
 	start, count int
 	ring         []inflight
@@ -77,7 +77,13 @@ func (in *Inflights) FreeLE(index uint64) {
 		in.start = in.wrap(in.start + 1)
 		in.count--
 	}
+	if in.count == 0 && len(in.ring) > maxIdleRing {
+		in.start, in.ring = 0, nil
+	}
 }
+
+// maxIdleRing is the longest ring that an empty window keeps.
+const maxIdleRing = 256
 
 func (in *Inflights) reset() {
 	in.start, in.count, in.bytes = 0, 0, 0

@@ -44,3 +44,23 @@ func TestInflightsIsAQueue(t *testing.T) {
 		}
 	})
 }
+
+// A long window gives its memory back when it is empty, and works on; a short one keeps it.
+func TestInflightsReleaseALongRing(t *testing.T) {
+	for _, row := range []struct{ appends, keeps int }{{200, 256}, {256, 256}, {257, 0}, {3000, 0}} {
+		in, last := NewInflights(4096, 0), uint64(0)
+		for range 3 {
+			for range row.appends {
+				last++
+				in.Add(last, 1)
+			}
+			in.FreeLE(last - 1)
+			if in.Count() != 1 || in.Bytes() != 1 || len(in.ring) < row.appends {
+				t.Fatalf("%d appends: %d are left in a ring of %d", row.appends, in.Count(), len(in.ring))
+			}
+			if in.FreeLE(last); len(in.ring) != row.keeps || in.Count() != 0 || in.Bytes() != 0 {
+				t.Errorf("%d appends leave a ring of %d, want %d", row.appends, len(in.ring), row.keeps)
+			}
+		}
+	}
+}

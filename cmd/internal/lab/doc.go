@@ -13,7 +13,6 @@
 //	archive                  the directory that one run leaves behind: what reports and comparisons read
 //	probe                    the machine: what it says of itself, and what it can do
 //	compare                  two runs side by side
-//	regression               this tree beside the commit before: the guard of CI
 //	report                   rows, tables, progress, files of results; report/plot draws. Of an archive:
 //	                         report/view chooses, report/chart and report/page make the page, report/picture
 //	                         makes pictures

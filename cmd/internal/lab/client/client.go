@@ -35,7 +35,8 @@ const (
 const (
 	idBytes     = 8
 	maxMessage  = 9 << 20
-	maxBackoff  = 20 * time.Millisecond
+	minBackoff  = time.Millisecond
+	maxBackoff  = 50 * time.Millisecond
 	bufferBytes = 64 << 10
 )
 
@@ -60,6 +61,7 @@ type Client struct {
 	conn     *conn  // nil: there is none
 	hint     string // where to look first
 	attempts uint64
+	misses   int    // since the last host that led
 	next     uint64 // id
 	closed   bool
 }
@@ -102,6 +104,7 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 			c.leave(conn, "")
 			return err
 		case a.status == Done:
+			c.found()
 			return nil
 		case a.status == Failed:
 			return fmt.Errorf("%s: %s", conn.addr, a.text)
@@ -114,7 +117,7 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 		}
 		c.leave(conn, a.text)
 		if a.text == "" {
-			if err := pause(ctx); err != nil {
+			if err := pause(ctx, c.missed()); err != nil {
 				return err
 			}
 		}
@@ -131,8 +134,23 @@ func (c *Client) leave(conn *conn, hint string) {
 	}
 }
 
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(maxBackoff / 4)
+// missed counts a search that led nowhere, and found ends the count.
+func (c *Client) missed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.misses++
+	return c.misses
+}
+
+func (c *Client) found() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.misses = 0
+}
+
+// pause waits longer after each miss in a row.
+func pause(ctx context.Context, misses int) error {
+	timer := time.NewTimer(min(minBackoff<<min(misses, 10), maxBackoff))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -166,7 +184,8 @@ func (c *Client) connection(ctx context.Context) (*conn, uint64, error) {
 		}
 		// A leader that is gone is still named by those that have not missed it yet.
 		if hinted || failures >= len(c.options.Seeds) {
-			if err := pause(ctx); err != nil {
+			c.misses++
+			if err := pause(ctx, c.misses); err != nil {
 				return nil, 0, err
 			}
 		}

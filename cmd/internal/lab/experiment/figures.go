@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
@@ -19,6 +20,7 @@ const (
 	saturatedDropShare  = 0.001
 	saturatedThroughput = 0.95 // of what was offered
 	boundLagShare       = 0.05 // of the latency, both at p99
+	busyShare           = 0.9  // of the cores, used by this process
 )
 
 // measured is an outcome with what surrounds it.
@@ -114,6 +116,9 @@ func (m measured) warnings(f map[string]float64) (all []archive.Warning) {
 	}
 	if m.Completed == 0 {
 		warn(archive.WarnFailures, "no operation ended in the measurement.")
+	}
+	if cores := float64(runtime.NumCPU()); f[archive.CPUCores.Name] > busyShare*cores {
+		warn(archive.WarnClientCPU, "hosts and clients of this process used %.2f of %.0f cores: the clients had to wait for a processor, too.", f[archive.CPUCores.Name], cores)
 	}
 	if !m.Offers {
 		return all

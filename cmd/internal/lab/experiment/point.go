@@ -139,13 +139,11 @@ func (s *Session) Observe(ctx context.Context, c *rig.Cluster, p Point, event Ev
 	return s.observe(ctx, reader, reader.Ledger(), p, event)
 }
 
-// WindowOn is Window on another target than a cluster. The ledger is the target's.
-func (s *Session) WindowOn(ctx context.Context, target load.Target, ledger *load.Ledger, p Point) (archive.Repeat, error) {
-	t, err := s.observe(ctx, target, ledger, p, nil)
-	if err != nil {
-		return t.Repeat, err
-	}
-	return t.Repeat, s.Keep(p, t)
+// Foreign turns what a load in another process has measured into a repeat of a point. Its clients count on
+// the clock of this machine. The caller passes it to Keep.
+func (s *Session) Foreign(p Point, o load.Outcome) (Timed, error) {
+	m := measured{Outcome: o, Seed: s.repeatSeed(), Operation: p.operation(), Offers: p.Rate > 0, ValueBytes: p.ValueBytes, Began: o.Timeline.Origin, Ended: time.Now()}
+	return s.timed(p, m)
 }
 
 func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.Ledger, p Point, event Event) (Timed, error) {
@@ -169,6 +167,11 @@ func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.
 		return Timed{}, err
 	}
 	m.Began = m.Timeline.Origin
+	return s.timed(p, m)
+}
+
+// timed makes the repeat, and writes its histograms.
+func (s *Session) timed(p Point, m measured) (t Timed, err error) {
 	r := m.repeat()
 	if !m.Steady {
 		r.Warnings = append(r.Warnings, archive.Warning{Code: archive.WarnNotSteady, Text: fmt.Sprintf("the warm-up of %v ended before three windows of %v were within %.0f %%.", m.Outcome.Warmup.Round(time.Millisecond), p.Warmup.Window, 100*p.Warmup.Tolerance)})

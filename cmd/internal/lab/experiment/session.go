@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -86,7 +87,8 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 	}
 	s.Archive.Partial = err != nil
 	if err != nil {
-		text := "The run was cut short: " + err.Error() + "."
+		reason := err.Error()
+		text := "The run was cut short: " + strings.ToValidUTF8(reason[:min(len(reason), maxReasonBytes)], "") + "."
 		if interrupted {
 			text = "The run was interrupted: what follows is what was finished."
 		}
@@ -95,6 +97,9 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 	probe.EndOfRun(&s.Env.Load)
 	return s, errors.Join(err, s.Save())
 }
+
+// maxReasonBytes is how much of an error is kept in the archive.
+const maxReasonBytes = 1000
 
 // Save writes the archive as it is now, if there is one.
 func (s *Session) Save() error {

@@ -129,6 +129,22 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
+// A run that fails keeps what was finished, and says why in a text of bounded length.
+func TestFailedRun(t *testing.T) {
+	o := options(t)
+	broken := errors.New(strings.Repeat("ä", 5000))
+	s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
+		return errors.Join(s.Add("a point", map[string]string{"a": "b"}, archive.Repeat{}), broken)
+	})
+	if !errors.Is(err, broken) || s == nil {
+		t.Fatalf("%v, %v", s, err)
+	}
+	a, err := archive.Read(o.Out)
+	if err != nil || !a.Run.Partial || len(a.Run.Points) != 1 || !strings.HasPrefix(a.Run.Warnings[len(a.Run.Warnings)-1].Text, "The run was cut short: ä") {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // What makes figures other than those of a durable system on a real network is said once for the run.
 func TestLabelling(t *testing.T) {
 	o := options(t)

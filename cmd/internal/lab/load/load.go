@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -417,7 +418,7 @@ const (
 func (l *Load) noteError(err error) {
 	text := err.Error()
 	if len(text) > maxErrorBytes {
-		text = text[:maxErrorBytes] + "…"
+		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + "…"
 	}
 	l.errorsMu.Lock()
 	defer l.errorsMu.Unlock()

@@ -13,14 +13,14 @@ import (
 
 // Target is one replicated log under load.
 type Target interface {
-	// Propose replicates value and returns when it is acknowledged. An error means "not known to be replicated".
-	// Ownership of value passes to the target. Thousands of goroutines may call it at once.
+	// Propose replicates value and returns when it is acknowledged. An error means "not known to be
+	// replicated". Ownership of value passes to the target. Thousands of goroutines may call it at once.
 	Propose(ctx context.Context, value []byte) error
 	// Counters returns totals since the target was opened, over all hosts.
 	Counters() Counters
-	// Verify is called once, after all clients have stopped. It waits until the hosts have converged. It returns
-	// an error that wraps lab.ErrMismatch if they differ, or if an acknowledged write is missing or was applied
-	// twice. VerifyMachines does it for a target whose hosts apply to Machines.
+	// Verify is called once, after all clients have stopped. It waits until the hosts have converged. It
+	// returns an error that wraps lab.ErrMismatch if they differ, or if an acknowledged write is missing or
+	// was applied twice. VerifyMachines does it for a target whose hosts apply to Machines.
 	Verify(ctx context.Context, ledger *Ledger) error
 	// Close stops all hosts. Proposals that still wait return an error. The harness removes the files.
 	Close() error

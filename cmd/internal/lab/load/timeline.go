@@ -107,8 +107,8 @@ func (t *Timeline) LongestGap(from, to time.Duration) (gap, began time.Duration)
 		if m.Completed == 0 {
 			continue
 		}
-		if m.First-last > gap {
-			gap, began = m.First-last, last
+		if first := min(m.First, to); first-last > gap { // the last moment may reach beyond
+			gap, began = first-last, last
 		}
 		last = max(last, m.Last)
 	}

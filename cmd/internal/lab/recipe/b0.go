@@ -32,7 +32,7 @@ const (
 )
 
 func runB0(ctx context.Context, s *experiment.Session, size Size) error {
-	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{300 * time.Millisecond, time.Second, 1500 * time.Millisecond},
+	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{300 * time.Millisecond, 800 * time.Millisecond, 1200 * time.Millisecond},
 		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
 	shares := pick(size, []int{10, 25, 50, 75, 90, 100, 120}, []int{25, 75, 120}, []int{50})
 	rounds := pick(size, 5, 1, 1)

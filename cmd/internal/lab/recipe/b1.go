@@ -54,9 +54,9 @@ const (
 )
 
 func runB1(ctx context.Context, s *experiment.Session, size Size) error {
-	colds, losses := pick(size, 1000, 100, 5), pick(size, 100, 5, 1)
+	colds, losses := pick(size, 1000, 200, 5), pick(size, 100, 10, 1)
 	if size != Full {
-		s.Omit("900 of 1,000 cold clients, 95 of 100 lost leaders")
+		s.Omit("800 of 1,000 cold clients, 90 of 100 lost leaders")
 	}
 	s.Omit("clients that are processes, names in DNS, hosts that pass requests on, leaders that answer nothing while they live, partitioned leaders")
 	s.Declare(attempts, maxAttempts)

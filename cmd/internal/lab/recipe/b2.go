@@ -59,9 +59,9 @@ func b2Cases(size Size) []b2Case {
 }
 
 func runB2(ctx context.Context, s *experiment.Session, size Size) error {
-	trials := pick(size, 100, 5, 1)
+	trials := pick(size, 100, 20, 1)
 	if size != Full {
-		s.Omit("95 of 100 trials; 100,000 entries")
+		s.Omit("80 of 100 trials; 100,000 entries")
 	}
 	s.Omit("suffixes that conflict over several terms; followers behind the snapshot; the stages within an election")
 	s.Declare(firstCommit, firstRounds, levelAfter, probes)

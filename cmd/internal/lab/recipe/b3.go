@@ -91,14 +91,24 @@ func runB3(ctx context.Context, s *experiment.Session, size Size) error {
 			return err
 		}
 		faults := b3Faults(c)
+		point := func(i incident, share int) experiment.Point {
+			pt := of
+			pt.Rate = float64(max(int(peak*float64(share)/100), 1))
+			pt = pt.Named("async").With("event", i.name, i.name)
+			pt.Name = b3Point(i.name, share)
+			delete(pt.Labels, archive.LabelRate)
+			pt.Labels["share"] = fmt.Sprintf("%d%%", share)
+			return pt
+		}
+		for _, i := range faults { // the order of the report
+			for _, share := range shares {
+				pt := point(i, share)
+				s.Point(pt.Name, pt.Labels)
+			}
+		}
 		return experiment.Shuffled(s, rounds, faults, func(_ int, i incident) error {
 			for _, share := range shares {
-				pt := of
-				pt.Rate = float64(max(int(peak*float64(share)/100), 1))
-				pt = pt.Named("async").With("event", i.name, i.name)
-				pt.Name = b3Point(i.name, share)
-				delete(pt.Labels, archive.LabelRate)
-				pt.Labels["share"] = fmt.Sprintf("%d%%", share)
+				pt := point(i, share)
 				p.step(pt.Name, t.before+t.during+t.after)
 				o, err := happen(ctx, s, c, pt, i, t)
 				if err != nil {

@@ -161,10 +161,14 @@ func planOnce(ctx context.Context, c *rig.Cluster, change host.MemberChange) err
 	if err != nil {
 		return err
 	}
-	if err := group.Execute(ctx, p); err != nil && !errors.Is(err, host.ErrMemberRemoved) {
+	err = group.Execute(ctx, p)
+	if !errors.Is(err, host.ErrMemberRemoved) {
 		return err
 	}
-	return nil
+	return rig.Until(ctx, "another member leads", func() (bool, error) { // the leader has removed itself
+		now := c.Leader(0)
+		return now >= 0 && now != at, nil
+	})
 }
 
 // snapshotAll takes a snapshot on every open member that is one.

@@ -208,7 +208,7 @@ func judgeB6(s *experiment.Session, logs []int) {
 		}
 	}
 	s.Judge(experiment.Criterion{Name: "a vote is possible before the replay ends", Limit: "leader before replay", Unit: archive.UnitRatio}, 0, false,
-		"the replay of a state machine in memory ends before an election timeout does")
+		"a host learns from a leader how far its log is committed, so its replay ends after the election in any case")
 	s.Judge(experiment.Criterion{Name: "the scan is bounded by the disk's sequential read", Limit: "≥ 0.5 ×", Unit: archive.UnitRatio}, 0, false,
 		"the files are in the page cache; bench snapshot compares a restart with the disk's limit")
 }

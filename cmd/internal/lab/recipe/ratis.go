@@ -56,7 +56,7 @@ func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
 		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
 	rounds := pick(size, 3, 1, 1)
 	count := pick(size, 300, 30, 4)
-	sizes := pick(size, []int64{32 << 20, 128 << 20}, []int64{8 << 20}, []int64{64 << 10})
+	sizes := pick(size, []int64{32 << 20, 128 << 20}, []int64{4 << 20}, []int64{64 << 10})
 	if size != Full {
 		s.Omit("objects of 32 MB and 128 MB, 270 of 300 objects, two of three rounds")
 	}

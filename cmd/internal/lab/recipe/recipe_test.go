@@ -3,6 +3,8 @@ package recipe
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +17,17 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the program of the test be the client's process, as millrace itself is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ClientVerb {
+		if err := ServeClient(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // Every recipe runs, for a moment: it leaves an archive that the reader takes, measures every point that it
 // names, judges each demand, and prints the source's figures.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/client"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
 )
@@ -113,21 +112,6 @@ func (s *service) newClient(o client.Options, dead ...string) *client.Client {
 	o.ConnectTimeout = b1Connect
 	return client.New(o)
 }
-
-// remote is a service behind one client as a load.Target: all clients of the load share its connection.
-type remote struct {
-	*rig.Cluster
-	c *client.Client
-}
-
-// Propose implements load.Target.
-func (r remote) Propose(ctx context.Context, value []byte) error { return r.c.Propose(ctx, value) }
-
-// Copies implements load.Copier: a value is written to a connection before Propose returns, but another
-// goroutine may still flush it from its buffer, which has a copy.
-func (r remote) Copies() bool { return true }
-
-var _ load.Copier = remote{}
 
 // b1Connect bounds an attempt to connect.
 const b1Connect = time.Second

@@ -195,13 +195,6 @@ func (c *Cluster) SetRate(i int, bytesPerSecond float64) {
 	c.network.each(i, func(l *wire.Link) { l.SetRate(bytesPerSecond) })
 }
 
-// SetDelay changes the one-way delay of all links.
-func (c *Cluster) SetDelay(d time.Duration) {
-	for i := range c.members {
-		c.network.each(i, func(l *wire.Link) { l.SetDelay(d) })
-	}
-}
-
 // credentials makes a CA for this run, and a certificate of each host.
 func credentials(hosts int) (all []*cert.Credentials, err error) {
 	now := time.Now()

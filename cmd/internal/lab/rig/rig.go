@@ -174,18 +174,6 @@ func (c *Cluster) Follower() int {
 	return -1
 }
 
-// LeaderChanges counts, over all members of the first group that are open, how often each has learned of
-// another leader, and how many elections it has begun.
-func (c *Cluster) LeaderChanges() (changes, campaigns uint64) {
-	for _, m := range c.members {
-		if g := m.Group(0); g != nil {
-			metrics := g.Metrics()
-			changes, campaigns = changes+metrics.LeaderChanges, campaigns+metrics.Campaigns
-		}
-	}
-	return changes, campaigns
-}
-
 // Term returns the highest term of the first group that an open member knows.
 func (c *Cluster) Term() (term uint64) {
 	for _, m := range c.members {

@@ -92,10 +92,10 @@ func (c Chart) SVG() string {
 	x, y := c.scales()
 	var b strings.Builder
 	begin(&b, c.Title)
-	for _, band := range c.Bands {
+	for i, band := range c.Bands {
 		from, to := x.at(band.From), x.at(band.To)
 		fmt.Fprintf(&b, `<rect class="band" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, top, max(to-from, 0), height-top-bottom)
-		fmt.Fprintf(&b, `<text class="band" x="%.1f" y="%.1f">%s</text>`, from+4, top+12, html.EscapeString(band.Name))
+		fmt.Fprintf(&b, `<text class="band" x="%.1f" y="%.1f">%s</text>`, from+4, bandTop(i), html.EscapeString(band.Name))
 	}
 	drawAxes(&b, c.X, c.Y, x, y)
 	for i, l := range c.Lines {
@@ -104,6 +104,9 @@ func (c Chart) SVG() string {
 	b.WriteString("</svg>")
 	return b.String()
 }
+
+// bandTop staggers the names of bands, which may be narrower than their names.
+func bandTop(i int) float64 { return top + 11 + 11*float64(i%3) }
 
 func begin(b *strings.Builder, title string) {
 	fmt.Fprintf(b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, width, height, html.EscapeString(title))

@@ -68,9 +68,9 @@ func (h Heat) SVG() string {
 	begin(&b, h.Title)
 	h.draw(&b, columns, x, y)
 	drawAxes(&b, h.X, h.Y, x, y)
-	for _, band := range h.Bands {
+	for i, band := range h.Bands {
 		fmt.Fprintf(&b, `<path class="border" d="M%.1f %.1fV%.1f"/><text class="band" x="%.1f" y="%.1f">%s</text>`,
-			x.at(band.From), top, height-bottom, x.at(band.From)+4, top+12, html.EscapeString(band.Name))
+			x.at(band.From), top, height-bottom, x.at(band.From)+4, bandTop(i), html.EscapeString(band.Name))
 	}
 	b.WriteString("</svg>")
 	return b.String()

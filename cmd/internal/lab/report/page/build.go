@@ -184,6 +184,9 @@ func heatData(h chart.Heat) chartData {
 func (b *builder) timelines(standings []view.Standing) {
 	b.begin("Over time", "The same repeats as above, sampled at a fixed interval.")
 	phases := bands(view.Phases(standings))
+	if phases == nil {
+		b.phaseCharts(standings)
+	}
 	for _, t := range b.view.Timelines(standings) {
 		b.add(chart.Chart{
 			Title: view.MetricText(t.Metric) + " over time",
@@ -192,6 +195,23 @@ func (b *builder) timelines(standings []view.Standing) {
 		})
 	}
 	b.end()
+}
+
+// phaseCharts are the throughput of each standing over time, with the phases of its own: what an event has
+// cost can be seen only beside the event.
+func (b *builder) phaseCharts(standings []view.Standing) {
+	for _, s := range standings {
+		for _, t := range b.view.Timelines([]view.Standing{s}) {
+			if t.Metric != archive.OpsPerSec {
+				continue
+			}
+			b.add(chart.Chart{
+				Title: s.Name() + ": " + view.MetricText(t.Metric) + " over time",
+				X:     chart.Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
+				Y:     axis(t.Metric, false), Lines: lines(t.Curves, false), Bands: bands(s.Repeat.Phases),
+			})
+		}
+	}
 }
 
 func bands(phases []archive.Phase) []chart.Band {

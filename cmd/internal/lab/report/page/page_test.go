@@ -184,7 +184,7 @@ func TestChartsHaveTheirData(t *testing.T) {
 	}
 	for _, title := range []string{
 		"p50 against throughput", "p99 against throughput", "p99.9 against throughput", "ops/s by rate", "p99 by rate", "Latency by percentile",
-		"async, rate 16000, write", "ops/s over time", "p50 over time", "p99 over time", "processors in use over time", "resident memory over time", "live heap over time", "fsyncs/s over time",
+		"async, rate 16,000, write", "ops/s over time", "p50 over time", "p99 over time", "processors in use over time", "resident memory over time", "live heap over time", "fsyncs/s over time",
 	} {
 		c, ok := have[title]
 		if !ok {
@@ -277,5 +277,27 @@ func TestDamagedHistograms(t *testing.T) {
 	}
 	if err := Write(io.Discard, []*archive.Archive{a}); err == nil || !strings.Contains(err.Error(), "line 5") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Repeats whose phases differ, as those with an event do, have a chart each with the event in it.
+func TestPhasesOfEachRepeat(t *testing.T) {
+	s := small()
+	s.Change = func(r *archive.Run, _ *archive.Environments) {
+		for i := range r.Points {
+			repeat := &r.Points[i].Repeats[0]
+			repeat.Phases = append(repeat.Phases[:1:1], archive.Phase{Name: "one <killed>", FromSec: float64(i), ToSec: float64(i) + 2})
+		}
+	}
+	html := written(t, "phases", s)
+	for title, svg := range svgs(t, html) {
+		if strings.HasSuffix(title, ": ops/s over time") {
+			if strings.Count(svg, `<rect class="band"`) != 2 || !strings.Contains(svg, "one &lt;killed&gt;") {
+				t.Errorf("%q does not show its event", title)
+			}
+		}
+	}
+	if n := strings.Count(html, ": ops/s over time</figcaption>"); n != 3 {
+		t.Errorf("%d charts of single repeats, want one for each line", n)
 	}
 }

@@ -46,9 +46,12 @@ func (v *View) By(label string, m archive.Metric) []Curve {
 }
 
 // Knee returns a latency over the throughput at which it was measured, a curve for each family in order of
-// the load: where a curve turns up is the knee.
+// the load: where a curve turns up is the knee. If none has two points, there is no curve.
 func (v *View) Knee(m archive.Metric) []Curve {
 	var curves []Curve
+	if !slices.ContainsFunc(v.Families, func(f Family) bool { return len(f.Points) > 1 }) {
+		return nil
+	}
 	for _, f := range v.Families {
 		c := Curve{Name: f.Name}
 		for _, p := range f.Points {

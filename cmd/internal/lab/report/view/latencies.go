@@ -155,10 +155,6 @@ func (s Standing) Name() string {
 	if len(s.Family.Points) < 2 {
 		return s.Family.Name
 	}
-	for _, label := range loadLabels {
-		if value, ok := s.Point.Labels[label]; ok {
-			return s.Family.Name + ", " + labelled(label, value)
-		}
-	}
-	return s.Family.Name
+	label := loadLabel(s.Point)
+	return s.Family.Name + ", " + labelled(label, s.Point.Labels[label])
 }

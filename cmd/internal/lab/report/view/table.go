@@ -112,7 +112,7 @@ func (v *View) pointRow(p *archive.Point, metrics []archive.Metric) []string {
 		if !ok {
 			value = absent
 		}
-		row = append(row, value)
+		row = append(row, ValueText(label, value))
 	}
 	if len(row) == 0 {
 		row = []string{p.Name}

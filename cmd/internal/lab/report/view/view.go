@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // View is an archive with what its outputs need to know of it.
@@ -113,21 +114,46 @@ func (v *View) Groups(without ...string) []Family {
 	return groups
 }
 
+// families are the groups without their loads. An open and a closed loop make a family each: a line from the
+// points of one to those of the other would show nothing.
 func (v *View) families() []Family {
-	families := v.Groups(loadLabels...)
+	var families []Family
+	both := len(v.LoadLabels()) == len(loadLabels)
+	for _, g := range v.Groups(loadLabels...) {
+		for _, label := range loadLabels {
+			f := Family{Name: g.Name}
+			for _, p := range g.Points {
+				if loadLabel(p) == label {
+					f.Points = append(f.Points, p)
+				}
+			}
+			if both {
+				f.Name += ", " + loopNames[label]
+			}
+			if len(f.Points) > 0 {
+				families = append(families, f)
+			}
+		}
+	}
 	for _, f := range families {
 		slices.SortStableFunc(f.Points, func(a, b *archive.Point) int { return cmp.Compare(load(a), load(b)) })
 	}
 	return families
 }
 
-func load(p *archive.Point) float64 {
-	for _, name := range loadLabels {
-		if x, ok := Number(p.Labels[name]); ok {
-			return x
-		}
+var loopNames = map[string]string{archive.LabelClients: "closed loop", archive.LabelRate: "open loop"}
+
+// loadLabel returns the label that is the load of a point. One that has none counts as a closed loop.
+func loadLabel(p *archive.Point) string {
+	if _, ok := p.Labels[archive.LabelRate]; ok {
+		return archive.LabelRate
 	}
-	return 0
+	return archive.LabelClients
+}
+
+func load(p *archive.Point) float64 {
+	x, _ := Number(p.Labels[loadLabel(p)])
+	return x
 }
 
 // labelled renders a label for a legend. Some values speak for themselves.
@@ -136,7 +162,15 @@ func labelled(label, value string) string {
 	case archive.LabelPipeline, archive.LabelLog, archive.LabelTransport, archive.LabelOperation:
 		return value
 	}
-	return LabelText(label) + " " + value
+	return LabelText(label) + " " + ValueText(label, value)
+}
+
+// ValueText renders the value of a label. A rate that was computed from a sweep or a size is rounded.
+func ValueText(label, value string) string {
+	if x, ok := Number(value); ok && label == archive.LabelRate {
+		return report.Count(x)
+	}
+	return value
 }
 
 // LabelText renders the name of a label.

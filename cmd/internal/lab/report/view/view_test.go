@@ -73,7 +73,7 @@ func TestFamilies(t *testing.T) {
 		}
 		have = append(have, line)
 	}
-	if got, want := strings.Join(have, "; "), "nodes 3: 9 16; nodes 5: 1 100"; got != want {
+	if got, want := strings.Join(have, "; "), "nodes 3, closed loop: 9 16; nodes 5, closed loop: 1; nodes 5, open loop: 100"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if fmt.Sprint(v.Common) != "map[log:memory]" || fmt.Sprint(v.Varying) != "[nodes clients rate]" || fmt.Sprint(v.LoadLabels()) != "[clients rate]" {
@@ -89,6 +89,12 @@ func TestNumericLabels(t *testing.T) {
 	}
 	if x, ok := Number("2ms"); !ok || x != 2000 {
 		t.Errorf("2ms is %v, %v", x, ok)
+	}
+	if curves := made("log=a clients=1", 1, "log=b clients=2", 2).Knee(archive.OpsPerSec); curves != nil {
+		t.Errorf("%v has no knee", curves)
+	}
+	if curves := made("log=a clients=1", 1, "log=a clients=2", 2, "log=b clients=1", 3).Knee(archive.OpsPerSec); len(curves) != 2 {
+		t.Errorf("%v, want a curve of two points and one beside it", curves)
 	}
 	v = made("nodes=5 clients=1", 10, "nodes=1 clients=1", 30, "nodes=3 clients=1", 20, "nodes=3 clients=9", 70)
 	curves := v.By(archive.LabelNodes, archive.OpsPerSec)

@@ -1,11 +1,13 @@
 package millrace;
 
+import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.ratis.client.RaftClient;
@@ -27,6 +29,7 @@ public final class Ratis {
   /** What Millrace asks for: child.Request in Go. */
   record Request(String dir, int hosts, int clients, int valueBytes, long warmupNanos, long lengthNanos, long seed) {}
 
+  private static final String LOOPBACK = "127.0.0.1";
   private static final int MAX_CONNECTIONS = 8; // of all clients
   private static final int OUTSTANDING = 4096; // of one connection
   private static final int ELECTION_MILLIS = 3000; // which a busy disk does not reach
@@ -62,7 +65,7 @@ public final class Ratis {
     for (int i = 0; i < request.hosts(); i++) {
       int port = freePort();
       ports.add(port);
-      peers.add(RaftPeer.newBuilder().setId("s" + (i + 1)).setAddress("127.0.0.1:" + port).setPriority(i == 0 ? 1 : 0).build());
+      peers.add(RaftPeer.newBuilder().setId("s" + (i + 1)).setAddress(LOOPBACK + ":" + port).setPriority(i == 0 ? 1 : 0).build());
     }
     RaftGroup group = RaftGroup.valueOf(RaftGroupId.valueOf(UUID.randomUUID()), peers);
     for (int i = 0; i < peers.size(); i++) {
@@ -83,16 +86,17 @@ public final class Ratis {
 
   private static RaftProperties serverProperties(int port, Path dir) {
     RaftProperties properties = new RaftProperties();
+    GrpcConfigKeys.Server.setHost(properties, LOOPBACK);
     GrpcConfigKeys.Server.setPort(properties, port);
     RaftServerConfigKeys.setStorageDir(properties, List.of(dir.toFile()));
-    RaftServerConfigKeys.Rpc.setTimeoutMin(properties, TimeDuration.valueOf(ELECTION_MILLIS, java.util.concurrent.TimeUnit.MILLISECONDS));
-    RaftServerConfigKeys.Rpc.setTimeoutMax(properties, TimeDuration.valueOf(2 * ELECTION_MILLIS, java.util.concurrent.TimeUnit.MILLISECONDS));
+    RaftServerConfigKeys.Rpc.setTimeoutMin(properties, TimeDuration.valueOf(ELECTION_MILLIS, TimeUnit.MILLISECONDS));
+    RaftServerConfigKeys.Rpc.setTimeoutMax(properties, TimeDuration.valueOf(2 * ELECTION_MILLIS, TimeUnit.MILLISECONDS));
     return properties;
   }
 
   /** A port that was free a moment ago: all members have to know it before one listens. */
   private static int freePort() throws Exception {
-    try (ServerSocket socket = new ServerSocket(0)) {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(LOOPBACK))) {
       return socket.getLocalPort();
     }
   }

@@ -18,7 +18,7 @@ var (
 )
 
 // repository is the root of this tree.
-const repository = "../../../.."
+const repository = "../../.."
 
 func needGuard(t *testing.T) {
 	t.Helper()

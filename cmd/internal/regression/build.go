@@ -11,7 +11,7 @@ import (
 )
 
 // workloadDir is the folder of the workload, from the root of a tree.
-var workloadDir = filepath.Join("cmd", "internal", "lab", "regression", "workload")
+var workloadDir = filepath.Join("cmd", "internal", "regression", "workload")
 
 var workloadFiles = []string{"main.go", "disk.go"}
 
@@ -50,7 +50,7 @@ func Build(ctx context.Context, tree, source string, edits map[string][]byte, pr
 	if err := os.WriteFile(list, text, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(tree, "cmd"), "-trimpath", "-buildvcs=false", "-overlay", list, "-o", program, "./internal/lab/regression/workload")
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(tree, "cmd"), "-trimpath", "-buildvcs=false", "-overlay", list, "-o", program, "./internal/regression/workload")
 	cmd.Env = append(os.Environ(), "GOWORK=") // each tree has its own go.work
 	out, err := cmd.CombinedOutput()
 	if err != nil {

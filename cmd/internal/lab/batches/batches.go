@@ -1,0 +1,280 @@
+// Package batches answers the question that the thesis leaves open (§10.2.2): when should a leader begin its
+// second batch? It compares the rules of package host/batches over networks, disks and loads.
+//
+// The hosts are real, with their log, transport framing and core, and run in the virtual time of package sim:
+// what each piece of work takes follows from a model of processors, disks and lines (sim.Hardware). So a run
+// gives the same figures on every machine, whatever else that does.
+//
+// Rejected: to measure on real hosts with injected delays. The rules differ by parts of a round trip, in a
+// 99th percentile, where a shared machine adds more noise than that; and a network of 50 ms takes minutes for
+// each point.
+package batches
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/sim"
+)
+
+// Plan is what to measure. Zero values are not filled in; the command line has the defaults.
+type Plan struct {
+	Delays     []time.Duration // of the network, one way
+	Syncs      []time.Duration // of a disk
+	Clients    []int           // of the closed loops
+	Shares     []int           // of the open loops, in percent of the best rate of the closed loop with most clients
+	ValueBytes int
+	Ops        int // writes that are measured at least, at each point; with many clients more
+	Runs       int // with a seed of its own each; a row is the run with the median p99
+	Processors int // of a host
+	CostFactor int // by which each piece of work takes longer than on the machine of sim.DefaultCosts, in percent
+	Seed       uint64
+}
+
+// Bounds of a plan, beside those of package lab.
+const (
+	maxTime       = time.Minute
+	maxOps        = 1_000_000
+	maxClients    = 10_000
+	maxShare      = 99
+	maxValueBytes = 1 << 20
+	maxProcessors = 64
+	maxCostFactor = 10_000
+)
+
+// Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
+// lab.ErrInvalid.
+func (p Plan) Validate() error {
+	for _, err := range []error{
+		allBetween("Delays", p.Delays, 0, maxTime, "%v"), allBetween("Syncs", p.Syncs, 0, maxTime, "%v"),
+		allBetween("Clients", p.Clients, 1, maxClients, "%d"), allBetween("Shares", p.Shares, 1, maxShare, "%d %%"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(p.Delays) == 0:
+		return lab.Invalid("Delays", "give at least one")
+	case len(p.Syncs) == 0:
+		return lab.Invalid("Syncs", "give at least one")
+	case len(p.Clients) == 0:
+		return lab.Invalid("Clients", "give at least one number: the rates of the open loops are parts of what they reach")
+	case p.ValueBytes < 1 || p.ValueBytes > maxValueBytes:
+		return lab.Invalid("ValueBytes", "%d is not between 1 and %d", p.ValueBytes, maxValueBytes)
+	case p.Ops < 1 || p.Ops > maxOps:
+		return lab.Invalid("Ops", "%d is not between 1 and %d", p.Ops, maxOps)
+	case p.Processors < 1 || p.Processors > maxProcessors:
+		return lab.Invalid("Processors", "%d is not between 1 and %d", p.Processors, maxProcessors)
+	case p.CostFactor < 1 || p.CostFactor > maxCostFactor:
+		return lab.Invalid("CostFactor", "%d %% is not between 1 and %d", p.CostFactor, maxCostFactor)
+	}
+	return lab.ValidateWindows(1, 0, p.Runs)
+}
+
+// allBetween refuses a field with a value that is not between two others. verb renders the value.
+func allBetween[T cmp.Ordered](field string, values []T, least, most T, verb string) error {
+	for _, v := range values {
+		if v < least || v > most {
+			return lab.Invalid(field, verb+" is not between %v and %v", v, least, most)
+		}
+	}
+	return nil
+}
+
+// place is a network and a disk: what is measured in one piece of work.
+type place struct{ delay, sync time.Duration }
+
+func (p place) String() string { return fmt.Sprintf("%v one way, sync %v", p.delay, p.sync) }
+
+func (p Plan) places() (all []place) {
+	for _, delay := range p.Delays {
+		for _, sync := range p.Syncs {
+			all = append(all, place{delay, sync})
+		}
+	}
+	return all
+}
+
+// Run carries the plan out, on all processors of this machine. If ctx ends, the report has the places that
+// are finished, and is marked partial; its error is then the cause of ctx.
+func Run(ctx context.Context, p Plan, progress report.Progress) (*Report, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	places := p.places()
+	progress.Begin(len(places))
+	defer progress.End()
+	of := &Report{Plan: p}
+	byPlace := make([][]Row, len(places))
+	finished, err := p.measureAll(ctx, places, func(done, i int, rows []Row) {
+		progress.Point(done, places[i].String(), 0)
+		byPlace[i] = rows
+		progress.PointDone(report.Result{})
+	})
+	for _, rows := range byPlace {
+		of.Rows = append(of.Rows, rows...)
+	}
+	of.Partial = finished < len(places)
+	of.rank()
+	for i := range of.Rows {
+		of.Rows[i].Schema, of.Rows[i].Partial = Schema, of.Partial
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil && context.Cause(ctx) == nil {
+		return nil, err
+	}
+	if !of.Partial {
+		err = nil
+	}
+	return of, err
+}
+
+// measureAll measures places, several at a time, and calls done after each.
+func (p Plan) measureAll(ctx context.Context, places []place, done func(n, i int, rows []Row)) (finished int, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	type outcome struct {
+		i    int
+		rows []Row
+	}
+	next, outcomes := make(chan int), make(chan outcome)
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(places)) {
+		wg.Go(func() {
+			for i := range next {
+				rows, err := p.measure(ctx, places[i])
+				if err != nil {
+					stop(err)
+					return
+				}
+				outcomes <- outcome{i, rows}
+			}
+		})
+	}
+	go func() {
+		defer close(outcomes)
+		defer wg.Wait()
+		defer close(next)
+		for i := range places {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for o := range outcomes {
+		done(finished, o.i, o.rows)
+		finished++
+	}
+	return finished, context.Cause(ctx)
+}
+
+// measure makes the rows of one place: each load under each rule. The open loops come last, because their
+// rates are parts of what the closed loops reach.
+func (p Plan) measure(ctx context.Context, at place) (rows []Row, err error) {
+	best := 0.0
+	for _, n := range p.Clients {
+		cell, err := p.cell(ctx, at, Load{Clients: n})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range cell {
+			best = max(best, r.OpsPerSec)
+		}
+		rows = append(rows, cell...)
+	}
+	for _, share := range p.Shares {
+		cell, err := p.cell(ctx, at, Load{Share: share, Rate: best * float64(share) / 100})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, cell...)
+	}
+	return rows, nil
+}
+
+// Load is what the clients of a point do: a closed loop, or an open one.
+type Load struct {
+	Clients int     `json:"clients"`       // 0 in the open loop
+	Share   int     `json:"share_percent"` // 0 in the closed loop
+	Rate    float64 `json:"rate"`
+}
+
+func (l Load) String() string {
+	if l.Clients > 0 {
+		return report.Plural(l.Clients, "client")
+	}
+	return fmt.Sprintf("%d %% of the best rate", l.Share)
+}
+
+// cell measures all rules under one load.
+func (p Plan) cell(ctx context.Context, at place, load Load) (rows []Row, err error) {
+	for _, c := range contenders {
+		row, err := p.row(ctx, at, load, c)
+		if err != nil {
+			return nil, fmt.Errorf("%v, %v, %s: %w", at, load, c.name, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// row measures one rule under one load, and returns the run with the median p99.
+func (p Plan) row(ctx context.Context, at place, load Load, c contender) (Row, error) {
+	var runs []sim.BatchResult
+	for n := range p.Runs {
+		if err := context.Cause(ctx); err != nil {
+			return Row{}, err
+		}
+		r, err := sim.MeasureBatches(p.run(at, load, c, p.Seed+uint64(n)))
+		if err != nil {
+			return Row{}, err
+		}
+		runs = append(runs, r)
+	}
+	return newRow(at, load, c.name, median(runs)), nil
+}
+
+// The model of the machines, beside the delays, syncs and costs.
+const (
+	lineRate = 1.25e9                 // bytes per second: 10 Gbit/s
+	diskRate = 2e9                    // bytes per second
+	jitter   = 0.1                    // of each delay and each sync
+	think    = 100 * time.Microsecond // between two writes of a client, on average
+)
+
+func (p Plan) hardware(at place) sim.Hardware {
+	costs := sim.DefaultCosts
+	for _, c := range []*time.Duration{&costs.Wake, &costs.Turn, &costs.Send, &costs.Receive, &costs.Write, &costs.Sync, &costs.Client, &costs.KiB} {
+		*c = *c * time.Duration(p.CostFactor) / 100
+	}
+	return sim.Hardware{Delay: at.delay, LineRate: lineRate, Sync: at.sync, DiskRate: diskRate, Jitter: jitter, Processors: p.Processors, Costs: costs}
+}
+
+// opsPerClient is how many writes of each client are measured at least.
+const opsPerClient = 6
+
+// openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
+const openRounds = 30
+
+func (p Plan) run(at place, load Load, c contender, seed uint64) sim.BatchRun {
+	round := 2*at.delay + at.sync
+	return sim.BatchRun{
+		Hardware: p.hardware(at), Rule: c.rule(at), Echoes: c.echoes,
+		Clients: load.Clients, Rate: load.Rate, Think: think, ValueBytes: p.ValueBytes,
+		Ops: max(p.Ops, opsPerClient*load.Clients, min(int(load.Rate*round.Seconds()*openRounds), maxOpenOps)), Seed: seed,
+	}
+}
+
+// maxOpenOps bounds the writes of an open loop that has many in a round.
+const maxOpenOps = 6_000

@@ -1,0 +1,64 @@
+package batches
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
+)
+
+// The plots: for each network, the p99 against the time of a sync, one line for each of the rules that differ
+// most.
+
+// lineOf says how the line of a rule looks. Rules that are not here have none.
+var lineOf = []struct {
+	rule   string
+	color  color.RGBA
+	dashed bool
+}{
+	{"depth 1", plot.Grey, false},
+	{"depth 2", plot.Vermillion, false},
+	{"depth 8", plot.Vermillion, true},
+	{"halfway", plot.Purple, false},
+	{twoStages, plot.Blue, false},
+	{"stages", plot.Blue, true},
+	{today, plot.Green, false},
+}
+
+// plottedClients is the load of the plots: the closed loop whose number of clients is nearest to this.
+const plottedClients = 100
+
+func (r *Report) plots() (outputs []report.Output) {
+	if r == nil || len(r.Plan.Clients) == 0 {
+		return nil
+	}
+	clients := slices.MinFunc(r.Plan.Clients, func(a, b int) int { return distance(a) - distance(b) })
+	for _, delay := range r.Plan.Delays {
+		outputs = append(outputs, report.Output{Name: "p99-" + strings.ReplaceAll(delay.String(), "µ", "u") + ".svg", Write: func(w io.Writer) error { return r.writePlot(w, delay, clients) }})
+	}
+	return outputs
+}
+
+func distance(clients int) int { return max(clients, plottedClients) - min(clients, plottedClients) }
+
+func (r *Report) writePlot(w io.Writer, delay time.Duration, clients int) error {
+	f := plot.New(fmt.Sprintf("When the next batch begins: %v one way, %s", delay, report.Plural(clients, "client")),
+		"time of a sync in ms", "p99 of the latency in ms")
+	for _, line := range lineOf {
+		var points plot.Points
+		for _, row := range r.Rows {
+			if row.DelayUs == report.Micros(delay) && row.Clients == clients && row.Rule == line.rule {
+				points = append(points, plot.Point{X: row.SyncUs / 1e3, Y: row.P99Us / 1e3})
+			}
+		}
+		if err := f.Add(line.rule, line.color, points, line.dashed); err != nil {
+			return err
+		}
+	}
+	return f.Write(w)
+}

@@ -1,0 +1,112 @@
+package batches
+
+import (
+	"cmp"
+	"slices"
+)
+
+// The verdict: in each cell, a place and a load, a rule has a ratio, its p99 over the best p99 of the cell.
+// The rule with the least sum of ratios wins. The p99 is what counts, because a rule can only lose by making
+// commands wait.
+
+// Standing is how a rule did over all cells.
+type Standing struct {
+	Rule  string  `json:"rule"`
+	Sum   float64 `json:"sum"`   // of its ratios
+	Cells int     `json:"cells"` // in how many it was measured
+	Worst float64 `json:"worst"` // of its ratios
+	// WorstAt is the row of that one.
+	WorstAt Row `json:"worst_at"`
+	// Best is its least p99 in relation to that of the winner in the same cell, and BestAt the row of that.
+	Best   float64 `json:"best_to_winner"`
+	BestAt Row     `json:"best_at"`
+	// Ahead is in how many cells its p99 is less than that of the winner by a twentieth or more, and Behind in
+	// how many it is more by as much.
+	Ahead  int `json:"ahead"`
+	Behind int `json:"behind"`
+	// Rate and CPU are the geometric means of its throughput and of its processor time for each write, in
+	// relation to those of the winner, over the closed loops.
+	Rate float64 `json:"rate_to_winner"`
+	CPU  float64 `json:"cpu_to_winner"`
+}
+
+// Mean is the mean ratio.
+func (s Standing) Mean() float64 { return s.Sum / float64(max(s.Cells, 1)) }
+
+// clearly is the least difference that counts.
+const clearly = 1.05
+
+// cellOf identifies the cell of a row.
+type cellOf struct {
+	delay, sync    float64
+	clients, share int
+}
+
+func (r Row) cell() cellOf { return cellOf{r.DelayUs, r.SyncUs, r.Clients, r.Share} }
+
+// rank sets the ratios of the rows, and the standings, the winner first.
+func (r *Report) rank() {
+	best := map[cellOf]float64{}
+	for _, row := range r.Rows {
+		if b, ok := best[row.cell()]; !ok || row.P99Us < b {
+			best[row.cell()] = row.P99Us
+		}
+	}
+	var names []string
+	by := map[string]*Standing{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		row.Ratio = row.P99Us / best[row.cell()]
+		s := by[row.Rule]
+		if s == nil {
+			s = &Standing{Rule: row.Rule}
+			by[row.Rule], names = s, append(names, row.Rule)
+		}
+		s.Sum += row.Ratio
+		if s.Cells++; row.Ratio > s.Worst {
+			s.Worst, s.WorstAt = row.Ratio, *row
+		}
+	}
+	r.Standings = nil
+	for _, name := range names {
+		r.Standings = append(r.Standings, *by[name])
+	}
+	slices.SortStableFunc(r.Standings, func(a, b Standing) int { return cmp.Compare(a.Sum, b.Sum) })
+	if len(r.Standings) > 0 {
+		r.compareWithWinner()
+	}
+}
+
+func (r *Report) compareWithWinner() {
+	winner := map[cellOf]Row{}
+	for _, row := range r.Rows {
+		if row.Rule == r.Standings[0].Rule {
+			winner[row.cell()] = row
+		}
+	}
+	for i := range r.Standings {
+		s := &r.Standings[i]
+		var rate, cpu means
+		for _, row := range r.Rows {
+			w := winner[row.cell()]
+			if row.Rule != s.Rule {
+				continue
+			}
+			ratio := row.P99Us / w.P99Us
+			if s.Best == 0 || ratio < s.Best {
+				s.Best, s.BestAt = ratio, row
+			}
+			switch {
+			case ratio*clearly <= 1:
+				s.Ahead++
+			case ratio >= clearly:
+				s.Behind++
+			}
+			if row.Clients > 0 {
+				rate.add(row.OpsPerSec / w.OpsPerSec)
+				cpu.add(row.CPUUsPerOp / w.CPUUsPerOp)
+			}
+		}
+		s.Rate, s.CPU = rate.geometric(), cpu.geometric()
+	}
+}

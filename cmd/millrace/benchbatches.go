@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/internal/lab/batches"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// batchesFlags is the command line of bench batches, before it is a batches.Plan.
+type batchesFlags struct {
+	plan                           batches.Plan
+	delays, syncs, clients, shares string
+	quick                          bool
+	output
+}
+
+var benchBatchesLong = `bench batches compares rules that say when a leader begins its next batch while earlier ones are not committed:
+at once, at a fixed depth, halfway through the measured round, when the followers have received the batch before, by a
+window of bytes, or by the stages of a round. The dissertation leaves that question open (section 10.2.2).
+
+Three hosts with their real log, framing and core run in virtual time, on a model of networks, disks and processors.
+So the figures are the same on every machine, and nothing else that this machine does has a part in them. They say
+which rule waits less, not how fast this machine is.
+
+The rule with the least sum of p99 ratios over all networks, disks and loads wins. --out writes every cell as JSON,
+CSV and text, and one plot for each network.
+
+An interrupted run prints the networks and disks that were finished, marked partial.
+
+` + benchExitHelp(benchStatuses...)
+
+const benchBatchesExample = `  millrace bench batches --quick                  two networks and three disks, within about a minute
+  millrace bench batches --out r                  the full grid, with curves, within about ten minutes
+  millrace bench batches --delays 2ms --syncs 4ms one network and disk: yours
+  millrace bench batches --processors 1 --cost 300   hosts on which a batch costs six times as much of all they have`
+
+func newBenchBatches(a app) *cobra.Command {
+	var f batchesFlags
+	cmd := &cobra.Command{
+		Use:     "batches",
+		Short:   "Compare rules for when a leader begins its next batch, in virtual time",
+		Long:    benchBatchesLong,
+		Example: benchBatchesExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plan, err := f.read(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return measure(cmd, f.output, a, (*batches.Report)(nil), func(ctx context.Context, p report.Progress) (*batches.Report, error) {
+				return batches.Run(ctx, plan, p)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.delays, "delays", "50us,500us,20ms,50ms", "delays of the network, one way")
+	flags.StringVar(&f.syncs, "syncs", "100us,250us,1ms,5ms,10ms,30ms", "times of a sync of a disk")
+	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "closed loop: numbers of clients, each with one write outstanding")
+	flags.StringVar(&f.shares, "shares", "50,90", "open loop: percent of the best rate that the closed loops reach")
+	flags.IntVar(&f.plan.ValueBytes, "value-bytes", 1024, "size of a value")
+	flags.IntVar(&f.plan.Ops, "ops", 600, "writes that are measured at each point, at least")
+	flags.IntVar(&f.plan.Runs, "runs", 1, "runs of each point, each with a seed of its own; the table shows the median")
+	flags.IntVar(&f.plan.Processors, "processors", 2, "processors of each host")
+	flags.IntVar(&f.plan.CostFactor, "cost", 100, "processor time of each piece of work, in percent of what it was measured to be")
+	flags.StringVar(&f.out, "out", "", "write results.json, results.csv, cells.txt and plots to this directory")
+	flags.BoolVar(&f.quick, "quick", false, "two networks, three disks and three loads, within about a minute")
+	flags.Uint64Var(&f.plan.Seed, "seed", 1, "of the jitter of networks and disks, and of the clients")
+	f.addFlags(cmd)
+	return cmd
+}
+
+// read translates the flags. Errors are the user's.
+func (f batchesFlags) read(changed func(string) bool) (p batches.Plan, err error) {
+	p = f.plan
+	if f.quick {
+		quick(changed, "delays", &f.delays, "50us,20ms")
+		quick(changed, "syncs", &f.syncs, "250us,5ms,30ms")
+		quick(changed, "clients", &f.clients, "16,1000")
+		quick(changed, "shares", &f.shares, "50")
+		quick(changed, "ops", &p.Ops, 500)
+	}
+	if p.Delays, err = list("delays", f.delays, time.ParseDuration); err != nil {
+		return p, err
+	}
+	if p.Syncs, err = list("syncs", f.syncs, time.ParseDuration); err != nil {
+		return p, err
+	}
+	if p.Clients, err = list("clients", f.clients, strconv.Atoi); err != nil {
+		return p, err
+	}
+	if f.shares != "" {
+		if p.Shares, err = list("shares", f.shares, strconv.Atoi); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Validate()
+}
