@@ -34,10 +34,10 @@ const (
 func runB0(ctx context.Context, s *experiment.Session, size Size) error {
 	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{300 * time.Millisecond, 800 * time.Millisecond, 1200 * time.Millisecond},
 		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
-	shares := pick(size, []int{10, 25, 50, 75, 90, 100, 120}, []int{25, 75, 120}, []int{50})
+	shares := pick(size, []int{10, 25, 50, 75, 90, 100, 120}, []int{25, 90}, []int{50})
 	rounds := pick(size, 5, 1, 1)
 	if size != Full {
-		s.Omit("the loads 10, 50, 90 and 100 %%, four of five rounds, windows of 10 s")
+		s.Omit("the loads 10, 50, 75, 100 and 120 %%, four of five rounds, windows of 10 s")
 	}
 	s.Omit("mixes of reads and writes: each load is of one kind")
 	s.Omit("values of other sizes than 1 KiB; clusters of one and five hosts; injected loss of packets")
