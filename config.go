@@ -1,8 +1,8 @@
 package millrace
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
