@@ -134,7 +134,7 @@ func (t *Transport) connect(ctx context.Context, to uint64, addr string) (*net.T
 	if t.o.Resolve != nil {
 		found, err := t.o.Resolve(ctx, to, addr)
 		if err != nil {
-			return nil, fmt.Errorf("Resolve of host %d at %s: %w", to, addr, err)
+			return nil, fmt.Errorf("asking where host %d is, at %s: %w", to, addr, err)
 		}
 		addr = found
 	}
