@@ -26,6 +26,7 @@ type spans struct{ before, during, after time.Duration }
 type observed struct {
 	experiment.Timed
 	from, to time.Time // of the event
+	begun    time.Time // it had its effect: killing a host may take a while
 	level    time.Time // all members were level again
 	impact   experiment.Impact
 	terms    uint64 // elections that were won meanwhile
@@ -54,6 +55,7 @@ func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 		if err := i.begin(ctx); err != nil {
 			return err
 		}
+		o.begun = time.Now()
 		if err := lab.Sleep(ctx, t.during-time.Since(o.from)); err != nil {
 			return err
 		}
