@@ -22,8 +22,10 @@ import (
 
 // TestMain lets the program of the test be the process that bench wal starts, as millrace itself is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) {
-		os.Exit(run(context.Background(), os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr, targets: bench.Targets()}))
+	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) || len(os.Args) > 2 && os.Args[1] == "lab" && os.Args[2] == "member" {
+		ctx, stop := untilInterrupt(os.Exit)
+		defer stop()
+		os.Exit(run(ctx, os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr, targets: bench.Targets()}))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -29,6 +29,7 @@ func newLab(a app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labExperiments(a)...)
+	cmd.AddCommand(labProcesses(a)...)
 	cmd.AddCommand(newLabReport(a), newLabPlot(a), newLabCompare(a))
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -75,6 +77,7 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
 	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
 	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what one host sends to another, one way")
+	flags.BoolVar(&p.Processes, "processes", false, "each host is a process of its own, and so are the clients (docs/howto/lab.md)")
 	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
 	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
 	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
@@ -86,10 +89,22 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 
 // options are those of a run of these flags.
 func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
-	return experiment.Options{
+	o := experiment.Options{
 		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
 		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
 	}
+	if f.plan.Processes {
+		o.Hosts, o.Elsewhere = 0, remote.Processes{Command: memberCommand(thisProgram())}
+	}
+	return o
+}
+
+// thisProgram is the file of this program, which starts itself again as a member.
+func thisProgram() string {
+	if program, err := os.Executable(); err == nil {
+		return program
+	}
+	return os.Args[0]
 }
 
 // commandLine is the command that does a run again: the flags that were given.

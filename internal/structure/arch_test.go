@@ -98,6 +98,9 @@ cmd/internal/lab/wire           cmd/internal/lab/load                           
 cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire host host/pipeline raft/raftpb transport transport/cert transport/loopback transport/tcp vfs wal |
 cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/rig host/pipeline wal |
 cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots host host/pipeline raft wal |
+cmd/internal/lab/trust          transport/cert                                                                |
+cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host transport/cert |
+cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/children cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust cmd/internal/lab/member transport/cert | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term golang.org/x/sys
 `

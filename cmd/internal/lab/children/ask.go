@@ -38,14 +38,14 @@ func Ask[R any](ctx context.Context, command []string, request any) (R, error) {
 	process.WaitDelay = time.Second
 	process.Stdin = bytes.NewReader(text)
 	var out bytes.Buffer
-	var errs tail
+	var errs Tail
 	process.Stdout, process.Stderr = &out, &errs
 	failed := process.Run()
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
 	}
 	if failed != nil {
-		return none, fmt.Errorf("its process ended with %w: %s", failed, errs.text())
+		return none, fmt.Errorf("its process ended with %w: %s", failed, errs.Text())
 	}
 	var answer Answer[R]
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
@@ -78,13 +78,14 @@ func Serve[Q, R any](in io.Reader, out io.Writer, measure func(Q) (R, error)) er
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// tail keeps the end of what a process writes to its error output.
-type tail struct{ kept []byte }
+// Tail keeps the end of what a process writes to its error output. One goroutine writes, and Text is for when
+// that is done.
+type Tail struct{ kept []byte }
 
 const maxTailBytes = 4 << 10
 
 // Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
+func (t *Tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
 	if over := len(t.kept) - maxTailBytes; over > 0 {
 		t.kept = t.kept[:copy(t.kept, t.kept[over:])]
@@ -92,6 +93,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) text() string {
+// Text returns it in one line.
+func (t *Tail) Text() string {
 	return strings.ReplaceAll(strings.TrimSpace(string(t.kept)), "\n", "; ")
 }

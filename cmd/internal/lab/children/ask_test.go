@@ -27,11 +27,11 @@ func TestAskPassesRequestAndAnswer(t *testing.T) {
 }
 
 func TestErrorOutputIsBounded(t *testing.T) {
-	var last tail
+	var last Tail
 	for range 100 {
 		fmt.Fprint(&last, strings.Repeat("x", 1000), "end")
 	}
-	if len(last.kept) != maxTailBytes || !strings.HasSuffix(last.text(), "end") {
+	if len(last.kept) != maxTailBytes || !strings.HasSuffix(last.Text(), "end") {
 		t.Errorf("%d bytes", len(last.kept))
 	}
 }

@@ -3,19 +3,21 @@
 // for answers, and finds the leader by asking a host, which names it (thesis §6.2). It is for measurements: a
 // command whose connection breaks may have been committed, and is not repeated.
 //
-//	request   length of the rest u32, id u64, value
+//	request   length of the rest u32, id u64 from 1, value
 //	answer    length of the rest u32, id u64, status u8, text: the leader's address, or what went wrong
 //
-// All numbers are little endian. Answers come in any order.
+// All numbers are little endian. Answers come in any order. Id 0 is that of an answer to no request: the
+// server refuses the connection, and its text says why.
+//
+//	client.go   a client that looks for the leader
+//	conn.go     one connection, for callers that know where it leads
+//	server.go   the other end
 package client
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -33,11 +35,8 @@ const (
 )
 
 const (
-	idBytes     = 8
-	maxMessage  = 9 << 20
-	minBackoff  = time.Millisecond
-	maxBackoff  = 50 * time.Millisecond
-	bufferBytes = 64 << 10
+	minBackoff = time.Millisecond
+	maxBackoff = 50 * time.Millisecond
 )
 
 // ErrIndeterminate is the error of a command whose connection broke before its answer.
@@ -58,7 +57,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	random   *rand.Rand
-	conn     *conn  // nil: there is none
+	conn     *Conn  // nil: there is none
 	hint     string // where to look first
 	attempts uint64
 	misses   int    // since the last host that led
@@ -97,7 +96,7 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 		if err != nil {
 			return err
 		}
-		a, err := conn.ask(ctx, id, value, c.options.AnswerTimeout)
+		a, err := conn.ask(ctx, id, c.options.AnswerTimeout, value)
 		switch {
 		case err != nil:
 			conn.fail()
@@ -109,14 +108,12 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 		case a.status == Failed:
 			return fmt.Errorf("%s: %s", conn.addr, a.text)
 		}
-		if c.options.IgnoreHints {
-			a.text = ""
+		hint := string(a.text)
+		if c.options.IgnoreHints || hint == conn.addr { // it will lead, and does not know yet
+			hint = ""
 		}
-		if a.text == conn.addr { // it will lead, and does not know yet
-			a.text = ""
-		}
-		c.leave(conn, a.text)
-		if a.text == "" {
+		c.leave(conn, hint)
+		if hint == "" {
 			if err := pause(ctx, c.missed()); err != nil {
 				return err
 			}
@@ -125,7 +122,7 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 }
 
 // leave sends nothing more over a connection, and remembers where to look next.
-func (c *Client) leave(conn *conn, hint string) {
+func (c *Client) leave(conn *Conn, hint string) {
 	conn.retire()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +158,7 @@ func pause(ctx context.Context, misses int) error {
 }
 
 // connection returns the connection to the host that leads, as far as the client knows, and an id.
-func (c *Client) connection(ctx context.Context) (*conn, uint64, error) {
+func (c *Client) connection(ctx context.Context) (*Conn, uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for failures := 0; c.conn == nil; failures++ {
@@ -192,152 +189,4 @@ func (c *Client) connection(ctx context.Context) (*conn, uint64, error) {
 	}
 	c.next++
 	return c.conn, c.next, nil
-}
-
-// conn is one connection.
-type conn struct {
-	addr string
-	tcp  net.Conn
-
-	writing sync.Mutex
-	out     *bufio.Writer
-	queued  int // goroutines that will flush
-
-	mu      sync.Mutex
-	waiting map[uint64]chan answer // nil: the connection takes nothing more
-	retired bool                   // it ends with the last answer
-}
-
-type answer struct {
-	status Status
-	text   string
-	broken bool
-}
-
-func newConn(tcp net.Conn, addr string) *conn {
-	c := &conn{addr: addr, tcp: tcp, out: bufio.NewWriterSize(tcp, bufferBytes), waiting: map[uint64]chan answer{}}
-	go c.read()
-	return c
-}
-
-// fail ends the connection.
-func (c *conn) fail() {
-	_ = c.tcp.Close() // the reader ends, and answers all that wait
-}
-
-// retire ends the connection when the last answer is there: other goroutines may still wait for theirs.
-func (c *conn) retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.retired = true
-	c.endRetired()
-}
-
-// endRetired ends a retired connection without requests. The caller holds mu.
-func (c *conn) endRetired() {
-	if c.retired && len(c.waiting) == 0 {
-		c.waiting = nil
-		c.fail()
-	}
-}
-
-func (c *conn) read() {
-	in := bufio.NewReaderSize(c.tcp, bufferBytes)
-	for {
-		id, body, err := readMessage(in)
-		if err != nil || len(body) == 0 {
-			break
-		}
-		c.mu.Lock()
-		ch := c.waiting[id]
-		delete(c.waiting, id)
-		c.endRetired()
-		c.mu.Unlock()
-		if ch != nil {
-			ch <- answer{status: Status(body[0]), text: string(body[1:])}
-		}
-	}
-	c.fail()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ch := range c.waiting {
-		ch <- answer{broken: true}
-	}
-	c.waiting = nil
-}
-
-// ask sends one request and waits for its answer.
-func (c *conn) ask(ctx context.Context, id uint64, value []byte, timeout time.Duration) (answer, error) {
-	ch := make(chan answer, 1)
-	c.mu.Lock()
-	if c.waiting == nil {
-		c.mu.Unlock()
-		return answer{status: NotTaken}, nil // nothing was sent
-	}
-	c.waiting[id] = ch
-	c.mu.Unlock()
-	c.write(id, value)
-	var late <-chan time.Time
-	if timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case a := <-ch:
-		if a.broken {
-			return a, ErrIndeterminate
-		}
-		return a, nil
-	case <-late:
-		return answer{}, fmt.Errorf("%s has answered nothing for %v: %w", c.addr, timeout, ErrIndeterminate)
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
-	}
-}
-
-// write sends a message. Of several goroutines that write at the same time the last one flushes for all.
-func (c *conn) write(id uint64, value []byte) {
-	c.mu.Lock()
-	c.queued++
-	c.mu.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	writeMessage(c.out, id, value)
-	c.mu.Lock()
-	c.queued--
-	last := c.queued == 0
-	c.mu.Unlock()
-	if last {
-		_ = c.out.Flush() // the reader sees a connection that has failed
-	}
-}
-
-func writeMessage(w *bufio.Writer, id uint64, parts ...[]byte) {
-	n := idBytes
-	for _, p := range parts {
-		n += len(p)
-	}
-	var head [4 + idBytes]byte
-	binary.LittleEndian.PutUint32(head[:], uint32(n))
-	binary.LittleEndian.PutUint64(head[4:], id)
-	_, _ = w.Write(head[:]) // Flush returns the error
-	for _, p := range parts {
-		_, _ = w.Write(p)
-	}
-}
-
-// readMessage reads one message. The body belongs to the caller.
-func readMessage(r *bufio.Reader) (id uint64, body []byte, err error) {
-	var head [4 + idBytes]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n < idBytes || n > maxMessage {
-		return 0, nil, fmt.Errorf("a message of %d bytes, want %d to %d", n, idBytes, maxMessage)
-	}
-	body = make([]byte, n-idBytes)
-	_, err = io.ReadFull(r, body)
-	return binary.LittleEndian.Uint64(head[4:]), body, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,5 +149,63 @@ func TestFailures(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, client.ErrIndeterminate) && err == nil {
 		t.Errorf("a host that goes: %v", err)
+	}
+}
+
+// A connection that is asked for by its owner: it knows what was not sent, says why a server refuses it, and
+// gives a host up that answers nothing.
+func TestConn(t *testing.T) {
+	echo, err := client.Serve(func(_ context.Context, value []byte) (client.Status, string) { return client.Done, string(value) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(t.Context(), echo.Addr(), client.Dialing{Timeout: time.Second, Silence: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, text, err := c.Ask(t.Context(), []byte("a"), []byte("bc")); status != client.Done || string(text) != "abc" || err != nil {
+		t.Errorf("%v, %q, %v", status, text, err)
+	}
+	if err := echo.Close(); err != nil {
+		t.Error(err)
+	}
+	<-c.Ended()
+	if _, _, err := c.Ask(t.Context(), nil); !errors.Is(err, client.ErrNotSent) {
+		t.Errorf("after its end: %v", err)
+	}
+	c.Close()
+
+	refusing, err := client.ServeAs(client.Serving{Addr: "127.0.0.1:0", Wrap: func(_ context.Context, c net.Conn) (net.Conn, error) { return c, errors.New("it is late") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refusing.Close()
+	if c, err = client.Dial(t.Context(), refusing.Addr(), client.Dialing{Timeout: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var refusal *client.Refusal
+	if _, _, err := c.Ask(t.Context(), []byte("a")); !errors.As(err, &refusal) || refusal.Why != "it is late" {
+		t.Errorf("a refused connection: %v", err)
+	}
+
+	mute, err := client.Serve(func(ctx context.Context, _ []byte) (client.Status, string) {
+		<-ctx.Done()
+		return client.Failed, ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	quiet, err := client.Dial(t.Context(), mute.Addr(), client.Dialing{Timeout: time.Second, Silence: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close()
+	if _, _, err := quiet.Ask(t.Context(), []byte("a")); !errors.Is(err, client.ErrIndeterminate) || !strings.Contains(err.Error(), "has answered nothing for 20ms") {
+		t.Errorf("a host that answers nothing: %v", err)
+	}
+	if _, err := client.Dial(t.Context(), mute.Addr(), client.Dialing{Timeout: time.Second, Wrap: func(context.Context, net.Conn) (net.Conn, error) { return nil, errors.New("no") }}); err == nil || err.Error() != "no" {
+		t.Errorf("%v", err)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // Handler carries out one command. text is the leader's address with NotTaken ("" if it is not known), and
@@ -15,7 +17,7 @@ type Handler func(ctx context.Context, value []byte) (status Status, text string
 // Server serves the clients of one host.
 type Server struct {
 	listener net.Listener
-	handle   Handler
+	o        Serving
 	ctx      context.Context
 	stop     context.CancelFunc
 	serving  sync.WaitGroup
@@ -24,16 +26,40 @@ type Server struct {
 	open map[net.Conn]bool // nil: it is closed
 }
 
+// Serving says how a server serves.
+type Serving struct {
+	Addr   string
+	Handle Handler
+	// Wrap turns a connection that was accepted into the one to use, such as one with TLS. nil: it is used as
+	// it is. With an error and a connection the client is told the error, over that connection.
+	Wrap func(context.Context, net.Conn) (net.Conn, error)
+}
+
+const (
+	wrapTimeout = 5 * time.Second
+	// farewell bounds what a refused client may still send before its connection is closed: a reset could
+	// overtake the reason.
+	farewellTime  = time.Second
+	farewellBytes = 64 << 10
+	// maxHandled bounds the requests of one connection that are handled at a time; more wait in its socket.
+	maxHandled = 1 << 16
+)
+
 // Serve listens on a free port of 127.0.0.1.
 func Serve(handle Handler) (*Server, error) { return ServeAt("127.0.0.1:0", handle) }
 
 // ServeAt listens on an address.
 func ServeAt(addr string, handle Handler) (*Server, error) {
-	listener, err := net.Listen("tcp", addr)
+	return ServeAs(Serving{Addr: addr, Handle: handle})
+}
+
+// ServeAs listens, and serves as o says.
+func ServeAs(o Serving) (*Server, error) {
+	listener, err := net.Listen("tcp", o.Addr)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: listener, handle: handle, open: map[net.Conn]bool{}}
+	s := &Server{listener: listener, o: o, open: map[net.Conn]bool{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.serving.Go(s.accept)
 	return s, nil
@@ -73,28 +99,59 @@ func (s *Server) accept() {
 		}
 		s.open[c] = true
 		s.mu.Unlock()
-		s.serving.Go(func() { s.serve(c) })
+		s.serving.Go(func() {
+			defer func() {
+				_ = c.Close()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.open, c)
+			}()
+			if stream, ok := s.wrap(c); ok {
+				s.serve(stream)
+			}
+		})
 	}
+}
+
+// wrap returns the connection to serve, or tells the client why it is refused.
+func (s *Server) wrap(c net.Conn) (net.Conn, bool) {
+	if s.o.Wrap == nil {
+		return c, true
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, wrapTimeout)
+	defer cancel()
+	stream, err := s.o.Wrap(ctx, c)
+	if err == nil {
+		return stream, true
+	}
+	if stream != nil {
+		_ = stream.SetDeadline(time.Now().Add(farewellTime))
+		out := bufio.NewWriter(stream)
+		writeMessage(out, refusalID, []byte{byte(Failed)}, []byte(err.Error()))
+		if out.Flush() == nil {
+			if half, ok := stream.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+				_, _ = io.CopyN(io.Discard, stream, farewellBytes)
+			}
+		}
+	}
+	return nil, false
 }
 
 // serve answers the requests of one connection, each on a goroutine of its own.
 func (s *Server) serve(c net.Conn) {
-	answers := &conn{tcp: c, out: bufio.NewWriterSize(c, bufferBytes)}
-	defer func() {
-		_ = c.Close()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.open, c)
-	}()
+	answers := &Conn{tcp: c, out: bufio.NewWriterSize(c, bufferBytes)}
 	in := bufio.NewReaderSize(c, bufferBytes)
+	handled := make(chan struct{}, maxHandled)
 	for {
 		id, value, err := readMessage(in)
 		if err != nil {
 			return
 		}
+		handled <- struct{}{}
 		s.serving.Go(func() {
-			status, text := s.handle(s.ctx, value)
-			answers.write(id, append([]byte{byte(status)}, text...))
+			status, text := s.o.Handle(s.ctx, value)
+			<-handled
+			answers.write(id, []byte{byte(status)}, []byte(text))
 		})
 	}
 }

@@ -93,6 +93,9 @@ func (m measured) figures() map[string]float64 {
 		f[archive.ServiceP99Us.Name] = report.Micros(m.Service.Quantile(0.99))
 		f[archive.LagP99Us.Name] = report.Micros(m.Lag.Quantile(0.99))
 	}
+	if m.Hosts != nil {
+		m.abroad(f, perOp)
+	}
 	if m.Samples != nil {
 		m.Samples.figures(f)
 	}
@@ -117,8 +120,12 @@ func (m measured) warnings(f map[string]float64) (all []archive.Warning) {
 	if m.Completed == 0 {
 		warn(archive.WarnFailures, "no operation ended in the measurement.")
 	}
-	if cores := float64(runtime.NumCPU()); f[archive.CPUCores.Name] > busyShare*cores {
-		warn(archive.WarnClientCPU, "hosts and clients of this process used %.2f of %.0f cores: the clients had to wait for a processor, too.", f[archive.CPUCores.Name], cores)
+	cores, used, whose := float64(runtime.NumCPU()), f[archive.CPUCores.Name], "hosts and clients of this process"
+	if m.Hosts != nil {
+		used, whose = f[LoadCores.Name], "the clients' process"
+	}
+	if used > busyShare*cores {
+		warn(archive.WarnClientCPU, "%s used %.2f of %.0f cores: the clients had to wait for a processor, too.", whose, used, cores)
 	}
 	if !m.Offers {
 		return all

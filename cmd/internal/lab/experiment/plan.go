@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,7 @@ type Plan struct {
 	MaxInFlight int
 	FsyncDelay  time.Duration
 	NetDelay    time.Duration // one way
+	Processes   bool          // each host in a process of its own, on this machine
 
 	Duration  time.Duration
 	MinWarmup time.Duration
@@ -150,6 +152,8 @@ func (p Plan) validateNumbers() error {
 		return lab.Invalid("NetDelay", "%v is not between 0 and %v", p.NetDelay, maxDelay)
 	case p.NetDelay > 0 && p.Transport == string(rig.Loopback):
 		return lab.Invalid("NetDelay", "%v needs sockets, and {Transport} loopback has none: choose tcp", p.NetDelay)
+	case p.Processes && p.Transport == string(rig.Loopback):
+		return lab.Invalid("Processes", "hosts in processes of their own need sockets, and {Transport} loopback is memory within one process: choose tcp or tcp+tls")
 	case p.NetDelay > 0 && p.Hosts == 1:
 		return lab.Invalid("NetDelay", "%v has no effect with {Hosts} 1, which sends nothing", p.NetDelay)
 	case p.Duration <= 0 || p.Duration > maxLength:
@@ -210,6 +214,9 @@ func (p Plan) Points() (all []Point) {
 			LateAcknowledgement: !p.EarlyAck, FsyncDelay: p.FsyncDelay, NetworkDelay: p.NetDelay,
 			Leases: p.Operation == string(rig.ByLease),
 		}
+		if p.Processes {
+			setup.Processes = "local"
+		}
 		of := Point{Setup: setup, ValueBytes: p.ValueBytes, Length: p.Duration, Warmup: Steady(p.MinWarmup, p.MaxWarmup), MaxInFlight: p.MaxInFlight}
 		if p.Operation != Write {
 			of.Reading = rig.Reading(p.Operation)
@@ -232,7 +239,7 @@ func (p Plan) Points() (all []Point) {
 func Labels(s rig.Setup, pipeline string) map[string]string {
 	l := map[string]string{
 		archive.LabelPipeline: pipeline, archive.LabelLog: "millrace/" + s.Durability.String(), archive.LabelEngine: "memory",
-		archive.LabelTransport: string(s.Transport), archive.LabelProcesses: "one", archive.LabelNodes: strconv.Itoa(s.Hosts),
+		archive.LabelTransport: string(s.Transport), archive.LabelProcesses: cmp.Or(s.Processes, "one"), archive.LabelNodes: strconv.Itoa(s.Hosts),
 		archive.LabelGroups: strconv.Itoa(max(s.Groups, 1)),
 	}
 	if s.FsyncDelay > 0 {

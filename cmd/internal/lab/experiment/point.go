@@ -57,6 +57,12 @@ func (p Point) Named(pipeline string) Point {
 	return p
 }
 
+// Remote returns the point as one of members that run on machines of their own.
+func (p Point) Remote() Point {
+	p.Setup.Processes = "remote"
+	return p.Named(PipelineName(p.Setup.Pipeline))
+}
+
 // With adds a label and puts words about it in front of the name.
 func (p Point) With(label, value, words string) Point {
 	p.Labels = maps.Clone(p.Labels)
@@ -82,6 +88,9 @@ func (p Point) generator(seed uint64) load.Generator {
 
 // Measure opens a cluster, measures the point once, verifies what it holds, and saves the repeat.
 func (s *Session) Measure(ctx context.Context, p Point) (archive.Repeat, error) {
+	if s.Elsewhere != nil {
+		return s.measureAbroad(ctx, p)
+	}
 	var r archive.Repeat
 	err := s.InCluster(ctx, p.Setup, func(c *rig.Cluster) (err error) {
 		r, err = s.Window(ctx, c, p, nil)
@@ -130,13 +139,13 @@ func (s *Session) Window(ctx context.Context, c *rig.Cluster, p Point, event Eve
 // Observe is Window, without saving: the caller adds figures to the repeat and passes it to Keep.
 func (s *Session) Observe(ctx context.Context, c *rig.Cluster, p Point, event Event) (Timed, error) {
 	if p.Reading == "" {
-		return s.observe(ctx, c, c.Ledger(), p, event)
+		return s.observe(ctx, c, c.Ledger(), p, event, nil)
 	}
 	reader, err := c.Reads(p.Reading)
 	if err != nil {
 		return Timed{}, err
 	}
-	return s.observe(ctx, reader, reader.Ledger(), p, event)
+	return s.observe(ctx, reader, reader.Ledger(), p, event, nil)
 }
 
 // Foreign turns what a load in another process has measured into a repeat of a point. Its clients count on
@@ -146,7 +155,8 @@ func (s *Session) Foreign(p Point, o load.Outcome) (Timed, error) {
 	return s.timed(p, m)
 }
 
-func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.Ledger, p Point, event Event) (Timed, error) {
+// observe puts the load on. uses is that of a cluster whose members run elsewhere, else nil.
+func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.Ledger, p Point, event Event, uses func() []Use) (Timed, error) {
 	seed := s.repeatSeed()
 	counters := target.Counters
 	if event != nil {
@@ -154,7 +164,7 @@ func (s *Session) observe(ctx context.Context, target load.Target, ledger *load.
 	}
 	load.ResetFootprint()
 	m := measured{Seed: seed, Operation: p.operation(), Offers: p.Rate > 0, ValueBytes: p.ValueBytes, Counters: event == nil, Began: time.Now()}
-	m.Samples = startSampler(counters)
+	m.Samples = startSampler(counters, uses)
 	w := load.Window{
 		Source: load.NewSource(p.ValueBytes, seed), Steady: &p.Warmup, Length: p.Length, Generator: p.generator(seed), Observer: s.Progress,
 		Timeline: true, Ledger: ledger, Beside: event,

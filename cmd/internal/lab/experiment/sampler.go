@@ -15,6 +15,7 @@ import (
 // it, so its samples are beside those of the timeline.
 type sampler struct {
 	counters func() load.Counters // nil: they do not hold
+	abroad   *abroadSampler       // nil: hosts share this process
 	began    time.Time
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -26,10 +27,13 @@ type sampler struct {
 
 const sampleInterval = time.Second
 
-// startSampler begins to sample.
-func startSampler(counters func() load.Counters) *sampler {
+// startSampler begins to sample. uses is that of a cluster whose members run elsewhere, else nil.
+func startSampler(counters func() load.Counters, uses func() []Use) *sampler {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &sampler{counters: counters, began: time.Now(), stop: stop, columns: map[string]archive.Values{}, pauses: readPauses()}
+	if uses != nil {
+		s.counters, s.abroad = nil, newAbroadSampler(uses)
+	}
 	for _, m := range s.metrics() {
 		s.columns[m.Name] = archive.Values{}
 	}
@@ -44,6 +48,7 @@ func startSampler(counters func() load.Counters) *sampler {
 				s.add(archive.FsyncsPerSec, float64(now.Fsyncs-last.Fsyncs))
 				s.add(archive.DiskBytesPerSec, float64(now.FsyncBytes-last.FsyncBytes))
 			}
+			s.abroad.sample()
 			last, usage = now, used
 		}
 	})
@@ -72,6 +77,7 @@ func (s *sampler) end() {
 	s.stop()
 	s.done.Wait()
 	s.peak = load.ReadFootprint()
+	s.abroad.end()
 	s.pauses = readPauses().sub(s.pauses)
 }
 
@@ -80,11 +86,20 @@ func (s *sampler) series() []archive.Series {
 	if len(s.columns[archive.CPUCores.Name]) == 0 {
 		return nil
 	}
-	return []archive.Series{{Source: "process", IntervalSec: sampleInterval.Seconds(), Columns: s.columns}}
+	own := archive.Series{Source: "process", IntervalSec: sampleInterval.Seconds(), Columns: s.columns}
+	if s.abroad == nil {
+		return []archive.Series{own}
+	}
+	own.Source = "load"
+	return append([]archive.Series{own}, s.abroad.series()...)
 }
 
 // figures adds what is known of the whole repeat.
 func (s *sampler) figures(f map[string]float64) {
+	if s.abroad != nil {
+		s.abroad.figures(f)
+		return
+	}
 	f[archive.GCPauses.Name], f[archive.GCPauseUs.Name] = float64(s.pauses.count), s.pauses.longest*1e6
 	if s.peak.PeakBytes > 0 {
 		f[archive.RSSBytes.Name] = float64(s.peak.PeakBytes)

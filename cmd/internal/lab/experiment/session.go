@@ -4,6 +4,7 @@
 //	session.go   one call of the lab: its directory, its archive, its end, interrupted or not
 //	plan.go      components by name; combinations that cannot be are refused
 //	point.go     one target under one load, through all phases
+//	abroad.go    a point whose cluster runs in other processes
 //	figures.go   what a load has measured, as figures, series and histograms
 //	sampler.go   what is sampled once a second
 //	impact.go    what an event did to the clients
@@ -40,6 +41,8 @@ type Options struct {
 	NeedMiB  int    // free space that the run needs beside the reserve
 	Probe    time.Duration
 	Progress report.Progress
+	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
+	Elsewhere Elsewhere
 }
 
 // Session is one call of the lab. Its methods belong to the goroutine that Run calls back on.

@@ -110,6 +110,7 @@ type Outcome struct {
 	CPU      time.Duration // of the whole process, in the window
 	Allocs   uint64        // the same
 	Switches uint64        // the same, of contexts
+	Hosts    *Usage        // of the processes of the hosts, in the window; nil: they share this process
 }
 
 // A Generator starts the clients of a load: Closed or Open.
@@ -119,8 +120,8 @@ type Generator interface {
 
 // sample is what process and target had used up at one moment.
 type sample struct {
-	counters Counters
-	usage    Usage
+	counters     Counters
+	usage, hosts Usage // hosts: of a target that is Abroad
 }
 
 func (l *Load) now() time.Duration      { return time.Since(l.origin) }
@@ -229,18 +230,27 @@ func (l *Load) measure(ctx context.Context) error {
 }
 
 func (l *Load) outcome(first, last sample) Outcome {
+	used := last.usage.Sub(first.usage)
+	var hosts *Usage
+	if _, abroad := l.target.(Abroad); abroad {
+		of := last.hosts.Sub(first.hosts)
+		hosts = &of
+	}
 	return Outcome{
 		Warmup: l.warmup, Length: time.Duration(l.endAt.Load()) - l.warmup,
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
 		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
-		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,
-		Switches: last.usage.Switches - first.usage.Switches,
+		Used: last.counters.Sub(first.counters), CPU: used.CPU, Allocs: used.Allocs, Switches: used.Switches, Hosts: hosts,
 	}
 }
 
 func (l *Load) sample() sample {
-	return sample{counters: l.target.Counters(), usage: ReadUsage()}
+	s := sample{counters: l.target.Counters(), usage: ReadUsage()}
+	if t, abroad := l.target.(Abroad); abroad {
+		s.hosts = t.HostsUsage()
+	}
+	return s
 }
 
 func (l *Load) waitUntil(ctx context.Context, t time.Duration) error {

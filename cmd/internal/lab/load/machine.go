@@ -22,6 +22,7 @@ type Machine struct {
 
 	mu      sync.Mutex
 	state   MachineState
+	run     Run      // of the last beginning
 	clients []bitmap // index: the client's slot in Share; bit: sequence
 	broken  error    // the first violation; Verify returns it
 }
@@ -63,6 +64,12 @@ func (m *Machine) Apply(index uint64, data []byte) {
 	if len(data) == 0 {
 		m.mu.Lock()
 		m.advance(index)
+		m.mu.Unlock()
+		return
+	}
+	if run, ok := parseBeginning(data); ok {
+		m.mu.Lock()
+		m.begin(index, run)
 		m.mu.Unlock()
 		return
 	}
@@ -138,13 +145,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, then for
-// each client the number of its words and the words of its bitmap, all as 8 bytes, little endian. A violation
-// is not in it: the host that has seen it keeps it.
+// AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, the run,
+// then for each client the number of its words and the words of its bitmap, all as 8 bytes, little endian. A
+// violation is not in it: the host that has seen it keeps it.
 func (m *Machine) AppendTo(dst []byte) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range []uint64{m.state.Applied, m.state.Entries, m.state.Hash, uint64(len(m.clients))} {
+	for _, n := range []uint64{m.state.Applied, m.state.Entries, m.state.Hash, m.run[0], m.run[1], uint64(len(m.clients))} {
 		dst = binary.LittleEndian.AppendUint64(dst, n)
 	}
 	for _, words := range m.clients {
@@ -170,6 +177,7 @@ func (m *Machine) Restore(form []byte) error {
 		return n
 	}
 	m.state = MachineState{Applied: next(), Entries: next(), Hash: next()}
+	m.run = Run{next(), next()}
 	clients := next()
 	if clients > uint64(len(form)/8) {
 		return fmt.Errorf("the form of a machine has %d clients and %d more bytes", clients, len(form))

@@ -277,3 +277,42 @@ func TestMachineIsRestoredFromItsForm(t *testing.T) {
 		t.Error("a byte too many was taken")
 	}
 }
+
+// A beginning empties the machine, also of what was wrong; machines with the same entries since have the same
+// hash, whatever was before, and another run has another one.
+func TestBeginning(t *testing.T) {
+	source := NewSource(64, 1)
+	a, b, c := &Machine{}, &Machine{}, &Machine{}
+	run := NewRun()
+	a.Apply(1, source.Value(ValueID{0, 0}))
+	a.Apply(2, source.Value(ValueID{0, 0}))
+	if a.Violation() == nil || a.Run() != (Run{}) {
+		t.Errorf("%v, run %v", a.Violation(), a.Run())
+	}
+	for _, m := range []*Machine{a, b} {
+		m.Apply(3, run.Beginning())
+		m.Apply(4, source.Value(ValueID{0, 0}))
+	}
+	c.Apply(3, NewRun().Beginning())
+	c.Apply(4, source.Value(ValueID{0, 0}))
+	state, of := a.Seen()
+	if a.Violation() != nil || of != run || state.Entries != 1 || state != b.State() || state.Hash == c.State().Hash {
+		t.Errorf("%+v, %+v, %+v", state, b.State(), c.State())
+	}
+	restored := &Machine{}
+	if err := restored.RestoreRun(a.AppendTo(nil), run); err != nil || restored.State() != state {
+		t.Errorf("%+v, %v", restored.State(), err)
+	}
+	if err := (&Machine{}).RestoreRun(c.AppendTo(nil), run); err == nil {
+		t.Error("a machine of another run is restored")
+	}
+	broken := run.Beginning()
+	broken[10] ^= 1
+	b.Apply(5, broken)
+	if b.Violation() == nil {
+		t.Error("a beginning with a wrong bit is applied")
+	}
+	if a.Apply(1, run.Beginning()); a.Violation() == nil {
+		t.Error("a beginning that comes too late is applied")
+	}
+}

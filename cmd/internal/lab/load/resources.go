@@ -7,12 +7,22 @@ import (
 	"time"
 )
 
-// Usage is what this process has used since it started: all hosts and the load generator together, because
-// they share the process.
+// Usage is what a process has used since it started: in most benches all hosts and the load generator
+// together, because they share the process.
 type Usage struct {
 	CPU      time.Duration // user + system
 	Switches uint64        // context switches, 0 if the system does not count them
 	Allocs   uint64        // heap objects
+}
+
+// Add returns the sum of two processes.
+func (u Usage) Add(other Usage) Usage {
+	return Usage{CPU: u.CPU + other.CPU, Switches: u.Switches + other.Switches, Allocs: u.Allocs + other.Allocs}
+}
+
+// Sub returns u − earlier.
+func (u Usage) Sub(earlier Usage) Usage {
+	return Usage{CPU: u.CPU - earlier.CPU, Switches: u.Switches - earlier.Switches, Allocs: u.Allocs - earlier.Allocs}
 }
 
 // ReadUsage returns the usage up to now.

@@ -34,6 +34,14 @@ type Copier interface {
 	Copies() bool
 }
 
+// Abroad is a Target whose hosts run in processes of their own, so that ReadUsage does not count what they
+// use.
+type Abroad interface {
+	Target
+	// HostsUsage returns what the processes of all hosts had used when Counters was called last.
+	HostsUsage() Usage
+}
+
 // Counters count the work of all hosts together.
 type Counters struct {
 	Fsyncs          uint64 // completed fsync or fdatasync calls on the log
@@ -43,6 +51,16 @@ type Counters struct {
 	Applies         uint64 // batches handed to the state machine
 	AppliedEntries  uint64
 	SentBytes       uint64 // to other hosts; 0 if the target does not count them
+}
+
+// Add returns the sum of two.
+func (c Counters) Add(other Counters) Counters {
+	return Counters{
+		Fsyncs: c.Fsyncs + other.Fsyncs, FsyncBytes: c.FsyncBytes + other.FsyncBytes,
+		Appends: c.Appends + other.Appends, AppendedEntries: c.AppendedEntries + other.AppendedEntries,
+		Applies: c.Applies + other.Applies, AppliedEntries: c.AppliedEntries + other.AppliedEntries,
+		SentBytes: c.SentBytes + other.SentBytes,
+	}
 }
 
 // Sub returns c − earlier.

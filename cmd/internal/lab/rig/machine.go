@@ -35,14 +35,10 @@ func newMachine(s Setup, group int) *machine {
 
 // Apply implements host.StateMachine.
 func (m *machine) Apply(entries []host.Entry) error {
-	n := uint64(0)
 	for i := range entries {
 		m.Machine.Apply(entries[i].Index, entries[i].Data)
-		if len(entries[i].Data) > 0 {
-			n++
-		}
 	}
-	m.entries.Add(n)
+	m.entries.Store(m.State().Entries)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (m *Member) Open(ctx context.Context) error {
 	}
 	s := c.setup
 	config := host.Config{
-		ID: m.ID, Cluster: clusterID, Dir: c.dir(i), Peers: peers, Durability: s.Durability,
+		ID: m.ID, Cluster: cmp.Or(s.Cluster, clusterID), Dir: c.dir(i), Peers: peers, Durability: s.Durability,
 		HeartbeatInterval: s.Heartbeat, ElectionTimeout: s.Election, SnapshotBytesPerSecond: s.SnapshotsPerSec,
 	}
 	var founders []uint64
@@ -90,7 +91,7 @@ func (m *Member) Open(ctx context.Context) error {
 		founders = append(founders, id+1)
 	}
 	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
-		host.WithLogger(slog.New(slog.DiscardHandler)))
+		host.WithLogger(cmp.Or(s.Logger, slog.New(slog.DiscardHandler))))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
 	}
@@ -125,8 +126,11 @@ func (m *Member) Kill() error {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = h.Close(ended) // it does not wait for a hand-over
-	return m.closed(h)
+	return m.closed(context.Background(), h)
 }
+
+// stopTimeout bounds a clean end. A host hands over only if it knows that its time is bounded.
+const stopTimeout = 30 * time.Second
 
 // Stop closes the host cleanly: it hands its leaderships over first.
 func (m *Member) Stop() error {
@@ -134,15 +138,17 @@ func (m *Member) Stop() error {
 	if h == nil {
 		return nil
 	}
-	err := m.closed(h)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := m.closed(ctx, h)
 	if m.cluster.setup.Faults {
 		m.cluster.network.refuse(int(m.ID-1), true)
 	}
 	return err
 }
 
-func (m *Member) closed(h *host.Host) error {
-	if err := h.Close(context.Background()); err != nil {
+func (m *Member) closed(ctx context.Context, h *host.Host) error {
+	if err := h.Close(ctx); err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err)
 	}
 	return nil

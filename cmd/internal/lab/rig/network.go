@@ -30,6 +30,7 @@ const (
 type network struct {
 	kind       Transport
 	hosts      int
+	listenAddr string // of every host
 	memory     *loopback.Network
 	addrs      []string // of the present life of each host; "": it has none yet
 	open       []*tcp.Transport
@@ -39,7 +40,7 @@ type network struct {
 }
 
 func newNetwork(s Setup) (_ *network, err error) {
-	n := &network{kind: s.Transport, hosts: s.Hosts, addrs: make([]string, s.Hosts), rejections: make([]atomic.Uint64, s.Hosts), open: make([]*tcp.Transport, s.Hosts)}
+	n := &network{kind: s.Transport, hosts: s.Hosts, listenAddr: "127.0.0.1:0", addrs: make([]string, s.Hosts), rejections: make([]atomic.Uint64, s.Hosts), open: make([]*tcp.Transport, s.Hosts)}
 	if s.Transport == Loopback {
 		n.memory = loopback.NewNetwork()
 		return n, nil
@@ -82,7 +83,7 @@ func newNetwork(s Setup) (_ *network, err error) {
 }
 
 func (n *network) listen(i int) (*tcp.Transport, error) {
-	o := tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
+	o := tcp.Options{ID: uint64(i + 1), Listen: n.listenAddr, Logger: slog.New(slog.DiscardHandler)}
 	if n.tls != nil {
 		own := n.tls[i]
 		o.TLS = &tcp.TLS{Credentials: func() (*cert.Credentials, error) { return own, nil }}

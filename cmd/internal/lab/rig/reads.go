@@ -59,43 +59,55 @@ func (r Reader) Propose(ctx context.Context, value []byte) error {
 	id := load.IDOf(value)
 	g := int(id.Client) % r.setup.Groups
 	want := r.acked[g].Load()
-	at := r.member(g, id.Client)
-	m := r.members[at]
+	have, err := r.members[r.member(g, id.Client)].Read(ctx, r.Reading, g)
+	if err != nil || r.Reading == Local {
+		return err
+	}
+	return Stale(have, want, r.Reading)
+}
+
+// Read reads, by any way but the log, on this member, and returns how many values its machine of a group has
+// applied.
+func (m *Member) Read(ctx context.Context, by Reading, g int) (values uint64, err error) {
 	group := m.Group(g)
 	if group == nil {
-		return host.ErrStopped
+		return 0, host.ErrStopped
 	}
 	machine := m.machine(g)
-	switch r.Reading {
+	switch by {
 	case Local:
-		_ = machine.entries.Load()
-		return nil
+		return machine.entries.Load(), nil
 	case ByLease:
 		if lease, ok := group.Lease(leaseAge, leaseDrift); ok {
 			have := machine.entries.Load()
 			if lease.Holds() {
-				return stale(have, want, r.Reading)
+				return have, nil
 			}
 		}
 	}
 	var read host.Read // a lease begins with one, too
 	group.StartRead(&read, 0)
 	if _, err := read.Wait(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	return stale(machine.entries.Load(), want, r.Reading)
+	return machine.entries.Load(), nil
 }
 
 // member returns the member, from 0, that a client reads from.
 func (r Reader) member(g int, client uint32) int {
-	leader := int(r.leaders[g].Load())
-	if r.Reading != ByFollower || len(r.members) == 1 {
-		return leader
-	}
-	return (leader + 1 + int(client)%(len(r.members)-1)) % len(r.members)
+	return r.Reading.Where(int(r.leaders[g].Load()), len(r.members), client)
 }
 
-func stale(have, want uint64, by Reading) error {
+// Where returns the member, from 0, that a client reads from.
+func (r Reading) Where(leader, members int, client uint32) int {
+	if r != ByFollower || members == 1 {
+		return leader
+	}
+	return (leader + 1 + int(client)%(members-1)) % members
+}
+
+// Stale returns an error that wraps lab.ErrMismatch if a read has seen fewer values than it had to.
+func Stale(have, want uint64, by Reading) error {
 	if have < want {
 		return fmt.Errorf("%w: a read by %s saw %d writes, and %d were acknowledged before it began", lab.ErrMismatch, by, have, want)
 	}

@@ -4,6 +4,7 @@
 // checked at the end (load.VerifyMachines), faults or not.
 //
 //	rig.go       components, and how a cluster is opened and closed
+//	seat.go      one member alone, whose peers run in other processes
 //	member.go    one host: kill, open again, a slow disk
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
@@ -16,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -49,10 +51,13 @@ type Setup struct {
 	Heartbeat        time.Duration // 0: the default of host
 	Election         time.Duration // 0: the default of host
 	Snapshots        host.SnapshotPolicy
-	SnapshotsPerSec  int64 // bytes a second of snapshots; 0: the default of host
-	StateBytes       int64 // besides what the state machine needs
-	Founders         int   // hosts that found the group; 0: all. The others wait to be added
-	ClientsPerMember bool  // clients stay with one member each, by their number, and do not look for a leader
+	SnapshotsPerSec  int64        // bytes a second of snapshots; 0: the default of host
+	StateBytes       int64        // besides what the state machine needs
+	Founders         int          // hosts that found the group; 0: all. The others wait to be added
+	ClientsPerMember bool         // clients stay with one member each, by their number, and do not look for a leader
+	Processes        string       // what runs the hosts, for labels: "" (this process), "local", "remote"
+	Cluster          uint64       // number of the cluster; 0: that of all clusters in one process
+	Logger           *slog.Logger // of the hosts; nil: what they say is discarded
 }
 
 // Cluster is an open cluster. Its methods may be called beside a load, by one goroutine.

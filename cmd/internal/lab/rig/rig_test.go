@@ -129,9 +129,12 @@ func TestFaults(t *testing.T) {
 			return l.Again(ctx)
 		}},
 		{"a host is stopped", func(ctx context.Context) error {
-			l := c.Member(c.Leader(0))
+			l, term := c.Member(c.Leader(0)), c.Term()
 			if err := l.Stop(); err != nil {
 				return err
+			}
+			if now := c.Term(); now <= term {
+				return fmt.Errorf("the host handed nothing over: term %d before, %d after", term, now)
 			}
 			if n, err := l.LogBytes(); err != nil || n == 0 {
 				return fmt.Errorf("%d bytes of log, %w", n, err)

@@ -143,6 +143,9 @@ func (c *Cluster) failures() (err error) {
 	return err
 }
 
+// Machine returns what a load sees of this member's state machine of a group.
+func (m *Member) Machine(g int) *load.Machine { return &m.machine(g).Machine }
+
 func (m *Member) machine(g int) *machine {
 	m.mu.Lock()
 	defer m.mu.Unlock()

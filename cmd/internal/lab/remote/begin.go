@@ -1,0 +1,158 @@
+package remote
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/member"
+)
+
+const (
+	beginTimeout = time.Minute
+	leadTimeout  = 20 * time.Second
+	beginners    = 64 // groups at a time
+)
+
+// Run is the cluster under one load: machines that were empty when it began, and a ledger. It is an
+// experiment.Abroad.
+type Run struct {
+	*Cluster
+	run     load.Run
+	ledger  *load.Ledger
+	leaders []atomic.Int32  // by group: the member, from 0, that took the last write
+	acked   []atomic.Uint64 // by group: values acknowledged
+	use     uses
+
+	mu      sync.Mutex
+	remarks []archive.Warning
+}
+
+// Begin makes member 1 lead every group, if it can, and empties all machines. The members that have not
+// answered are named in the remarks of the run; a majority must answer.
+func (c *Cluster) Begin(ctx context.Context) (*Run, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, beginTimeout, fmt.Errorf("the members have not begun within %v", beginTimeout))
+	defer cancel()
+	r := &Run{
+		Cluster: c, run: load.NewRun(), ledger: &load.Ledger{}, leaders: make([]atomic.Int32, c.groups), acked: make([]atomic.Uint64, c.groups),
+		use: uses{members: make([]used, len(c.links))},
+	}
+	errs := make([]error, c.groups)
+	r.eachGroup(func(g int) {
+		if err := r.lead(ctx, g); err != nil {
+			r.remark(archive.WarnFailures, "member 1 does not lead group %d: %v.", g+1, err)
+		}
+		errs[g] = r.propose(ctx, g, r.run.Beginning())
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("the machines cannot be emptied for a new load: %w", err)
+	}
+	return r, r.begun(ctx)
+}
+
+// eachGroup calls f for all groups, a bounded number of them at the same time.
+func (r *Run) eachGroup(f func(g int)) {
+	slots := make(chan struct{}, beginners)
+	each(r.groups, func(g int) {
+		slots <- struct{}{}
+		defer func() { <-slots }()
+		f(g)
+	})
+}
+
+// lead asks the leader of a group to hand over to member 1.
+func (r *Run) lead(ctx context.Context, g int) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, leadTimeout, fmt.Errorf("it was asked for again and again for %v", leadTimeout))
+	defer cancel()
+	to := binary.LittleEndian.AppendUint64(nil, 1)
+	for asks := 0; ; asks++ {
+		at, known := r.leader(ctx, g)
+		switch {
+		case known && at == 0:
+			r.leaders[g].Store(0)
+			return nil
+		case known:
+			_, _, err = r.links[at].ask(ctx, member.Request(member.KindLead, g, to...))
+		}
+		if lab.Sleep(ctx, pollInterval) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// leader returns the leader of a group, from 0, as the member that knows the highest term says.
+func (r *Run) leader(ctx context.Context, g int) (at int, known bool) {
+	states, _ := r.states(ctx) // a member that does not answer says nothing
+	term := uint64(0)
+	for _, of := range states {
+		if of != nil && of[g].Leader != 0 && of[g].Term >= term {
+			at, term, known = int(of[g].Leader-1), of[g].Term, true
+		}
+	}
+	return at, known && at < len(r.links)
+}
+
+// begun waits until the machines are of this run, on all members that answer.
+func (r *Run) begun(ctx context.Context) error {
+	until := time.Now().Add(absence)
+	for {
+		states, err := r.states(ctx)
+		waits, answered := 0, 0
+		for _, of := range states {
+			if of == nil {
+				continue
+			}
+			answered++
+			for _, s := range of {
+				if s.Run != r.run {
+					waits++
+				}
+			}
+		}
+		switch {
+		case waits == 0 && err == nil:
+			r.fresh(ctx)
+			return nil
+		case waits == 0 && 2*answered > len(r.links) && time.Now().After(until):
+			r.remark(archive.WarnFailures, "the load began without a member: %s.", oneLine(err))
+			r.fresh(ctx)
+			return nil
+		}
+		if lab.Sleep(ctx, pollInterval) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// remark notes what may keep figures from holding.
+func (r *Run) remark(code, format string, args ...any) {
+	w := archive.Warning{Code: code, Text: fmt.Sprintf(format, args...)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, have := range r.remarks {
+		if have == w {
+			return
+		}
+	}
+	if len(r.remarks) < maxRemarks {
+		r.remarks = append(r.remarks, w)
+	}
+}
+
+const maxRemarks = 20
+
+// Remarks implements experiment.Abroad.
+func (r *Run) Remarks() []archive.Warning {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.remarks
+	r.remarks = nil
+	return all
+}

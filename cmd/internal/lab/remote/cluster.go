@@ -1,0 +1,245 @@
+// Package remote puts a load on clusters whose members are processes of their own (package member): processes
+// that this one starts, on this machine, or members on others, which run already. It is the side of the load:
+// it compares the members before it begins, follows their leaders, adds up what they have used, and verifies
+// at the end that every member has applied each acknowledged write exactly once.
+//
+//	link.go        the connection to one member
+//	cluster.go     all members: whether they belong together, and are ready
+//	begin.go       before a point: member 1 leads, and the machines are empty
+//	target.go      the cluster as a load.Target of writes
+//	reads.go       and of reads
+//	use.go         what the members' processes have used
+//	verify.go      what they hold at the end
+//	members.go     members that run already
+//	processes.go   members that this process starts
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/transport/cert"
+)
+
+// Options say where the members are.
+type Options struct {
+	Members     []string          // where loads connect, in any order
+	Credentials *cert.Credentials // nil: plain TCP
+	Wait        time.Duration     // for members that are not there, or not ready
+	RoundTrips  time.Duration     // how long round trips to each member are measured; 0: not at all
+}
+
+// Cluster is a set of members that belong together.
+type Cluster struct {
+	links  []*link        // by id, from 0
+	hellos []member.Hello // the same
+	groups int
+}
+
+const (
+	connectInterval = 200 * time.Millisecond
+	pollInterval    = 10 * time.Millisecond
+	answerTimeout   = 5 * time.Second // for everything but commands and reads
+)
+
+// Connect connects to all members, and returns when they are ready. It refuses members that do not belong
+// together, with a sentence.
+func Connect(ctx context.Context, o Options) (_ *Cluster, err error) {
+	c := &Cluster{}
+	for _, addr := range o.Members {
+		c.links = append(c.links, newLink(addr, o.Credentials))
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Wait, errWaited)
+	defer cancel()
+	c.hellos = make([]member.Hello, len(c.links))
+	errs := make([]error, len(c.links))
+	each(len(c.links), func(i int) { c.hellos[i], errs[i] = c.links[i].await(ctx, o.Wait) })
+	if err := firstOf(errs); err != nil {
+		if context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), errWaited) {
+			return nil, context.Cause(ctx)
+		}
+		return nil, lab.Cannot("Members", "%v", err)
+	}
+	if err := c.compare(); err != nil {
+		return nil, err
+	}
+	c.groups = c.hellos[0].Components.Groups
+	return c, c.ready(ctx, o.Wait)
+}
+
+var errWaited = errors.New("the time to wait is over")
+
+// firstOf returns the first error, and how many more there are: they mostly have the same reason.
+func firstOf(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return fmt.Errorf("%w (and there is something about %d more)", errs[0], len(errs)-1)
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// each calls f for 0 to n − 1 at the same time, and returns when all have returned.
+func each(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+// await waits until a member says who it is. What waiting does not mend ends it at once.
+func (l *link) await(ctx context.Context, wait time.Duration) (h member.Hello, err error) {
+	last := errors.New("it accepts connections and answers nothing: loads are not served at this address")
+	for {
+		if h, err = l.hello(ctx); err == nil {
+			return h, nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		var no *declined
+		var refusal *client.Refusal
+		if errors.Is(err, cert.ErrRefused) || errors.As(err, &refusal) || errors.Is(err, lab.ErrInvalid) {
+			return h, fmt.Errorf("the member at %s: %w", l.addr, err)
+		}
+		if lab.Sleep(ctx, connectInterval) != nil {
+			if cause := context.Cause(ctx); !errors.Is(cause, errWaited) {
+				return h, cause
+			}
+			if errors.As(last, &no) {
+				return h, fmt.Errorf("the member at %s is not ready after %v: %w", l.addr, wait, last)
+			}
+			return h, fmt.Errorf("the member at %s cannot be reached, for %v: %w", l.addr, wait, last)
+		}
+	}
+}
+
+// compare puts the members in order, and refuses them if they do not belong together.
+func (c *Cluster) compare() error {
+	order := make([]int, len(c.links))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.hellos[a].ID, c.hellos[b].ID) })
+	links, hellos := make([]*link, len(order)), make([]member.Hello, len(order))
+	for to, from := range order {
+		links[to], hellos[to] = c.links[from], c.hellos[from]
+	}
+	c.links, c.hellos = links, hellos
+	first := hellos[0]
+	for i, h := range hellos[1:] {
+		a, b := fmt.Sprintf("member %d at %s", first.ID, links[0].addr), fmt.Sprintf("member %d at %s", h.ID, links[i+1].addr)
+		switch {
+		case h.ID == hellos[i].ID:
+			return lab.Invalid("Members", "%s and %s are both member %d: give the address of each member once", links[i].addr, links[i+1].addr, h.ID)
+		case h.Cluster != first.Cluster || !slices.Equal(h.Members, first.Members):
+			return lab.Cannot("Members", "%s and %s are of different clusters: the one has the members %s, the other %s", a, b, strings.Join(first.Members, ", "), strings.Join(h.Members, ", "))
+		case h.Version != first.Version || h.Environment.Revision != first.Environment.Revision:
+			return lab.Cannot("Members", "%s and %s run different programs: %s and %s", a, b, program(first), program(h))
+		}
+		if differ := first.Components.Differences(h.Components); len(differ) > 0 {
+			return lab.Cannot("Members", "%s and %s were started with different flags: %s", a, b, strings.Join(differ, "; "))
+		}
+	}
+	if want := len(first.Members); len(hellos) != want {
+		return lab.Invalid("Members", "the cluster of member %d at %s has %d members, and %d addresses were given: give all", first.ID, links[0].addr, want, len(hellos))
+	}
+	return nil
+}
+
+func program(h member.Hello) string {
+	return strings.TrimSpace(h.Version + " " + h.Environment.Revision)
+}
+
+// ready waits until every group is founded and all members follow the same leader.
+func (c *Cluster) ready(ctx context.Context, wait time.Duration) error {
+	for {
+		why := c.unready(ctx)
+		if why == nil {
+			return nil
+		}
+		if lab.Sleep(ctx, connectInterval) != nil {
+			if cause := context.Cause(ctx); !errors.Is(cause, errWaited) {
+				return cause
+			}
+			return lab.Cannot("Members", "the members are not ready after %v: %v", wait, why)
+		}
+	}
+}
+
+// unready returns why the members are not ready, or nil.
+func (c *Cluster) unready(ctx context.Context) error {
+	states, err := c.states(ctx)
+	if err != nil {
+		return err
+	}
+	for g := range c.groups {
+		for i, of := range states {
+			switch s := of[g]; {
+			case s.Err != "":
+				return fmt.Errorf("group %d has stopped on member %d: %s", g+1, i+1, s.Err)
+			case !s.Founded || s.Leader == 0:
+				return fmt.Errorf("member %d knows no leader of group %d", i+1, g+1)
+			case s.Leader != states[0][g].Leader:
+				return fmt.Errorf("members 1 and %d follow different leaders of group %d, %d and %d", i+1, g+1, states[0][g].Leader, s.Leader)
+			}
+		}
+	}
+	return nil
+}
+
+// states asks all members for the states of their groups. The error is that of the first member that has not
+// answered, whose states are nil.
+func (c *Cluster) states(ctx context.Context) ([][]member.GroupState, error) {
+	all, errs := make([][]member.GroupState, len(c.links)), make([]error, len(c.links))
+	each(len(c.links), func(i int) {
+		asking, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		of, err := answer(asking, c.links[i], member.Request(member.KindGroups, 0), member.Decode[[]member.GroupState])
+		if err == nil && len(of) != c.groups {
+			err = fmt.Errorf("it has %d groups, want %d", len(of), c.groups)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("member %d at %s: %w", i+1, c.links[i].addr, err)
+			return
+		}
+		all[i] = of
+	})
+	return all, errors.Join(errs...)
+}
+
+// Hello returns what member 1 says of itself. All members have the same components.
+func (c *Cluster) Hello() member.Hello { return c.hellos[0] }
+
+// Machines are where the members run.
+func (c *Cluster) Machines() (all []archive.MemberEnvironment) {
+	for _, h := range c.hellos {
+		all = append(all, archive.MemberEnvironment{Name: fmt.Sprint(h.ID), Environment: h.Environment})
+	}
+	return all
+}
+
+// Close ends all connections. The members go on.
+func (c *Cluster) Close() {
+	each(len(c.links), func(i int) { c.links[i].close() })
+}

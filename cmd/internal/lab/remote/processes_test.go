@@ -1,0 +1,126 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host/pipeline"
+)
+
+// processes starts members as processes of this program. change changes what each is told.
+func processes(t *testing.T, change func(p *member.Plan)) remote.Processes {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote.Processes{Command: func(p member.Plan) []string {
+		if change != nil {
+			change(&p)
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Error(err)
+		}
+		return []string{program, memberVerb, string(text)}
+	}}
+}
+
+// pids finds the members that run, by what they were told.
+type pids struct {
+	mu  sync.Mutex
+	dir string
+}
+
+func (p *pids) note(plan *member.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dir = plan.Dir
+}
+
+// running lists the processes whose command line names the directory of the members and has a text.
+func (p *pids) running(t *testing.T, has string) (all []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skip("there is no /proc")
+	}
+	for _, e := range entries {
+		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if err == nil && strings.Contains(string(line), memberVerb) && strings.Contains(string(line), p.dir) && strings.Contains(string(line), has) {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// Members in processes are there while a point is measured, over TLS, and gone afterwards, whatever the point
+// has done.
+func TestProcesses(t *testing.T) {
+	setup := rig.Setup{Hosts: 3, Transport: rig.TLS, Pipeline: pipeline.Async{}}
+	var of pids
+	for _, end := range []error{nil, errors.New("the point failed")} {
+		err := processes(t, of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
+			window(t, c, c.Ledger(), nil)
+			if n := len(of.running(t, "")); n != 3 {
+				t.Errorf("%d processes, want 3", n)
+			}
+			if c.Machines() != nil {
+				t.Error("members on this machine have environments of their own")
+			}
+			return end
+		})
+		if !errors.Is(err, end) {
+			t.Errorf("%v, want %v", err, end)
+		}
+		if left := of.running(t, ""); left != nil {
+			t.Errorf("processes are left: %v", left)
+		}
+	}
+}
+
+// A follower that is killed does not end the load; a process that does not come up ends it, with what it
+// said.
+func TestProcessesDie(t *testing.T) {
+	setup := rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}}
+	var of pids
+	err := processes(t, of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
+		window(t, c, c.Ledger(), func(context.Context) error {
+			for _, pid := range of.running(t, `"ID":3`) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if remarks := text(c.Remarks()); !strings.Contains(remarks, "not every member was verified: member 3") {
+			t.Errorf("%s", remarks)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = processes(t, func(p *member.Plan) {
+		if p.ID == 2 {
+			p.Dir = "/does/not/exist"
+		}
+	}).In(t.Context(), t.TempDir(), setup, func(experiment.Abroad) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "the process of member 2 has ended with exit status 1: Dir: cannot use /does/not/exist") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/trust"
+)
+
+const loadLong = `load puts a load on members that run already (millrace lab member), and measures it as millrace lab measure does: the same
+loops, steady state and verification, and the same results. Latencies are those of a client on this machine.
+
+Before it begins it refuses members that do not belong together: of other clusters, other programs, other flags. Each
+point empties the machines of all members, so nothing of an earlier load is left; one load at a time. At the end each member
+has applied every acknowledged write exactly once. A member that is gone meanwhile, and does not come back, is named in the
+warnings of the results.
+
+With --certificates the members must have been started with theirs. The directory holds ca.pem, load.pem and load-key.pem
+(millrace lab certificates).
+
+`
+
+// loadFlags is what load is told.
+type loadFlags struct {
+	plan         experiment.Plan
+	members      string
+	certificates string
+	clients      string
+	rates        string
+	wait         time.Duration
+	roundTrips   time.Duration
+	dir          string
+	seed         uint64
+	labOutput
+}
+
+func newLabLoad(a app) *cobra.Command {
+	var f loadFlags
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Put a load on members that run already, here or on other machines",
+		Long:  loadLong + labExitHelp(),
+		Example: `  millrace lab load --members 10.0.0.1:7001,10.0.0.2:7001,10.0.0.3:7001 --certificates pki --out runs/three-machines
+  millrace lab load --members … --rate 1000,4000,16000 --operation "read index"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, a) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	p := &f.plan
+	flags.StringVar(&f.members, "members", "", "`HOST:PORT,…` where the members listen for loads, in any order")
+	flags.StringVar(&f.certificates, "certificates", "", "`directory` with ca.pem, load.pem and load-key.pem (default plain TCP)")
+	flags.StringVar(&f.clients, "clients", "1,16,100", "closed loop: numbers of clients, each with one operation outstanding")
+	flags.StringVar(&f.rates, "rate", "", "open loop: operations a second to offer, one or several")
+	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
+	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
+	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
+	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
+	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
+	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
+	flags.IntVar(&p.Repeats, "repeat", 1, "measurements of each point; the table has medians")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "how long members may take to be there, and ready")
+	flags.DurationVar(&f.roundTrips, "round-trips", time.Second, "how long round trips to the members are measured before; 0: not at all")
+	flags.StringVar(&f.dir, "dir", "", dirHelp)
+	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
+	f.addFlags(cmd)
+	return cmd
+}
+
+const maxWait = time.Hour
+
+// validate refuses what can be refused without the members.
+func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
+	lists := labFlags{pipelines: "async", clients: f.clients, rates: f.rates}
+	if err := lists.readLoads(); err != nil {
+		return err
+	}
+	if f.plan.Clients, f.plan.Rates = lists.plan.Clients, lists.plan.Rates; len(f.plan.Rates) > 0 && !cmd.Flags().Changed("clients") {
+		f.plan.Clients = nil // the default is for a user who asks for nothing
+	}
+	members := splitAddrs(f.members)
+	if len(members) == 0 || len(members) > lab.MaxHosts {
+		return lab.Invalid("Members", "%d addresses, want 1 to %d", len(members), lab.MaxHosts)
+	}
+	if f.wait < 0 || f.wait > maxWait {
+		return usageError{fmt.Errorf("--wait: %v is not between 0 and %v", f.wait, maxWait)}
+	}
+	if f.roundTrips < 0 || f.roundTrips > time.Minute {
+		return usageError{fmt.Errorf("--round-trips: %v is not between 0 and %v", f.roundTrips, time.Minute)}
+	}
+	any := member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
+	return f.of(any, len(members)).Validate()
+}
+
+// of is the plan of this load on members of some components.
+func (f *loadFlags) of(c member.Components, members int) experiment.Plan {
+	of, p := c.Experiment(members), f.plan
+	p.Log, p.Engine, p.Transport, p.Pipelines, p.EarlyAck = of.Log, of.Engine, of.Transport, of.Pipelines, of.EarlyAck
+	p.Groups, p.Hosts, p.FsyncDelay, p.NetDelay = of.Groups, of.Hosts, of.FsyncDelay, of.NetDelay
+	return p
+}
+
+func (f *loadFlags) run(cmd *cobra.Command, a app) error {
+	if err := f.validate(cmd); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	o := remote.Options{Members: splitAddrs(f.members), Wait: f.wait}
+	if f.certificates != "" {
+		own, err := trust.Load(f.certificates)
+		if err != nil {
+			return lab.Cannot("Certificates", "%v", err)
+		}
+		o.Credentials = own
+	}
+	c, err := remote.Connect(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	plan := f.of(c.Hello().Components, len(o.Members))
+	if err := plan.Validate(); err != nil {
+		return err
+	}
+	if f.roundTrips > 0 {
+		if err := c.MeasureRoundTrips(ctx, f.roundTrips); err != nil {
+			return err
+		}
+	}
+	config := settings(cmd)
+	for name, value := range memberSettings(c.Hello().Components) {
+		config["member "+name] = value
+	}
+	session := experiment.Options{
+		Recipe: "load", Summary: "How fast are these members under these loads?", Command: commandLine(cmd), Config: config, Seed: f.seed, Dir: f.dir, Out: f.out,
+		Progress: report.NewProgress(a.stderr, f.quiet), Elsewhere: remote.Members{Cluster: c},
+	}
+	points := plan.Points()
+	for i := range points {
+		points[i] = points[i].Remote()
+	}
+	return inSession(ctx, a, session, func(ctx context.Context, s *experiment.Session) error {
+		return s.MeasureAll(ctx, points, plan.Repeats)
+	})
+}
+
+// memberSettings are the flags of the members, by name.
+func memberSettings(c member.Components) map[string]string {
+	return map[string]string{
+		"log": c.Log, "engine": c.Engine, "transport": c.Transport, "pipeline": c.Pipeline, "early-ack": strconv.FormatBool(c.EarlyAck),
+		"groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),
+		"leases": strconv.FormatBool(c.Leases), "snapshot-mib": strconv.Itoa(c.SnapshotMiB),
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/member"
+)
+
+// startLabMember runs a cluster of one member, and returns where it serves loads.
+func startLabMember(t *testing.T) (loads string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	output, out := io.Pipe()
+	ended := make(chan error, 1)
+	plan := member.Plan{
+		Components: member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1},
+		ID:         1, Members: []string{"127.0.0.1:0"}, Dir: t.TempDir(), Loads: "127.0.0.1:0",
+	}
+	go func() {
+		err := member.Run(ctx, plan, member.Streams{Out: out, Logger: slog.New(slog.DiscardHandler), Version: versionText()})
+		out.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	line, err := bufio.NewReader(output).ReadBytes('\n')
+	var said member.Said
+	if err == nil {
+		err = json.Unmarshal(line, &said)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said.Loads
+}
+
+// The command line of a member means the plan that it was made from.
+func TestMemberCommand(t *testing.T) {
+	want := member.Plan{
+		Components: member.Components{
+			Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "clamped", EarlyAck: true, Groups: 1,
+			FsyncDelay: 3, NetDelay: 4, Leases: true, SnapshotMiB: 5,
+		},
+		ID: 2, Members: []string{"-", "-"}, Dir: "d", Listen: "l:1", Loads: "o:2", Health: "h:3", Certificates: "c", Probe: 6, For: 7,
+	}
+	root := newRoot(app{stdout: io.Discard, stderr: os.Stderr})
+	line := memberCommand("millrace")(want)
+	cmd, rest, err := root.Find(line[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	for _, arg := range rest {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		have[name] = cmd.Flags().Lookup(name).Value.String()
+	}
+	if text := fmt.Sprint(have); text != "map[certificates:c dir:d early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
+		t.Errorf("%s", text)
+	}
+}
+
+// A plan of flags is measured on processes, over TLS, with delays; the archive says so.
+func TestLabMeasureProcesses(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2", "--duration", "50ms",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--probe", "0s", "--quiet", "--out", out)
+	if status != exitOK || stderr != "" || !strings.Contains(stdout, "load cpu cores") {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := a.Run.Points[0]
+	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || len(a.Envs.Members) != 0 {
+		t.Errorf("%+v, %+v", p.Labels, a.Envs)
+	}
+	if f := p.Repeats[0].Figures; f[archive.Ops.Name] == 0 || f[archive.FsyncsPerOp.Name] == 0 || f[archive.CPUUsPerOp.Name] == 0 || f[archive.RSSBytes.Name] == 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A load on a member that runs leaves an archive with the environment and the flags of the member.
+func TestLabLoad(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	args := []string{"load", "--members", startLabMember(t), "--operation", "read index", "--rate", "200", "--duration", "50ms",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--round-trips", "1ms", "--quiet", "--out", out}
+	status, _, stderr := labVerb(t, t.Context(), args...)
+	if status != exitOK || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := a.Envs.Members; len(m) != 1 || m[0].Name != "1" || m[0].Network == nil || a.Run.Config["member pipeline"] != "async" {
+		t.Errorf("%+v, %+v", m, a.Run.Config)
+	}
+	if p := a.Run.Points[0]; p.Labels[archive.LabelProcesses] != "remote" || p.Labels[archive.LabelOperation] != "read-index" || p.Repeats[0].Figures[archive.Ops.Name] == 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestLabProcessesRefuse(t *testing.T) {
+	pki := filepath.Join(t.TempDir(), "pki")
+	if status, stdout, _ := labVerb(t, t.Context(), "certificates", "--dir", pki, "--members", "1"); status != exitOK || strings.Count(stdout, "made  "+pki) != 5 {
+		t.Fatalf("status %d\n%s", status, stdout)
+	}
+	for _, tc := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"measure --processes --transport loopback", exitUsage, "--processes: hosts in processes of their own need sockets, and --transport loopback"},
+		{"load", exitUsage, "--members: 0 addresses, want 1 to 9"},
+		{"load --members a:1 --clients 0", exitUsage, "--clients: 0 is not between"},
+		{"load --members a:1 --wait 2h", exitUsage, "--wait: 2h0m0s is not between"},
+		{"load --members a:1 --round-trips 2h", exitUsage, "--round-trips: 2h0m0s is not between"},
+		{"load --members a:1 --certificates /does/not/exist", exitCannot, "--certificates: "},
+		{"load --members 127.0.0.1:1 --wait 1ms", exitCannot, "--members: the member at 127.0.0.1:1 cannot be reached, for 1ms: "},
+		{"member", exitUsage, "--members: 0 is not between 1 and 9"},
+		{"member --members a:1,b:1 --id 3 --dir .", exitUsage, "--id: 3, and --members names 2"},
+		{"member --members a:1 --id 1 --dir .", exitUsage, "--insecure: a:1 can be reached from other machines"},
+		{"member --members 127.0.0.1:0 --id 1", exitUsage, "--dir: give the directory"},
+		{"member --members 127.0.0.1:0 --id 1 --dir /does/not/exist", exitCannot, "--dir: cannot use /does/not/exist"},
+		{"member --members 127.0.0.1:0 --id 1 --dir . --transport tcp+tls", exitUsage, "--certificates: --transport tcp+tls and a directory of certificates do not go together"},
+		{"member --members 127.0.0.1:0 --id 1 --dir . --pipeline basic --groups 2", exitUsage, "--pipeline: basic is for comparison, on one group"},
+		{"certificates", exitUsage, "--dir is missing"},
+		{"certificates --dir x --members 10", exitUsage, "--members: 10 is not between 1 and 9"},
+		{"certificates --dir x --days 0", exitUsage, "--days: 0 is not between"},
+		{"certificates --dir " + pki, exitCannot, "remove the old files, or choose another directory"},
+	} {
+		status, _, stderr := labVerb(t, t.Context(), strings.Fields(tc.args)...)
+		checkRefused(t, status, stderr, tc.status, tc.want)
+	}
+}
