@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/compare"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/flush"
@@ -36,10 +37,10 @@ import (
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
 // log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a stopped
-// host, ARCHIVE one of its archives, MEMBER where a member of a lab serves loads, NEW a directory that does
-// not exist, RESULT one of sim, RUN one of lab, FLIGHT a recording, PKI a directory with a CA and member 9,
-// SURVIVOR that of one host of three, PLAN the id of a plan that was not begun; a host runs in the directory
-// one.
+// host, ARCHIVE one of its archives, MEMBER where a member of a lab serves loads, SERVED where a load serves
+// its results, NEW a directory that does not exist, RESULT one of sim, RUN one of lab, FLIGHT a recording,
+// PKI a directory with a CA and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was
+// not begun; a host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -59,6 +60,7 @@ var verbs = map[string]string{
 	"millrace lab measure":        "--dir . --clients 1 --duration 20ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
 	"millrace lab member":         "--dir . --id 1 --members 127.0.0.1:0 --loads 127.0.0.1:0 --probe 0s --for 1ms",
 	"millrace lab load":           "--dir . --members MEMBER --clients 1 --duration 20ms --min-warmup 0s --max-warmup 20ms --round-trips 0s --quiet",
+	"millrace lab collect":        "--from SERVED --out collected --keep",
 	"millrace lab certificates":   "--dir NEW",
 	"millrace lab sweep":          "--dir . --start 200 --max-rate 300 --duration 100ms --min-warmup 0s --max-warmup 20ms --probe 0s --quiet",
 	"millrace bench node":         "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
@@ -143,7 +145,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	}
 	labRun := filepath.Join(t.TempDir(), "run")
 	archivetest.Write(t, labRun, archivetest.Shape{Seed: 1, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
-	labMember := startLabMember(t)
+	labMember, served := startLabMember(t), serveResults(t, labRun)
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
 	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
@@ -156,7 +158,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result, "RUN", labRun, "MEMBER", labMember, "NEW", filepath.Join(t.TempDir(), "new")).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result, "RUN", labRun, "SERVED", served, "MEMBER", labMember, "NEW", filepath.Join(t.TempDir(), "new")).Replace(more))...)
 		}
 		answersInput := path == "millrace log-child" || path == "millrace peer-child" || path == "millrace lab-client"
 		if !answersInput {
@@ -286,14 +288,15 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 // that is gone.
 func TestEveryFieldHasAFlag(t *testing.T) {
 	without := map[string]string{
-		"Targets":    "what this binary can measure",
-		"Missing":    "what it cannot",
-		"Components": "their fields have flags",
+		"Targets":     "what this binary can measure",
+		"Missing":     "what it cannot",
+		"Components":  "their fields have flags",
+		"Credentials": "they are read from Certificates", "Say": "where progress goes",
 	}
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench batches": batches.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": member.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench batches": batches.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": member.Plan{}, "millrace lab load": collect.Serving{}, "millrace lab collect": collect.Options{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		var fields []string

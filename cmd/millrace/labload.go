@@ -2,19 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/transport/cert"
 )
 
 const loadLong = `load puts a load on members that run already (millrace lab member), and measures it as millrace lab measure does: the same
@@ -41,6 +45,7 @@ type loadFlags struct {
 	roundTrips   time.Duration
 	dir          string
 	seed         uint64
+	serving      collect.Serving
 	labOutput
 }
 
@@ -74,6 +79,8 @@ func newLabLoad(a app) *cobra.Command {
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
+	flags.StringVar(&f.serving.Serve, "serve", "", "`address` at which millrace lab collect fetches the results: all runs in the directory that holds --out. load ends when they were fetched")
+	flags.DurationVar(&f.serving.ServeFor, "serve-for", 24*time.Hour, "how long after the load results are served at most")
 	return cmd
 }
 
@@ -93,10 +100,13 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 		return lab.Invalid("Members", "%d addresses, want 1 to %d", len(members), lab.MaxHosts)
 	}
 	if f.wait < 0 || f.wait > maxWait {
-		return usageError{fmt.Errorf("--wait: %v is not between 0 and %v", f.wait, maxWait)}
+		return lab.Invalid("Wait", "%v is not between 0 and %v", f.wait, maxWait)
 	}
 	if f.roundTrips < 0 || f.roundTrips > time.Minute {
 		return usageError{fmt.Errorf("--round-trips: %v is not between 0 and %v", f.roundTrips, time.Minute)}
+	}
+	if err := f.serving.Validate(f.out, f.certificates != ""); err != nil {
+		return err
 	}
 	any := member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
 	return f.of(any, len(members)).Validate()
@@ -152,9 +162,36 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	for i := range points {
 		points[i] = points[i].Remote()
 	}
-	return inSession(ctx, a, session, func(ctx context.Context, s *experiment.Session) error {
-		return s.MeasureAll(ctx, points, plan.Repeats)
+	return f.served(ctx, a, o.Credentials, func() error {
+		return inSession(ctx, a, session, func(ctx context.Context, s *experiment.Session) error {
+			return s.MeasureAll(ctx, points, plan.Repeats)
+		})
 	})
+}
+
+// served measures, and serves the results meanwhile and until they were collected, if the flags say so. How
+// the load has ended is what counts.
+func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, measure func() error) (err error) {
+	if f.serving.Serve == "" {
+		return measure()
+	}
+	out, err := filepath.Abs(f.out)
+	if err != nil {
+		return err
+	}
+	s, err := collect.Serve(f.serving, filepath.Dir(out), own)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err = measure(); ctx.Err() != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "The results are served at %s until millrace lab collect has fetched them, for %v at most.\n", s.Addr(), f.serving.ServeFor)
+	if awaited := s.Await(ctx); awaited != nil && ctx.Err() == nil {
+		err = errors.Join(err, awaited)
+	}
+	return err
 }
 
 // memberSettings are the flags of the members, by name.

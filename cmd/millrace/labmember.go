@@ -18,7 +18,7 @@ import (
 
 // labProcesses are the verbs of lab that are for members in processes of their own.
 func labProcesses(a app) []*cobra.Command {
-	return []*cobra.Command{newLabMember(a), newLabLoad(a), newLabCertificates(a)}
+	return []*cobra.Command{newLabMember(a), newLabLoad(a), newLabCollect(a), newLabCertificates(a)}
 }
 
 const memberLong = `member is one host of a lab's cluster, as a process. Start one for each address of --members, on any machines, with the

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
@@ -142,6 +144,11 @@ func TestLabProcessesRefuse(t *testing.T) {
 		{"member --members 127.0.0.1:0 --id 1 --dir /does/not/exist", exitCannot, "--dir: cannot use /does/not/exist"},
 		{"member --members 127.0.0.1:0 --id 1 --dir . --transport tcp+tls", exitUsage, "--certificates: --transport tcp+tls and a directory of certificates do not go together"},
 		{"member --members 127.0.0.1:0 --id 1 --dir . --pipeline basic --groups 2", exitUsage, "--pipeline: basic is for comparison, on one group"},
+		{"load --members a:1 --serve 127.0.0.1:0", exitUsage, "--serve: there is nothing to serve: give --out, too"},
+		{"collect", exitUsage, "--from is missing"},
+		{"collect --from a:1", exitUsage, "--out is missing"},
+		{"collect --from a:1 --out o --wait 9999h", exitUsage, "--wait: 9999h0m0s is not between"},
+		{"collect --from 127.0.0.1:1 --out o", exitCannot, "--from: 127.0.0.1:1 cannot be reached"},
 		{"certificates", exitUsage, "--dir is missing"},
 		{"certificates --dir x --members 10", exitUsage, "--members: 10 is not between 1 and 9"},
 		{"certificates --dir x --days 0", exitUsage, "--days: 0 is not between"},
@@ -149,5 +156,55 @@ func TestLabProcessesRefuse(t *testing.T) {
 	} {
 		status, _, stderr := labVerb(t, t.Context(), strings.Fields(tc.args)...)
 		checkRefused(t, status, stderr, tc.status, tc.want)
+	}
+}
+
+// serveResults serves a run as a load does that has ended.
+func serveResults(t *testing.T, run string) (addr string) {
+	t.Helper()
+	s, err := collect.Serve(collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Hour}, filepath.Dir(run), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Await(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Addr()
+}
+
+// The results of a load that serves them are collected, and then the load ends.
+func TestLabCollect(t *testing.T) {
+	dir, members := t.TempDir(), startLabMember(t)
+	said, says := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		status := run(context.Background(), []string{"lab", "load", "--members", members, "--clients", "1", "--duration", "20ms", "--min-warmup", "0s", "--max-warmup", "20ms",
+			"--dir", dir, "--out", filepath.Join(dir, "runs", "one"), "--serve", "127.0.0.1:0", "--quiet"}, app{stdout: says, stderr: os.Stderr})
+		says.Close()
+		ended <- status
+	}()
+	addr := ""
+	lines := bufio.NewScanner(said)
+	for addr == "" && lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "The results are served at "); ok {
+			addr, _, _ = strings.Cut(rest, " ")
+		}
+	}
+	status, stdout, stderr := labVerb(t, t.Context(), "collect", "--from", addr, "--out", filepath.Join(dir, "here"))
+	if status != exitOK || stderr != "" || !strings.Contains(stdout, "here/one: 1 points") {
+		t.Errorf("status %d, stderr %q, stdout %s", status, stderr, stdout)
+	}
+	if status := <-ended; status != exitOK {
+		t.Errorf("the load ended with status %d", status)
+	}
+	if a, err := archive.Read(filepath.Join(dir, "here", "one")); err != nil || len(a.Run.Points) != 1 {
+		t.Errorf("%v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -237,17 +236,11 @@ func (p *Plan) rejectOpen() error {
 		return nil
 	}
 	for _, addr := range append([]string{p.Listen, p.Loads}, p.Members...) {
-		if addr != FromInput && !isLoopback(addr) {
+		if addr != FromInput && !trust.IsLoopback(addr) {
 			return lab.Invalid("Insecure", "%s can be reached from other machines, and every program there could read and forge everything: give {Certificates} and {Transport} tcp+tls, or set this flag on a network that only you use", addr)
 		}
 	}
 	return nil
-}
-
-func isLoopback(addr string) bool {
-	name, _, _ := net.SplitHostPort(addr)
-	ip, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // credentials reads those of the member, nil for plain TCP.

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -221,4 +222,11 @@ func Dial(own *cert.Credentials, verify func(chain []*x509.Certificate) error) f
 
 func settings(own *cert.Credentials) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own.Certificate}, SessionTicketsDisabled: true}
+}
+
+// IsLoopback reports whether an address, HOST:PORT, can be reached from this machine only.
+func IsLoopback(addr string) bool {
+	name, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.IsLoopback()
 }

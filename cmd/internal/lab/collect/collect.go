@@ -1,0 +1,296 @@
+// Package collect brings results from where a load ran to where a person looks at them. The process of the
+// load serves the directory with its runs (Server) over the protocol of package client, with TLS in both
+// directions if it has certificates; Collect copies them. A pod of Kubernetes is the reason: when it has
+// ended, its files can be read by no other means than another pod, and an image with nothing but this program
+// has no tar, which kubectl cp needs. So the load stays until its results were collected.
+//
+//	request   kind u8, rest
+//	l         answer: a Listing, as JSON
+//	g         rest: a piece, as JSON; answer: its bytes
+//	d         the results were collected: the server may end
+package collect
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/transport/cert"
+)
+
+const (
+	kindList  = 'l'
+	kindPiece = 'g'
+	kindDone  = 'd'
+)
+
+// Bounds of what is served, and of what is taken.
+const (
+	maxRuns    = 1000
+	maxFiles   = 10_000
+	pieceBytes = 4 << 20
+)
+
+// Listing is what a server has.
+type Listing struct {
+	Running bool // the load goes on
+	Runs    []Run
+}
+
+// Run is the directory of one run.
+type Run struct {
+	Name  string
+	Files []File
+}
+
+// File is one file of it.
+type File struct {
+	Name    string
+	Bytes   int64
+	Changed int64 // nanoseconds since 1970
+}
+
+// piece is a part of a file. The file must still be what the listing said.
+type piece struct {
+	Run, File string
+	Offset    int64
+	Bytes     int64
+	Changed   int64
+}
+
+// plainName is a name that is no path, and that no shell and no terminal takes for something else.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+=-]{0,199}$`)
+
+// Options say what Collect does.
+type Options struct {
+	From        string            // address of the server
+	Credentials *cert.Credentials // of a load; nil: plain TCP
+	Out         string            // directory for the runs; made if missing
+	Wait        time.Duration     // for a load that goes on; 0: what it has by now is taken
+	Keep        bool              // the server is not told that it may end
+	Say         func(format string, args ...any)
+}
+
+const (
+	dialTimeout  = 5 * time.Second
+	askTimeout   = 30 * time.Second
+	waitInterval = time.Second
+	maxTries     = 5 // of a run whose files change meanwhile
+)
+
+// errChanged is the error of a file that is no longer what the listing said.
+var errChanged = errors.New("a file has changed meanwhile")
+
+// Collect copies all runs of a server, verifies them, and then tells it that it may end. A run that is
+// complete in Out already is left alone. It returns the directories of all runs.
+func Collect(ctx context.Context, o Options) (dirs []string, err error) {
+	dialing := client.Dialing{Timeout: dialTimeout, Silence: askTimeout}
+	if o.Credentials != nil {
+		dialing.Wrap = trust.Dial(o.Credentials, func(chain []*x509.Certificate) error {
+			return trust.VerifyLoad(chain, o.Credentials.Roots, cert.Accepting, time.Now())
+		})
+	}
+	c, err := client.Dial(ctx, o.From, dialing)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, lab.Cannot("From", "%s cannot be reached: %v", o.From, err)
+	}
+	defer c.Close()
+	l, err := await(ctx, c, o)
+	if err != nil {
+		return nil, explain(ctx, o, err)
+	}
+	if len(l.Runs) == 0 {
+		return nil, lab.Cannot("From", "%s has no results yet", o.From)
+	}
+	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+		return nil, lab.Cannot("Out", "cannot make %s: %v", o.Out, lab.Cause(err))
+	}
+	for _, r := range l.Runs {
+		dir, err := collectRun(ctx, c, o, r)
+		if err != nil {
+			return dirs, fmt.Errorf("%s: %w", r.Name, explain(ctx, o, err))
+		}
+		dirs = append(dirs, dir)
+	}
+	switch {
+	case l.Running:
+		o.Say("the load goes on: collect again when it has ended")
+	case !o.Keep:
+		_, err = ask(ctx, c, kindDone, nil)
+	}
+	return dirs, err
+}
+
+// explain says what an error of the connection means.
+func explain(ctx context.Context, o Options, err error) error {
+	var refusal *client.Refusal
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &refusal):
+		return lab.Cannot("From", "%v", refusal)
+	case errors.Is(err, client.ErrNotSent) || errors.Is(err, client.ErrIndeterminate):
+		return lab.Cannot("From", "%s has closed the connection: it has ended, serves no results, or only one side has certificates", o.From)
+	}
+	return err
+}
+
+func ask(ctx context.Context, c *client.Conn, kind byte, rest []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	status, text, err := c.Ask(ctx, []byte{kind}, rest)
+	switch {
+	case err != nil:
+		return nil, err
+	case status == client.NotTaken:
+		return nil, errChanged
+	case status != client.Done:
+		return nil, errors.New(string(text))
+	}
+	return text, nil
+}
+
+func list(ctx context.Context, c *client.Conn) (l Listing, err error) {
+	text, err := ask(ctx, c, kindList, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &l)
+	}
+	if err != nil {
+		return l, err
+	}
+	for _, r := range l.Runs {
+		if !plainName.MatchString(r.Name) {
+			return l, fmt.Errorf("a run is called %q, which is no name", r.Name)
+		}
+		for _, f := range r.Files {
+			if !plainName.MatchString(f.Name) || f.Bytes < 0 {
+				return l, fmt.Errorf("run %s has a file of %d bytes called %q, which is no name", r.Name, f.Bytes, f.Name)
+			}
+		}
+	}
+	return l, nil
+}
+
+// await waits until the load has ended, for as long as the options say.
+func await(ctx context.Context, c *client.Conn, o Options) (l Listing, err error) {
+	end := time.Now().Add(o.Wait)
+	for told := false; ; {
+		if l, err = list(ctx, c); err != nil || !l.Running || time.Now().After(end) {
+			return l, err
+		}
+		if !told {
+			told = true
+			o.Say("the load goes on; waiting %v at most", o.Wait)
+		}
+		if err := lab.Sleep(ctx, waitInterval); err != nil {
+			return l, err
+		}
+	}
+}
+
+// collectRun copies one run beside its place, reads it, and moves it there.
+func collectRun(ctx context.Context, c *client.Conn, o Options, r Run) (dir string, err error) {
+	dir = filepath.Join(o.Out, r.Name)
+	have, err := archive.Read(dir)
+	if err == nil && !have.Run.Partial {
+		o.Say("%s is there already", dir)
+		return dir, nil
+	}
+	if _, statErr := os.Stat(dir); err != nil && !errors.Is(statErr, fs.ErrNotExist) {
+		return dir, lab.Cannot("Out", "%s exists, and is no run that could be replaced: %v", dir, err)
+	}
+	pending := filepath.Join(o.Out, "."+r.Name+".pending")
+	defer func() { err = errors.Join(err, os.RemoveAll(pending)) }()
+	for try := 1; ; try++ {
+		if err := os.RemoveAll(pending); err != nil {
+			return dir, err
+		}
+		err := copyRun(ctx, c, pending, r)
+		if err == nil {
+			have, err = archive.Read(pending)
+		}
+		if err == nil {
+			break
+		}
+		if try == maxTries || ctx.Err() != nil || !errors.Is(err, errChanged) && !errors.Is(err, archive.ErrDamaged) {
+			return dir, err
+		}
+		if r, err = again(ctx, c, r.Name); err != nil {
+			return dir, err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return dir, err
+	}
+	if err := os.Rename(pending, dir); err != nil {
+		return dir, err
+	}
+	o.Say("collected %s: %d points%s", dir, len(have.Run.Points), map[bool]string{true: ", PARTIAL"}[have.Run.Partial])
+	return dir, nil
+}
+
+// again lists a run again.
+func again(ctx context.Context, c *client.Conn, name string) (Run, error) {
+	l, err := list(ctx, c)
+	if err != nil {
+		return Run{}, err
+	}
+	for _, r := range l.Runs {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return Run{}, errors.New("it is gone")
+}
+
+func copyRun(ctx context.Context, c *client.Conn, to string, r Run) error {
+	if err := os.Mkdir(to, 0o777); err != nil {
+		return err
+	}
+	for _, f := range r.Files {
+		if err := copyFile(ctx, c, filepath.Join(to, f.Name), r.Name, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func copyFile(ctx context.Context, c *client.Conn, to, run string, f File) (err error) {
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	for offset := int64(0); offset < f.Bytes; {
+		request, err := json.Marshal(piece{Run: run, File: f.Name, Offset: offset, Bytes: f.Bytes, Changed: f.Changed})
+		if err != nil {
+			return err
+		}
+		text, err := ask(ctx, c, kindPiece, request)
+		if err != nil {
+			return err
+		}
+		if len(text) == 0 || int64(len(text)) > f.Bytes-offset {
+			return fmt.Errorf("a piece of %d bytes at %d of %d", len(text), offset, f.Bytes)
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+		offset += int64(len(text))
+	}
+	return nil
+}

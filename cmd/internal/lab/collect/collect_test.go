@@ -1,0 +1,200 @@
+package collect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/collect"
+	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/transport/cert"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// results makes a directory with two runs, and something that is none.
+func results(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range []string{"monday", "tuesday"} {
+		archivetest.Write(t, filepath.Join(dir, name), archivetest.Shape{Seed: uint64(i), Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
+	}
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func serve(t *testing.T, dir string, own *cert.Credentials) *collect.Server {
+	t.Helper()
+	s, err := collect.Serve(collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Minute}, dir, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// said collects what Collect says.
+type said struct{ lines []string }
+
+func (s *said) say(format string, args ...any) {
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+}
+
+func (s *said) has(text string) bool { return strings.Contains(strings.Join(s.lines, "\n"), text) }
+
+// All runs arrive whole, over TLS, a partial one is replaced when the load has ended, and then the server may
+// end.
+func TestCollect(t *testing.T) {
+	pki := t.TempDir()
+	if _, err := trust.Make(pki, "test", 1, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	own, err := trust.Load(pki)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, out := results(t), filepath.Join(t.TempDir(), "runs")
+	archivetest.Write(t, filepath.Join(dir, "now"), archivetest.Shape{
+		Seed: 9, Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1,
+		Change: func(r *archive.Run, _ *archive.Environments) { r.Partial = true },
+	})
+	s := serve(t, dir, own)
+	var says said
+	o := collect.Options{From: s.Addr(), Credentials: own, Out: out, Say: says.say}
+	dirs, err := collect.Collect(t.Context(), o)
+	if err != nil || len(dirs) != 3 || !says.has("the load goes on: collect again") || !says.has("now: 1 points, PARTIAL") {
+		t.Fatalf("%q, %v, %q", dirs, err, says.lines)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "now")); err != nil {
+		t.Fatal(err)
+	}
+	archivetest.Write(t, filepath.Join(dir, "now"), archivetest.Shape{Seed: 9, Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
+	awaited := make(chan error, 1)
+	go func() { awaited <- s.Await(t.Context()) }()
+	says, o.Wait = said{}, time.Minute
+	o.Say = says.say
+	if _, err := collect.Collect(t.Context(), o); err != nil || !says.has("monday is there already") || !says.has("now: 2 points") {
+		t.Fatalf("%v, %q", err, says.lines)
+	}
+	if err := <-awaited; err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"monday", "tuesday", "now"} {
+		a, err := archive.Read(filepath.Join(out, name))
+		if err != nil || a.Run.Partial {
+			t.Errorf("%s: %v", name, err)
+		}
+		files, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			have, err := os.ReadFile(filepath.Join(out, name, f.Name()))
+			want, wantErr := os.ReadFile(filepath.Join(dir, name, f.Name()))
+			if err != nil || wantErr != nil || string(have) != string(want) {
+				t.Errorf("%s of %s differs (%v, %v)", f.Name(), name, err, wantErr)
+			}
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(out, ".*")); err != nil || left != nil {
+		t.Errorf("%q is left, %v", left, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	pki := t.TempDir()
+	if _, err := trust.Make(pki, "test", 1, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	own, err := trust.Load(pki)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := trust.Member(pki, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, secured, empty := serve(t, results(t), nil), serve(t, results(t), own), serve(t, t.TempDir(), nil)
+	damaged := results(t)
+	if err := os.Truncate(filepath.Join(damaged, "monday", archive.ResultFile), 10); err != nil {
+		t.Fatal(err)
+	}
+	broken := serve(t, damaged, nil)
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "monday"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		o    collect.Options
+		want string
+		is   error
+	}{
+		{"none there", t.Context(), collect.Options{From: "127.0.0.1:1"}, "127.0.0.1:1 cannot be reached", lab.ErrCannot},
+		{"no results", t.Context(), collect.Options{From: empty.Addr()}, "has no results yet", lab.ErrCannot},
+		{"plain and TLS", t.Context(), collect.Options{From: secured.Addr()}, "only one side has certificates", lab.ErrCannot},
+		{"TLS and plain", t.Context(), collect.Options{From: plain.Addr(), Credentials: own}, "cannot be reached", lab.ErrCannot},
+		{"a member", t.Context(), collect.Options{From: secured.Addr(), Credentials: member}, "does not name a load", lab.ErrCannot},
+		{"a file blocks it", t.Context(), collect.Options{From: plain.Addr(), Out: full}, "is no run that could be replaced", lab.ErrCannot},
+		{"damaged there", t.Context(), collect.Options{From: broken.Addr()}, "monday: ", archive.ErrDamaged},
+		{"interrupted", ended, collect.Options{From: plain.Addr()}, "enough", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.o.Out == "" {
+				tc.o.Out = t.TempDir()
+			}
+			tc.o.Say = func(string, ...any) {}
+			_, err := collect.Collect(tc.ctx, tc.o)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%v, want %s", err, tc.want)
+			}
+		})
+	}
+	for _, tc := range []struct {
+		o    collect.Serving
+		out  string
+		want string
+	}{
+		{collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Second}, "", "Serve: there is nothing to serve"},
+		{collect.Serving{Serve: ":7003", ServeFor: time.Second}, "out", "Serve: :7003 can be reached from other machines"},
+		{collect.Serving{Serve: "127.0.0.1:0"}, "out", "ServeFor: 0s is not between"},
+	} {
+		if err := tc.o.Validate(tc.out, false); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+	}
+}
+
+// Results that are never collected end the wait, with the place where they are.
+func TestNotCollected(t *testing.T) {
+	dir := results(t)
+	s, err := collect.Serve(collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Millisecond}, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Await(t.Context()); err == nil || !strings.Contains(err.Error(), "they are in "+dir) {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

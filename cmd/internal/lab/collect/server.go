@@ -1,0 +1,180 @@
+package collect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/transport/cert"
+)
+
+// Server serves the runs in one directory, those of earlier loads too. It only reads.
+type Server struct {
+	dir     string
+	most    time.Duration // after the load has ended
+	server  *client.Server
+	ended   atomic.Bool // the load has
+	once    sync.Once
+	fetched chan struct{}
+}
+
+// Serving says whether and how long a load serves its results.
+type Serving struct {
+	Serve    string        // address; "": it does not
+	ServeFor time.Duration // after the load has ended
+}
+
+const maxServing = 30 * 24 * time.Hour
+
+// Validate returns the first reason why results cannot be served. secured says that there are certificates.
+func (o Serving) Validate(out string, secured bool) error {
+	switch {
+	case o.Serve == "":
+		return nil
+	case out == "":
+		return lab.Invalid("Serve", "there is nothing to serve: give {Out}, too")
+	case !secured && !trust.IsLoopback(o.Serve):
+		return lab.Invalid("Serve", "%s can be reached from other machines: give {Certificates}, or an address that begins with 127.0.0.1", o.Serve)
+	case o.ServeFor <= 0 || o.ServeFor > maxServing:
+		return lab.Invalid("ServeFor", "%v is not between 1ns and %v", o.ServeFor, maxServing)
+	}
+	return nil
+}
+
+// Serve begins to serve the directory that holds the directories of runs.
+func Serve(o Serving, dir string, own *cert.Credentials) (*Server, error) {
+	s := &Server{dir: dir, most: o.ServeFor, fetched: make(chan struct{})}
+	serving := client.Serving{Addr: o.Serve, Handle: s.handle}
+	if own != nil {
+		serving.Wrap = trust.Accept(own)
+	}
+	var err error
+	if s.server, err = client.ServeAs(serving); err != nil {
+		return nil, lab.Cannot("Serve", "%v", err)
+	}
+	return s, nil
+}
+
+// Addr is where the runs are served.
+func (s *Server) Addr() string { return s.server.Addr() }
+
+// Await says that the load has ended, and waits until its results were collected, ctx ends, or it took more
+// than Serving.ServeFor, which is an error.
+func (s *Server) Await(ctx context.Context) error {
+	s.ended.Store(true)
+	timer := time.NewTimer(s.most)
+	defer timer.Stop()
+	select {
+	case <-s.fetched:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("the results were not collected within %v; they are in %s", s.most, s.dir)
+	}
+}
+
+// Close ends it.
+func (s *Server) Close() error { return s.server.Close() }
+
+func (s *Server) handle(_ context.Context, request []byte) (client.Status, string) {
+	if len(request) == 0 {
+		return client.Failed, "an empty request"
+	}
+	switch request[0] {
+	case kindList:
+		l, err := s.list()
+		if err != nil {
+			return client.Failed, err.Error()
+		}
+		text, err := json.Marshal(l)
+		if err != nil {
+			return client.Failed, err.Error()
+		}
+		return client.Done, string(text)
+	case kindPiece:
+		return s.piece(request[1:])
+	case kindDone:
+		if !s.ended.Load() {
+			return client.Failed, "the load goes on"
+		}
+		s.once.Do(func() { close(s.fetched) })
+		return client.Done, ""
+	}
+	return client.Failed, fmt.Sprintf("a request of the kind %q is not known", request[0])
+}
+
+func (s *Server) list() (l Listing, err error) {
+	l.Running = !s.ended.Load()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return l, err
+	}
+	for _, e := range entries {
+		dir := filepath.Join(s.dir, e.Name())
+		if _, err := os.Stat(filepath.Join(dir, archive.ResultFile)); err != nil || !e.IsDir() || !plainName.MatchString(e.Name()) {
+			continue
+		}
+		r := Run{Name: e.Name()}
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			return l, err
+		}
+		for _, f := range files {
+			info, err := f.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it was replaced
+			}
+			if err != nil {
+				return l, err
+			}
+			if info.Mode().IsRegular() && plainName.MatchString(f.Name()) && filepath.Ext(f.Name()) != ".pending" {
+				r.Files = append(r.Files, File{Name: f.Name(), Bytes: info.Size(), Changed: info.ModTime().UnixNano()})
+			}
+		}
+		if l.Runs = append(l.Runs, r); len(l.Runs) > maxRuns || len(r.Files) > maxFiles {
+			return l, fmt.Errorf("there are %d runs, and %d files in %s: at most %d and %d are served", len(l.Runs), len(r.Files), r.Name, maxRuns, maxFiles)
+		}
+	}
+	return l, nil
+}
+
+// piece reads a part of a file.
+func (s *Server) piece(request []byte) (client.Status, string) {
+	var p piece
+	if err := json.Unmarshal(request, &p); err != nil || !plainName.MatchString(p.Run) || !plainName.MatchString(p.File) || p.Offset < 0 {
+		return client.Failed, fmt.Sprintf("%.200q names no piece of a run", request)
+	}
+	f, err := os.Open(filepath.Join(s.dir, p.Run, p.File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return client.NotTaken, ""
+	}
+	if err != nil {
+		return client.Failed, err.Error()
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return client.Failed, err.Error()
+	}
+	if !info.Mode().IsRegular() || info.Size() != p.Bytes || info.ModTime().UnixNano() != p.Changed {
+		return client.NotTaken, ""
+	}
+	b := make([]byte, min(pieceBytes, max(0, p.Bytes-p.Offset)))
+	if _, err := f.ReadAt(b, p.Offset); err != nil && err != io.EOF {
+		return client.Failed, err.Error()
+	}
+	return client.Done, string(b)
+}
