@@ -146,8 +146,8 @@ func mix(x uint64) uint64 {
 }
 
 // AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, the run,
-// then for each client the number of words of its bitmap, and these, all as 8 bytes, little endian. A violation
-// is not in it: the host that has seen it keeps it.
+// then for each client the number of words of its bitmap, and these, all as 8 bytes, little endian. A
+// violation is not in it: the host that has seen it keeps it.
 func (m *Machine) AppendTo(dst []byte) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

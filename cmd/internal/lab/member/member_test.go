@@ -91,6 +91,21 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// A setup means the components that it was made of, and one that says more is refused.
+func TestOf(t *testing.T) {
+	want := Components{
+		Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "parallel", EarlyAck: false, Groups: 1, FsyncDelay: 2, NetDelay: 3,
+	}
+	s := want.Experiment(3).Points()[0].Setup
+	if have, err := Of(s); have != want || err != nil {
+		t.Errorf("%+v, %v", have, err)
+	}
+	s.StateBytes = 7
+	if _, err := Of(s); !errors.Is(err, lab.ErrInvalid) || !strings.Contains(err.Error(), "cannot be given StateBytes, which is 7") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRequests(t *testing.T) {
 	if _, _, _, err := parseRequest([]byte("h"), 1); err == nil {
 		t.Error("a request of one byte is accepted")

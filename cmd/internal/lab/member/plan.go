@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,12 +67,23 @@ func (c Components) Experiment(members int) experiment.Plan {
 	}
 }
 
-// Of returns the components of a setup.
-func Of(s rig.Setup) Components {
-	return Components{
+// Of returns the components of a setup. A setup that says more than components do is refused: it must not be
+// left out silently.
+func Of(s rig.Setup) (Components, error) {
+	c := Components{
 		Log: s.Durability.String(), Engine: "memory", Transport: string(s.Transport), Pipeline: experiment.PipelineName(s.Pipeline),
 		EarlyAck: !s.LateAcknowledgement, Groups: max(s.Groups, 1), FsyncDelay: s.FsyncDelay, NetDelay: s.NetworkDelay, Leases: s.Leases,
 	}
+	back := c.Experiment(s.Hosts).Points()[0].Setup
+	s.Groups = max(s.Groups, 1)
+	back.Dir, back.Leases, back.Processes = s.Dir, s.Leases, s.Processes
+	have, want := reflect.ValueOf(back), reflect.ValueOf(s)
+	for i := range have.NumField() {
+		if !reflect.DeepEqual(have.Field(i).Interface(), want.Field(i).Interface()) {
+			return c, lab.Invalid("Processes", "a host in a process of its own cannot be given %s, which is %v", have.Type().Field(i).Name, want.Field(i).Interface())
+		}
+	}
+	return c, nil
 }
 
 // setup returns what the member is made of. The plan must be valid.

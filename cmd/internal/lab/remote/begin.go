@@ -44,13 +44,9 @@ func (c *Cluster) Begin(ctx context.Context) (*Run, error) {
 		Cluster: c, run: load.NewRun(), ledger: &load.Ledger{}, leaders: make([]atomic.Int32, c.groups), acked: make([]atomic.Uint64, c.groups),
 		use: uses{members: make([]used, len(c.links))},
 	}
+	r.lead(ctx)
 	errs := make([]error, c.groups)
-	r.eachGroup(func(g int) {
-		if err := r.lead(ctx, g); err != nil {
-			r.remark(archive.WarnFailures, "member 1 does not lead group %d: %v.", g+1, err)
-		}
-		errs[g] = r.propose(ctx, g, r.run.Beginning())
-	})
+	r.eachGroup(func(g int) { errs[g] = r.propose(ctx, g, r.run.Beginning()) })
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the machines cannot be emptied for a new load: %w", err)
 	}
@@ -67,36 +63,44 @@ func (r *Run) eachGroup(f func(g int)) {
 	})
 }
 
-// lead asks the leader of a group to hand over to member 1.
-func (r *Run) lead(ctx context.Context, g int) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, leadTimeout, fmt.Errorf("it was asked for again and again for %v", leadTimeout))
+// lead asks the leaders of all groups to hand over to member 1, again and again for leadTimeout.
+func (r *Run) lead(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leadTimeout)
 	defer cancel()
 	to := binary.LittleEndian.AppendUint64(nil, 1)
-	for asks := 0; ; asks++ {
-		at, known := r.leader(ctx, g)
-		switch {
-		case known && at == 0:
-			r.leaders[g].Store(0)
-			return nil
-		case known:
-			_, _, err = r.links[at].ask(ctx, member.Request(member.KindLead, g, to...))
+	for {
+		states, _ := r.states(ctx) // a member that does not answer says nothing
+		var others []int
+		for g := range r.groups {
+			at, known := leader(states, g)
+			if r.leaders[g].Store(int32(at)); !known || at != 0 {
+				others = append(others, g)
+			}
+		}
+		if len(others) == 0 {
+			return
 		}
 		if lab.Sleep(ctx, pollInterval) != nil {
-			return errors.Join(context.Cause(ctx), err)
+			r.remark(archive.WarnFailures, "member 1 does not lead %d of %d groups, though it was asked to for %v.", len(others), r.groups, leadTimeout)
+			return
 		}
+		r.eachGroup(func(g int) {
+			if at := int(r.leaders[g].Load()); at != 0 {
+				_, _, _ = r.links[at].ask(ctx, member.Request(member.KindLead, g, to...)) // the next look shows what it did
+			}
+		})
 	}
 }
 
 // leader returns the leader of a group, from 0, as the member that knows the highest term says.
-func (r *Run) leader(ctx context.Context, g int) (at int, known bool) {
-	states, _ := r.states(ctx) // a member that does not answer says nothing
+func leader(states [][]member.GroupState, g int) (at int, known bool) {
 	term := uint64(0)
 	for _, of := range states {
-		if of != nil && of[g].Leader != 0 && of[g].Term >= term {
+		if of != nil && of[g].Leader >= 1 && of[g].Leader <= uint64(len(states)) && of[g].Term >= term {
 			at, term, known = int(of[g].Leader-1), of[g].Term, true
 		}
 	}
-	return at, known && at < len(r.links)
+	return at, known
 }
 
 // begun waits until the machines are of this run, on all members that answer.

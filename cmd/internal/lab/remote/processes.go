@@ -37,8 +37,12 @@ const (
 
 // In implements experiment.Elsewhere.
 func (p Processes) In(ctx context.Context, dir string, setup rig.Setup, f func(experiment.Abroad) error) (err error) {
+	components, err := member.Of(setup)
+	if err != nil {
+		return err
+	}
 	var own *cert.Credentials
-	plan := member.Plan{Components: member.Of(setup), Dir: dir, Listen: "127.0.0.1:0", Loads: "127.0.0.1:0"}
+	plan := member.Plan{Components: components, Dir: dir, Listen: "127.0.0.1:0", Loads: "127.0.0.1:0"}
 	if setup.Transport == rig.TLS {
 		plan.Certificates = filepath.Join(dir, "certificates")
 		if _, err := trust.Make(plan.Certificates, "millrace lab", setup.Hosts, certSpan); err != nil {
