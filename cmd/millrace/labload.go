@@ -156,7 +156,7 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	}
 	session := experiment.Options{
 		Recipe: "load", Summary: "How fast are these members under these loads?", Command: commandLine(cmd), Config: config, Seed: f.seed, Dir: f.dir, Out: f.out,
-		Progress: report.NewProgress(a.stderr, f.quiet), Elsewhere: remote.Members{Cluster: c},
+		Progress: report.NewProgress(a.stderr, f.quiet), Elsewhere: remote.Members{Cluster: c}, Afar: true,
 	}
 	points := plan.Points()
 	for i := range points {

@@ -229,8 +229,8 @@ func newNetwork(t *testing.T) network {
 	return network{}
 }
 
-// args replaces in a container's arguments what only a cluster of Kubernetes has. host is the last part of its
-// address.
+// args replaces in a container's arguments what only a cluster of Kubernetes has. host is the last part of
+// its address.
 func (n network) args(l lab, c corev1.Container, host int, dirs map[string]string, env map[string]string) (args []string) {
 	for _, arg := range c.Args {
 		for i := range *l.members.Spec.Replicas {

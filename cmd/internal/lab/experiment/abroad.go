@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/probe"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -23,7 +24,7 @@ type Abroad interface {
 	Ledger() *load.Ledger
 	// Reads returns the cluster as a target of reads, with the ledger of that.
 	Reads(by rig.Reading) (load.Abroad, *load.Ledger, error)
-	// Machines are where the members run; none if it is the machine of the load.
+	// Machines are where the members run, as it is now; none if it is the machine of the load.
 	Machines() []archive.MemberEnvironment
 	// Uses are what the members' processes have used by now.
 	Uses() []Use
@@ -49,8 +50,8 @@ func (s *Session) measureAbroad(ctx context.Context, p Point) (r archive.Repeat,
 	err = s.InFreshDir(func(dir string) error {
 		s.Progress.Phase(archive.PhasePreload)
 		return s.Elsewhere.In(ctx, dir, p.Setup, func(c Abroad) error {
-			s.Env.Members = c.Machines()
 			s.label(p.Setup)
+			defer func() { s.noteMachines(c.Machines()) }()
 			s.Declare(LoadCores)
 			var target load.Abroad = c
 			ledger := c.Ledger()
@@ -72,6 +73,16 @@ func (s *Session) measureAbroad(ctx context.Context, p Point) (r archive.Repeat,
 		err = fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return r, err
+}
+
+// noteMachines notes where the members run, and the reasons that these machines give not to trust figures.
+func (s *Session) noteMachines(all []archive.MemberEnvironment) {
+	s.Env.Members = all
+	for _, m := range all {
+		for _, w := range probe.Warnings(m.Environment) {
+			s.Warn(w.Code, "member %s: %s", m.Name, w.Text)
+		}
+	}
 }
 
 // abroad replaces what is known of the whole process by what the processes of the members have used.

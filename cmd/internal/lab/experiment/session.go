@@ -43,6 +43,8 @@ type Options struct {
 	Progress report.Progress
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
 	Elsewhere Elsewhere
+	// Afar says that the hosts keep their files on other machines, so that the disk of this one does not matter.
+	Afar bool
 }
 
 // Session is one call of the lab. Its methods belong to the goroutine that Run calls back on.
@@ -82,7 +84,11 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 				return err
 			}
 		}
-		s.Archive.Warnings = append(s.Archive.Warnings, probe.Warnings(s.Env.Load)...)
+		for _, w := range probe.Warnings(s.Env.Load) {
+			if !o.Afar || w.Code == archive.WarnBusy {
+				s.Archive.Warnings = append(s.Archive.Warnings, w)
+			}
+		}
 		return measure(ctx, s)
 	})
 	if s.Work.Path == "" {

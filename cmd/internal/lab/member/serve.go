@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/probe"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
 )
@@ -35,7 +36,9 @@ func (m *process) handle(ctx context.Context, request []byte) (client.Status, st
 	case KindRead:
 		return m.read(ctx, g, rig.Reading(rest))
 	case KindHello:
-		return asJSON(m.hello)
+		h := m.hello
+		probe.EndOfRun(&h.Environment)
+		return asJSON(h)
 	case KindUsage:
 		return asJSON(m.usage(len(rest) == 1 && rest[0] == 1))
 	case KindGroups:

@@ -231,8 +231,15 @@ func (c *Cluster) states(ctx context.Context) ([][]member.GroupState, error) {
 // Hello returns what member 1 says of itself. All members have the same components.
 func (c *Cluster) Hello() member.Hello { return c.hellos[0] }
 
-// Machines are where the members run.
+// Machines are where the members run. A member that does not answer is described as it was before.
 func (c *Cluster) Machines() (all []archive.MemberEnvironment) {
+	each(len(c.links), func(i int) {
+		ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
+		defer cancel()
+		if h, err := c.links[i].hello(ctx); err == nil {
+			c.hellos[i].Environment.LoadDuring = h.Environment.LoadDuring
+		}
+	})
 	for _, h := range c.hellos {
 		all = append(all, archive.MemberEnvironment{Name: fmt.Sprint(h.ID), Environment: h.Environment})
 	}

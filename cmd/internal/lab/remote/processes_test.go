@@ -1,15 +1,19 @@
 package remote_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
@@ -18,11 +22,23 @@ import (
 	"github.com/millrace/millrace/host/pipeline"
 )
 
+// ownerVerb starts members in a directory, says so, and waits until it is killed.
+const ownerVerb = "owner-of-a-test"
+
+func runOwner(dir string) (status int) {
+	err := processes(nil).In(context.Background(), dir, rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}}, func(experiment.Abroad) error {
+		fmt.Println("they run")
+		select {}
+	})
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
 // processes starts members as processes of this program. change changes what each is told.
-func processes(t *testing.T, change func(p *member.Plan)) remote.Processes {
+func processes(change func(p *member.Plan)) remote.Processes {
 	program, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return remote.Processes{Command: func(p member.Plan) []string {
 		if change != nil {
@@ -30,7 +46,7 @@ func processes(t *testing.T, change func(p *member.Plan)) remote.Processes {
 		}
 		text, err := json.Marshal(p)
 		if err != nil {
-			t.Error(err)
+			panic(err)
 		}
 		return []string{program, memberVerb, string(text)}
 	}}
@@ -74,7 +90,7 @@ func TestProcesses(t *testing.T) {
 	setup := rig.Setup{Hosts: 3, Transport: rig.TLS, Pipeline: pipeline.Async{}}
 	var of pids
 	for _, end := range []error{nil, errors.New("the point failed")} {
-		err := processes(t, of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
+		err := processes(of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
 			window(t, c, c.Ledger(), nil)
 			if n := len(of.running(t, "")); n != 3 {
 				t.Errorf("%d processes, want 3", n)
@@ -98,7 +114,7 @@ func TestProcesses(t *testing.T) {
 func TestProcessesDie(t *testing.T) {
 	setup := rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}}
 	var of pids
-	err := processes(t, of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
+	err := processes(of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
 		window(t, c, c.Ledger(), func(context.Context) error {
 			for _, pid := range of.running(t, `"ID":3`) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -115,12 +131,51 @@ func TestProcessesDie(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = processes(t, func(p *member.Plan) {
+	err = processes(func(p *member.Plan) {
 		if p.ID == 2 {
 			p.Dir = "/does/not/exist"
 		}
 	}).In(t.Context(), t.TempDir(), setup, func(experiment.Abroad) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "the process of member 2 has ended with exit status 1: Dir: cannot use /does/not/exist") {
 		t.Errorf("%v", err)
+	}
+}
+
+// When the process that has started members is killed, they end by themselves.
+func TestOwnerDies(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	owner := exec.Command(program, ownerVerb, dir)
+	owner.Stderr = os.Stderr
+	output, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil || line != "they run\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	of := pids{dir: dir}
+	if n := len(of.running(t, "")); n != 3 {
+		t.Errorf("%d members run, want 3", n)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = owner.Wait() // it was killed
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(30 * time.Second); len(of.running(t, "")) > 0; {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("members are left: %v", of.running(t, ""))
+		}
 	}
 }
