@@ -48,6 +48,11 @@ type target interface {
 	Ledger() *load.Ledger
 }
 
+// mixed is a mix with the ledger of a window that has none.
+type mixed struct{ *rig.Mixed }
+
+func (mixed) Ledger() *load.Ledger { return nil }
+
 // window loads target with a few clients for a moment, and as long as beside takes. All that was acknowledged
 // must be there.
 func window(t *testing.T, target target, beside func(context.Context) error) load.Outcome {
@@ -87,6 +92,16 @@ func TestComponents(t *testing.T) {
 					window(t, r, nil)
 				} else if by != rig.ByLease || s.Leases {
 					t.Error(err)
+				}
+			}
+			for _, by := range rig.AllReadings {
+				m, err := c.Mix(by, 50, 64, 1)
+				if err != nil {
+					continue // by lease, without leases
+				}
+				window(t, mixed{m}, nil)
+				if r, w := m.Reads().Count(), m.Writes().Count(); r == 0 || w == 0 || r > 3*w+50 || w > 3*r+50 {
+					t.Errorf("%s: %d reads and %d writes of a half each", by, r, w)
 				}
 			}
 			if have, want := c.Ledger().Acked(), c.Counters().AppliedEntries/3; have > want {
