@@ -46,6 +46,7 @@ type Setup struct {
 	Faults bool
 
 	Leases           bool
+	Sessions         bool          // commands may have a place in a session (Call); without snapshots
 	Heartbeat        time.Duration // 0: the default of host
 	Election         time.Duration // 0: the default of host
 	Snapshots        host.SnapshotPolicy
