@@ -24,6 +24,7 @@ type Member struct {
 
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
+	lost     bool       // its directory, with which it was a member
 	machines []*machine // of this life, or of the last
 }
 
@@ -103,7 +104,7 @@ func (m *Member) Open(ctx context.Context) error {
 	m.mu.Unlock()
 	for g := range s.Groups {
 		opened, err := h.OpenGroup(ctx, host.GroupConfig{
-			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders, Leases: s.Leases, Snapshots: s.Snapshots,
+			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders || m.lost, Leases: s.Leases, Snapshots: s.Snapshots,
 		}, machines[g].forHost(s))
 		if err != nil {
 			return fmt.Errorf("host %d: %w", m.ID, err)
@@ -157,6 +158,16 @@ func (m *Member) Again(ctx context.Context) error {
 		m.cluster.network.refuse(int(m.ID-1), false)
 	}
 	return m.Open(ctx)
+}
+
+// Lose removes the directory of a host that is closed. When the host opens again it waits until it is added, or
+// its member replaced (host.ReplaceMember).
+func (m *Member) Lose() error {
+	if m.Host() != nil {
+		return errors.New("the host is open")
+	}
+	m.lost = true
+	return os.RemoveAll(m.cluster.dir(int(m.ID - 1)))
 }
 
 // LogBytes returns the bytes of the files of a host that is closed.
