@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // Member is one host of a cluster, with its state machines. It has several lives: Open begins one, Kill and
@@ -22,6 +24,8 @@ type Member struct {
 	groups  []atomic.Pointer[host.Group] // nil while it is closed
 	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
 
+	disk *crashfs.FS // with Setup.PowerCuts; else nil: the disk of the machine
+
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
 	lost     bool       // its directory, with which it was a member
@@ -29,7 +33,11 @@ type Member struct {
 }
 
 func newMember(c *Cluster, i int) *Member {
-	return &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	if c.setup.PowerCuts {
+		m.disk = crashfs.New()
+	}
+	return m
 }
 
 // Group returns the member's part in a group, from 0, or nil while the host is closed.
@@ -67,11 +75,14 @@ func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
 // files are the host's.
 func (m *Member) files() vfs.FS {
-	s := m.cluster.setup
-	if !s.Faults {
-		return vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+	s, base := m.cluster.setup, vfs.OS()
+	if m.disk != nil {
+		base = m.disk
 	}
-	return vfs.WithSyncDelays(vfs.OS(), func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+	if !s.Faults {
+		return vfs.WithSyncDelay(base, s.FsyncDelay)
+	}
+	return vfs.WithSyncDelays(base, func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
 }
 
 // Open opens the host on its directory, with empty state machines.
@@ -129,6 +140,21 @@ func (m *Member) Kill() error {
 	return m.closed(h)
 }
 
+// CutPower ends the host as a power cut does: of what was not synced its disk keeps some sectors, as chance has
+// it. It returns how many bytes were not synced. It needs Setup.PowerCuts and Setup.Faults.
+func (m *Member) CutPower(seed uint64) (unsynced int64) {
+	m.cluster.network.refuse(int(m.ID-1), true)
+	unsynced = m.disk.UnsyncedBytes()
+	m.disk.Crash(crashfs.LoseSome, rand.New(rand.NewPCG(seed, m.ID)).Uint64)
+	if h := m.take(); h != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = h.Close(ended)                // it does not wait for a hand-over
+		_ = h.Close(context.Background()) // its files are gone, so it cannot end well
+	}
+	return unsynced
+}
+
 // Stop closes the host cleanly: it hands its leaderships over first.
 func (m *Member) Stop() error {
 	h := m.take()
@@ -172,6 +198,9 @@ func (m *Member) Lose() error {
 
 // LogBytes returns the bytes of the files of a host that is closed.
 func (m *Member) LogBytes() (total int64, err error) {
+	if m.disk != nil {
+		return m.disk.UsedBytes(), nil
+	}
 	err = walk(m.cluster.dir(int(m.ID-1)), func(info os.FileInfo) { total += info.Size() })
 	return total, err
 }
