@@ -4,8 +4,10 @@
 // sends a command again, under the same number, until it has an answer: the state machines apply it once
 // (thesis §6.3). Without one, a command whose connection breaks may have been committed, and is not repeated.
 //
-//	request   length of the rest u32, id u64, kind u8, with InSession: the place of the command (request.go), value
-//	answer    length of the rest u32, id u64, status u8, text: the leader's address, what went wrong, or a session
+//	request   length of the rest u32, id u64, kind u8, with InSession: the place of the command, value
+//	answer    length of the rest u32, id u64, status u8, text
+//
+// The text is the leader's address, what went wrong, or the id of a session. request.go has the place.
 //
 // All numbers are little endian. Answers come in any order.
 package client
@@ -183,7 +185,7 @@ func (c *Client) exchange(ctx context.Context, r Request) (text string, err erro
 	}
 }
 
-// repeated counts a command that is sent again, and returns how many searches in a row were in vain.
+// repeated counts a command that is sent again, and returns how many searches in a row have led nowhere.
 func (c *Client) repeated() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +211,8 @@ func (c *Client) avoid(addr string) {
 	c.mute = addr
 }
 
-// seed returns one of the seeds at random, another one than the host that gave no answer. The caller holds mu.
+// seed returns one of the seeds at random, another one than the host that gave no answer. The caller holds
+// mu.
 func (c *Client) seed() string {
 	i := c.random.IntN(len(c.options.Seeds))
 	if c.options.Seeds[i] == c.mute {

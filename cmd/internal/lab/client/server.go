@@ -43,8 +43,8 @@ func ServeAt(addr string, handle Handler) (*Server, error) {
 // Addr is where clients connect.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Break breaks all connections, and takes new ones: as a network does that is gone for a moment. Answers under
-// way are lost.
+// Break breaks all connections, and takes new ones: as a network does that is gone for a moment. Answers
+// under way are lost.
 func (s *Server) Break() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

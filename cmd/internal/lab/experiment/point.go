@@ -159,9 +159,9 @@ func (s *Session) Observe(ctx context.Context, c *rig.Cluster, p Point, event Ev
 
 // Metrics of the two kinds of operation in a mix.
 var (
-	ReadP50  = archive.Metric{Name: "reads_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the reads in a mix, from their call on, warm-up included"}
+	ReadP50  = archive.Metric{Name: "reads_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the reads in a mix, beginning with their call, warm-up included"}
 	ReadP99  = archive.Metric{Name: "reads_p99_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the same"}
-	WriteP50 = archive.Metric{Name: "writes_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the writes in a mix, from their call on, warm-up included"}
+	WriteP50 = archive.Metric{Name: "writes_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the writes in a mix, beginning with their call, warm-up included"}
 	WriteP99 = archive.Metric{Name: "writes_p99_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the same"}
 )
 

@@ -183,7 +183,8 @@ func addHosts(ctx context.Context, c *rig.Cluster, hosts ...int) error {
 	return plan(ctx, c, changes...)
 }
 
-// replaceHost kills a follower, removes its directory, opens it with an empty one, and gives it its place again.
+// replaceHost kills a follower, removes its directory, opens it with an empty one, and gives it its place
+// again.
 func replaceHost(ctx context.Context, c *rig.Cluster) error {
 	m := c.Member(followersOf(c)[0])
 	if err := m.Kill(); err != nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
-// b6 is the restart of one host and of a whole cluster, killed, stopped, started cold (its files are not in the
-// memory of the kernel) or after a power cut, with more and more log behind it: when the host is open, when it
-// has replayed its log, when there is a leader, and when the first client's write and read are answered.
+// b6 is the restart of one host and of a whole cluster, killed, stopped, started cold (its files are not in
+// the memory of the kernel) or after a power cut, with more and more log behind it: when the host is open,
+// when it has replayed its log, when there is a leader, and when the first client's write and read are
+// answered.
 //
-// Power is cut under load, on disks in memory that lose what was not synced sector by sector, so logs have the
-// torn ends that a machine finds. What was acknowledged must be there.
+// Power is cut under load, on disks in memory that lose what was not synced sector by sector, so logs have
+// the torn ends that a machine finds. What was acknowledged must be there.
 var b6 = Recipe{
 	Name:     "b6",
 	Question: "How long does a restart take, of one host and of the whole cluster, against the length of the log?",

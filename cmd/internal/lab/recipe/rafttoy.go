@@ -53,7 +53,7 @@ type rafttoyScale struct {
 func scaleRafttoy(size Size) rafttoyScale {
 	return rafttoyScale{
 		megabytes: pick(size, orLong(size, []float64{1, 4, 16, 64}, []float64{1, 2, 4, 8, 16, 32, 64}), []float64{2, 16}, []float64{1}),
-		clients:   pick(size, []int{1, 16, 256, 2048}, []int{1, 1024}, []int{8}),
+		clients:   pick(size, orLong(size, []int{1, 256, 2048}, []int{1, 16, 256, 2048}), []int{1, 1024}, []int{8}),
 		rounds:    pick(size, orLong(size, 3, 5), 1, 1),
 		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
 			lengths{time.Second, 2 * time.Second, 3 * time.Second}, lengths{0, 20 * time.Millisecond, 50 * time.Millisecond}),
@@ -70,7 +70,7 @@ func runRafttoy(ctx context.Context, s *experiment.Session, size Size) error {
 	megabytes, clients, rounds, l := c.megabytes, c.clients, c.rounds, c.l
 	switch size {
 	case Full:
-		s.Omit("the rates 2, 8 and 32 MB/s, two of five rounds, and windows of 10 s")
+		s.Omit("the rates 2, 8 and 32 MB/s, 16 clients, two of five rounds, and windows of 10 s")
 	case Quick, Glance:
 		s.Omit("the rates 1, 4, 8, 32 and 64 MB/s, 16 and 256 clients, four of five rounds, and windows of 10 s")
 	}

@@ -25,8 +25,8 @@ type service struct {
 	links   []*wire.Link     // from the clients to each host; nil: there are none
 }
 
-// newService opens the ports of a cluster with sessions. With linked, experiments can spoil the network between clients and hosts: bytes
-// pass two more sockets then.
+// newService opens the ports of a cluster with sessions. With linked, experiments can spoil the network
+// between clients and hosts: bytes pass two more sockets then.
 func newService(c *rig.Cluster, linked bool) (_ *service, err error) {
 	n := len(c.Members())
 	s := &service{Cluster: c, servers: make([]*client.Server, n), listens: make([]string, n)}
@@ -122,7 +122,7 @@ func (s *service) breakConnections() {
 	}
 }
 
-// hold makes a host answer nothing, without a reset: its clients wait in vain, and other hosts do not hear it.
+// hold makes a host answer nothing, without a reset: its clients wait, and other hosts do not hear it.
 // Or it ends that. It needs links.
 func (s *service) hold(i int, holds bool) {
 	mode := wire.Passes

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Chill takes the files of some hosts, which are closed, out of the memory of the kernel, as after a start of
-// the machine, and reads them once, each host's one after the other and all hosts at once: perSecond is how
-// many bytes of the host with the most a second the disk gives to such a reader. Then it takes them out again.
-// errors.ErrUnsupported means that this system cannot do that.
+// Chill takes the files of some hosts, which are closed, out of the memory of the kernel, as after a start
+// of the machine, and reads them once, each host's one after the other and all hosts at once: perSecond is
+// how many bytes of the host with the most a second the disk gives to such a reader. Then it takes them out
+// again. errors.ErrUnsupported means that this system cannot do that.
 func (c *Cluster) Chill(ctx context.Context, which []int) (perSecond float64, err error) {
 	if err := c.OnEach(which, (*Member).forget); err != nil {
 		return 0, err

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget takes the files of a host out of the memory of the kernel. What was not written yet is written first.
+// forget takes the files of a host out of the memory of the kernel. What was not written yet is written
+// first.
 func (m *Member) forget() error {
 	return m.eachFile(func(f *os.File) error {
 		if err := f.Sync(); err != nil {

@@ -63,9 +63,9 @@ func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 
 // Diverge makes the logs of two members end with n values each that contradict each other, in several terms
 // each: as after elections that the two have won in turn, each with the vote of a third, and whose leaders
-// reached nobody. The second has the last term, so that it can lead and the first cannot. Diverge writes the
-// values into the logs while all hosts are closed, as killed ones, and opens these again, the first cut off
-// (Hold).
+// reached no other member. The second has the last term, so that it can lead and the first cannot. Diverge
+// writes the values into the logs while all hosts are closed, as killed ones, and opens these again, the
+// first cut off (Hold).
 func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueBytes int) error {
 	term := c.Term()
 	if err := c.OnEach(c.every(), (*Member).Kill); err != nil {

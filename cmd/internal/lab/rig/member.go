@@ -140,8 +140,8 @@ func (m *Member) Kill() error {
 	return m.closed(h)
 }
 
-// CutPower ends the host as a power cut does: of what was not synced its disk keeps some sectors, as chance has
-// it. It returns how many bytes were not synced. It needs Setup.PowerCuts and Setup.Faults.
+// CutPower ends the host as a power cut does: of what was not synced its disk keeps some sectors, as chance
+// has it. It returns how many bytes were not synced. It needs Setup.PowerCuts and Setup.Faults.
 func (m *Member) CutPower(seed uint64) (unsynced int64) {
 	m.cluster.network.refuse(int(m.ID-1), true)
 	unsynced = m.disk.UnsyncedBytes()
@@ -186,8 +186,8 @@ func (m *Member) Again(ctx context.Context) error {
 	return m.Open(ctx)
 }
 
-// Lose removes the directory of a host that is closed. When the host opens again it waits until it is added, or
-// its member replaced (host.ReplaceMember).
+// Lose removes the directory of a host that is closed. When the host opens again it waits until it is added,
+// or its member replaced (host.ReplaceMember).
 func (m *Member) Lose() error {
 	if m.Host() != nil {
 		return errors.New("the host is open")

@@ -9,8 +9,8 @@ import (
 )
 
 // Mixed is a cluster as a load.Target of reads and writes. Each client draws for each operation, from the
-// number of the operation alone, which of the two it is. Writes are in the ledger of the cluster under clients
-// of their own, so a window has no ledger: the one that it makes counts reads, too.
+// number of the operation alone, which of the two it is. Writes are in the ledger of the cluster under
+// clients of their own, so a window has no ledger: the one that it makes counts reads, too.
 type Mixed struct {
 	reader Reader
 	reads  int // percent
@@ -53,8 +53,8 @@ func (t *times) record(took time.Duration) {
 	t.latency.Record(took)
 }
 
-// Reads and Writes return how long the operations of each kind took, from their call on, warm-up included. The
-// window must have ended.
+// Reads and Writes return how long the operations of each kind took, beginning with their call, warm-up
+// included. The window must have ended.
 func (m *Mixed) Reads() *load.Latencies  { return m.readTimes.latency }
 func (m *Mixed) Writes() *load.Latencies { return m.writeTimes.latency }
 

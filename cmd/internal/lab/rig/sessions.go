@@ -8,7 +8,8 @@ import (
 )
 
 // commands is the machine of a cluster with sessions (Setup.Sessions): a command that comes again under the
-// number of its session is not applied again. Whoever waits for it on this host hears when it is applied.
+// number of its session is not applied again. The client that waits for it on this host hears when it is
+// applied.
 type commands struct{ *machine }
 
 // Apply implements host.CommandMachine.

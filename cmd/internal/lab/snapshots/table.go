@@ -25,8 +25,8 @@ type Result struct {
 	Ratio    float64 `json:"ratio,omitempty"`     // throughput ÷ that without a snapshot
 	P99Ratio float64 `json:"p99_ratio,omitempty"` // the same of p99
 
-	// On the leader, over all runs: the longest time without Apply around a call of Snapshot, the longest at any
-	// other time, and the longest call of Snapshot itself.
+	// On the leader, over all runs: the longest time without Apply around a call of Snapshot, the longest at
+	// any other time, and the longest call of Snapshot itself.
 	PauseUs      float64 `json:"pause_us,omitempty"`
 	OtherPauseUs float64 `json:"other_pause_us,omitempty"`
 	CaptureUs    float64 `json:"capture_us,omitempty"`
