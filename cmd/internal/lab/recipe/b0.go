@@ -46,7 +46,7 @@ var b0Writes = []int{50, 10}
 
 func scaleB0(size Size) b0Scale {
 	return b0Scale{
-		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 1500 * time.Millisecond}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
+		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1200 * time.Millisecond, 1300 * time.Millisecond}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
 			lengths{300 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond}, lengths{0, 10 * time.Millisecond, 100 * time.Millisecond}),
 		alone:  pick(size, orLong(size, []int{25, 50, 75, 90, 120}, []int{10, 25, 50, 75, 90, 100, 120}), []int{25, 90}, []int{50}),
 		mixed:  pick(size, orLong(size, []int{50, 90}, []int{10, 25, 50, 75, 90, 100, 120}), []int{90}, []int{50}),

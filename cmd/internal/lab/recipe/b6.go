@@ -118,7 +118,7 @@ func aboutB6(size Size) time.Duration {
 		n    int
 	}{{c.logs, len(b6Cases)}, {c.memory, len(b6PowerCuts)}} {
 		for _, mib := range cases.logs {
-			total += aboutCluster + times(mib, 30*time.Millisecond) + times(c.rounds*cases.n, 1500*time.Millisecond+times(mib, 4*time.Millisecond))
+			total += aboutCluster + times(mib, 25*time.Millisecond) + times(c.rounds*cases.n, 1200*time.Millisecond+times(mib, 3*time.Millisecond))
 		}
 	}
 	return total

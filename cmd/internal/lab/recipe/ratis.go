@@ -71,7 +71,7 @@ type ratisBulk struct {
 
 func scaleRatis(size Size) ratisScale {
 	return ratisScale{
-		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 2 * time.Second, 2 * time.Second}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
+		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 1500 * time.Millisecond}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
 			lengths{300 * time.Millisecond, time.Second, 1500 * time.Millisecond}, lengths{0, 10 * time.Millisecond, 100 * time.Millisecond}),
 		rounds: pick(size, orLong(size, 2, 3), 1, 1),
 		bulks: pick(size, orLong(size, []ratisBulk{{300, 32 << 20}, {10, 128 << 20}}, []ratisBulk{{300, 32 << 20}, {300, 128 << 20}}),
