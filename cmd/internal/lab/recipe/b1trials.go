@@ -30,7 +30,11 @@ func (f *found) add(took time.Duration, attempts uint64) {
 	f.n, f.sum, f.most = f.n+1, f.sum+attempts, max(f.most, attempts)
 }
 
-func (f *found) save(s *experiment.Session, name string, began time.Time) error {
+// save keeps what was collected, also if err cut the trials short. It returns err, or its own error.
+func (f *found) save(s *experiment.Session, name string, began time.Time, err error) error {
+	if f.n == 0 {
+		return err
+	}
 	labels := experiment.Labels(three(), "async")
 	labels["client"] = name
 	figures := map[string]float64{
@@ -43,7 +47,7 @@ func (f *found) save(s *experiment.Session, name string, began time.Time) error 
 			figures[m] = report.Ratio(report.Micros(sum), float64(f.n))
 		}
 	}
-	return s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: figures})
+	return errors.Join(err, s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: figures}))
 }
 
 // deadAddress is an address at which nothing listens.
@@ -77,7 +81,7 @@ func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b
 		return err
 	}
 	id, page := of.Ledger().Open()
-	for i := range n {
+	for i := 0; i < n && err == nil; i++ {
 		o := client.Options{Seed: s.Seed + uint64(i), IgnoreHints: !cold.hints}
 		if cold.seeds > 0 {
 			o.Seeds = append(o.Seeds, of.addrs[i%len(of.addrs)])
@@ -85,14 +89,13 @@ func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b
 		start := time.Now()
 		c := of.newClient(o, dead...)
 		seq := page.Send()
-		err := c.Propose(ctx, source.Value(load.ValueID{Client: id, Seq: seq}))
-		f.add(time.Since(start), c.Attempts())
-		if err := errors.Join(err, c.Close()); err != nil {
-			return err
+		if err = c.Propose(ctx, source.Value(load.ValueID{Client: id, Seq: seq})); err == nil {
+			page.Acknowledge(seq)
+			f.add(time.Since(start), c.Attempts())
 		}
-		page.Acknowledge(seq)
+		err = errors.Join(err, c.Close())
 	}
-	return f.save(s, cold.name, began)
+	return f.save(s, cold.name, began, err)
 }
 
 // coldProcesses starts one process after the other, each with one write.
@@ -103,7 +106,7 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 		return err
 	}
 	id, page := of.Ledger().Open()
-	for i := range n {
+	for i := 0; i < n && err == nil; i++ {
 		p.step(cold.name, 50*time.Millisecond)
 		job := clientJob{Seeds: slices.Clone(of.addrs), ValueBytes: b2Value, Seed: s.Seed + uint64(i)}
 		if cold.seeds > 0 {
@@ -111,62 +114,79 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 		}
 		job.Seeds = append(job.Seeds, dead...)
 		job.ID = load.ValueID{Client: id, Seq: page.Send()}
-		r, took, err := runOneWrite(ctx, job)
-		if err != nil {
-			return err
+		var r clientReport
+		var took time.Duration
+		if r, took, err = runOneWrite(ctx, job); err == nil {
+			page.Acknowledge(job.ID.Seq)
+			f.add(took, r.Attempts)
+			f.search += r.Took
 		}
-		page.Acknowledge(job.ID.Seq)
-		f.add(took, r.Attempts)
-		f.search += r.Took
 	}
-	return f.save(s, cold.name, began)
+	return f.save(s, cold.name, began, err)
 }
 
-// lostLeaders makes a client that writes lose its leader, again and again, and measures from the loss to the
-// answer to its next write. The client has a session, so it asks until there is one, and what arrived twice
-// takes effect once.
-func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *service, loss b1Loss, n int) error {
-	began, f := time.Now(), newFound()
-	source := load.NewSource(b2Value, s.Seed)
-	id, page := of.Ledger().Open()
-	c := of.newClient(client.Options{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer})
-	defer c.Close()
-	write := func() error {
-		seq := page.Send()
-		err := c.Propose(ctx, source.Value(load.ValueID{Client: id, Seq: seq}))
-		if err == nil {
-			page.Acknowledge(seq)
-		}
+// loser is a client that writes and loses its leader, again and again. It has a session, so it asks until there
+// is an answer, and what arrived twice takes effect once.
+type loser struct {
+	*client.Client
+	of     *service
+	source *load.Source
+	id     uint32
+	page   *load.Page
+	found  *found
+}
+
+// lostLeaders makes a client lose its leader n times.
+func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *service, loss b1Loss, n int) (err error) {
+	began := time.Now()
+	l := loser{
+		Client: of.newClient(client.Options{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer}),
+		of:     of, source: load.NewSource(b2Value, s.Seed), found: newFound(),
+	}
+	defer l.Close()
+	l.id, l.page = of.Ledger().Open()
+	for i := 0; i < n && err == nil; i++ {
+		p.step(loss.name, time.Second)
+		err = l.lose(ctx, loss)
+	}
+	return l.found.save(s, loss.name, began, err)
+}
+
+func (l *loser) write(ctx context.Context) error {
+	seq := l.page.Send()
+	err := l.Propose(ctx, l.source.Value(load.ValueID{Client: l.id, Seq: seq}))
+	if err == nil {
+		l.page.Acknowledge(seq)
+	}
+	return err
+}
+
+// lose measures from the loss of the leader to the answer to the next write.
+func (l *loser) lose(ctx context.Context, loss b1Loss) error {
+	if err := errors.Join(l.of.Settle(ctx), l.write(ctx)); err != nil {
 		return err
 	}
-	for range n {
-		p.step(loss.name, time.Second)
-		if err := errors.Join(of.Settle(ctx), write()); err != nil {
-			return err
-		}
-		old := of.Leader(0)
-		before, start := c.Attempts(), time.Now()
-		if err := loss.begin(ctx, old); err != nil {
-			return err
-		}
-		written := make(chan error, 1)
-		var took time.Duration
-		go func() {
-			err := write()
-			took = time.Since(start)
-			written <- err
-		}()
-		elected := look(ctx, func() bool { now := of.Leader(0); return now >= 0 && now != old })
-		f.elected += time.Since(start)
-		if err := errors.Join(<-written, elected); err != nil {
-			return err
-		}
-		f.add(took, c.Attempts()-before)
-		if loss.end != nil {
-			if err := loss.end(ctx, old); err != nil {
-				return err
-			}
-		}
+	old := l.of.Leader(0)
+	before, start := l.Attempts(), time.Now()
+	if err := loss.begin(ctx, old); err != nil {
+		return err
 	}
-	return f.save(s, loss.name, began)
+	written := make(chan error, 1)
+	var took time.Duration
+	go func() {
+		err := l.write(ctx)
+		took = time.Since(start)
+		written <- err
+	}()
+	elected := look(ctx, func() bool { now := l.of.Leader(0); return now >= 0 && now != old })
+	electedAfter := time.Since(start)
+	if err := errors.Join(<-written, elected); err != nil {
+		return err
+	}
+	l.found.add(took, l.Attempts()-before)
+	l.found.elected += electedAfter
+	if loss.end == nil {
+		return nil
+	}
+	return loss.end(ctx, old)
 }
