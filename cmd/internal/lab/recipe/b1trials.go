@@ -125,8 +125,8 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 	return f.save(s, cold.name, began, err)
 }
 
-// loser is a client that writes and loses its leader, again and again. It has a session, so it asks until there
-// is an answer, and what arrived twice takes effect once.
+// loser is a client that writes and loses its leader, again and again. It has a session, so it asks until
+// there is an answer, and what arrived twice takes effect once.
 type loser struct {
 	*client.Client
 	of     *service

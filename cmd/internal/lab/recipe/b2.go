@@ -175,14 +175,15 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 	}
 	old := c.Leader(0)
 	next, third := (old+1)%3, (old+2)%3
-	odd := third // the member whose log differs
+	odd := third     // the member whose log differs
+	term := c.Term() // an election may come by itself from now on
 	switch {
 	case of.missing > 0:
 		c.Hold(third, true)
 		err = c.Fill(ctx, of.missing, b2Value)
 	case of.terms > 0:
 		odd = old
-		err = c.Diverge(ctx, old, next, of.extra, of.terms, b2Value)
+		term, err = c.Diverge(ctx, old, next, of.extra, of.terms, b2Value)
 	case of.extra > 0:
 		odd = old
 		c.Hold(old, true)
@@ -191,7 +192,7 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 	if err != nil {
 		return t, err
 	}
-	before, term := c.Rejections(odd), c.Term()
+	before := c.Rejections(odd)
 	if of.missing > 0 { // it hears again only when the next leader is elected, or the old one would repair it
 		defer c.Hold(third, false)
 	}

@@ -66,17 +66,18 @@ func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 // reached no other member. The second has the last term, so that it can lead and the first cannot. Diverge
 // writes the values into the logs while all hosts are closed, as killed ones, and opens these again, the
 // first cut off (Hold).
-func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueBytes int) error {
+func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueBytes int) (last uint64, err error) {
 	term := c.Term()
+	last = term + 2*uint64(terms)
 	if err := c.OnEach(c.every(), (*Member).Kill); err != nil {
-		return err
+		return 0, err
 	}
 	source := load.NewSource(valueBytes, uint64(n))
 	for i, m := range c.members {
 		err := m.inLog(func(log host.Log) error {
 			group := log.Group(1)
 			hard := group.HardState()
-			hard.Term, hard.Vote = term+2*uint64(terms), c.members[second].ID
+			hard.Term, hard.Vote = last, c.members[second].ID
 			if i != first && i != second {
 				return log.Append([]wal.Write{{Group: 1, HardState: hard}})
 			}
@@ -99,14 +100,15 @@ func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueByt
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("host %d: %w", m.ID, err)
+			return 0, fmt.Errorf("host %d: %w", m.ID, err)
 		}
 	}
-	if err := c.OnEach(c.every(), func(m *Member) error { return m.Again(ctx) }); err != nil {
-		return err
+	others := slices.DeleteFunc(c.every(), func(i int) bool { return i == first })
+	if err := c.OnEach(others, func(m *Member) error { return m.Again(ctx) }); err != nil {
+		return 0, err
 	}
 	c.Hold(first, true)
-	return nil
+	return last, c.members[first].Open(ctx)
 }
 
 // maxDiverged is how many entries Diverge writes at a time.

@@ -113,8 +113,8 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there after power cuts of one host and of all, and after logs were made to differ; and
-// a host whose directory is lost waits until its member is replaced.
+// What was acknowledged is there after power cuts of one host and of all, and after logs were made to
+// differ; and a host whose directory is lost waits until its member is replaced.
 func TestLosses(t *testing.T) {
 	s := setup(t)
 	s.Faults, s.PowerCuts, s.Leases = true, true, false
@@ -136,11 +136,11 @@ func TestLosses(t *testing.T) {
 	}
 	old, term := c.Leader(0), c.Term()
 	second := (old + 1) % 3
-	if err := c.Diverge(t.Context(), old, second, 30, 5, 64); err != nil {
-		t.Fatal(err)
+	if last, err := c.Diverge(t.Context(), old, second, 30, 5, 64); err != nil || last != term+10 {
+		t.Fatal(last, err)
 	}
 	first, other := c.Member(old).Group(0).Status(), c.Member(second).Group(0).Status()
-	if first.LastIndex != other.LastIndex || first.Term < term+5 || c.Member((old+2)%3).Group(0).Status().LastIndex != first.LastIndex-30 {
+	if first.LastIndex > other.LastIndex || first.Term < term+10 {
 		t.Errorf("the logs end at %+v and %+v", first, other)
 	}
 	before := c.Rejections(old)
