@@ -92,7 +92,7 @@ func (f *labRunFlags) size(cmd *cobra.Command) (recipe.Size, error) {
 	return size, nil
 }
 
-// newLabClient is the client's process of the recipe logcabin.
+// newLabClient is the client's process of the recipes logcabin and b1.
 func newLabClient(a app) *cobra.Command {
 	return &cobra.Command{
 		Use:    recipe.ClientVerb,

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 func TestEstimates(t *testing.T) {
 	total := time.Duration(0)
 	for _, r := range All() {
+		if r.About == nil {
+			t.Fatalf("%s has no estimate", r.Name)
+		}
 		full, quick, long := r.About(Full), r.About(Quick), r.About(Long)
 		t.Logf("%s: %v, quick %v, long %v, %d MiB", r.Name, full.Round(time.Second), quick.Round(time.Second), long.Round(time.Second), r.NeedMiB(Full))
 		if total += full; quick > 2*time.Minute || quick < time.Second || full < quick || long < full || r.NeedMiB(Full) > 20_000 {
