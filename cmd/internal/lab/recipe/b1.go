@@ -93,7 +93,7 @@ func scaleB1(size Size) b1Scale {
 func aboutB1(size Size) time.Duration {
 	c := scaleB1(size)
 	return aboutCluster + times(len(b1Colds)*c.colds, 5*time.Millisecond) + times(len(b1Processes)*c.processes, 80*time.Millisecond) +
-		times(3*c.losses, 700*time.Millisecond) + times(c.losses, 100*time.Millisecond)
+		times(3*c.losses, 550*time.Millisecond) + times(c.losses, 100*time.Millisecond)
 }
 
 func runB1(ctx context.Context, s *experiment.Session, size Size) error {

@@ -24,7 +24,7 @@ type Member struct {
 	groups  []atomic.Pointer[host.Group] // nil while it is closed
 	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
 
-	disk *crashfs.FS // with Setup.PowerCuts; else nil: the disk of the machine
+	memory *crashfs.FS // its disk with Setup.PowerCuts; nil: the disk of the machine
 
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
@@ -35,7 +35,7 @@ type Member struct {
 func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
 	if c.setup.PowerCuts {
-		m.disk = crashfs.New()
+		m.memory = crashfs.New()
 	}
 	return m
 }
@@ -76,8 +76,8 @@ func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 // files are the host's.
 func (m *Member) files() vfs.FS {
 	s, base := m.cluster.setup, vfs.OS()
-	if m.disk != nil {
-		base = m.disk
+	if m.memory != nil {
+		base = m.memory
 	}
 	if !s.Faults {
 		return vfs.WithSyncDelay(base, s.FsyncDelay)
@@ -101,7 +101,7 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.Rule),
 		host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
@@ -144,8 +144,8 @@ func (m *Member) Kill() error {
 // has it. It returns how many bytes were not synced. It needs Setup.PowerCuts and Setup.Faults.
 func (m *Member) CutPower(seed uint64) (unsynced int64) {
 	m.cluster.network.refuse(int(m.ID-1), true)
-	unsynced = m.disk.UnsyncedBytes()
-	m.disk.Crash(crashfs.LoseSome, rand.New(rand.NewPCG(seed, m.ID)).Uint64)
+	unsynced = m.memory.UnsyncedBytes()
+	m.memory.Crash(crashfs.LoseSome, rand.New(rand.NewPCG(seed, m.ID)).Uint64)
 	if h := m.take(); h != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -198,8 +198,8 @@ func (m *Member) Lose() error {
 
 // LogBytes returns the bytes of the files of a host that is closed.
 func (m *Member) LogBytes() (total int64, err error) {
-	if m.disk != nil {
-		return m.disk.UsedBytes(), nil
+	if m.memory != nil {
+		return m.memory.UsedBytes(), nil
 	}
 	err = walk(m.cluster.dir(int(m.ID-1)), func(info os.FileInfo) { total += info.Size() })
 	return total, err
