@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -34,6 +36,7 @@ var b6 = Recipe{
 const (
 	b6Value    = 16 << 10
 	b6Unsynced = 512                     // values that are written while power is cut
+	b6Fsync    = 5 * time.Millisecond    // of the disks that are about to lose power, which have written and not synced more meanwhile
 	b6Election = 1000 * time.Millisecond // the default, of which a timeout is drawn up to twice as long
 )
 
@@ -118,7 +121,7 @@ func aboutB6(size Size) time.Duration {
 		n    int
 	}{{c.logs, len(b6Cases)}, {c.memory, len(b6PowerCuts)}} {
 		for _, mib := range cases.logs {
-			total += aboutCluster + times(mib, 25*time.Millisecond) + times(c.rounds*cases.n, 1200*time.Millisecond+times(mib, 3*time.Millisecond))
+			total += aboutCluster + times(mib, 20*time.Millisecond) + times(c.rounds*cases.n, 800*time.Millisecond+times(mib, 2*time.Millisecond))
 		}
 	}
 	return total
@@ -216,15 +219,24 @@ func endHosts(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6C
 func cutPower(ctx context.Context, s *experiment.Session, c *rig.Cluster, which []int, f map[string]float64) error {
 	leader := c.Member(c.Leader(0)).Group(0)
 	goal := leader.Status().Committed + b6Unsynced/4
+	for _, m := range c.Members() {
+		m.SlowDisk(b6Fsync)
+	}
 	writing, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.Fill(writing, b6Unsynced, b6Value) }) // what was acknowledged is in the ledger; the others may be lost
 	err := look(ctx, func() bool { return leader.Status().Committed >= goal })
+	if err == nil { // at any moment between two syncs: with a commit one has just ended
+		err = lab.Sleep(ctx, time.Duration(rand.New(rand.NewPCG(s.Seed, goal)).Int64N(int64(2*b6Fsync))))
+	}
 	total := int64(0)
 	for _, i := range which {
-		total += c.Member(i).CutPower(s.Seed + leader.Status().Committed)
+		total += c.Member(i).CutPower(s.Seed + goal)
 	}
 	stop()
+	for _, m := range c.Members() {
+		m.SlowDisk(0)
+	}
 	wg.Wait()
 	f[unsynced.Name] = float64(total)
 	return err

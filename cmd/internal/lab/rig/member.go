@@ -36,6 +36,12 @@ func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
 	if c.setup.PowerCuts {
 		m.memory = crashfs.New()
+		m.memory.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpSync {
+				time.Sleep(time.Duration(m.slow.Load()))
+			}
+			return nil
+		})
 	}
 	return m
 }
@@ -70,19 +76,20 @@ func (m *Member) take() *host.Host {
 	return h
 }
 
-// SlowDisk makes every fsync take d longer. It needs Setup.Faults.
+// SlowDisk makes every fsync take d longer. It needs Setup.Faults. With Setup.PowerCuts the time comes before
+// the fsync, so that what was written is not safe meanwhile.
 func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
 // files are the host's.
 func (m *Member) files() vfs.FS {
-	s, base := m.cluster.setup, vfs.OS()
-	if m.memory != nil {
-		base = m.memory
+	s := m.cluster.setup
+	switch {
+	case m.memory != nil:
+		return m.memory
+	case !s.Faults:
+		return vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
 	}
-	if !s.Faults {
-		return vfs.WithSyncDelay(base, s.FsyncDelay)
-	}
-	return vfs.WithSyncDelays(base, func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+	return vfs.WithSyncDelays(vfs.OS(), func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
 }
 
 // Open opens the host on its directory, with empty state machines.

@@ -46,7 +46,8 @@ type Setup struct {
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
-	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs).
+	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
+	// ignores FsyncDelay.
 	PowerCuts bool
 
 	Leases           bool
