@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -38,7 +39,7 @@ func newMember(c *Cluster, i int) *Member {
 		m.memory = crashfs.New()
 		m.memory.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpSync {
-				time.Sleep(time.Duration(m.slow.Load()))
+				return lab.Sleep(context.Background(), time.Duration(m.slow.Load()))
 			}
 			return nil
 		})
