@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/host/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,10 +31,10 @@ func serve(t *testing.T, n int) *hosts {
 	t.Helper()
 	h := &hosts{}
 	for i := range n {
-		s, err := client.Serve(func(_ context.Context, value []byte) (client.Status, string) {
+		s, err := client.Serve(func(_ context.Context, r client.Request) (client.Status, string) {
 			leader := int(h.leader.Load())
 			switch {
-			case string(value) == "bad":
+			case string(r.Value) == "bad":
 				return client.Failed, "it is bad"
 			case leader < 0:
 				return client.NotTaken, ""
@@ -122,7 +124,7 @@ func TestFailures(t *testing.T) {
 		t.Error(err)
 	}
 	began, hang := make(chan bool, 2), make(chan bool)
-	mute, err := client.Serve(func(ctx context.Context, _ []byte) (client.Status, string) {
+	mute, err := client.Serve(func(ctx context.Context, _ client.Request) (client.Status, string) {
 		began <- true
 		select {
 		case <-hang:
@@ -152,10 +154,56 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A client with a session repeats a command whose connection has broken, under the same number, until it is
+// answered: here after a host has carried it out three times and answered none.
+func TestRepeatsInItsSession(t *testing.T) {
+	var id session.ID
+	id.Client[3], id.Birth = 7, 5*time.Second
+	var mu sync.Mutex
+	var marks []session.Mark
+	var host *client.Server
+	failing, breaking := 2, 1
+	host, err := client.Serve(func(_ context.Context, r client.Request) (client.Status, string) {
+		if r.Kind == client.OpenSession {
+			return client.Done, id.String()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		marks = append(marks, r.Mark)
+		switch {
+		case failing > 0:
+			failing--
+			return client.Unknown, "the leader has changed"
+		case breaking > 0:
+			breaking--
+			host.Break()
+		}
+		return client.Done, ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	c := client.New(client.Options{Seeds: []string{host.Addr()}, ConnectTimeout: time.Second, Sessions: true})
+	defer c.Close()
+	for range 2 {
+		if err := c.Propose(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := func(number, low uint64) session.Mark { return session.Mark{ID: id, Number: number, Low: low} }
+	if want := []session.Mark{mark(1, 1), mark(1, 1), mark(1, 1), mark(1, 1), mark(2, 2)}; !slices.Equal(marks, want) {
+		t.Errorf("sent %v, want %v", marks, want)
+	}
+	if c.Repeats() != 3 {
+		t.Errorf("%d commands were sent again, want 3", c.Repeats())
+	}
+}
+
 // A connection that is asked for by its owner: it knows what was not sent, says why a server refuses it, and
 // gives a host up that answers nothing.
 func TestConn(t *testing.T) {
-	echo, err := client.Serve(func(_ context.Context, value []byte) (client.Status, string) { return client.Done, string(value) })
+	echo, err := client.Serve(func(_ context.Context, r client.Request) (client.Status, string) { return client.Done, string(r.Value) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +237,7 @@ func TestConn(t *testing.T) {
 		t.Errorf("a refused connection: %v", err)
 	}
 
-	mute, err := client.Serve(func(ctx context.Context, _ []byte) (client.Status, string) {
+	mute, err := client.Serve(func(ctx context.Context, _ client.Request) (client.Status, string) {
 		<-ctx.Done()
 		return client.Failed, ""
 	})

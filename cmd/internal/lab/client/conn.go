@@ -20,7 +20,7 @@ const (
 	bufferBytes = 64 << 10
 
 	// MaxBody is the largest request, and the largest text of an answer.
-	MaxBody = maxMessage - idBytes - 1
+	MaxBody = maxMessage - idBytes - maxHead
 )
 
 // Refusal is what a server has said when it refused a connection. It is in the errors of that connection.
@@ -98,8 +98,11 @@ func newConn(tcp net.Conn, addr string) *Conn {
 	return c
 }
 
-// Ask sends a request, the parts of which it joins, and returns its answer. It keeps none of them. ErrNotSent
-// means that the host has surely not seen it, ErrIndeterminate that the connection broke before the answer.
+var opaque = []byte{byte(Opaque)}
+
+// Ask sends a request of the kind Opaque, the parts of which it joins, and returns its answer. It keeps none
+// of them. ErrNotSent means that the host has surely not seen it, ErrIndeterminate that the connection broke
+// before the answer.
 func (c *Conn) Ask(ctx context.Context, request ...[]byte) (Status, []byte, error) {
 	c.mu.Lock()
 	if c.waiting == nil {
@@ -110,7 +113,7 @@ func (c *Conn) Ask(ctx context.Context, request ...[]byte) (Status, []byte, erro
 	c.next++
 	id := c.next
 	c.mu.Unlock()
-	a, err := c.ask(ctx, id, 0, request...)
+	a, err := c.ask(ctx, id, 0, append([][]byte{opaque}, request...)...)
 	if err == nil && a.status == NotTaken && a.text == nil {
 		err = notSent(c.reason()) // it has ended meanwhile
 	}

@@ -89,8 +89,9 @@ func (s *Server) Await(ctx context.Context) error {
 // Close ends it.
 func (s *Server) Close() error { return s.server.Close() }
 
-func (s *Server) handle(_ context.Context, request []byte) (client.Status, string) {
-	if len(request) == 0 {
+func (s *Server) handle(_ context.Context, r client.Request) (client.Status, string) {
+	request := r.Value
+	if r.Kind != client.Opaque || len(request) == 0 {
 		return client.Failed, "an empty request"
 	}
 	switch request[0] {

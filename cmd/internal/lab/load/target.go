@@ -53,16 +53,6 @@ type Counters struct {
 	SentBytes       uint64 // to other hosts; 0 if the target does not count them
 }
 
-// Add returns the sum of two.
-func (c Counters) Add(other Counters) Counters {
-	return Counters{
-		Fsyncs: c.Fsyncs + other.Fsyncs, FsyncBytes: c.FsyncBytes + other.FsyncBytes,
-		Appends: c.Appends + other.Appends, AppendedEntries: c.AppendedEntries + other.AppendedEntries,
-		Applies: c.Applies + other.Applies, AppliedEntries: c.AppliedEntries + other.AppliedEntries,
-		SentBytes: c.SentBytes + other.SentBytes,
-	}
-}
-
 // Sub returns c − earlier.
 func (c Counters) Sub(earlier Counters) Counters {
 	return Counters{
@@ -72,6 +62,9 @@ func (c Counters) Sub(earlier Counters) Counters {
 		SentBytes: c.SentBytes - earlier.SentBytes,
 	}
 }
+
+// Add returns c + more.
+func (c Counters) Add(more Counters) Counters { return c.Sub(Counters{}.Sub(more)) }
 
 // Setup says what target to open.
 type Setup struct {

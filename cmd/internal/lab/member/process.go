@@ -131,12 +131,12 @@ func (m *process) open(ctx context.Context, cancel context.CancelCauseFunc, own 
 		serving.Wrap = trust.Accept(own)
 	}
 	opened := make(chan struct{})
-	serving.Handle = func(ctx context.Context, request []byte) (client.Status, string) {
+	serving.Handle = func(ctx context.Context, r client.Request) (client.Status, string) {
 		select {
 		case <-opened:
-			return m.handle(ctx, request)
+			return m.handle(ctx, r)
 		default:
-			return early(request)
+			return early(r.Value)
 		}
 	}
 	if m.server, err = client.ServeAs(serving); err != nil {

@@ -27,8 +27,9 @@ const requestHeadBytes = 5
 // Kind is what a load asks for.
 type Kind byte
 
-// The kinds. Answers are client.Done with the text named here, or client.Failed with a sentence; Propose and
-// Lead are also answered with client.NotTaken and the id of the leader, in decimal, or nothing.
+// The kinds. Answers are client.Done with the text named here, or client.Failed with a sentence, or
+// client.Unknown if what was asked for may have been done. Propose and Lead are also answered with
+// client.NotTaken and the id of the leader, in decimal, or nothing.
 const (
 	KindHello   Kind = 'h' // who this is: Hello, as JSON
 	KindUsage   Kind = 'u' // what the process has used: Usage, as JSON. A rest of one byte 1 starts a new peak of memory

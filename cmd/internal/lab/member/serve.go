@@ -25,8 +25,11 @@ func (m *process) own() *rig.Member {
 }
 
 // handle answers one request of a load.
-func (m *process) handle(ctx context.Context, request []byte) (client.Status, string) {
-	kind, g, rest, err := parseRequest(request, m.Groups)
+func (m *process) handle(ctx context.Context, r client.Request) (client.Status, string) {
+	if r.Kind != client.Opaque {
+		return client.Failed, "a member of the lab answers loads, and no other clients"
+	}
+	kind, g, rest, err := parseRequest(r.Value, m.Groups)
 	if err != nil {
 		return client.Failed, err.Error()
 	}
@@ -70,7 +73,7 @@ func refused(err error) (client.Status, string) {
 	var elsewhere *host.NotLeaderError
 	switch {
 	case host.MayHaveCommitted(err):
-		return client.Failed, err.Error()
+		return client.Unknown, err.Error()
 	case errors.As(err, &elsewhere) && elsewhere.Leader != 0:
 		return client.NotTaken, strconv.FormatUint(elsewhere.Leader, 10)
 	case errors.As(err, &elsewhere), errors.Is(err, host.ErrStopped):
@@ -87,7 +90,7 @@ func (m *process) propose(ctx context.Context, g int, command []byte) (client.St
 	receipt, err := group.Propose(ctx, command)
 	if err == nil && !m.EarlyAck {
 		if err := rig.Applied(ctx, group, receipt.Index); err != nil {
-			return client.Failed, err.Error()
+			return client.Unknown, err.Error()
 		}
 	}
 	if err != nil {

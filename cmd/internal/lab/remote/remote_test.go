@@ -219,7 +219,7 @@ func (silent) Live(func() uint64) {}
 func window(t *testing.T, target load.Target, ledger *load.Ledger, beside func(context.Context) error) load.Outcome {
 	t.Helper()
 	o, err := load.Window{
-		Source: load.NewSource(64, 1), Length: 50 * time.Millisecond, Generator: load.Closed{Clients: 6}, Observer: silent{}, Ledger: ledger,
+		Source: load.NewSource(64, 1), Length: 100 * time.Millisecond, Generator: load.Closed{Clients: 6}, Observer: silent{}, Ledger: ledger,
 		Beside: beside, Timeline: true,
 	}.Run(t.Context(), target)
 	if err != nil {

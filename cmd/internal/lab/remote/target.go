@@ -33,7 +33,7 @@ func (r *Run) propose(ctx context.Context, g int, command []byte) error {
 		switch {
 		case err == nil && status == client.Done:
 			return nil
-		case err == nil && status == client.Failed:
+		case err == nil && status != client.NotTaken:
 			return &declined{fmt.Sprintf("member %d: %s", at+1, text)}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

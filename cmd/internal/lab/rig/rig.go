@@ -26,6 +26,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -41,13 +42,18 @@ type Setup struct {
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
 	LateAcknowledgement bool
+	Rule                batches.Rule  // when a leader begins its next batch; nil: at once
 	FsyncDelay          time.Duration // of every disk
 	NetworkDelay        time.Duration // one way, between any two hosts
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
+	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
+	// ignores FsyncDelay.
+	PowerCuts bool
 
 	Leases           bool
+	Sessions         bool          // commands may have a place in a session (Call); without snapshots
 	Heartbeat        time.Duration // 0: the default of host
 	Election         time.Duration // 0: the default of host
 	Snapshots        host.SnapshotPolicy

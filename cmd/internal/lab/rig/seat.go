@@ -54,7 +54,7 @@ func TakeSeat(ctx context.Context, s Setup, seat Seat) (_ *Cluster, err error) {
 func newSeatNetwork(s Setup, seat Seat) (_ *network, cluster uint64, err error) {
 	at := int(seat.ID - 1)
 	n := &network{
-		kind: s.Transport, hosts: s.Hosts, listenAddr: seat.Listen, rejections: make([]atomic.Uint64, s.Hosts),
+		kind: s.Transport, hosts: s.Hosts, listenAddr: seat.Listen, rejections: make([]rejections, s.Hosts),
 		open: make([]*tcp.Transport, s.Hosts),
 	}
 	if s.Transport == TLS {
