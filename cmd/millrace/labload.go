@@ -136,6 +136,9 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 		}
 		o.Credentials = own
 	}
+	if !f.quiet {
+		o.Waiting = func(why error) { fmt.Fprintf(a.stderr, "waiting for the members: %v\n", why) }
+	}
 	c, err := remote.Connect(ctx, o)
 	if err != nil {
 		return err

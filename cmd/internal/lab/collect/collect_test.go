@@ -49,6 +49,23 @@ func serve(t *testing.T, dir string, own *cert.Credentials) *collect.Server {
 	return s
 }
 
+// credentials makes those of a load and of a member.
+func credentials(t *testing.T) (load, member *cert.Credentials) {
+	t.Helper()
+	pki := t.TempDir()
+	_, err := trust.Make(pki, "test", 1, time.Hour)
+	if err == nil {
+		load, err = trust.Load(pki)
+	}
+	if err == nil {
+		member, err = trust.Member(pki, 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load, member
+}
+
 // said collects what Collect says.
 type said struct{ lines []string }
 
@@ -61,14 +78,7 @@ func (s *said) has(text string) bool { return strings.Contains(strings.Join(s.li
 // All runs arrive whole, over TLS, a partial one is replaced when the load has ended, and then the server may
 // end.
 func TestCollect(t *testing.T) {
-	pki := t.TempDir()
-	if _, err := trust.Make(pki, "test", 1, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	own, err := trust.Load(pki)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own, _ := credentials(t)
 	dir, out := results(t), filepath.Join(t.TempDir(), "runs")
 	archivetest.Write(t, filepath.Join(dir, "now"), archivetest.Shape{
 		Seed: 9, Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1,
@@ -118,18 +128,7 @@ func TestCollect(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	pki := t.TempDir()
-	if _, err := trust.Make(pki, "test", 1, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	own, err := trust.Load(pki)
-	if err != nil {
-		t.Fatal(err)
-	}
-	member, err := trust.Member(pki, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own, member := credentials(t)
 	plain, secured, empty := serve(t, results(t), nil), serve(t, results(t), own), serve(t, t.TempDir(), nil)
 	damaged := results(t)
 	if err := os.Truncate(filepath.Join(damaged, "monday", archive.ResultFile), 10); err != nil {

@@ -105,7 +105,7 @@ func leader(states [][]member.GroupState, g int) (at int, known bool) {
 
 // begun waits until the machines are of this run, on all members that answer.
 func (r *Run) begun(ctx context.Context) error {
-	until := time.Now().Add(absence)
+	until := time.Now().Add(r.absence)
 	for {
 		states, err := r.states(ctx)
 		waits, answered := 0, 0

@@ -36,7 +36,32 @@ type Options struct {
 	Members     []string          // where loads connect, in any order
 	Credentials *cert.Credentials // nil: plain TCP
 	Wait        time.Duration     // for members that are not there, or not ready
-	RoundTrips  time.Duration     // how long round trips to each member are measured; 0: not at all
+	// Waiting hears at each Interval why the load does not begin yet. nil: it is not told.
+	Waiting  func(why error)
+	Interval time.Duration // 0: 5 s
+	// Absence is how long a member may not answer before the others go on without it: when a load begins, and
+	// when it is verified. Most come back sooner, if they do. 0: 5 s.
+	Absence time.Duration
+}
+
+const (
+	defaultInterval = 5 * time.Second
+	defaultAbsence  = 5 * time.Second
+)
+
+// notices returns a function that passes a reason on to Waiting, the first time after Interval. Any goroutine
+// may call it.
+func (o Options) notices() func(why error) {
+	var mu sync.Mutex
+	last := time.Now()
+	return func(why error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Waiting != nil && why != nil && time.Since(last) >= cmp.Or(o.Interval, defaultInterval) {
+			last = time.Now()
+			o.Waiting(why)
+		}
+	}
 }
 
 // Cluster is a set of members that belong together.
@@ -44,6 +69,8 @@ type Cluster struct {
 	links  []*link        // by id, from 0
 	hellos []member.Hello // the same
 	groups int
+	// absence is Options.Absence.
+	absence time.Duration
 }
 
 const (
@@ -55,7 +82,7 @@ const (
 // Connect connects to all members, and returns when they are ready. It refuses members that do not belong
 // together, with a sentence.
 func Connect(ctx context.Context, o Options) (_ *Cluster, err error) {
-	c := &Cluster{}
+	c := &Cluster{absence: cmp.Or(o.Absence, defaultAbsence)}
 	for _, addr := range o.Members {
 		c.links = append(c.links, newLink(addr, o.Credentials))
 	}
@@ -67,8 +94,8 @@ func Connect(ctx context.Context, o Options) (_ *Cluster, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Wait, errWaited)
 	defer cancel()
 	c.hellos = make([]member.Hello, len(c.links))
-	errs := make([]error, len(c.links))
-	each(len(c.links), func(i int) { c.hellos[i], errs[i] = c.links[i].await(ctx, o.Wait) })
+	errs, notice := make([]error, len(c.links)), o.notices()
+	each(len(c.links), func(i int) { c.hellos[i], errs[i] = c.links[i].await(ctx, o.Wait, notice) })
 	if err := firstOf(errs); err != nil {
 		if context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), errWaited) {
 			return nil, context.Cause(ctx)
@@ -79,7 +106,7 @@ func Connect(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c.groups = c.hellos[0].Components.Groups
-	return c, c.ready(ctx, o.Wait)
+	return c, c.ready(ctx, o.Wait, notice)
 }
 
 var errWaited = errors.New("the time to wait is over")
@@ -108,7 +135,7 @@ func each(n int, f func(i int)) {
 }
 
 // await waits until a member says who it is. What waiting does not mend ends it at once.
-func (l *link) await(ctx context.Context, wait time.Duration) (h member.Hello, err error) {
+func (l *link) await(ctx context.Context, wait time.Duration, notice func(error)) (h member.Hello, err error) {
 	last := errors.New("it accepts connections and answers nothing: loads are not served at this address")
 	for {
 		if h, err = l.hello(ctx); err == nil {
@@ -116,6 +143,7 @@ func (l *link) await(ctx context.Context, wait time.Duration) (h member.Hello, e
 		}
 		if ctx.Err() == nil {
 			last = err
+			notice(fmt.Errorf("the member at %s: %w", l.addr, err))
 		}
 		var no *declined
 		var refusal *client.Refusal
@@ -172,12 +200,13 @@ func program(h member.Hello) string {
 }
 
 // ready waits until every group is founded and all members follow the same leader.
-func (c *Cluster) ready(ctx context.Context, wait time.Duration) error {
+func (c *Cluster) ready(ctx context.Context, wait time.Duration, notice func(error)) error {
 	for {
 		why := c.unready(ctx)
 		if why == nil {
 			return nil
 		}
+		notice(why)
 		if lab.Sleep(ctx, connectInterval) != nil {
 			if cause := context.Cause(ctx); !errors.Is(cause, errWaited) {
 				return cause

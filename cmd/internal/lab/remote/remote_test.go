@@ -180,7 +180,7 @@ func (c *cluster) again(i int) error {
 }
 
 func (c *cluster) options() remote.Options {
-	o := remote.Options{Members: c.loads, Wait: 20 * time.Second}
+	o := remote.Options{Members: c.loads, Wait: 20 * time.Second, Absence: 300 * time.Millisecond}
 	if c.plan.Certificates != "" {
 		own, err := trust.Load(c.plan.Certificates)
 		if err != nil {
@@ -409,6 +409,11 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%v is no refusal", err)
 			}
 		})
+	}
+	said := ""
+	waits := remote.Options{Members: []string{"127.0.0.1:1"}, Wait: 300 * time.Millisecond, Interval: time.Millisecond, Waiting: func(why error) { said = why.Error() }}
+	if _, err := remote.Connect(t.Context(), waits); err == nil || !strings.HasPrefix(said, "the member at 127.0.0.1:1: dial tcp") {
+		t.Errorf("%v, and the user was told %q", err, said)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))

@@ -13,10 +13,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
-// absence is how long a member may not answer at the end before the others are verified without it. Most come
-// back sooner, if they do.
-const absence = 5 * time.Second
-
 // Verify implements load.Target. It waits until the members have applied the same values of this run, fetches
 // what each has seen, and compares that with the ledger. A member that cannot be reached is left out, and a
 // remark says so; without a majority it is an error.
@@ -59,7 +55,7 @@ func ids(present []int) (all []int) {
 // converged waits until the members that answer have applied the same, twice in a row, and returns which they
 // are.
 func (r *Run) converged(ctx context.Context) (present []int, err error) {
-	until := time.Now().Add(absence)
+	until := time.Now().Add(r.absence)
 	var last [][]member.GroupState
 	for {
 		states, missing := r.states(ctx)
