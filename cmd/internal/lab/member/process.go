@@ -198,6 +198,7 @@ func (m *process) meet(cancel context.CancelCauseFunc, listening string) error {
 	if err != nil {
 		return fmt.Errorf("no addresses of the members came on the standard input: %w", err)
 	}
+	m.hello.Members = nil // the plan's own must stay
 	if err := json.Unmarshal(line, &m.hello.Members); err != nil {
 		return fmt.Errorf("the addresses of the members on the standard input are no list in JSON: %w", err)
 	}
