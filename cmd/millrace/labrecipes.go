@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/recipe"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // labRunFlags is the command line of lab run.
@@ -45,6 +44,9 @@ and says what it leaves out. The recipes:
 			if !ok {
 				return usageError{fmt.Errorf("there is no recipe %q; choose from %s", args[0], strings.Join(names, ", "))}
 			}
+			if err := f.labOutput.validate(); err != nil {
+				return err
+			}
 			size := recipe.Full
 			switch {
 			case f.quick && f.glance:
@@ -58,7 +60,7 @@ and says what it leaves out. The recipes:
 			}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: f.progress(a),
 			}
 			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
 		},

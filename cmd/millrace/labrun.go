@@ -36,11 +36,29 @@ type labFlags struct {
 type labOutput struct {
 	out   string
 	quiet bool
+	json  bool
 }
 
 func (o *labOutput) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.out, "out", "", "write the run to this directory, which must be empty or new")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")
+	cmd.Flags().BoolVar(&o.json, "json-progress", false, "progress as a line of JSON for each event; docs/howto/lab.md has the fields")
+}
+
+// validate refuses flags that contradict each other.
+func (o *labOutput) validate() error {
+	if o.quiet && o.json {
+		return usageError{errors.New("--quiet and --json-progress exclude each other")}
+	}
+	return nil
+}
+
+// progress is how the run is told.
+func (o *labOutput) progress(a app) report.Progress {
+	if o.json {
+		return report.NewJSONProgress(a.stderr)
+	}
+	return report.NewProgress(a.stderr, o.quiet)
 }
 
 const componentHelp = `
@@ -73,7 +91,9 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
 	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
+	flags.IntVar(&p.Depth, "depth", 0, "batches of a leader that are not committed, at most; what comes meanwhile waits for the next one. 0: no bound")
 	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
+	flags.Int64Var(&p.DiskBandwidth, "disk-bandwidth", 0, "bytes a second that the disk of each host writes at most; an fsync waits for what was written before it. 0: the real disk's")
 	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what one host sends to another, one way")
 	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
 	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
@@ -88,7 +108,7 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
 	return experiment.Options{
 		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: f.progress(a),
 	}
 }
 
@@ -120,6 +140,9 @@ func settings(cmd *cobra.Command) map[string]string {
 
 // readLoads reads the lists.
 func (f *labFlags) readLoads() (err error) {
+	if err := f.labOutput.validate(); err != nil {
+		return err
+	}
 	if f.plan.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return err
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // labVerb runs a verb of lab in a directory of its own.
@@ -69,7 +71,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 func TestLabMeasure(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--pipelines", "async,parallel", "--rate", "100", "--nodes", "1", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out)
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out, "--depth", "2", "--disk-bandwidth", "900000000")
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "parallel, 100/s") {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -80,7 +82,33 @@ func TestLabMeasure(t *testing.T) {
 	if r := a.Run; len(r.Points) != 2 || len(r.Points[0].Repeats) != 2 || r.Config["net-delay"] != "0s" || r.Config["rate"] != "100" ||
 		strings.Join(r.Command[:3], " ") != "millrace lab measure" || !strings.Contains(strings.Join(r.Command, " "), "--rate=100") {
 		t.Errorf("%+v", r)
+	} else if l := r.Points[0].Labels; l[archive.LabelDepth] != "2" || l[archive.LabelBandwidth] != "900000000" {
+		t.Errorf("labels %v", l)
 	}
+	bench, err := os.ReadFile(filepath.Join(out, archive.BenchFile))
+	if err != nil || strings.Count(string(bench), "/depth=2/disk_bandwidth=900000000/") != 4 {
+		t.Errorf("%v in\n%s", err, bench)
+	}
+}
+
+// Progress for programs: each line of the error output is an event.
+func TestLabJSONProgress(t *testing.T) {
+	status, _, stderr := labVerb(t, t.Context(), "measure", "--rate", "100", "--nodes", "1", "--duration", "50ms", "--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--json-progress")
+	var events []string
+	for line := range strings.Lines(stderr) {
+		var l report.ProgressLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if l.Event != "phase" && l.Event != "live" {
+			events = append(events, l.Event)
+		}
+	}
+	if status != exitOK || strings.Join(events, " ") != "begin point done end" {
+		t.Errorf("status %d, events %q", status, events)
+	}
+	status, _, stderr = labVerb(t, t.Context(), "measure", "--quiet", "--json-progress")
+	checkRefused(t, status, stderr, exitUsage, "--quiet and --json-progress exclude each other")
 }
 
 // A sweep says up to which rate it went.

@@ -29,8 +29,11 @@ type Plan struct {
 	Clients     []int  // closed loop
 	Rates       []float64
 	MaxInFlight int
+	Depth       int // batches of a leader that are not committed, at most; 0: no bound
 	FsyncDelay  time.Duration
-	NetDelay    time.Duration // one way
+	// DiskBandwidth is of the disk of each host, in bytes a second; 0: the real one's.
+	DiskBandwidth int64
+	NetDelay      time.Duration // one way
 
 	Duration  time.Duration
 	MinWarmup time.Duration
@@ -74,6 +77,10 @@ const (
 	maxRate     = 10_000_000
 	maxWarmup   = time.Hour
 	maxLength   = time.Hour // the memory of a timeline is bounded
+	maxDepth    = 4096      // appends that a leader has under way to a follower
+
+	minBandwidth = 4_000_000 // a log writes a segment of zeros before it is of use
+	maxBandwidth = 1_000_000_000_000
 )
 
 // choose refuses a name that is not one of those that there are, and says why if it is one that could be.
@@ -132,6 +139,8 @@ func (p Plan) fits(name string, mode wal.Mode) error {
 		return lab.Invalid("Operation", "lease reads need the append lane of {Pipelines} async or clamped, and %s has none", name)
 	case mode.Kind == wal.KindMemory && p.FsyncDelay > 0:
 		return lab.Invalid("FsyncDelay", "%v has no effect with {Log} memory, which never syncs: choose another log, or 0", p.FsyncDelay)
+	case mode.Kind == wal.KindMemory && p.DiskBandwidth > 0:
+		return lab.Invalid("DiskBandwidth", "%d has no effect with {Log} memory, which writes nothing: choose another log, or 0", p.DiskBandwidth)
 	}
 	return nil
 }
@@ -146,6 +155,10 @@ func (p Plan) validateNumbers() error {
 		return lab.Invalid("ValueBytes", "%d is not between %d and %d", p.ValueBytes, load.MinValueBytes, load.MaxValueBytes)
 	case p.FsyncDelay < 0 || p.FsyncDelay > maxDelay:
 		return lab.Invalid("FsyncDelay", "%v is not between 0 and %v", p.FsyncDelay, maxDelay)
+	case p.Depth < 0 || p.Depth > maxDepth:
+		return lab.Invalid("Depth", "%d is not between 0, which is no bound, and %d", p.Depth, maxDepth)
+	case p.DiskBandwidth != 0 && (p.DiskBandwidth < minBandwidth || p.DiskBandwidth > maxBandwidth):
+		return lab.Invalid("DiskBandwidth", "%d is neither 0, which is no bound, nor between %d and %d bytes a second", p.DiskBandwidth, minBandwidth, maxBandwidth)
 	case p.NetDelay < 0 || p.NetDelay > maxDelay:
 		return lab.Invalid("NetDelay", "%v is not between 0 and %v", p.NetDelay, maxDelay)
 	case p.NetDelay > 0 && p.Transport == string(rig.Loopback):
@@ -207,7 +220,7 @@ func (p Plan) Points() (all []Point) {
 	for _, name := range p.Pipelines {
 		setup := rig.Setup{
 			Hosts: p.Hosts, Groups: p.Groups, Durability: mode, Transport: rig.Transport(p.Transport), Pipeline: pipelines[name],
-			LateAcknowledgement: !p.EarlyAck, FsyncDelay: p.FsyncDelay, NetworkDelay: p.NetDelay,
+			LateAcknowledgement: !p.EarlyAck, Depth: p.Depth, FsyncDelay: p.FsyncDelay, DiskBandwidth: p.DiskBandwidth, NetworkDelay: p.NetDelay,
 			Leases: p.Operation == string(rig.ByLease),
 		}
 		of := Point{Setup: setup, ValueBytes: p.ValueBytes, Length: p.Duration, Warmup: Steady(p.MinWarmup, p.MaxWarmup), MaxInFlight: p.MaxInFlight}
@@ -237,6 +250,12 @@ func Labels(s rig.Setup, pipeline string) map[string]string {
 	}
 	if s.FsyncDelay > 0 {
 		l[archive.LabelFsyncDelay] = s.FsyncDelay.String()
+	}
+	if s.Depth > 0 {
+		l[archive.LabelDepth] = strconv.Itoa(s.Depth)
+	}
+	if s.DiskBandwidth > 0 {
+		l[archive.LabelBandwidth] = strconv.FormatInt(s.DiskBandwidth, 10)
 	}
 	if s.NetworkDelay > 0 {
 		l[archive.LabelNetworkDelay] = s.NetworkDelay.String()

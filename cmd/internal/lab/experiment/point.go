@@ -197,6 +197,9 @@ func (s *Session) label(setup rig.Setup) {
 	if setup.FsyncDelay > 0 {
 		s.Warn(archive.WarnFake, "Each fsync is made %v longer.", setup.FsyncDelay)
 	}
+	if setup.DiskBandwidth > 0 {
+		s.Warn(archive.WarnFake, "The disk of each host writes %d bytes a second at most.", setup.DiskBandwidth)
+	}
 	if setup.NetworkDelay > 0 {
 		s.Warn(archive.WarnFake, "Each message between hosts is delayed by %v, one way.", setup.NetworkDelay)
 	}

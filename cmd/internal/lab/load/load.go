@@ -74,8 +74,23 @@ func New(target Target, source *Source, warmup, length time.Duration) *Load {
 // Ledger returns what the clients know. It is complete when Run has returned.
 func (l *Load) Ledger() *Ledger { return l.ledger }
 
-// Completed returns the operations that have ended in the window so far. It may be called at any time.
-func (l *Load) Completed() uint64 { return l.completed.Load() }
+// Live is what a load does while it runs.
+type Live struct {
+	Completed uint64 // operations that have ended in the window so far
+	// Rate, P50 and P99 are those of the last whole second on the load's clock, warm-up included. They are 0
+	// without a timeline, and in the first second.
+	Rate     float64 // operations that ended well, a second
+	P50, P99 time.Duration
+}
+
+// Live returns what the load does. It may be called at any time.
+func (l *Load) Live() Live {
+	live := Live{Completed: l.completed.Load()}
+	if l.timeline != nil {
+		live.Rate, live.P50, live.P99 = l.timeline.lastSecond()
+	}
+	return live
+}
 
 const (
 	drainTimeout       = 30 * time.Second
@@ -141,7 +156,7 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	g.start(clients, l, &wg)
 	l.origin = time.Now()
 	if l.timeline != nil {
-		l.timeline.Origin = l.origin
+		l.timeline.begin(l.origin)
 	}
 	if l.steady != nil {
 		l.setWindow(math.MaxInt64) // until the load is steady

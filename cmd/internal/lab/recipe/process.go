@@ -55,8 +55,8 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 
 type unobserved struct{}
 
-func (unobserved) Phase(string)       {}
-func (unobserved) Live(func() uint64) {}
+func (unobserved) Phase(string)          {}
+func (unobserved) Live(func() load.Live) {}
 
 // remote is a client as a load.Target. Its owner verifies: here is no host.
 type remote struct{ *client.Client }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -66,11 +67,22 @@ func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
 // files are the host's.
 func (m *Member) files() vfs.FS {
-	s := m.cluster.setup
-	if !s.Faults {
-		return vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+	s, disk := m.cluster.setup, vfs.OS()
+	if s.DiskBandwidth > 0 {
+		disk = vfs.WithBandwidth(disk, vfs.NewBandwidth(float64(s.DiskBandwidth)))
 	}
-	return vfs.WithSyncDelays(vfs.OS(), func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+	if !s.Faults {
+		return vfs.WithSyncDelay(disk, s.FsyncDelay)
+	}
+	return vfs.WithSyncDelays(disk, func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+}
+
+// rule is when a leader on this host begins its next batch.
+func (s Setup) rule() batches.Rule {
+	if s.Depth == 0 {
+		return nil
+	}
+	return batches.Depth(s.Depth)
 }
 
 // Open opens the host on its directory, with empty state machines.
@@ -89,7 +101,7 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.rule()),
 		host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t

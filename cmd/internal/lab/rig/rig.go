@@ -39,7 +39,9 @@ type Setup struct {
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
 	LateAcknowledgement bool
+	Depth               int           // batches of a leader that are not committed, at most; 0: no bound
 	FsyncDelay          time.Duration // of every disk
+	DiskBandwidth       int64         // of the disk of each host, in bytes a second; 0: the real one's
 	NetworkDelay        time.Duration // one way, between any two hosts
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.

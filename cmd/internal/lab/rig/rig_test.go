@@ -40,8 +40,8 @@ func open(t *testing.T, s rig.Setup) *rig.Cluster {
 
 type silent struct{}
 
-func (silent) Phase(string)       {}
-func (silent) Live(func() uint64) {}
+func (silent) Phase(string)          {}
+func (silent) Live(func() load.Live) {}
 
 type target interface {
 	load.Target
@@ -157,5 +157,40 @@ func TestFaults(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// With a depth of 1 a leader has one batch at most that is not committed, and commands wait for it.
+func TestDepth(t *testing.T) {
+	s := setup(t)
+	s.Depth, s.FsyncDelay = 1, time.Millisecond
+	c := open(t, s)
+	deepest := 0
+	window(t, c, func(ctx context.Context) error {
+		group := c.Member(c.Leader(0)).Group(0)
+		return rig.Until(ctx, "commands have waited for a batch", func() (bool, error) {
+			m := group.Metrics().Batches
+			deepest = max(deepest, m.Open)
+			return m.Held > 10, nil
+		})
+	})
+	if deepest > 1 {
+		t.Errorf("%d batches were open at once", deepest)
+	}
+}
+
+// The disk of each host carries no more than its bandwidth: a write whose bytes take it a while is not
+// acknowledged before.
+func TestDiskBandwidth(t *testing.T) {
+	const bytesPerSecond, valueBytes = 40_000_000, 4_000_000
+	s := setup(t)
+	s.Hosts, s.DiskBandwidth = 1, bytesPerSecond
+	c := open(t, s)
+	began := time.Now()
+	if err := c.Fill(t.Context(), 1, valueBytes); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < valueBytes*time.Second/bytesPerSecond {
+		t.Errorf("%d bytes took %v at %d bytes a second", valueBytes, took, bytesPerSecond)
 	}
 }
