@@ -60,9 +60,9 @@ and says what it leaves out. The recipes:
 			}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: f.progress(a),
+				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: f.telling().To(a.stderr),
 			}
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
+			return experiment.RunAndWrite(cmd.Context(), o, a.stdout, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
 		},
 	}
 	flags := cmd.Flags()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 // labExperiments are the verbs of lab that measure.
@@ -28,6 +29,7 @@ type labFlags struct {
 	rates     string
 	probe     time.Duration
 	dir       string
+	source    string
 	seed      uint64
 	labOutput
 }
@@ -53,23 +55,27 @@ func (o *labOutput) validate() error {
 	return nil
 }
 
-// progress is how the run is told.
-func (o *labOutput) progress(a app) report.Progress {
-	if o.json {
-		return report.NewJSONProgress(a.stderr)
+// telling is how the run is told.
+func (o *labOutput) telling() experiment.Telling {
+	switch {
+	case o.json:
+		return experiment.AsEvents
+	case o.quiet:
+		return experiment.Quietly
 	}
-	return report.NewProgress(a.stderr, o.quiet)
+	return experiment.Told
 }
 
 const componentHelp = `
 Components
   --log        when an append to the log counts: group, sync, group-delay(3ms,65536,100),
-               unsafe-interval(3s,1048576), unsafe-os, memory.
-  --engine     the state machine: memory.
-  --transport  tcp, tcp+tls (a CA of this run), loopback (no sockets).
+               unsafe-interval(3s,1048576), unsafe-os, memory; or another log: etcd, pebble.
+  --engine     the state machine: memory, pebble.
+  --transport  tcp, tcp+tls (a CA of this run), grpc, loopback (no sockets).
   --pipelines  basic, parallel, clamped, async; all but async on one group.
   --early-ack  acknowledge when committed; =false: when the leader's state machine has applied it.
-What cannot be combined, and what the lab knows but does not have, is refused with a sentence.
+What cannot be combined is refused with a sentence. etcd, pebble and grpc are other projects' code, which is not in
+this program: the lab builds one that has it, from Millrace's source tree with the go command, and lets that measure.
 
 Phases of a point: open the cluster, warm up until three windows of throughput are within 5 %, measure, drain,
 verify. Every round measures the points in another order.
@@ -100,6 +106,7 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
 	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
+	flags.StringVar(&f.source, "source", "", "Millrace's source tree, for components of other projects (default: around the current directory)")
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
 }
@@ -108,7 +115,7 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
 	return experiment.Options{
 		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: f.progress(a),
+		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: f.telling().To(a.stderr),
 	}
 }
 
@@ -178,9 +185,7 @@ func newLabMeasure(a app) *cobra.Command {
 				return err
 			}
 			o := f.options(cmd, a, "measure", "How fast are these components under these loads?")
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error {
-				return s.MeasureAll(ctx, f.plan.Points(), f.plan.Repeats)
-			})
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plan: f.plan})
 		},
 	}
 	f.addComponents(cmd)
@@ -216,7 +221,7 @@ func newLabSweep(a app) *cobra.Command {
 				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
 			}
 			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?")
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return f.sweep(ctx, a, s, w) })
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plan: f.plan, Sweep: &w})
 		},
 	}
 	f.addComponents(cmd)
@@ -227,36 +232,39 @@ func newLabSweep(a app) *cobra.Command {
 	return cmd
 }
 
-func (f *labFlags) sweep(ctx context.Context, a app, s *experiment.Session, w experiment.Sweep) error {
-	s.Progress.Begin(20 * len(f.plan.Pipelines)) // about
-	defer s.Progress.End()
-	n := 0
-	for _, p := range f.plan.Points() {
-		w.Point = p
-		name := p.Labels["pipeline"]
-		k, err := s.Sweep(ctx, w, name, func(_ int, p experiment.Point) {
-			s.Progress.Point(n, p.Name, p.Warmup.Max+p.Length)
-			n++
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%s: %v\n", name, k); err != nil {
-			return err
-		}
-		s.Judge(experiment.Criterion{Name: name + ": highest rate without saturation", Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Rate, true, "")
-		if w.Limit > 0 {
-			s.Judge(experiment.Criterion{Name: fmt.Sprintf("%s: highest rate with p99 below %v", name, w.Limit), Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Limited, true, "")
-		}
+// do does a job here, or in a program that has the components of other projects.
+func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
+	if !f.plan.IsForeign() {
+		return j.Run(ctx, a.stdout, rig.Foreign{})
 	}
-	return nil
+	_, err := withPrograms("lab", func(dir string) (struct{}, error) {
+		program := filepath.Join(dir, "lab-foreign")
+		if err := f.buildForeign(ctx, a, program); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, j.HandOver(ctx, program, f.telling(), a.stdout, a.stderr)
+	})
+	return err
 }
 
-// inSession runs a session and prints what it has, an interrupted one too.
-func inSession(ctx context.Context, a app, o experiment.Options, measure func(context.Context, *experiment.Session) error) error {
-	s, err := experiment.Run(ctx, o, measure)
-	if s == nil {
-		return err
+// foreignProgram is the module with components of other projects.
+const foreignProgram = "cmd/internal/lab/foreign"
+
+// buildForeign builds the program that has them.
+func (f *labFlags) buildForeign(ctx context.Context, a app, program string) error {
+	tree, err := sourceTree(f.source)
+	if err == nil {
+		module := filepath.Join(tree, foreignProgram)
+		if f.telling() == experiment.Told {
+			fmt.Fprintf(a.stderr, "building %s\n", module)
+		}
+		err = buildOtherLog(ctx, module, program)
 	}
-	return errors.Join(s.WriteText(a.stdout), err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", f.plan.ForeignNames(), err)}
 }

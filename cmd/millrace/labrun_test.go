@@ -36,9 +36,9 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"measure --log etcd", exitUsage, "--log: etcd is not available: etcd's log has no adapter"},
-		{"measure --engine pebble", exitUsage, "--engine: pebble is not available"},
-		{"measure --transport grpc", exitUsage, "--transport: grpc is not available"},
+		{"measure --log etcd", exitCannot, "a program with the log etcd is needed: it is built from Millrace's source tree, and the current directory is not in it; give --source"},
+		{"sweep --engine pebble --transport grpc --source .", exitCannot, "a program with the engine pebble and the transport grpc is needed: --source: . is not"},
+		{"measure --log bolt", exitUsage, "--log: bolt is not available: one fsync of bbolt"},
 		{"measure --pipelines async,basic --groups 2", exitUsage, "--pipelines: basic is for comparison, on one group"},
 		{"measure --pipelines clamped --early-ack=false", exitUsage, "--pipelines: clamped is a rule"},
 		{"measure --log memory --fsync-delay 1ms", exitUsage, "--fsync-delay: 1ms has no effect with --log memory"},

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,9 +18,9 @@ import (
 
 // Plan is what a user asks for, by name. Zero values are not filled in; the command line has the defaults.
 type Plan struct {
-	Log         string // a mode of durability of this log, as wal.ParseMode reads it
-	Engine      string // memory
-	Transport   string // tcp, tcp+tls, loopback
+	Log         string // a mode of durability of this log, as wal.ParseMode reads it; or etcd, pebble
+	Engine      string // memory, pebble
+	Transport   string // tcp, tcp+tls, grpc, loopback
 	Pipelines   []string
 	EarlyAck    bool // acknowledge at commit; else when the leader's state machine has applied it
 	Groups      int
@@ -44,27 +45,60 @@ type Plan struct {
 // Write is the operation that is no reading.
 const Write = "write"
 
-// Components that the lab knows and does not have, with the reason and what does it.
+// Names of the components.
 var (
+	pipelines  = map[string]pipeline.Pipeline{"basic": pipeline.Basic{}, "parallel": pipeline.Parallel{}, "clamped": pipeline.Clamped{}, "async": pipeline.Async{}}
+	transports = []string{string(rig.TCP), string(rig.TLS), GRPC, string(rig.Loopback)}
+	engines    = []string{memoryEngine, PebbleEngine}
+	logs       = []string{EtcdLog, PebbleLog} // besides this one, in its modes
+
+	// absentLogs are logs that the lab knows and does not have, with the reason and what does it.
 	absentLogs = map[string]string{
-		"etcd":   "etcd's log has no adapter to host.WithLog: `millrace bench wal` measures it alone, and tests/compare under etcd-io/raft",
-		"pebble": "a log in Pebble has no adapter to host.WithLog, and this binary does not contain Pebble",
-		"bolt":   "a log in bbolt has no adapter to host.WithLog: `millrace bench wal` measures it alone",
-	}
-	absentEngines = map[string]string{
-		"pebble": "this binary does not contain Pebble, which would be in every user's binary: examples/kv-pebble is the state machine on it",
-	}
-	absentTransports = map[string]string{
-		"grpc": "there is no transport over gRPC: a stream of it costs several times as much as a frame of tcp for the same append",
+		"bolt": "one fsync of bbolt commits several pages for each append: `millrace bench wal` measures it alone",
 	}
 )
 
-// Names of the components that there are.
-var (
-	pipelines  = map[string]pipeline.Pipeline{"basic": pipeline.Basic{}, "parallel": pipeline.Parallel{}, "clamped": pipeline.Clamped{}, "async": pipeline.Async{}}
-	transports = []string{string(rig.TCP), string(rig.TLS), string(rig.Loopback)}
-	engines    = []string{"memory"}
+const memoryEngine = "memory"
+
+// Components of other projects' code. A program that has them gets them as a rig.Foreign.
+const (
+	EtcdLog      = "etcd"
+	PebbleLog    = "pebble"
+	PebbleEngine = "pebble"
+	GRPC         = "grpc"
 )
+
+// IsForeign reports whether the plan has components of other projects' code.
+func (p Plan) IsForeign() bool {
+	return p.ForeignNames() != ""
+}
+
+// ForeignNames names them, for people.
+func (p Plan) ForeignNames() string {
+	var names []string
+	if slices.Contains(logs, p.Log) {
+		names = append(names, "the log "+p.Log)
+	}
+	if p.Engine == PebbleEngine {
+		names = append(names, "the engine "+p.Engine)
+	}
+	if p.Transport == GRPC {
+		names = append(names, "the transport "+p.Transport)
+	}
+	return strings.Join(names, " and ")
+}
+
+// mode returns the mode of durability. A foreign log has one, in which what counts is durable.
+func (p Plan) mode() (wal.Mode, error) {
+	if slices.Contains(logs, p.Log) {
+		return wal.ModeGroup, nil
+	}
+	mode, err := wal.ParseMode(p.Log)
+	if err != nil {
+		return mode, lab.Invalid("Log", "%v; or choose from %s", err, strings.Join(logs, ", "))
+	}
+	return mode, nil
+}
 
 // PipelineNames are the pipelines, the simplest first.
 var PipelineNames = []string{"basic", "parallel", "clamped", "async"}
@@ -83,13 +117,10 @@ const (
 	maxBandwidth = 1_000_000_000_000
 )
 
-// choose refuses a name that is not one of those that there are, and says why if it is one that could be.
-func choose(field, what, name string, have []string, absent map[string]string) error {
+// choose refuses a name that is not one of those that there are.
+func choose(field, what, name string, have []string) error {
 	if slices.Contains(have, name) {
 		return nil
-	}
-	if why, known := absent[name]; known {
-		return lab.Invalid(field, "%s is not available: %s", name, why)
 	}
 	return lab.Invalid(field, "unknown %s %q; choose from %s", what, name, strings.Join(have, ", "))
 }
@@ -100,21 +131,21 @@ func (p Plan) Validate() error {
 	if why, known := absentLogs[p.Log]; known {
 		return lab.Invalid("Log", "%s is not available: %s", p.Log, why)
 	}
-	mode, err := wal.ParseMode(p.Log)
+	mode, err := p.mode()
 	if err != nil {
-		return lab.Invalid("Log", "%v", err)
-	}
-	if err := choose("Engine", "engine", p.Engine, engines, absentEngines); err != nil {
 		return err
 	}
-	if err := choose("Transport", "transport", p.Transport, transports, absentTransports); err != nil {
+	if err := choose("Engine", "engine", p.Engine, engines); err != nil {
+		return err
+	}
+	if err := choose("Transport", "transport", p.Transport, transports); err != nil {
 		return err
 	}
 	if len(p.Pipelines) == 0 {
 		return lab.Invalid("Pipelines", "give at least one of %s", strings.Join(PipelineNames, ", "))
 	}
 	for _, name := range p.Pipelines {
-		if err := choose("Pipelines", "pipeline", name, PipelineNames, nil); err != nil {
+		if err := choose("Pipelines", "pipeline", name, PipelineNames); err != nil {
 			return err
 		}
 		if err := p.fits(name, mode); err != nil {
@@ -214,15 +245,22 @@ func quoted[T ~string](names []T) string {
 	return strings.Join(all, ", ")
 }
 
-// Points lists what one round measures. The plan must be valid.
-func (p Plan) Points() (all []Point) {
-	mode, _ := wal.ParseMode(p.Log) // Validate has seen it
+// Points lists what one round measures. The plan must be valid, and foreign must have its foreign
+// components.
+func (p Plan) Points(foreign rig.Foreign) (all []Point) {
+	mode, _ := p.mode() // Validate has seen it
+	components := rig.Setup{Durability: mode, Foreign: foreign}
+	if slices.Contains(logs, p.Log) {
+		components.Log = p.Log
+	}
+	if p.Engine != memoryEngine {
+		components.Engine = p.Engine
+	}
 	for _, name := range p.Pipelines {
-		setup := rig.Setup{
-			Hosts: p.Hosts, Groups: p.Groups, Durability: mode, Transport: rig.Transport(p.Transport), Pipeline: pipelines[name],
-			LateAcknowledgement: !p.EarlyAck, Depth: p.Depth, FsyncDelay: p.FsyncDelay, DiskBandwidth: p.DiskBandwidth, NetworkDelay: p.NetDelay,
-			Leases: p.Operation == string(rig.ByLease),
-		}
+		setup := components
+		setup.Hosts, setup.Groups, setup.Transport, setup.Pipeline = p.Hosts, p.Groups, rig.Transport(p.Transport), pipelines[name]
+		setup.LateAcknowledgement, setup.Depth, setup.Leases = !p.EarlyAck, p.Depth, p.Operation == string(rig.ByLease)
+		setup.FsyncDelay, setup.DiskBandwidth, setup.NetworkDelay = p.FsyncDelay, p.DiskBandwidth, p.NetDelay
 		of := Point{Setup: setup, ValueBytes: p.ValueBytes, Length: p.Duration, Warmup: Steady(p.MinWarmup, p.MaxWarmup), MaxInFlight: p.MaxInFlight}
 		if p.Operation != Write {
 			of.Reading = rig.Reading(p.Operation)
@@ -244,7 +282,7 @@ func (p Plan) Points() (all []Point) {
 // Labels returns the labels of a setup.
 func Labels(s rig.Setup, pipeline string) map[string]string {
 	l := map[string]string{
-		archive.LabelPipeline: pipeline, archive.LabelLog: "millrace/" + s.Durability.String(), archive.LabelEngine: "memory",
+		archive.LabelPipeline: pipeline, archive.LabelLog: cmp.Or(s.Log, "millrace/"+s.Durability.String()), archive.LabelEngine: cmp.Or(s.Engine, memoryEngine),
 		archive.LabelTransport: string(s.Transport), archive.LabelProcesses: "one", archive.LabelNodes: strconv.Itoa(s.Hosts),
 		archive.LabelGroups: strconv.Itoa(max(s.Groups, 1)),
 	}

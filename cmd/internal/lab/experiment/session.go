@@ -39,7 +39,7 @@ type Options struct {
 	Hosts    int    // of the largest cluster in this process
 	NeedMiB  int    // free space that the run needs beside the reserve
 	Probe    time.Duration
-	Progress report.Progress
+	Progress report.Progress `json:"-"`
 }
 
 // Session is one call of the lab. Its methods belong to the goroutine that Run calls back on.

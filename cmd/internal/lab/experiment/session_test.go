@@ -35,7 +35,7 @@ func TestRunLeavesAnArchive(t *testing.T) {
 	p := good()
 	p.Duration, p.Pipelines, p.Rates = 1100*time.Millisecond, []string{"async"}, []float64{200}
 	s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
-		if err := s.MeasureAll(ctx, p.Points(), p.Repeats); err != nil {
+		if err := s.MeasureAll(ctx, p.Points(rig.Foreign{}), p.Repeats); err != nil {
 			return err
 		}
 		value, ok := s.Ratio(archive.OpsPerSec.Name, "async, 2 clients", "async, 200/s")
@@ -109,11 +109,11 @@ func TestInterruptedRun(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := good()
 	s, err := experiment.Run(ctx, o, func(ctx context.Context, s *experiment.Session) error {
-		if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+		if _, err := s.Measure(ctx, p.Points(rig.Foreign{})[0]); err != nil {
 			t.Error(err)
 		}
 		cancel(stop)
-		_, err := s.Measure(ctx, p.Points()[0])
+		_, err := s.Measure(ctx, p.Points(rig.Foreign{})[0])
 		return err
 	})
 	if !errors.Is(err, stop) || s == nil || !s.Archive.Partial {
@@ -158,7 +158,7 @@ func TestLabelling(t *testing.T) {
 		} {
 			p := good()
 			change(&p)
-			if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+			if _, err := s.Measure(ctx, p.Points(rig.Foreign{})[0]); err != nil {
 				return err
 			}
 		}
@@ -180,7 +180,7 @@ func TestLabelling(t *testing.T) {
 func TestImpact(t *testing.T) {
 	o := options(t)
 	o.Out = ""
-	p := good().Points()[0]
+	p := good().Points(rig.Foreign{})[0]
 	p.Setup.Faults, p.Setup.Heartbeat, p.Setup.Election = true, 50*time.Millisecond, 2*time.Second
 	_, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
 		s.DeclareImpact()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
@@ -62,12 +63,22 @@ func (c *Cluster) Rejections(i int) uint64 { return c.network.rejections[i].Load
 
 // Send counts what the host rejects, and sends.
 func (t fixedAddresses) Send(to uint64, batch []transport.Envelope) bool {
-	for i := range batch {
-		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
-			t.rejections.Add(1)
-		}
-	}
+	countRejections(batch, t.rejections)
 	return t.Transport.Send(to, batch)
 }
 
-var _ host.Transport = fixedAddresses{}
+// Send does the same.
+func (t foreignAddresses) Send(to uint64, batch []transport.Envelope) bool {
+	countRejections(batch, t.rejections)
+	return t.Peered.Send(to, batch)
+}
+
+func countRejections(batch []transport.Envelope, count *atomic.Uint64) {
+	for i := range batch {
+		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
+			count.Add(1)
+		}
+	}
+}
+
+var _, _ host.Transport = fixedAddresses{}, foreignAddresses{}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/batches"
-	"github.com/millrace/millrace/vfs"
 )
 
 // Member is one host of a cluster, with its state machines. It has several lives: Open begins one, Kill and
@@ -65,18 +64,6 @@ func (m *Member) take() *host.Host {
 // SlowDisk makes every fsync take d longer. It needs Setup.Faults.
 func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
-// files are the host's.
-func (m *Member) files() vfs.FS {
-	s, disk := m.cluster.setup, vfs.OS()
-	if s.DiskBandwidth > 0 {
-		disk = vfs.WithBandwidth(disk, vfs.NewBandwidth(float64(s.DiskBandwidth)))
-	}
-	if !s.Faults {
-		return vfs.WithSyncDelay(disk, s.FsyncDelay)
-	}
-	return vfs.WithSyncDelays(disk, func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
-}
-
 // rule is when a leader on this host begins its next batch.
 func (s Setup) rule() batches.Rule {
 	if s.Depth == 0 {
@@ -101,18 +88,25 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.rule()),
-		host.WithLogger(slog.New(slog.DiscardHandler)))
+	files, disk := m.disk()
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(files), host.WithLog(m.openLog(disk)), host.WithPipeline(s.Pipeline),
+		host.WithBatches(s.rule()), host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
 	}
 	m.mu.Lock()
 	m.host, m.machines = h, nil
 	for g := range s.Groups {
-		m.machines = append(m.machines, newMachine(s, g))
+		machine := newMachine(s, g)
+		engine, failed := m.openEngine(g)
+		machine.engine, err = engine, errors.Join(err, failed)
+		m.machines = append(m.machines, machine)
 	}
 	machines := m.machines
 	m.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("host %d: engine: %w", m.ID, err)
+	}
 	for g := range s.Groups {
 		opened, err := h.OpenGroup(ctx, host.GroupConfig{
 			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders, Leases: s.Leases, Snapshots: s.Snapshots,
@@ -157,7 +151,7 @@ func (m *Member) closed(h *host.Host) error {
 	if err := h.Close(context.Background()); err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err)
 	}
-	return nil
+	return m.closeEngines()
 }
 
 // Again opens a host that was killed or stopped.

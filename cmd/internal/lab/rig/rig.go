@@ -5,6 +5,7 @@
 //
 //	rig.go       components, and how a cluster is opened and closed
 //	member.go    one host: kill, open again, a slow disk
+//	foreign.go   components of other projects' code, and slow disks
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
 //	fill.go      writes outside a load, logs that diverge
@@ -32,9 +33,12 @@ import (
 type Setup struct {
 	Dir        string // exists and is empty
 	Hosts      int
-	Groups     int // 1 if it is 0
-	Durability wal.Mode
+	Groups     int      // 1 if it is 0
+	Log        string   // a name of Foreign.Logs; "": that of package wal
+	Durability wal.Mode // of that
+	Engine     string   // a name of Foreign.Engines; "": the machine remembers which values it has seen, and no more
 	Transport  Transport
+	Foreign    Foreign
 	Pipeline   pipeline.Pipeline
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
@@ -79,6 +83,9 @@ func Open(ctx context.Context, s Setup) (_ *Cluster, err error) {
 	s.Groups = max(s.Groups, 1)
 	if s.Founders == 0 {
 		s.Founders = s.Hosts
+	}
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("the cluster took more than %v to elect leaders", openTimeout))
 	defer cancel()
@@ -223,6 +230,9 @@ func (c *Cluster) Close() error {
 		}
 	}
 	err := bench.CloseHosts(hosts)
+	for _, m := range c.members {
+		err = errors.Join(err, m.closeEngines())
+	}
 	if c.network != nil {
 		err = errors.Join(err, c.network.close())
 		c.network = nil

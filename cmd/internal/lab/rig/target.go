@@ -112,12 +112,14 @@ func (c *Cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 	for g := range c.setup.Groups {
 		wg.Go(func() {
 			var machines []*load.Machine
+			var engines error
 			for _, m := range c.members {
 				if m.part(g) != nil {
 					machines = append(machines, &m.machine(g).Machine)
+					engines = errors.Join(engines, m.machine(g).verifyEngine())
 				}
 			}
-			if errs[g] = load.VerifyMachines(ctx, machines, ledger); errs[g] != nil && c.setup.Groups > 1 {
+			if errs[g] = errors.Join(load.VerifyMachines(ctx, machines, ledger), engines); errs[g] != nil && c.setup.Groups > 1 {
 				errs[g] = fmt.Errorf("group %d: %w", g+1, errs[g])
 			}
 		})

@@ -1,0 +1,68 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
+)
+
+// Job is one call of `lab measure` or `lab sweep`. It is values only, apart from Options.Progress, so a
+// program hands it to another one that has the components which it lacks itself (handover.go).
+type Job struct {
+	Options Options
+	Plan    Plan
+	Sweep   *Sweep // nil: every point of the plan is measured
+}
+
+// Run does the job and writes to out what there is for people, also of a job that was interrupted.
+func (j Job) Run(ctx context.Context, out io.Writer, foreign rig.Foreign) error {
+	return RunAndWrite(ctx, j.Options, out, func(ctx context.Context, s *Session) error {
+		if j.Sweep != nil {
+			return j.sweep(ctx, out, s, foreign)
+		}
+		return s.MeasureAll(ctx, j.Plan.Points(foreign), j.Plan.Repeats)
+	})
+}
+
+// RunAndWrite is Run, and writes the session to out.
+func RunAndWrite(ctx context.Context, o Options, out io.Writer, measure func(context.Context, *Session) error) error {
+	s, err := Run(ctx, o, measure)
+	if s == nil {
+		return err
+	}
+	return errors.Join(s.WriteText(out), err)
+}
+
+// pointsOfSweep is about how many rates a sweep tries.
+const pointsOfSweep = 20
+
+func (j Job) sweep(ctx context.Context, out io.Writer, s *Session, foreign rig.Foreign) error {
+	s.Progress.Begin(pointsOfSweep * len(j.Plan.Pipelines))
+	defer s.Progress.End()
+	n := 0
+	for _, p := range j.Plan.Points(foreign) {
+		w, name := *j.Sweep, p.Labels["pipeline"]
+		w.Point = p
+		k, err := s.Sweep(ctx, w, name, func(_ int, p Point) {
+			s.Progress.Point(n, p.Name, p.Warmup.Max+p.Length)
+			n++
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%s: %v\n", name, k); err != nil {
+			return err
+		}
+		judge := func(what string, rate float64) {
+			s.Judge(Criterion{Name: name + ": " + what, Limit: "> 0", Unit: KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, rate, true, "")
+		}
+		judge("highest rate without saturation", k.Rate)
+		if w.Limit > 0 {
+			judge(fmt.Sprintf("highest rate with p99 below %v", w.Limit), k.Limited)
+		}
+	}
+	return nil
+}
