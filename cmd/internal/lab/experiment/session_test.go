@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +21,21 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// servesJob in the environment makes the test program one that is handed a job.
+const servesJob = "MILLRACE_TEST_SERVES_JOB"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(servesJob) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := experiment.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, rig.Foreign{})
+	stop()
+	if err != nil {
+		panic(err)
+	}
+}
 
 func options(t *testing.T) experiment.Options {
 	return experiment.Options{

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host/pipeline"
 )
@@ -18,6 +22,8 @@ func (silent) Live(func() load.Live) {}
 
 // each is every component, with one of its neighbours.
 var each = map[string]func(*rig.Setup){
+	"grpc":             func(s *rig.Setup) { s.Transport = "grpc" },
+	"grpc, far":        func(s *rig.Setup) { s.Transport, s.Log, s.NetworkDelay = "grpc", "etcd", 2*time.Millisecond },
 	"etcd":             func(s *rig.Setup) { s.Log = "etcd" },
 	"etcd, P1":         func(s *rig.Setup) { s.Log, s.Pipeline = "etcd", pipeline.Basic{} },
 	"etcd, groups":     func(s *rig.Setup) { s.Log, s.Groups, s.FsyncDelay = "etcd", 4, time.Millisecond },
@@ -33,9 +39,6 @@ func open(t *testing.T, change func(*rig.Setup)) *rig.Cluster {
 		Heartbeat: 30 * time.Millisecond, Election: 300 * time.Millisecond, Foreign: components(),
 	}
 	change(&s)
-	if s.Transport != rig.TCP {
-		s.Faults = s.NetworkDelay > 0
-	}
 	c, err := rig.Open(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -93,12 +96,44 @@ func TestAClusterComesBack(t *testing.T) {
 	}
 }
 
+// A job on foreign components leaves an archive whose labels name them, with figures of their own counters.
+func TestJob(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	j := experiment.Job{
+		Options: experiment.Options{Recipe: "measure", Summary: "Does it run?", Dir: t.TempDir(), Out: out, Hosts: 3, Progress: report.Silence{}},
+		Plan: experiment.Plan{
+			Log: experiment.EtcdLog, Engine: experiment.PebbleEngine, Transport: experiment.GRPC, Pipelines: []string{"async"}, EarlyAck: true, Groups: 2, Hosts: 3,
+			ValueBytes: 1024, Operation: experiment.Write, Clients: []int{8}, MaxInFlight: 1, Duration: 200 * time.Millisecond, MaxWarmup: 50 * time.Millisecond, Repeats: 1,
+		},
+	}
+	if err := j.Plan.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := j.Run(t.Context(), &text, components()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := a.Run.Points[0]
+	if l := p.Labels; l[archive.LabelLog] != "etcd" || l[archive.LabelEngine] != "pebble" || l[archive.LabelTransport] != "grpc" {
+		t.Errorf("labels %v", l)
+	}
+	for _, m := range []archive.Metric{archive.OpsPerSec, archive.FsyncsPerOp, archive.BytesPerFsync, archive.EntriesPerAppend, archive.NetBytesPerOp} {
+		if x, ok := p.Median(m.Name); !ok || x <= 0 {
+			t.Errorf("%s: %v, %v", m.Name, x, ok)
+		}
+	}
+}
+
 // A component that this program does not have is refused by name.
 func TestUnknownComponents(t *testing.T) {
 	for _, s := range []rig.Setup{{Log: "x"}, {Engine: "x"}} {
 		s.Dir, s.Hosts, s.Transport, s.Pipeline, s.Foreign = t.TempDir(), 1, rig.TCP, pipeline.Async{}, components()
 		if _, err := rig.Open(t.Context(), s); err == nil {
-			t.Error(fmt.Sprintf("%q, %q: opened", s.Log, s.Engine))
+			t.Errorf("%q, %q: opened", s.Log, s.Engine)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/foreign/etcdlog"
+	"github.com/millrace/millrace/cmd/internal/lab/foreign/grpctransport"
 	"github.com/millrace/millrace/cmd/internal/lab/foreign/pebblelog"
 	"github.com/millrace/millrace/cmd/internal/lab/foreign/pebblemachine"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
@@ -18,8 +19,9 @@ import (
 
 func components() rig.Foreign {
 	return rig.Foreign{
-		Logs:    map[string]rig.OpenLog{experiment.EtcdLog: etcdlog.Open, experiment.PebbleLog: pebblelog.Open},
-		Engines: map[string]rig.OpenEngine{experiment.PebbleEngine: pebblemachine.Open},
+		Logs:       map[string]rig.OpenLog{experiment.EtcdLog: etcdlog.Open, experiment.PebbleLog: pebblelog.Open},
+		Engines:    map[string]rig.OpenEngine{experiment.PebbleEngine: pebblemachine.Open},
+		Transports: map[string]rig.Listen{experiment.GRPC: grpctransport.Listen},
 	}
 }
 

@@ -73,6 +73,13 @@ func (t foreignAddresses) Send(to uint64, batch []transport.Envelope) bool {
 	return t.Peered.Send(to, batch)
 }
 
+// Review implements transport.Reviewer, if the transport does.
+func (t foreignAddresses) Review(id uint64) {
+	if r, ok := t.Peered.(transport.Reviewer); ok {
+		r.Review(id)
+	}
+}
+
 func countRejections(batch []transport.Envelope, count *atomic.Uint64) {
 	for i := range batch {
 		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
