@@ -158,11 +158,16 @@ func (s *Session) Median(point, metric string) (float64, bool) {
 
 // Add appends a repeat to a point and saves the run so far.
 func (s *Session) Add(name string, labels map[string]string, r archive.Repeat) error {
+	s.Put(name, labels, r)
+	return s.Save()
+}
+
+// Put is Add without saving, for many points that are known at once.
+func (s *Session) Put(name string, labels map[string]string, r archive.Repeat) {
 	r.Order = s.order
 	s.order++
 	p := s.Point(name, labels)
 	p.Repeats = append(p.Repeats, r)
-	return s.Save()
 }
 
 // repeatSeed returns the seed of the next repeat.
