@@ -204,6 +204,14 @@ type output struct {
 	json  bool
 }
 
+// tell is where a bench tells what it builds; nil: nowhere.
+func (o *output) tell(a app) io.Writer {
+	if o.quiet {
+		return nil
+	}
+	return a.stderr
+}
+
 // addFlags adds the flags that are the same for all benches.
 func (o *output) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"io"
 	"strconv"
 	"time"
 
@@ -238,33 +238,21 @@ func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
 		return j.Run(ctx, a.stdout, rig.Foreign{})
 	}
 	_, err := withPrograms("lab", func(dir string) (struct{}, error) {
-		program := filepath.Join(dir, "lab-foreign")
-		if err := f.buildForeign(ctx, a, program); err != nil {
-			return struct{}{}, err
+		var tell io.Writer
+		if f.telling() == experiment.Told {
+			tell = a.stderr
 		}
-		return struct{}{}, j.HandOver(ctx, program, f.telling(), a.stdout, a.stderr)
+		program, err := newBuilder(f.source, dir, tell).program(ctx, f.plan.ForeignNames(), foreignProgram, buildGo)
+		switch {
+		case errors.Is(err, errInterrupted):
+			return struct{}{}, err
+		case err != nil:
+			return struct{}{}, statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", f.plan.ForeignNames(), err)}
+		}
+		return struct{}{}, j.HandOver(ctx, program[0], f.telling(), a.stdout, a.stderr)
 	})
 	return err
 }
 
 // foreignProgram is the module with components of other projects.
 const foreignProgram = "cmd/internal/lab/foreign"
-
-// buildForeign builds the program that has them.
-func (f *labFlags) buildForeign(ctx context.Context, a app, program string) error {
-	tree, err := sourceTree(f.source)
-	if err == nil {
-		module := filepath.Join(tree, foreignProgram)
-		if f.telling() == experiment.Told {
-			fmt.Fprintf(a.stderr, "building %s\n", module)
-		}
-		err = buildOtherLog(ctx, module, program)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	return statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", f.plan.ForeignNames(), err)}
-}

@@ -3,15 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/foreign/etcdlog"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
 )
 
@@ -125,6 +130,20 @@ func TestJob(t *testing.T) {
 		if x, ok := p.Median(m.Name); !ok || x <= 0 {
 			t.Errorf("%s: %v, %v", m.Name, x, ok)
 		}
+	}
+}
+
+// A run that writes more than such a log keeps ends with a sentence, and not without memory.
+func TestTheBoundOfALogEndsTheRun(t *testing.T) {
+	c := open(t, func(s *rig.Setup) {
+		s.Log = "small"
+		s.Foreign.Logs = map[string]rig.OpenLog{"small": func(c host.LogConfig, d rig.Disk) (host.Log, error) {
+			return etcdlog.OpenBounded(c, d, 1<<20)
+		}}
+	})
+	w := load.Window{Source: load.NewSource(10_000, 1), Length: time.Minute, Generator: load.Closed{Clients: 8}, Observer: silent{}, Ledger: c.Ledger(), Timeline: true}
+	if _, err := w.Run(t.Context(), c); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "append beyond 1048576 bytes of entries in memory") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -71,8 +71,10 @@ type Options struct {
 	// disk: they take the time that it takes. nil: nothing.
 	Wrote  func(bytes int)
 	Synced func()
-	// MaxBytes bounds the entries in memory, with overhead. 0: DefaultMaxBytes.
+	// MaxBytes bounds the entries in memory, with overhead. 0: DefaultMaxBytes. Full is called with the error of
+	// each append that it refuses; nil: nothing.
 	MaxBytes int64
+	Full     func(error)
 }
 
 // DefaultMaxBytes lets three hosts write a gibibyte each.
@@ -248,7 +250,11 @@ func (l *Log) fail(op string, err error) error {
 
 // tooMuch is the error of an append for which there is no memory.
 func (l *Log) tooMuch(bytes int64) error {
-	return &wal.DiskFullError{Op: fmt.Sprintf("append beyond %d bytes of entries in memory, which is the bound of such a log", l.o.MaxBytes), Dir: l.o.Dir, Bytes: bytes, Err: syscall.ENOSPC}
+	err := &wal.DiskFullError{Op: fmt.Sprintf("append beyond %d bytes of entries in memory, which is the bound of such a log", l.o.MaxBytes), Dir: l.o.Dir, Bytes: bytes, Err: syscall.ENOSPC}
+	if l.o.Full != nil {
+		l.o.Full(err)
+	}
+	return err
 }
 
 var _ host.Log = (*Log)(nil)

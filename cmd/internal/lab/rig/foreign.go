@@ -26,10 +26,12 @@ type Foreign struct {
 // time of a slow disk by itself.
 type OpenLog func(host.LogConfig, Disk) (host.Log, error)
 
-// Disk is what a slow disk takes. Both are nil for the real one.
+// Disk is what a log that has files of its own tells of them. Wrote and Synced take what a slow disk takes,
+// and are nil for the real one.
 type Disk struct {
 	Wrote  func(bytes int) // after a write
 	Synced func()          // after a sync; it returns when the slow disk would be done
+	Full   func(error)     // an append was refused for good: there is no space, and will be none
 }
 
 // OpenEngine opens an engine in a new directory.
@@ -82,16 +84,17 @@ func (m *Member) openLog(disk Disk) func(host.LogConfig) (host.Log, error) {
 // disk is that of a life of the host: for files, and for a log that has files of its own.
 func (m *Member) disk() (vfs.FS, Disk) {
 	s, files := m.cluster.setup, vfs.OS()
+	d := Disk{Full: func(err error) { m.cluster.full.CompareAndSwap(nil, &err) }}
 	if s.FsyncDelay == 0 && s.DiskBandwidth == 0 && !s.Faults {
-		return files, Disk{}
+		return files, d
 	}
 	delay := func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) }
-	d := Disk{Wrote: func(int) {}, Synced: func() { _ = lab.Sleep(context.Background(), delay()) }}
+	d.Synced = func() { _ = lab.Sleep(context.Background(), delay()) }
 	if s.DiskBandwidth > 0 {
 		b := vfs.NewBandwidth(float64(s.DiskBandwidth))
 		files = vfs.WithBandwidth(files, b)
 		sync := d.Synced
-		d = Disk{Wrote: b.Write, Synced: func() { b.Wait(); sync() }}
+		d.Wrote, d.Synced = b.Write, func() { b.Wait(); sync() }
 	}
 	return vfs.WithSyncDelays(files, delay), d
 }

@@ -69,6 +69,7 @@ type Cluster struct {
 	ledger  *load.Ledger
 	leaders []atomic.Int32 // by group, from 0: the member that took the last write
 	acked   []atomic.Uint64
+	full    atomic.Pointer[error] // a log has no space, for good
 }
 
 const (

@@ -13,10 +13,13 @@ import (
 
 // Propose implements load.Target: it proposes on the leader of the client's group, and follows it. A host
 // that surely has not taken the command, because it does not lead or is gone, is left for another one. Any
-// other error is the client's.
+// other error is the client's. When a log has no space for good, no host takes a command any more.
 func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 	g := int(load.IDOf(value).Client) % c.setup.Groups
 	for {
+		if full := c.full.Load(); full != nil {
+			return *full
+		}
 		at := int(c.leaders[g].Load())
 		group := c.members[at].Group(g)
 		if group == nil {

@@ -32,7 +32,7 @@ func Open(c host.LogConfig, d rig.Disk) (host.Log, error) {
 
 func open(c host.LogConfig, d rig.Disk, files vfs.FS) (host.Log, error) {
 	return journal.Open(journal.Options{
-		LogConfig: c, Wrote: d.Wrote, Synced: d.Synced,
+		LogConfig: c, Wrote: d.Wrote, Synced: d.Synced, Full: d.Full,
 		Store: func(dir string) (journal.Store, error) { return openStore(files, filepath.Join(dir, "pebble")) },
 	})
 }
