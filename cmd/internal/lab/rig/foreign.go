@@ -26,7 +26,7 @@ type Foreign struct {
 // time of a slow disk by itself.
 type OpenLog func(host.LogConfig, Disk) (host.Log, error)
 
-// Disk is what a log that has files of its own tells of them. Wrote and Synced take what a slow disk takes,
+// Disk is what a log that has files of its own calls. Wrote and Synced take what a slow disk takes,
 // and are nil for the real one.
 type Disk struct {
 	Wrote  func(bytes int) // after a write

@@ -2,12 +2,15 @@ package rig_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
@@ -192,5 +195,53 @@ func TestDiskBandwidth(t *testing.T) {
 	}
 	if took := time.Since(began); took < valueBytes*time.Second/bytesPerSecond {
 		t.Errorf("%d bytes took %v at %d bytes a second", valueBytes, took, bytesPerSecond)
+	}
+}
+
+// lossy is an engine that loses every hundredth value.
+type lossy struct{ seen, kept uint64 }
+
+func (l *lossy) Put(entries []host.Entry) error {
+	for i := range entries {
+		if len(entries[i].Data) == 0 {
+			continue
+		}
+		if l.seen++; l.seen%100 != 0 {
+			l.kept++
+		}
+	}
+	return nil
+}
+
+func (l *lossy) Count() (uint64, error) { return l.kept, nil }
+func (l *lossy) Close() error           { return nil }
+
+// An engine that lacks what its machine has applied is found, and components that are not there are refused.
+func TestEngines(t *testing.T) {
+	s := setup(t)
+	s.Hosts, s.Engine = 1, "lossy"
+	s.Foreign.Engines = map[string]rig.OpenEngine{"lossy": func(string) (rig.Engine, error) { return &lossy{}, nil }}
+	c := open(t, s)
+	if err := c.Fill(t.Context(), 99, 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Verify(t.Context(), c.Ledger()); err != nil {
+		t.Errorf("before a loss: %v", err)
+	}
+	if err := c.Fill(t.Context(), 1, 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Verify(t.Context(), c.Ledger()); !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), "the engine holds 99 values, and its machine has applied 100") {
+		t.Errorf("after it: %v", err)
+	}
+	for _, change := range []func(*rig.Setup){
+		func(s *rig.Setup) { s.Engine = "x" }, func(s *rig.Setup) { s.Log = "x" },
+		func(s *rig.Setup) { s.Snapshots.LogBytes = 1 },
+	} {
+		other := s
+		change(&other)
+		if _, err := rig.Open(t.Context(), other); err == nil {
+			t.Errorf("%q, %q, %+v: opened", other.Log, other.Engine, other.Snapshots)
+		}
 	}
 }

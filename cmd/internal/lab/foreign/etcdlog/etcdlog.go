@@ -30,7 +30,8 @@ import (
 // Open opens the log of a host.
 func Open(c host.LogConfig, d rig.Disk) (host.Log, error) { return OpenBounded(c, d, 0) }
 
-// OpenBounded is Open for a log that keeps at most some bytes of entries in memory; 0: journal.DefaultMaxBytes.
+// OpenBounded is Open for a log that keeps at most maxBytes of entries in memory; 0:
+// journal.DefaultMaxBytes.
 func OpenBounded(c host.LogConfig, d rig.Disk, maxBytes int64) (host.Log, error) {
 	return journal.Open(journal.Options{LogConfig: c, Store: openStore, WriteSyncs: true, Wrote: d.Wrote, Synced: d.Synced, Full: d.Full, MaxBytes: maxBytes})
 }
