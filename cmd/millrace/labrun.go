@@ -237,7 +237,7 @@ func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
 	if !f.plan.IsForeign() {
 		return j.Run(ctx, a.stdout, rig.Foreign{})
 	}
-	_, err := withPrograms("lab", func(dir string) (struct{}, error) {
+	_, err := withPrograms(func(dir string) (struct{}, error) {
 		var tell io.Writer
 		if f.telling() == experiment.Told {
 			tell = a.stderr

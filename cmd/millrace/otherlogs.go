@@ -19,9 +19,8 @@ var otherLogs = []otherLog{{"etcd-wal", "etcdwal"}, {"raft-wal", "raftwal"}, {"b
 // logPrograms is a directory of modules, one for each of otherLogs.
 const logPrograms = "cmd/internal/lab/logs"
 
-// findLogs fills in which logs can be measured, and why others cannot. It builds their programs into the
-// directory programs.
-func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, programs string, a app) error {
+// findLogs fills in which logs can be measured, and why others cannot.
+func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, b *builder) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -32,7 +31,6 @@ func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, programs string
 	if err != nil {
 		return err
 	}
-	b := newBuilder(f.source, programs, f.tell(a))
 	for _, name := range names {
 		if name == child.OwnLogName {
 			plan.Logs = append(plan.Logs, own(name))

@@ -58,9 +58,8 @@ func allSystems() []string {
 	return append([]string{"millrace-basic", "millrace-parallel"}, defaultSystems()...)
 }
 
-// findSystems fills in what can be measured, and why the rest cannot. It builds the others' programs into the
-// directory programs.
-func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, programs string, a app) error {
+// findSystems fills in what can be measured, and why the rest cannot.
+func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, b *builder) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -73,7 +72,6 @@ func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, programs 
 	if err != nil {
 		return err
 	}
-	b := newBuilder(f.source, programs, f.tell(a))
 	for _, name := range names {
 		if target, ok := ownSystems[name]; ok {
 			if target != bench.BareName && target != bench.FullBareName {

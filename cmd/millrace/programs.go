@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // Other projects' code is not part of this program. Programs with it are built when they are wanted, from
@@ -62,12 +66,19 @@ func (b *builder) program(ctx context.Context, name, module string, build buildF
 	return p.command, p.err
 }
 
+// measureWith is measure for a bench whose points are measured by programs that it builds.
+func measureWith[R benchReport](cmd *cobra.Command, o output, source string, a app, none R, run func(context.Context, *builder, report.Progress) (R, error)) error {
+	return measure(cmd, o, a, none, func(ctx context.Context, p report.Progress) (R, error) {
+		return withPrograms(func(dir string) (R, error) { return run(ctx, newBuilder(source, dir, o.tell(a)), p) })
+	})
+}
+
 // buildTimeout bounds a build with the go command.
 const buildTimeout = 5 * time.Minute
 
 // withPrograms calls f with a new directory for programs that a run builds, and removes it.
-func withPrograms[R any](name string, f func(dir string) (R, error)) (_ R, err error) {
-	dir, err := os.MkdirTemp("", "millrace-"+name+"-")
+func withPrograms[R any](f func(dir string) (R, error)) (_ R, err error) {
+	dir, err := os.MkdirTemp("", "millrace-programs-")
 	if err != nil {
 		var none R
 		return none, err
