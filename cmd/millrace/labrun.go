@@ -23,7 +23,10 @@ func labExperiments(a app) []*cobra.Command {
 
 // labFlags is what measure and sweep have in common, before it is an experiment.Plan.
 type labFlags struct {
-	plan      experiment.Plan
+	plan      experiment.Plan // without Log, Engine and Transport, of which there may be several
+	logs      string
+	engines   string
+	transport string
 	pipelines string
 	clients   string
 	rates     string
@@ -77,6 +80,9 @@ Components
 What cannot be combined is refused with a sentence. etcd, pebble and grpc are other projects' code, which is not in
 this program: the lab builds one that has it, from Millrace's source tree with the go command, and lets that measure.
 
+Several logs, engines and transports (--log group,etcd) are measured in one run, round by round, in random order: only
+figures of one run compare well.
+
 Phases of a point: open the cluster, warm up until three windows of throughput are within 5 %, measure, drain,
 verify. Every round measures the points in another order.
 
@@ -87,9 +93,9 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	p := &f.plan
-	flags.StringVar(&p.Log, "log", "group", "when an append counts, see above")
-	flags.StringVar(&p.Engine, "engine", "memory", "the state machine")
-	flags.StringVar(&p.Transport, "transport", "tcp", "how hosts reach each other")
+	flags.StringVar(&f.logs, "log", "group", "when an append counts, see above; one or several")
+	flags.StringVar(&f.engines, "engine", "memory", "the state machine; one or several")
+	flags.StringVar(&f.transport, "transport", "tcp", "how hosts reach each other; one or several")
 	flags.StringVar(&f.pipelines, "pipelines", "async", "one or several")
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed")
 	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same hosts; a client writes to one of them")
@@ -164,6 +170,52 @@ func (f *labFlags) readLoads() (err error) {
 	return err
 }
 
+// plans returns a plan for each combination of the components. All of them can be carried out.
+func (f *labFlags) plans() (all []experiment.Plan, err error) {
+	text := func(s string) (string, error) { return s, nil }
+	logs, err := listOf("log", f.logs, splitComponents(f.logs), text)
+	if err != nil {
+		return nil, err
+	}
+	engines, err := list("engine", f.engines, text)
+	if err != nil {
+		return nil, err
+	}
+	transports, err := list("transport", f.transport, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, log := range logs {
+		for _, engine := range engines {
+			for _, transport := range transports {
+				p := f.plan
+				p.Log, p.Engine, p.Transport = log, engine, transport
+				if err := p.Validate(); err != nil {
+					return nil, err
+				}
+				all = append(all, p)
+			}
+		}
+	}
+	return all, nil
+}
+
+// splitComponents splits at the commas that are in no parentheses: a mode of durability has arguments.
+func splitComponents(text string) (parts []string) {
+	depth, from := 0, 0
+	for i, c := range text {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == ',' && depth == 0:
+			parts, from = append(parts, text[from:i]), i+1
+		}
+	}
+	return append(parts, text[from:])
+}
+
 func newLabMeasure(a app) *cobra.Command {
 	var f labFlags
 	cmd := &cobra.Command{
@@ -181,11 +233,12 @@ func newLabMeasure(a app) *cobra.Command {
 			if len(f.plan.Rates) > 0 && !cmd.Flags().Changed("clients") {
 				f.plan.Clients = nil // the default is for those who ask for nothing
 			}
-			if err := f.plan.Validate(); err != nil {
+			plans, err := f.plans()
+			if err != nil {
 				return err
 			}
 			o := f.options(cmd, a, "measure", "How fast are these components under these loads?")
-			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plan: f.plan})
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans})
 		},
 	}
 	f.addComponents(cmd)
@@ -214,14 +267,15 @@ func newLabSweep(a app) *cobra.Command {
 				return usageError{fmt.Errorf("--start: %v is not between 1 and --max-rate, which is %v", w.Start, w.Max)}
 			}
 			f.plan.Rates, f.plan.Repeats = []float64{w.Start}, 1
-			if err := f.plan.Validate(); err != nil {
+			plans, err := f.plans()
+			if err != nil {
 				return err
 			}
 			if w.Steps < 0 || w.Steps > 20 {
 				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
 			}
 			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?")
-			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plan: f.plan, Sweep: &w})
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans, Sweep: &w})
 		},
 	}
 	f.addComponents(cmd)
@@ -234,7 +288,8 @@ func newLabSweep(a app) *cobra.Command {
 
 // do does a job here, or in a program that has the components of other projects.
 func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
-	if !f.plan.IsForeign() {
+	foreign := experiment.ForeignNames(j.Plans)
+	if foreign == "" {
 		return j.Run(ctx, a.stdout, rig.Foreign{})
 	}
 	_, err := withPrograms(func(dir string) (struct{}, error) {
@@ -242,12 +297,12 @@ func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
 		if f.telling() == experiment.Told {
 			tell = a.stderr
 		}
-		program, err := newBuilder(f.source, dir, tell).program(ctx, f.plan.ForeignNames(), foreignProgram, buildGo)
+		program, err := newBuilder(f.source, dir, tell).program(ctx, foreign, foreignProgram, buildGo)
 		switch {
 		case errors.Is(err, errInterrupted):
 			return struct{}{}, err
 		case err != nil:
-			return struct{}{}, statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", f.plan.ForeignNames(), err)}
+			return struct{}{}, statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", foreign, err)}
 		}
 		return struct{}{}, j.HandOver(ctx, program[0], f.telling(), a.stdout, a.stderr)
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,9 @@ func TestLabExperimentsRefuse(t *testing.T) {
 	}{
 		{"measure --log etcd", exitCannot, "a program with the log etcd is needed: it is built from Millrace's source tree, and the current directory is not in it; give --source"},
 		{"sweep --engine pebble --transport grpc --source .", exitCannot, "a program with the engine pebble and the transport grpc is needed: --source: . is not"},
+		{"measure --log group,etcd,pebble --engine memory,pebble", exitCannot, "a program with the engine pebble and the log etcd and the log pebble is needed"},
+		{"measure --log group,group", exitUsage, `--log: "group" is there twice`},
+		{"measure --transport tcp,udp", exitUsage, `--transport: unknown transport "udp"`},
 		{"measure --log bolt", exitUsage, "--log: bolt is not available: one fsync of bbolt"},
 		{"measure --pipelines async,basic --groups 2", exitUsage, "--pipelines: basic is for comparison, on one group"},
 		{"measure --pipelines clamped --early-ack=false", exitUsage, "--pipelines: clamped is a rule"},
@@ -88,6 +92,31 @@ func TestLabMeasure(t *testing.T) {
 	bench, err := os.ReadFile(filepath.Join(out, archive.BenchFile))
 	if err != nil || strings.Count(string(bench), "/depth=2/disk_bandwidth=900000000/") != 4 {
 		t.Errorf("%v in\n%s", err, bench)
+	}
+}
+
+// Several components are measured in one run. What tells points apart is in their names and labels.
+func TestLabMeasureSeveralComponents(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--rate", "100", "--nodes", "1", "--duration", "50ms",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--quiet", "--out", out)
+	if status != exitOK || stderr != "" {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range a.Run.Points {
+		names = append(names, p.Name)
+	}
+	want := []string{
+		"log group, transport tcp, async, 100/s", "log group, transport loopback, async, 100/s",
+		"log group-delay(1ms,65536,100), transport tcp, async, 100/s", "log group-delay(1ms,65536,100), transport loopback, async, 100/s",
+	}
+	if !slices.Equal(names, want) || a.Run.Points[3].Labels[archive.LabelTransport] != "loopback" {
+		t.Errorf("points %q, want %q", names, want)
 	}
 }
 

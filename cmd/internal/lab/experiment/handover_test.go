@@ -31,7 +31,7 @@ func handOver(t *testing.T, ctx context.Context, j experiment.Job, progress *os.
 func job(t *testing.T) experiment.Job {
 	p := good()
 	p.Pipelines, p.Hosts = []string{"async"}, 1
-	return experiment.Job{Options: options(t), Plan: p}
+	return experiment.Job{Options: options(t), Plans: []experiment.Plan{p}}
 }
 
 // A job that is done in another process leaves the archive, prints the table, tells its progress, and fails
@@ -58,7 +58,7 @@ func TestHandOver(t *testing.T) {
 
 	j = job(t)
 	j.Sweep = &experiment.Sweep{Start: 50, Factor: 2, Max: 60}
-	j.Plan.Clients, j.Plan.Rates = nil, []float64{50}
+	j.Plans[0].Clients, j.Plans[0].Rates = nil, []float64{50}
 	if text, err = handOver(t, t.Context(), j, told); err != nil || !strings.HasPrefix(text, "async: the ") || !strings.Contains(text, "async, 50/s") {
 		t.Errorf("sweep: %v in\n%s", err, text)
 	}
@@ -83,7 +83,7 @@ func TestHandOverInterrupted(t *testing.T) {
 	}
 	defer r.Close()
 	j := job(t)
-	j.Plan.Duration, j.Plan.Repeats = time.Minute, 1
+	j.Plans[0].Duration, j.Plans[0].Repeats = time.Minute, 1
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	why := errors.New("the user")

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -13,8 +16,36 @@ import (
 // program hands it to another one that has the components which it lacks itself (handover.go).
 type Job struct {
 	Options Options
-	Plan    Plan
-	Sweep   *Sweep // nil: every point of the plan is measured
+	Plans   []Plan // at least one; they differ in components only, and have the same number of repeats
+	Sweep   *Sweep // nil: every point of the plans is measured
+}
+
+// Points lists what one round measures. Where the plans have different components, those are in the names.
+func (j Job) Points(foreign rig.Foreign) (all []Point) {
+	for _, plan := range j.Plans {
+		words := j.words(plan)
+		for _, p := range plan.Points(foreign) {
+			p.Words = words
+			all = append(all, p.Named(p.Labels[archive.LabelPipeline]))
+		}
+	}
+	return all
+}
+
+// words names the components of a plan that other plans have not.
+func (j Job) words(plan Plan) string {
+	var words []string
+	for _, of := range []struct {
+		what      string
+		component func(Plan) string
+	}{
+		{"log", func(p Plan) string { return p.Log }}, {"engine", func(p Plan) string { return p.Engine }}, {"transport", func(p Plan) string { return p.Transport }},
+	} {
+		if slices.ContainsFunc(j.Plans, func(p Plan) bool { return of.component(p) != of.component(plan) }) {
+			words = append(words, of.what+" "+of.component(plan))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // Run does the job and writes to out what there is for people, also of a job that was interrupted.
@@ -23,7 +54,7 @@ func (j Job) Run(ctx context.Context, out io.Writer, foreign rig.Foreign) error 
 		if j.Sweep != nil {
 			return j.sweep(ctx, out, s, foreign)
 		}
-		return s.MeasureAll(ctx, j.Plan.Points(foreign), j.Plan.Repeats)
+		return s.MeasureAll(ctx, j.Points(foreign), j.Plans[0].Repeats)
 	})
 }
 
@@ -40,13 +71,18 @@ func RunAndWrite(ctx context.Context, o Options, out io.Writer, measure func(con
 const pointsOfSweep = 20
 
 func (j Job) sweep(ctx context.Context, out io.Writer, s *Session, foreign rig.Foreign) error {
-	s.Progress.Begin(pointsOfSweep * len(j.Plan.Pipelines))
+	points := j.Points(foreign)
+	s.Progress.Begin(pointsOfSweep * len(points))
 	defer s.Progress.End()
 	n := 0
-	for _, p := range j.Plan.Points(foreign) {
-		w, name := *j.Sweep, p.Labels["pipeline"]
+	for _, p := range points {
+		w, pipeline := *j.Sweep, p.Labels[archive.LabelPipeline]
+		name := pipeline
+		if p.Words != "" {
+			name = p.Words + ", " + pipeline
+		}
 		w.Point = p
-		k, err := s.Sweep(ctx, w, name, func(_ int, p Point) {
+		k, err := s.Sweep(ctx, w, pipeline, func(_ int, p Point) {
 			s.Progress.Point(n, p.Name, p.Warmup.Max+p.Length)
 			n++
 		})

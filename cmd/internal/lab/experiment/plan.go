@@ -68,22 +68,24 @@ const (
 	GRPC         = "grpc"
 )
 
-// IsForeign reports whether the plan has components of other projects' code.
-func (p Plan) IsForeign() bool {
-	return p.ForeignNames() != ""
-}
-
-// ForeignNames names them, for people.
-func (p Plan) ForeignNames() string {
+// ForeignNames names the components of plans that are other projects' code, for people; "": there are none.
+func ForeignNames(plans []Plan) string {
 	var names []string
-	if slices.Contains(logs, p.Log) {
-		names = append(names, "the log "+p.Log)
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
-	if p.Engine == PebbleEngine {
-		names = append(names, "the engine "+p.Engine)
-	}
-	if p.Transport == GRPC {
-		names = append(names, "the transport "+p.Transport)
+	for _, p := range plans {
+		if slices.Contains(logs, p.Log) {
+			add("the log " + p.Log)
+		}
+		if p.Engine == PebbleEngine {
+			add("the engine " + p.Engine)
+		}
+		if p.Transport == GRPC {
+			add("the transport " + p.Transport)
+		}
 	}
 	return strings.Join(names, " and ")
 }

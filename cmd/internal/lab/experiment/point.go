@@ -20,6 +20,7 @@ import (
 // measure, drain, verify.
 type Point struct {
 	Name        string
+	Words       string // in front of the name, if it is another one
 	Labels      map[string]string
 	Setup       rig.Setup   // without Dir
 	Reading     rig.Reading // "": writes
@@ -43,6 +44,9 @@ func (p Point) Named(pipeline string) Point {
 	p.Labels[archive.LabelValueBytes] = strconv.Itoa(p.ValueBytes)
 	p.Labels[archive.LabelOperation] = p.operation()
 	name := []string{pipeline}
+	if p.Words != "" {
+		name = []string{p.Words, pipeline}
+	}
 	if p.Reading != "" {
 		name = append(name, "read by "+string(p.Reading))
 	}

@@ -106,12 +106,12 @@ func TestJob(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	j := experiment.Job{
 		Options: experiment.Options{Recipe: "measure", Summary: "Does it run?", Dir: t.TempDir(), Out: out, Hosts: 3, Progress: report.Silence{}},
-		Plan: experiment.Plan{
+		Plans: []experiment.Plan{{
 			Log: experiment.EtcdLog, Engine: experiment.PebbleEngine, Transport: experiment.GRPC, Pipelines: []string{"async"}, EarlyAck: true, Groups: 2, Hosts: 3,
 			ValueBytes: 1024, Operation: experiment.Write, Clients: []int{8}, MaxInFlight: 1, Duration: 200 * time.Millisecond, MaxWarmup: 50 * time.Millisecond, Repeats: 1,
-		},
+		}},
 	}
-	if err := j.Plan.Validate(); err != nil {
+	if err := j.Plans[0].Validate(); err != nil {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
