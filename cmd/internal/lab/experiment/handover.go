@@ -55,10 +55,18 @@ type failure struct {
 	Kind          string
 }
 
-// kinds are the errors that a caller tells apart.
-var kinds = map[string]error{
-	"mismatch": lab.ErrMismatch, "invalid": lab.ErrInvalid, "cannot": lab.ErrCannot, "full": syscall.ENOSPC, "interrupted": context.Canceled,
+// kinds are the errors that a caller tells apart. Of several that are in one error the first counts.
+var kinds = []struct {
+	name string
+	err  error
+}{
+	{interrupted, context.Canceled}, {"mismatch", lab.ErrMismatch}, {"invalid", lab.ErrInvalid}, {cannot, lab.ErrCannot}, {"full", syscall.ENOSPC},
 }
+
+const (
+	interrupted = "interrupted"
+	cannot      = "cannot"
+)
 
 // HandOver lets another program do the job. When ctx ends the program is interrupted, and answers with what
 // it has; the error is ctx's cause then.
@@ -71,7 +79,7 @@ func (j Job) HandOver(ctx context.Context, program string, telling Telling, out 
 	if answer.Failure == nil {
 		return err
 	}
-	if answer.Failure.Kind == "interrupted" && ctx.Err() != nil {
+	if answer.Failure.Kind == interrupted && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return errors.Join(err, answer.Failure.err())
@@ -92,9 +100,10 @@ func failureOf(err error) *failure {
 		return nil
 	}
 	f := &failure{Text: err.Error()}
-	for name, kind := range kinds {
-		if errors.Is(err, kind) {
-			f.Kind = name
+	for _, kind := range kinds {
+		if errors.Is(err, kind.err) {
+			f.Kind = kind.name
+			break
 		}
 	}
 	var refused *lab.FieldError
@@ -106,16 +115,18 @@ func failureOf(err error) *failure {
 
 // err returns the error again: the same text, the same field, the same kind.
 func (f *failure) err() error {
-	kind := kinds[f.Kind]
 	switch {
-	case f.Field != "" && f.Kind == "cannot":
+	case f.Field != "" && f.Kind == cannot:
 		return lab.Cannot(f.Field, "%s", f.Reason)
 	case f.Field != "":
 		return lab.Invalid(f.Field, "%s", f.Reason)
-	case kind == nil:
-		return errors.New(f.Text)
 	}
-	return &told{f.Text, kind}
+	for _, kind := range kinds {
+		if kind.name == f.Kind {
+			return &told{f.Text, kind.err}
+		}
+	}
+	return errors.New(f.Text)
 }
 
 // told is an error of another program.

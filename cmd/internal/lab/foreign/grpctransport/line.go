@@ -138,9 +138,8 @@ func (l *line) pause() bool {
 func (l *line) open() grpc.ClientStream {
 	l.t.mu.Lock()
 	stream, self := l.stream, l.t.self
-	l.t.stats.Dials++
-	if stream != nil {
-		l.t.stats.Dials--
+	if stream == nil {
+		l.t.stats.Dials++
 	}
 	l.t.mu.Unlock()
 	if stream != nil {
