@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -23,10 +23,8 @@ func labExperiments(a app) []*cobra.Command {
 
 // labFlags is what measure and sweep have in common, before it is an experiment.Plan.
 type labFlags struct {
-	plan      experiment.Plan // without Log, Engine and Transport, of which there may be several
-	logs      string
-	engines   string
-	transport string
+	plan      experiment.Plan // without what the dimensions set
+	matrix    []*dimension
 	pipelines string
 	clients   string
 	rates     string
@@ -80,8 +78,8 @@ Components
 What cannot be combined is refused with a sentence. etcd, pebble and grpc are other projects' code, which is not in
 this program: the lab builds one that has it, from Millrace's source tree with the go command, and lets that measure.
 
-Several logs, engines and transports (--log group,etcd) are measured in one run, round by round, in random order: only
-figures of one run compare well.
+The flags from --log to --pipelines take lists: --log group,etcd --value-bytes 128,4096. All combinations are measured in
+one run, round by round, in random order: only figures of one run compare well.
 
 Phases of a point: open the cluster, warm up until three windows of throughput are within 5 %, measure, drain,
 verify. Every round measures the points in another order.
@@ -93,20 +91,14 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	p := &f.plan
-	flags.StringVar(&f.logs, "log", "group", "when an append counts, see above; one or several")
-	flags.StringVar(&f.engines, "engine", "memory", "the state machine; one or several")
-	flags.StringVar(&f.transport, "transport", "tcp", "how hosts reach each other; one or several")
-	flags.StringVar(&f.pipelines, "pipelines", "async", "one or several")
+	for _, d := range dimensions() {
+		f.matrix = append(f.matrix, &d)
+		flags.StringVar(&d.text, d.flag, d.text, d.usage)
+	}
+	flags.StringVar(&f.pipelines, "pipelines", "async", "basic, parallel, clamped, async")
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed")
-	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same hosts; a client writes to one of them")
-	flags.IntVar(&p.Hosts, "nodes", 3, "hosts of the cluster, all of them voters")
-	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
 	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
-	flags.IntVar(&p.Depth, "depth", 0, "batches of a leader that are not committed, at most; what comes meanwhile waits for the next one. 0: no bound")
-	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
-	flags.Int64Var(&p.DiskBandwidth, "disk-bandwidth", 0, "bytes a second that the disk of each host writes at most; an fsync waits for what was written before it. 0: the real disk's")
-	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what one host sends to another, one way")
 	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
 	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
 	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
@@ -118,10 +110,11 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 }
 
 // options are those of a run of these flags.
-func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
+func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string, plans []experiment.Plan) experiment.Options {
+	hosts := slices.MaxFunc(plans, func(a, b experiment.Plan) int { return a.Hosts - b.Hosts }).Hosts
 	return experiment.Options{
 		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: f.telling().To(a.stderr),
+		Hosts: hosts, NeedMiB: 256 * hosts, Probe: f.probe, Progress: f.telling().To(a.stderr),
 	}
 }
 
@@ -170,52 +163,6 @@ func (f *labFlags) readLoads() (err error) {
 	return err
 }
 
-// plans returns a plan for each combination of the components. All of them can be carried out.
-func (f *labFlags) plans() (all []experiment.Plan, err error) {
-	text := func(s string) (string, error) { return s, nil }
-	logs, err := listOf("log", f.logs, splitComponents(f.logs), text)
-	if err != nil {
-		return nil, err
-	}
-	engines, err := list("engine", f.engines, text)
-	if err != nil {
-		return nil, err
-	}
-	transports, err := list("transport", f.transport, text)
-	if err != nil {
-		return nil, err
-	}
-	for _, log := range logs {
-		for _, engine := range engines {
-			for _, transport := range transports {
-				p := f.plan
-				p.Log, p.Engine, p.Transport = log, engine, transport
-				if err := p.Validate(); err != nil {
-					return nil, err
-				}
-				all = append(all, p)
-			}
-		}
-	}
-	return all, nil
-}
-
-// splitComponents splits at the commas that are in no parentheses: a mode of durability has arguments.
-func splitComponents(text string) (parts []string) {
-	depth, from := 0, 0
-	for i, c := range text {
-		switch {
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case c == ',' && depth == 0:
-			parts, from = append(parts, text[from:i]), i+1
-		}
-	}
-	return append(parts, text[from:])
-}
-
 func newLabMeasure(a app) *cobra.Command {
 	var f labFlags
 	cmd := &cobra.Command{
@@ -223,7 +170,8 @@ func newLabMeasure(a app) *cobra.Command {
 		Short: "Measure clusters of chosen components under chosen loads",
 		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + labExitHelp(),
 		Example: `  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a
-  millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms
+  millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms,5ms
+  millrace lab measure --log group,etcd,pebble --repeat 6 --out logs
   millrace lab measure --operation "read index" --clients 100 --transport tcp+tls`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -237,7 +185,7 @@ func newLabMeasure(a app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := f.options(cmd, a, "measure", "How fast are these components under these loads?")
+			o := f.options(cmd, a, "measure", "How fast are these components under these loads?", plans)
 			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans})
 		},
 	}
@@ -274,7 +222,7 @@ func newLabSweep(a app) *cobra.Command {
 			if w.Steps < 0 || w.Steps > 20 {
 				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
 			}
-			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?")
+			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?", plans)
 			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans, Sweep: &w})
 		},
 	}

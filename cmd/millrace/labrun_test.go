@@ -41,6 +41,9 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{"sweep --engine pebble --transport grpc --source .", exitCannot, "a program with the engine pebble and the transport grpc is needed: --source: . is not"},
 		{"measure --log group,etcd,pebble --engine memory,pebble", exitCannot, "a program with the engine pebble and the log etcd and the log pebble is needed"},
 		{"measure --log group,group", exitUsage, `--log: "group" is there twice`},
+		{"measure --depth 1,x", exitUsage, `--depth: "x" in "1,x" cannot be read`},
+		{"measure --fsync-delay 1", exitUsage, `--fsync-delay: "1" in "1" cannot be read`},
+		{"measure --nodes 1,2,3,4,5 --groups 1,2,3,4,5,6,7,8,9 --value-bytes 100,200,300,400,500", exitUsage, "--value-bytes: more than 200 combinations"},
 		{"measure --transport tcp,udp", exitUsage, `--transport: unknown transport "udp"`},
 		{"measure --log bolt", exitUsage, "--log: bolt is not available: one fsync of bbolt"},
 		{"measure --pipelines async,basic --groups 2", exitUsage, "--pipelines: basic is for comparison, on one group"},
@@ -98,7 +101,7 @@ func TestLabMeasure(t *testing.T) {
 // Several components are measured in one run. What tells points apart is in their names and labels.
 func TestLabMeasureSeveralComponents(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--rate", "100", "--nodes", "1", "--duration", "50ms",
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--depth", "3", "--rate", "100", "--nodes", "1", "--duration", "50ms",
 		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--quiet", "--out", out)
 	if status != exitOK || stderr != "" {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -16,11 +17,11 @@ import (
 // program hands it to another one that has the components which it lacks itself (handover.go).
 type Job struct {
 	Options Options
-	Plans   []Plan // at least one; they differ in components only, and have the same number of repeats
+	Plans   []Plan // at least one; they differ in dimensions only, and have the same number of repeats
 	Sweep   *Sweep // nil: every point of the plans is measured
 }
 
-// Points lists what one round measures. Where the plans have different components, those are in the names.
+// Points lists what one round measures. What plans differ in is in the names.
 func (j Job) Points(foreign rig.Foreign) (all []Point) {
 	for _, plan := range j.Plans {
 		words := j.words(plan)
@@ -32,17 +33,26 @@ func (j Job) Points(foreign rig.Foreign) (all []Point) {
 	return all
 }
 
-// words names the components of a plan that other plans have not.
+// dimensions are what the plans of a job may differ in, as the names of points tell it.
+var dimensions = []func(Plan) string{
+	func(p Plan) string { return "log " + p.Log },
+	func(p Plan) string { return "engine " + p.Engine },
+	func(p Plan) string { return "transport " + p.Transport },
+	func(p Plan) string { return report.Plural(p.Groups, "group") },
+	func(p Plan) string { return report.Plural(p.Hosts, "node") },
+	func(p Plan) string { return report.Size(p.ValueBytes) },
+	func(p Plan) string { return fmt.Sprintf("depth %d", p.Depth) },
+	func(p Plan) string { return fmt.Sprintf("fsync delay %v", p.FsyncDelay) },
+	func(p Plan) string { return fmt.Sprintf("disk %d B/s", p.DiskBandwidth) },
+	func(p Plan) string { return fmt.Sprintf("network delay %v", p.NetDelay) },
+}
+
+// words names what a plan has and other plans have not.
 func (j Job) words(plan Plan) string {
 	var words []string
-	for _, of := range []struct {
-		what      string
-		component func(Plan) string
-	}{
-		{"log", func(p Plan) string { return p.Log }}, {"engine", func(p Plan) string { return p.Engine }}, {"transport", func(p Plan) string { return p.Transport }},
-	} {
-		if slices.ContainsFunc(j.Plans, func(p Plan) bool { return of.component(p) != of.component(plan) }) {
-			words = append(words, of.what+" "+of.component(plan))
+	for _, told := range dimensions {
+		if slices.ContainsFunc(j.Plans, func(p Plan) bool { return told(p) != told(plan) }) {
+			words = append(words, told(plan))
 		}
 	}
 	return strings.Join(words, ", ")
