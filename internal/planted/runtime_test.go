@@ -214,6 +214,11 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
+	{name: "lose_kept_commits", what: "a commit index that a group keeps from the append lane does not go with its next message", in: "host", found: "TestCommitIndexesWaitForTheNextMessage", edits: []edit{{"host/round.go",
+		`			m.Term, m.Vote, m.Commit = t.kept.Term, t.kept.Vote, t.kept.Commit
+`, ``}}},
+	{name: "keep_promises", what: "a term or vote without entries waits for the next message to the append lane", in: "host", found: "TestCommitIndexesWaitForTheNextMessage", edits: []edit{{"host/round.go",
+		`len(m.Responses) > 0 || news != t.promises:`, `len(m.Responses) > 0:`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {

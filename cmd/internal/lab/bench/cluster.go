@@ -26,10 +26,16 @@ type cluster struct {
 
 // ClusterUnder returns a function that opens a cluster under the pipeline p.
 func ClusterUnder(p pipeline.Pipeline) load.OpenFunc {
-	return func(ctx context.Context, s load.Setup) (load.Target, error) { return openCluster(ctx, s, p) }
+	return func(ctx context.Context, s load.Setup) (load.Target, error) {
+		return openCluster(ctx, s, p, host.GroupConfig{ID: 1})
+	}
 }
 
-func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load.Target, err error) {
+func openInline(ctx context.Context, s load.Setup) (load.Target, error) {
+	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{ID: 1, NonBlocking: true})
+}
+
+func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig) (_ load.Target, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	c := &cluster{}
 	idle, peers, err := Listen(s.Hosts) // idle: not yet owned by a host
@@ -62,7 +68,7 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load
 			return nil, err // Open has closed t
 		}
 		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
-		g, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, machineAdapter{m})
+		g, err := h.OpenGroup(ctx, config, machineAdapter{m})
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 // dashed ones for bare, grey, and bare with checksums and machines, purple.
 
 var lineColors = map[string]color.RGBA{
-	BareName: plot.Grey, FullBareName: plot.Purple, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green,
+	BareName: plot.Grey, FullBareName: plot.Purple, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green, InlineName: plot.Orange,
 }
 
 func isBaseline(name string) bool { return name == BareName || name == FullBareName }

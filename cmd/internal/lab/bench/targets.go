@@ -11,9 +11,13 @@ import (
 // Registry maps the name of a pipeline to the function that opens a target under it.
 type Registry map[string]load.OpenFunc
 
+// InlineName is pipeline async over a state machine that is declared to be one that never waits
+// (host.GroupConfig.NonBlocking), as the bench's is: its commands are applied in the group's turn.
+const InlineName = "async+inline"
+
 // Targets returns everything that can be measured: every pipeline, and bare in both forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, InlineName: openInline}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
@@ -21,13 +25,13 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table: bare with checksums and
-// state machines, then the pipelines.
+// state machines, the pipelines, and async with its machine in the turn.
 func PipelineNames() []string {
 	names := []string{FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}
-	return names
+	return append(names, InlineName)
 }
 
 // open opens the target that s names, or says that this build does not have it.

@@ -19,7 +19,7 @@ type Ledger struct {
 // Page belongs to one client.
 type Page struct {
 	sent  uint64 // sequences [0, sent) were handed to the target
-	acked bitmap
+	acked sequences
 }
 
 // Open adds a page for the next client. One goroutine calls it, the one that starts the clients.
@@ -50,22 +50,18 @@ func (l *Ledger) ackedOf(s Share) uint64 {
 	return n
 }
 
-// compare checks applied writes, a bitmap for each client of a share, against the ledger: every acknowledged
+// compare checks applied writes, a set for each client of a share, against the ledger: every acknowledged
 // write is there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
-func (l *Ledger) compare(applied []bitmap, s Share) error {
+func (l *Ledger) compare(applied []sequences, s Share) error {
 	for slot := uint32(0); int(s.client(slot)) < len(l.pages); slot++ {
 		client := s.client(slot)
 		page := l.pages[client]
-		var have bitmap
+		var have sequences
 		if int(slot) < len(applied) {
 			have = applied[slot]
 		}
-		for w, want := range page.acked {
-			var got uint64
-			if w < len(have) {
-				got = have[w]
-			}
-			if lost := want &^ got; lost != 0 {
+		for w := range page.acked.words() {
+			if lost := page.acked.word(w) &^ have.word(w); lost != 0 {
 				return fmt.Errorf("%w: write %d of client %d was acknowledged and is not there",
 					lab.ErrMismatch, w*64+bits.TrailingZeros64(lost), client)
 			}

@@ -22,8 +22,8 @@ type Machine struct {
 
 	mu      sync.Mutex
 	state   MachineState
-	clients []bitmap // index: the client's slot in Share; bit: sequence
-	broken  error    // the first violation; Verify returns it
+	clients []sequences // index: the client's slot in Share
+	broken  error       // the first violation; Verify returns it
 }
 
 // MachineState is a machine's position and content in three numbers.
@@ -89,7 +89,7 @@ func (m *Machine) Apply(index uint64, data []byte) {
 		return
 	}
 	for int(slot) >= len(m.clients) {
-		m.clients = append(m.clients, nil)
+		m.clients = append(m.clients, sequences{})
 	}
 	if !m.clients[slot].add(id.Seq) {
 		m.breakf("write %d of client %d was applied twice, the second time at index %d", id.Seq, id.Client, index)
@@ -139,7 +139,7 @@ func mix(x uint64) uint64 {
 }
 
 // AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, then for
-// each client the number of its words and the words of its bitmap, all as 8 bytes, little endian. A violation
+// each client the number of words of its bitmap, and these, all as 8 bytes, little endian. A violation
 // is not in it: the host that has seen it keeps it.
 func (m *Machine) AppendTo(dst []byte) []byte {
 	m.mu.Lock()
@@ -147,7 +147,8 @@ func (m *Machine) AppendTo(dst []byte) []byte {
 	for _, n := range []uint64{m.state.Applied, m.state.Entries, m.state.Hash, uint64(len(m.clients))} {
 		dst = binary.LittleEndian.AppendUint64(dst, n)
 	}
-	for _, words := range m.clients {
+	for i := range m.clients {
+		words := m.clients[i].bitmap()
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(len(words)))
 		for _, w := range words {
 			dst = binary.LittleEndian.AppendUint64(dst, w)
@@ -174,16 +175,17 @@ func (m *Machine) Restore(form []byte) error {
 	if clients > uint64(len(form)/8) {
 		return fmt.Errorf("the form of a machine has %d clients and %d more bytes", clients, len(form))
 	}
-	m.clients = make([]bitmap, clients)
+	m.clients = make([]sequences, clients)
 	for i := range m.clients {
 		words := next()
 		if words > uint64(len(form)/8) {
 			return fmt.Errorf("the form of a machine has %d words for client %d and %d more bytes", words, i, len(form))
 		}
-		m.clients[i] = make(bitmap, words)
-		for w := range m.clients[i] {
-			m.clients[i][w] = next()
+		bitmap := make([]uint64, words)
+		for w := range bitmap {
+			bitmap[w] = next()
 		}
+		m.clients[i] = sequencesOf(bitmap)
 	}
 	if short || len(form) > 0 {
 		return fmt.Errorf("the form of a machine with %d clients ends early, or %d bytes follow it", clients, len(form))

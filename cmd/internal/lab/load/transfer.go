@@ -74,7 +74,7 @@ func Send(w io.Writer, o Outcome, ledger *Ledger) error {
 		}
 	}
 	for _, p := range ledger.pages {
-		s.Pages = append(s.Pages, sentPage{p.sent, p.acked})
+		s.Pages = append(s.Pages, sentPage{p.sent, p.acked.bitmap()})
 	}
 	s.Figures = sentFigures{o.Warmup, o.Length, o.Completed, o.Failed, o.Offered, o.Dropped, o.Errors, o.Steady, o.Used, o.CPU, o.Allocs, o.Switches}
 	return gob.NewEncoder(w).Encode(s)
@@ -110,7 +110,7 @@ func Receive(r io.Reader) (o Outcome, ledger *Ledger, err error) {
 	}
 	ledger = &Ledger{}
 	for _, p := range s.Pages {
-		ledger.pages = append(ledger.pages, &Page{sent: p.Sent, acked: p.Acked})
+		ledger.pages = append(ledger.pages, &Page{sent: p.Sent, acked: sequencesOf(p.Acked)})
 	}
 	return o, ledger, nil
 }

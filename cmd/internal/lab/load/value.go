@@ -3,7 +3,6 @@ package load
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"math/bits"
 	"math/rand/v2"
 )
 
@@ -103,39 +102,4 @@ func IDOf(v []byte) ValueID {
 // headerCheck covers bytes 0–19. It bounds what a broken value can make the Machine allocate.
 func headerCheck(v []byte) uint32 {
 	return crc32.Checksum(v[:20], castagnoli)
-}
-
-// bitmap is a growing set of small integers.
-type bitmap []uint64
-
-// add reports whether i was new.
-func (b *bitmap) add(i uint64) bool {
-	for i/64 >= uint64(len(*b)) {
-		*b = append(*b, 0)
-	}
-	word, bit := &(*b)[i/64], uint64(1)<<(i%64)
-	if *word&bit != 0 {
-		return false
-	}
-	*word |= bit
-	return true
-}
-
-// count returns the number of integers in the set.
-func (b bitmap) count() uint64 {
-	n := 0
-	for _, word := range b {
-		n += bits.OnesCount64(word)
-	}
-	return uint64(n)
-}
-
-// last returns the largest integer of the set, or false if the set is empty.
-func (b bitmap) last() (uint64, bool) {
-	for w := len(b) - 1; w >= 0; w-- {
-		if b[w] != 0 {
-			return uint64(w*64 + 63 - bits.LeadingZeros64(b[w])), true
-		}
-	}
-	return 0, false
 }
