@@ -74,23 +74,8 @@ func New(target Target, source *Source, warmup, length time.Duration) *Load {
 // Ledger returns what the clients know. It is complete when Run has returned.
 func (l *Load) Ledger() *Ledger { return l.ledger }
 
-// Live is what a load does while it runs.
-type Live struct {
-	Completed uint64 // operations that have ended in the window so far
-	// Rate, P50 and P99 are those of the last whole second on the load's clock, warm-up included. They are 0
-	// without a timeline, and in the first second.
-	Rate     float64 // operations that ended well, a second
-	P50, P99 time.Duration
-}
-
-// Live returns what the load does. It may be called at any time.
-func (l *Load) Live() Live {
-	live := Live{Completed: l.completed.Load()}
-	if l.timeline != nil {
-		live.Rate, live.P50, live.P99 = l.timeline.lastSecond()
-	}
-	return live
-}
+// Completed returns the operations that have ended in the window so far. It may be called at any time.
+func (l *Load) Completed() uint64 { return l.completed.Load() }
 
 const (
 	drainTimeout       = 30 * time.Second

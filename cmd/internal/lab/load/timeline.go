@@ -138,29 +138,6 @@ func (t *Timeline) Second(s int) *Latencies {
 	return t.seconds[s]
 }
 
-// begin sets the zero of the clock.
-func (t *Timeline) begin(origin time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.Origin = origin
-}
-
-// lastSecond returns what has ended in the last whole second, while clients still record. A client adds what
-// it noted within maxNoteAge, so a little of it may be missing.
-func (t *Timeline) lastSecond() (rate float64, p50, p99 time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.Origin.IsZero() {
-		return 0, 0, 0
-	}
-	s := int(time.Since(t.Origin)/time.Second) - 1
-	if s < 0 || s >= len(t.seconds) || t.seconds[s] == nil {
-		return 0, 0, 0
-	}
-	l := t.seconds[s]
-	return float64(l.Count()), l.Quantile(0.5), l.Quantile(0.99)
-}
-
 // Drift compares the throughput of the last third of [from, to) with that of its first: 0.1 is a tenth more.
 func (t *Timeline) Drift(from, to time.Duration) float64 {
 	third := (to - from) / 3
