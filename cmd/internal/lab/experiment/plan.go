@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -258,10 +259,13 @@ func (p Plan) Points(foreign rig.Foreign) (all []Point) {
 	if p.Engine != memoryEngine {
 		components.Engine = p.Engine
 	}
+	if p.Depth > 0 {
+		components.Rule = batches.Depth(p.Depth)
+	}
 	for _, name := range p.Pipelines {
 		setup := components
 		setup.Hosts, setup.Groups, setup.Transport, setup.Pipeline = p.Hosts, p.Groups, rig.Transport(p.Transport), pipelines[name]
-		setup.LateAcknowledgement, setup.Depth, setup.Leases = !p.EarlyAck, p.Depth, p.Operation == string(rig.ByLease)
+		setup.LateAcknowledgement, setup.Leases = !p.EarlyAck, p.Operation == string(rig.ByLease)
 		setup.FsyncDelay, setup.DiskBandwidth, setup.NetworkDelay = p.FsyncDelay, p.DiskBandwidth, p.NetDelay
 		of := Point{Setup: setup, ValueBytes: p.ValueBytes, Length: p.Duration, Warmup: Steady(p.MinWarmup, p.MaxWarmup), MaxInFlight: p.MaxInFlight}
 		if p.Operation != Write {
@@ -291,8 +295,8 @@ func Labels(s rig.Setup, pipeline string) map[string]string {
 	if s.FsyncDelay > 0 {
 		l[archive.LabelFsyncDelay] = s.FsyncDelay.String()
 	}
-	if s.Depth > 0 {
-		l[archive.LabelDepth] = strconv.Itoa(s.Depth)
+	if depth, ok := s.Rule.(batches.Depth); ok {
+		l[archive.LabelDepth] = strconv.Itoa(int(depth))
 	}
 	if s.DiskBandwidth > 0 {
 		l[archive.LabelBandwidth] = strconv.FormatInt(s.DiskBandwidth, 10)

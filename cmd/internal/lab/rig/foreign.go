@@ -73,30 +73,44 @@ func (s Setup) check() error {
 }
 
 // openLog returns the log of a host: nil for that of package wal.
-func (m *Member) openLog(disk Disk) func(host.LogConfig) (host.Log, error) {
+func (m *Member) openLog() func(host.LogConfig) (host.Log, error) {
 	open := m.cluster.setup.Foreign.Logs[m.cluster.setup.Log]
 	if open == nil {
 		return nil
 	}
-	return func(c host.LogConfig) (host.Log, error) { return open(c, disk) }
+	return func(c host.LogConfig) (host.Log, error) { return open(c, m.disk()) }
 }
 
-// disk is that of a life of the host: for files, and for a log that has files of its own.
-func (m *Member) disk() (vfs.FS, Disk) {
-	s, files := m.cluster.setup, vfs.OS()
+// real is the disk without what a sync takes longer.
+func (m *Member) real() vfs.FS {
+	if m.bandwidth != nil {
+		return vfs.WithBandwidth(vfs.OS(), m.bandwidth)
+	}
+	return vfs.OS()
+}
+
+// delay is what a sync takes longer.
+func (m *Member) delay() time.Duration {
+	return m.cluster.setup.FsyncDelay + time.Duration(m.slow.Load())
+}
+
+// disk is the same disk for a log that has files of its own.
+func (m *Member) disk() Disk {
 	d := Disk{Full: func(err error) { m.cluster.full.CompareAndSwap(nil, &err) }}
-	if s.FsyncDelay == 0 && s.DiskBandwidth == 0 && !s.Faults {
-		return files, d
+	if s := m.cluster.setup; s.FsyncDelay > 0 || s.Faults {
+		d.Synced = func() { _ = lab.Sleep(context.Background(), m.delay()) }
 	}
-	delay := func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) }
-	d.Synced = func() { _ = lab.Sleep(context.Background(), delay()) }
-	if s.DiskBandwidth > 0 {
-		b := vfs.NewBandwidth(float64(s.DiskBandwidth))
-		files = vfs.WithBandwidth(files, b)
-		sync := d.Synced
-		d.Wrote, d.Synced = b.Write, func() { b.Wait(); sync() }
+	if m.bandwidth != nil {
+		later := d.Synced
+		d.Wrote = m.bandwidth.Write
+		d.Synced = func() {
+			m.bandwidth.Wait()
+			if later != nil {
+				later()
+			}
+		}
 	}
-	return vfs.WithSyncDelays(files, delay), d
+	return d
 }
 
 // openEngine opens the engine of one group, empty, if the setup has one.

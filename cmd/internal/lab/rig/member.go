@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/vfs"
 )
 
 // Member is one host of a cluster, with its state machines. It has several lives: Open begins one, Kill and
@@ -22,13 +22,19 @@ type Member struct {
 	groups  []atomic.Pointer[host.Group] // nil while it is closed
 	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
 
+	bandwidth *vfs.Bandwidth // of its disk; nil: the real one's
+
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
 	machines []*machine // of this life, or of the last
 }
 
 func newMember(c *Cluster, i int) *Member {
-	return &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	if c.setup.DiskBandwidth > 0 {
+		m.bandwidth = vfs.NewBandwidth(float64(c.setup.DiskBandwidth))
+	}
+	return m
 }
 
 // Group returns the member's part in a group, from 0, or nil while the host is closed.
@@ -64,12 +70,13 @@ func (m *Member) take() *host.Host {
 // SlowDisk makes every fsync take d longer. It needs Setup.Faults.
 func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
-// rule is when a leader on this host begins its next batch.
-func (s Setup) rule() batches.Rule {
-	if s.Depth == 0 {
-		return nil
+// files are the host's.
+func (m *Member) files() vfs.FS {
+	s := m.cluster.setup
+	if !s.Faults {
+		return vfs.WithSyncDelay(m.real(), s.FsyncDelay)
 	}
-	return batches.Depth(s.Depth)
+	return vfs.WithSyncDelays(m.real(), m.delay)
 }
 
 // Open opens the host on its directory, with empty state machines.
@@ -88,9 +95,8 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	files, disk := m.disk()
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(files), host.WithLog(m.openLog(disk)), host.WithPipeline(s.Pipeline),
-		host.WithBatches(s.rule()), host.WithLogger(slog.New(slog.DiscardHandler)))
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.Rule),
+		host.WithLog(m.openLog()), host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -166,7 +167,7 @@ func TestFaults(t *testing.T) {
 // With a depth of 1 a leader has one batch at most that is not committed, and commands wait for it.
 func TestDepth(t *testing.T) {
 	s := setup(t)
-	s.Depth, s.FsyncDelay = 1, time.Millisecond
+	s.Rule, s.FsyncDelay = batches.Depth(1), time.Millisecond
 	c := open(t, s)
 	deepest := 0
 	window(t, c, func(ctx context.Context) error {
