@@ -37,7 +37,7 @@ func (w *shardWorker) RunOnce() (more bool) {
 		w.flush() // a group that waited was closed
 		return false
 	}
-	g.outgoing.to = w
+	g.outgoing.to = w.sender(g)
 	again, due := g.runTurn(at, crowded)
 	more, alone := w.give(w, g, again, due)
 	if w.unsent++; alone || w.unsent >= maxUnsentTurns {
@@ -56,6 +56,15 @@ func (w *shardWorker) flush() {
 // costs a system call here and another there, more than the turn. Turns take microseconds, so a message waits
 // for less than a millisecond.
 const maxUnsentTurns = 32
+
+// sender returns where a turn of a group sends. One that waits for the disk (pipelines basic and parallel)
+// must not keep its messages until it ends: parallel is to send before it writes.
+func (w *shardWorker) sender(g *Group) sender {
+	if g.host.env.pipeline.AsyncStorageWrites() {
+		return w
+	}
+	return w.transport
+}
 
 // Send implements sender for the turns of this worker: the messages leave when no other group waits, or after
 // maxUnsentTurns.

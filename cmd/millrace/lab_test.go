@@ -72,6 +72,49 @@ func TestLabReport(t *testing.T) {
 	}
 }
 
+// A document gets the tables and pictures of runs between its marks, again and again, and keeps what is
+// outside.
+func TestLabReportInto(t *testing.T) {
+	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Recipe = "b0" })
+	dir := t.TempDir()
+	document, pictures := filepath.Join(dir, "results.md"), filepath.Join(dir, "img")
+	if err := os.WriteFile(document, []byte("# Mine\n\n"+intoBegin+"old\n"+intoEnd+"\nmore of mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if status, stdout, stderr := runLab(t, "report", a, b, "--into", document, "--pictures", pictures); status != exitOK || stdout != "" || !strings.Contains(stderr, document) {
+			t.Fatalf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+		}
+	}
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, n := range map[string]int{"# Mine\n\n" + intoBegin: 1, intoEnd + "\nmore of mine\n": 1, "old": 0, "\n## rafttoy, ": 1, "\n## b0, ": 1, "](img/rafttoy-percentiles.svg)": 1} {
+		if have := strings.Count(string(text), want); have != n {
+			t.Errorf("%q is there %d times, want %d, in\n%s", want, have, n, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(pictures, "rafttoy-percentiles.svg")); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(document, []byte(intoEnd+intoBegin), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args   []string
+		status int
+	}{
+		{[]string{"report", a, "--into", document}, exitCannot},
+		{[]string{"report", a, "--into", filepath.Join(dir, "none.md")}, exitCannot},
+		{[]string{"report", a, "--pictures", pictures}, exitUsage},
+	} {
+		if status, _, stderr := runLab(t, tc.args...); status != tc.status {
+			t.Errorf("%v: status %d, want %d: %s", tc.args, status, tc.status, stderr)
+		}
+	}
+}
+
 // The pictures have the formats that were asked for; SVG is the default. Their directory is made.
 func TestLabPlot(t *testing.T) {
 	dir, out := labRun(t, 1, nil), filepath.Join(t.TempDir(), "new", "pictures")

@@ -19,6 +19,7 @@ import (
 type labRunFlags struct {
 	quick  bool
 	glance bool
+	long   bool
 	probe  time.Duration
 	dir    string
 	seed   uint64
@@ -32,8 +33,9 @@ func newLabRun(a app) *cobra.Command {
 		Use:   "run RECIPE",
 		Short: "Repeat an experiment of the sources here, with its figures beside ours",
 		Long: `run repeats an experiment of the sources on this machine, prints the source's figures beside ours, and judges the
-source's demands: pass, fail, or not measured and why. With --quick it takes at most about two minutes on two cores,
-and says what it leaves out. The recipes:
+source's demands: pass, fail, or not measured and why. It says beforehand how long it will take, and what it leaves out.
+All recipes together take about 45 minutes on two cores. With --quick each takes at most about two; with --long it has
+the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps what was finished. The recipes:
 
 ` + recipeTable() + "\n" + labExitHelp(),
 		Example: `  millrace lab run rafttoy --quick
@@ -47,16 +49,12 @@ and says what it leaves out. The recipes:
 			if err := f.labOutput.validate(); err != nil {
 				return err
 			}
-			size := recipe.Full
-			switch {
-			case f.quick && f.glance:
-				return usageError{errors.New("--quick and --glance exclude each other")}
-			case f.quick:
-				size = recipe.Quick
-				quick(cmd.Flags().Changed, "probe", &f.probe, time.Second)
-			case f.glance:
-				size = recipe.Glance
-				quick(cmd.Flags().Changed, "probe", &f.probe, 0)
+			size, err := f.size(cmd)
+			if err != nil {
+				return err
+			}
+			if f.telling() == experiment.Told {
+				fmt.Fprintln(a.stderr, r.Estimate(size))
 			}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
@@ -68,6 +66,7 @@ and says what it leaves out. The recipes:
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.quick, "quick", false, "within about two minutes, with less of everything")
+	flags.BoolVar(&f.long, "long", false, "with the sources' own numbers, however long that takes")
 	flags.BoolVar(&f.glance, "glance", false, "everything once, for a moment: to see that it runs here. Its figures mean nothing")
 	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
@@ -76,7 +75,26 @@ and says what it leaves out. The recipes:
 	return cmd
 }
 
-// newLabClient is the client's process of the recipe logcabin.
+// size returns the size that the flags ask for, and shortens the probe with it.
+func (f *labRunFlags) size(cmd *cobra.Command) (recipe.Size, error) {
+	n, size := 0, recipe.Full
+	for _, of := range []struct {
+		set   bool
+		size  recipe.Size
+		probe time.Duration
+	}{{f.quick, recipe.Quick, time.Second}, {f.glance, recipe.Glance, 0}, {f.long, recipe.Long, f.probe}} {
+		if of.set {
+			n, size = n+1, of.size
+			quick(cmd.Flags().Changed, "probe", &f.probe, of.probe)
+		}
+	}
+	if n > 1 {
+		return size, usageError{errors.New("--quick, --glance and --long exclude each other")}
+	}
+	return size, nil
+}
+
+// newLabClient is the client's process of the recipes logcabin and b1.
 func newLabClient(a app) *cobra.Command {
 	return &cobra.Command{
 		Use:    recipe.ClientVerb,
@@ -103,12 +121,12 @@ func recipeTable() string {
 func newLabList(a app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the recipes of run, the question that each answers, and its source",
+		Short: "List the recipes of run: how long each takes, the question that it answers, and its source",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			tw := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			for _, r := range recipe.All() {
-				fmt.Fprintf(tw, "%s\t%s\t(%s)\n", r.Name, r.Question, r.Source)
+				fmt.Fprintf(tw, "%s\t%v, quick %v\t%s\t(%s)\n", r.Name, r.About(recipe.Full).Round(5*time.Second), r.About(recipe.Quick).Round(5*time.Second), r.Question, r.Source)
 			}
 			return tw.Flush()
 		},

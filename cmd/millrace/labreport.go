@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,15 +39,19 @@ Figures that are not of a durable system on a real network are labelled wherever
 ` + labExitHelp()
 
 func newLabReport(a app) *cobra.Command {
-	var out string
+	var out, into, pictures string
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Write a page about runs that opens without a network, and print their tables",
 		Long:  labReportLong,
 		Example: `  millrace lab report runs/monday                         writes runs/monday/report.html
-  millrace lab report runs/* --out all.html > all.md`,
+  millrace lab report runs/* --out all.html > all.md
+  millrace lab report runs/* --out all.html --into docs/results.md --pictures docs/img`,
 		Args: wantDirs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if pictures != "" && into == "" {
+				return usageError{errors.New("--pictures: needs --into, the document that shows them; lab plot writes pictures alone")}
+			}
 			archives, err := readArchives(cmd, dirs)
 			if err != nil {
 				return err
@@ -55,6 +60,13 @@ func newLabReport(a app) *cobra.Command {
 				out = filepath.Join(dirs[0], reportFile)
 			}
 			if err := archive.WriteFile(out, func(w io.Writer) error { return page.Write(w, archives) }); err != nil {
+				return labError(err)
+			}
+			if into != "" {
+				err := reportInto(into, pictures, archives)
+				if err == nil {
+					_, err = fmt.Fprintf(a.stderr, "the page is %s; the tables are in %s\n", out, into)
+				}
 				return labError(err)
 			}
 			for i, of := range archives {
@@ -70,6 +82,8 @@ func newLabReport(a app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the page (default: "+reportFile+" in the first directory); one that exists is replaced")
+	cmd.Flags().StringVar(&into, "into", "", "write the tables into this Markdown document, between its lines "+strings.TrimSpace(intoBegin)+" and "+strings.TrimSpace(intoEnd)+", instead of printing them")
+	cmd.Flags().StringVar(&pictures, "pictures", "", "with --into: write SVG pictures to this directory and show them in the document")
 	return cmd
 }
 

@@ -59,6 +59,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{"run", exitUsage, "want one of rafttoy, "},
 		{"run b99", exitUsage, `there is no recipe "b99"; choose from rafttoy, `},
 		{"run b0 --quick --glance", exitUsage, "exclude each other"},
+		{"run b0 --quick --long", exitUsage, "exclude each other"},
 		{"run b0 --out .", exitCannot, "--out: . is not empty"},
 	} {
 		args := strings.Fields(tc.args)
@@ -153,8 +154,17 @@ func TestLabSweep(t *testing.T) {
 }
 
 func TestLabList(t *testing.T) {
-	if status, stdout, _ := labVerb(t, t.Context(), "list"); status != exitOK || !strings.Contains(stdout, "rafttoy") || !strings.Contains(stdout, "dissertation") {
+	if status, stdout, _ := labVerb(t, t.Context(), "list"); status != exitOK || !strings.Contains(stdout, "rafttoy") || !strings.Contains(stdout, "dissertation") || !strings.Contains(stdout, "quick ") {
 		t.Errorf("status %d\n%s", status, stdout)
+	}
+}
+
+// A recipe says before it begins how long it takes and how much space it needs.
+func TestLabEstimates(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errInterrupted)
+	if _, _, stderr := labVerb(t, ctx, "run", "b0", "--quick"); !strings.Contains(stderr, "b0: about 1m") || !strings.Contains(stderr, "2000 MiB") {
+		t.Error(stderr)
 	}
 }
 

@@ -154,7 +154,7 @@ var runtimeBugs = []bug{
 		return next, err
 	}
 	for i, cc`}}},
-	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
+	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 110 -seeds 40 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
 		`			q.makeWrites()
 `, `			q.makeWrites()
 			if len(q.joint.writes) > 0 {

@@ -87,18 +87,18 @@ cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
 cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
 cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host host/pipeline vfs wal |
-cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs |
+cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs wal |
 cmd/internal/lab/children       cmd/internal/lab                                                              |
 cmd/internal/lab/peers/child    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/peers/child |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/children cmd/internal/lab/logs/child vfs | golang.org/x/sys
-cmd/internal/lab/client                                                                                       |
+cmd/internal/lab/client         host/session                                                                  |
 cmd/internal/lab/wire           cmd/internal/lab/load                                                         |
 cmd/internal/lab/journal        host raft/raftpb vfs wal                                                      |
-cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire host host/batches host/pipeline raft/raftpb transport transport/cert transport/loopback transport/tcp vfs wal |
+cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire env host host/batches host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
 cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/children cmd/internal/lab/probe cmd/internal/lab/rig host/batches host/pipeline wal |
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots host host/pipeline raft wal |
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term golang.org/x/sys
 `

@@ -1,25 +1,27 @@
 // Package client is a small protocol between a client and the hosts of a cluster, as the dissertation's
 // benchmark has it: a client has one TCP connection to the leader, on which any number of its goroutines wait
-// for answers, and finds the leader by asking a host, which names it (thesis §6.2). It is for measurements: a
-// command whose connection breaks may have been committed, and is not repeated.
+// for answers, and finds the leader by asking a host, which names it (thesis §6.2). A client with a session
+// sends a command again, under the same number, until it has an answer: the state machines apply it once
+// (thesis §6.3). Without one, a command whose connection breaks may have been committed, and is not repeated.
 //
-//	request   length of the rest u32, id u64, value
-//	answer    length of the rest u32, id u64, status u8, text: the leader's address, or what went wrong
+//	request   length of the rest u32, id u64, kind u8, with InSession: the place of the command, value
+//	answer    length of the rest u32, id u64, status u8, text
+//
+// The text is the leader's address, what went wrong, or the id of a session. request.go has the place.
 //
 // All numbers are little endian. Answers come in any order.
 package client
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/host/session"
 )
 
 // Status is how a request ended.
@@ -29,7 +31,8 @@ type Status byte
 const (
 	Done     Status = iota // the leader's state machine has applied the command
 	NotTaken               // by a host that does not lead; it names the leader, if it knows one
-	Failed                 // the command may have been committed, or not
+	Failed                 // the command was refused, and sending it again does not help
+	Unknown                // the command may have been committed, or not
 )
 
 const (
@@ -49,6 +52,7 @@ type Options struct {
 	IgnoreHints    bool          // ask seeds at random until one leads
 	ConnectTimeout time.Duration // to connect to one host
 	AnswerTimeout  time.Duration // after which a host that answers nothing counts as dead; 0: never
+	Sessions       bool          // open a session, and repeat commands until they are answered
 	Seed           uint64
 }
 
@@ -60,10 +64,16 @@ type Client struct {
 	random   *rand.Rand
 	conn     *conn  // nil: there is none
 	hint     string // where to look first
+	mute     string // the host that gave no answer last: others are asked first
 	attempts uint64
 	misses   int    // since the last host that led
 	next     uint64 // id
 	closed   bool
+	repeats  uint64
+
+	opening sync.Mutex // held by the goroutine that opens the session
+	session session.ID // the zero one: there is none yet; guarded by opening
+	numbers numbers
 }
 
 // New returns a client, which connects when it has something to send.
@@ -76,6 +86,13 @@ func (c *Client) Attempts() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempts
+}
+
+// Repeats returns how many commands were sent again, because no answer came.
+func (c *Client) Repeats() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.repeats
 }
 
 // Close ends the client. Commands without an answer get ErrIndeterminate.
@@ -92,22 +109,66 @@ func (c *Client) Close() error {
 // Propose sends a command to the leader, and returns when that has applied it. A host that has not taken the
 // command is left for another one.
 func (c *Client) Propose(ctx context.Context, value []byte) error {
+	if !c.options.Sessions {
+		_, err := c.exchange(ctx, Request{Kind: Plain, Value: value})
+		return err
+	}
+	id, err := c.openSession(ctx)
+	if err != nil {
+		return err
+	}
+	number := c.numbers.take()
+	defer c.numbers.answered(number)
+	_, err = c.exchange(ctx, Request{Kind: InSession, Mark: session.Mark{ID: id, Number: number}, Value: value})
+	return err
+}
+
+// openSession returns the session of the client. The first call opens it.
+func (c *Client) openSession(ctx context.Context) (session.ID, error) {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if c.session != (session.ID{}) {
+		return c.session, nil
+	}
+	text, err := c.exchange(ctx, Request{Kind: OpenSession})
+	if err != nil {
+		return session.ID{}, err
+	}
+	c.session, err = session.ParseID(text)
+	return c.session, err
+}
+
+// exchange sends a request to the leader, wherever that is, until it has an answer.
+func (c *Client) exchange(ctx context.Context, r Request) (text string, err error) {
 	for {
 		conn, id, err := c.connection(ctx)
 		if err != nil {
-			return err
+			return "", err
 		}
-		a, err := conn.ask(ctx, id, value, c.options.AnswerTimeout)
+		if r.Kind == InSession {
+			r.Mark.Low = c.numbers.lowest()
+		}
+		a, err := conn.ask(ctx, id, r, c.options.AnswerTimeout)
+		if err == nil && a.status == Unknown {
+			err = fmt.Errorf("%s: %s: %w", conn.addr, a.text, ErrIndeterminate)
+		}
 		switch {
 		case err != nil:
 			conn.fail()
 			c.leave(conn, "")
-			return err
+			c.avoid(conn.addr)
+			if r.Kind == Plain || ctx.Err() != nil {
+				return "", err
+			}
+			if err := pause(ctx, c.repeated()); err != nil {
+				return "", err
+			}
+			continue
 		case a.status == Done:
 			c.found()
-			return nil
+			return a.text, nil
 		case a.status == Failed:
-			return fmt.Errorf("%s: %s", conn.addr, a.text)
+			return "", fmt.Errorf("%s: %s", conn.addr, a.text)
 		}
 		if c.options.IgnoreHints {
 			a.text = ""
@@ -118,10 +179,19 @@ func (c *Client) Propose(ctx context.Context, value []byte) error {
 		c.leave(conn, a.text)
 		if a.text == "" {
 			if err := pause(ctx, c.missed()); err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
+}
+
+// repeated counts a command that is sent again, and returns how many searches in a row have led nowhere.
+func (c *Client) repeated() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.repeats++
+	c.misses++
+	return c.misses
 }
 
 // leave sends nothing more over a connection, and remembers where to look next.
@@ -132,6 +202,23 @@ func (c *Client) leave(conn *conn, hint string) {
 	if c.conn == conn {
 		c.conn, c.hint = nil, hint
 	}
+}
+
+// avoid notes a host that gave no answer.
+func (c *Client) avoid(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = addr
+}
+
+// seed returns one of the seeds at random, another one than the host that gave no answer. The caller holds
+// mu.
+func (c *Client) seed() string {
+	i := c.random.IntN(len(c.options.Seeds))
+	if c.options.Seeds[i] == c.mute {
+		i = (i + 1) % len(c.options.Seeds)
+	}
+	return c.options.Seeds[i]
 }
 
 // missed counts a search that led nowhere, and found ends the count.
@@ -145,7 +232,7 @@ func (c *Client) missed() int {
 func (c *Client) found() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.misses = 0
+	c.misses, c.mute = 0, ""
 }
 
 // pause waits longer after each miss in a row.
@@ -170,7 +257,7 @@ func (c *Client) connection(ctx context.Context) (*conn, uint64, error) {
 		}
 		addr, hinted := c.hint, c.hint != ""
 		if c.hint = ""; addr == "" {
-			addr = c.options.Seeds[c.random.IntN(len(c.options.Seeds))]
+			addr = c.seed()
 		}
 		c.attempts++
 		dialer := net.Dialer{Timeout: c.options.ConnectTimeout}
@@ -192,152 +279,4 @@ func (c *Client) connection(ctx context.Context) (*conn, uint64, error) {
 	}
 	c.next++
 	return c.conn, c.next, nil
-}
-
-// conn is one connection.
-type conn struct {
-	addr string
-	tcp  net.Conn
-
-	writing sync.Mutex
-	out     *bufio.Writer
-	queued  int // goroutines that will flush
-
-	mu      sync.Mutex
-	waiting map[uint64]chan answer // nil: the connection takes nothing more
-	retired bool                   // it ends with the last answer
-}
-
-type answer struct {
-	status Status
-	text   string
-	broken bool
-}
-
-func newConn(tcp net.Conn, addr string) *conn {
-	c := &conn{addr: addr, tcp: tcp, out: bufio.NewWriterSize(tcp, bufferBytes), waiting: map[uint64]chan answer{}}
-	go c.read()
-	return c
-}
-
-// fail ends the connection.
-func (c *conn) fail() {
-	_ = c.tcp.Close() // the reader ends, and answers all that wait
-}
-
-// retire ends the connection when the last answer is there: other goroutines may still wait for theirs.
-func (c *conn) retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.retired = true
-	c.endRetired()
-}
-
-// endRetired ends a retired connection without requests. The caller holds mu.
-func (c *conn) endRetired() {
-	if c.retired && len(c.waiting) == 0 {
-		c.waiting = nil
-		c.fail()
-	}
-}
-
-func (c *conn) read() {
-	in := bufio.NewReaderSize(c.tcp, bufferBytes)
-	for {
-		id, body, err := readMessage(in)
-		if err != nil || len(body) == 0 {
-			break
-		}
-		c.mu.Lock()
-		ch := c.waiting[id]
-		delete(c.waiting, id)
-		c.endRetired()
-		c.mu.Unlock()
-		if ch != nil {
-			ch <- answer{status: Status(body[0]), text: string(body[1:])}
-		}
-	}
-	c.fail()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ch := range c.waiting {
-		ch <- answer{broken: true}
-	}
-	c.waiting = nil
-}
-
-// ask sends one request and waits for its answer.
-func (c *conn) ask(ctx context.Context, id uint64, value []byte, timeout time.Duration) (answer, error) {
-	ch := make(chan answer, 1)
-	c.mu.Lock()
-	if c.waiting == nil {
-		c.mu.Unlock()
-		return answer{status: NotTaken}, nil // nothing was sent
-	}
-	c.waiting[id] = ch
-	c.mu.Unlock()
-	c.write(id, value)
-	var late <-chan time.Time
-	if timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case a := <-ch:
-		if a.broken {
-			return a, ErrIndeterminate
-		}
-		return a, nil
-	case <-late:
-		return answer{}, fmt.Errorf("%s has answered nothing for %v: %w", c.addr, timeout, ErrIndeterminate)
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
-	}
-}
-
-// write sends a message. Of several goroutines that write at the same time the last one flushes for all.
-func (c *conn) write(id uint64, value []byte) {
-	c.mu.Lock()
-	c.queued++
-	c.mu.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	writeMessage(c.out, id, value)
-	c.mu.Lock()
-	c.queued--
-	last := c.queued == 0
-	c.mu.Unlock()
-	if last {
-		_ = c.out.Flush() // the reader sees a connection that has failed
-	}
-}
-
-func writeMessage(w *bufio.Writer, id uint64, parts ...[]byte) {
-	n := idBytes
-	for _, p := range parts {
-		n += len(p)
-	}
-	var head [4 + idBytes]byte
-	binary.LittleEndian.PutUint32(head[:], uint32(n))
-	binary.LittleEndian.PutUint64(head[4:], id)
-	_, _ = w.Write(head[:]) // Flush returns the error
-	for _, p := range parts {
-		_, _ = w.Write(p)
-	}
-}
-
-// readMessage reads one message. The body belongs to the caller.
-func readMessage(r *bufio.Reader) (id uint64, body []byte, err error) {
-	var head [4 + idBytes]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n < idBytes || n > maxMessage {
-		return 0, nil, fmt.Errorf("a message of %d bytes, want %d to %d", n, idBytes, maxMessage)
-	}
-	body = make([]byte, n-idBytes)
-	_, err = io.ReadFull(r, body)
-	return binary.LittleEndian.Uint64(head[4:]), body, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/host/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,10 +29,10 @@ func serve(t *testing.T, n int) *hosts {
 	t.Helper()
 	h := &hosts{}
 	for i := range n {
-		s, err := client.Serve(func(_ context.Context, value []byte) (client.Status, string) {
+		s, err := client.Serve(func(_ context.Context, r client.Request) (client.Status, string) {
 			leader := int(h.leader.Load())
 			switch {
-			case string(value) == "bad":
+			case string(r.Value) == "bad":
 				return client.Failed, "it is bad"
 			case leader < 0:
 				return client.NotTaken, ""
@@ -120,7 +122,7 @@ func TestFailures(t *testing.T) {
 		t.Error(err)
 	}
 	began, hang := make(chan bool, 2), make(chan bool)
-	mute, err := client.Serve(func(ctx context.Context, _ []byte) (client.Status, string) {
+	mute, err := client.Serve(func(ctx context.Context, _ client.Request) (client.Status, string) {
 		began <- true
 		select {
 		case <-hang:
@@ -147,5 +149,51 @@ func TestFailures(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, client.ErrIndeterminate) && err == nil {
 		t.Errorf("a host that goes: %v", err)
+	}
+}
+
+// A client with a session repeats a command whose connection has broken, under the same number, until it is
+// answered: here after a host has carried it out three times and answered none.
+func TestRepeatsInItsSession(t *testing.T) {
+	var id session.ID
+	id.Client[3], id.Birth = 7, 5*time.Second
+	var mu sync.Mutex
+	var marks []session.Mark
+	var host *client.Server
+	failing, breaking := 2, 1
+	host, err := client.Serve(func(_ context.Context, r client.Request) (client.Status, string) {
+		if r.Kind == client.OpenSession {
+			return client.Done, id.String()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		marks = append(marks, r.Mark)
+		switch {
+		case failing > 0:
+			failing--
+			return client.Unknown, "the leader has changed"
+		case breaking > 0:
+			breaking--
+			host.Break()
+		}
+		return client.Done, ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	c := client.New(client.Options{Seeds: []string{host.Addr()}, ConnectTimeout: time.Second, Sessions: true})
+	defer c.Close()
+	for range 2 {
+		if err := c.Propose(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := func(number, low uint64) session.Mark { return session.Mark{ID: id, Number: number, Low: low} }
+	if want := []session.Mark{mark(1, 1), mark(1, 1), mark(1, 1), mark(1, 1), mark(2, 2)}; !slices.Equal(marks, want) {
+		t.Errorf("sent %v, want %v", marks, want)
+	}
+	if c.Repeats() != 3 {
+		t.Errorf("%d commands were sent again, want 3", c.Repeats())
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// Handler carries out one command. text is the leader's address with NotTaken ("" if it is not known), and
-// what went wrong with Failed. Any number of goroutines call it.
-type Handler func(ctx context.Context, value []byte) (status Status, text string)
+// Handler carries out one request. text is the leader's address with NotTaken ("" if it is not known), what
+// went wrong with Failed and Unknown, and the id of the new session with Done of OpenSession. Any number of
+// goroutines call it.
+type Handler func(ctx context.Context, r Request) (status Status, text string)
 
 // Server serves the clients of one host.
 type Server struct {
@@ -41,6 +42,16 @@ func ServeAt(addr string, handle Handler) (*Server, error) {
 
 // Addr is where clients connect.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Break breaks all connections, and takes new ones: as a network does that is gone for a moment. Answers
+// under way are lost.
+func (s *Server) Break() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		_ = c.Close() // its reader ends
+	}
+}
 
 // Close breaks all connections, and waits until no handler runs.
 func (s *Server) Close() error {
@@ -88,12 +99,16 @@ func (s *Server) serve(c net.Conn) {
 	}()
 	in := bufio.NewReaderSize(c, bufferBytes)
 	for {
-		id, value, err := readMessage(in)
+		id, body, err := readMessage(in)
 		if err != nil {
 			return
 		}
+		r, err := parseRequest(body)
+		if err != nil {
+			return // the connection ends: what speaks there is no client
+		}
 		s.serving.Go(func() {
-			status, text := s.handle(s.ctx, value)
+			status, text := s.handle(s.ctx, r)
 			answers.write(id, append([]byte{byte(status)}, text...))
 		})
 	}

@@ -24,6 +24,7 @@ type Point struct {
 	Labels      map[string]string
 	Setup       rig.Setup   // without Dir
 	Reading     rig.Reading // "": writes
+	Writes      int         // with Reading: percent of the operations that are writes; 0: none
 	Clients     int         // closed loop; 0: open loop
 	Rate        float64     // open loop
 	MaxInFlight int
@@ -48,7 +49,7 @@ func (p Point) Named(pipeline string) Point {
 		name = []string{p.Words, pipeline}
 	}
 	if p.Reading != "" {
-		name = append(name, "read by "+string(p.Reading))
+		name = append(name, p.OperationName())
 	}
 	if p.Rate > 0 {
 		p.Labels[archive.LabelRate] = strconv.FormatFloat(p.Rate, 'f', -1, 64)
@@ -71,10 +72,24 @@ func (p Point) With(label, value, words string) Point {
 
 // operation is the tag of the histograms and the label.
 func (p Point) operation() string {
-	if p.Reading == "" {
+	switch {
+	case p.Reading == "":
 		return Write
+	case p.Writes > 0:
+		return fmt.Sprintf("%s-and-%d-writes", strings.ReplaceAll(string(p.Reading), " ", "-"), p.Writes)
 	}
 	return strings.ReplaceAll(string(p.Reading), " ", "-")
+}
+
+// OperationName is what the clients do, for people.
+func (p Point) OperationName() string {
+	switch {
+	case p.Reading == "":
+		return Write
+	case p.Writes > 0:
+		return fmt.Sprintf("%d %% reads by %s", 100-p.Writes, p.Reading)
+	}
+	return "read by " + string(p.Reading)
 }
 
 func (p Point) generator(seed uint64) load.Generator {
@@ -133,14 +148,47 @@ func (s *Session) Window(ctx context.Context, c *rig.Cluster, p Point, event Eve
 
 // Observe is Window, without saving: the caller adds figures to the repeat and passes it to Keep.
 func (s *Session) Observe(ctx context.Context, c *rig.Cluster, p Point, event Event) (Timed, error) {
-	if p.Reading == "" {
+	switch {
+	case p.Reading == "":
 		return s.observe(ctx, c, c.Ledger(), p, event)
+	case p.Writes > 0:
+		return s.observeMix(ctx, c, p, event)
 	}
 	reader, err := c.Reads(p.Reading)
 	if err != nil {
 		return Timed{}, err
 	}
 	return s.observe(ctx, reader, reader.Ledger(), p, event)
+}
+
+// Metrics of the two kinds of operation in a mix.
+var (
+	ReadP50  = archive.Metric{Name: "reads_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the reads in a mix, beginning with their call, warm-up included"}
+	ReadP99  = archive.Metric{Name: "reads_p99_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the same"}
+	WriteP50 = archive.Metric{Name: "writes_p50_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the writes in a mix, beginning with their call, warm-up included"}
+	WriteP99 = archive.Metric{Name: "writes_p99_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of the same"}
+)
+
+// observeMix is observe for reads and writes together.
+func (s *Session) observeMix(ctx context.Context, c *rig.Cluster, p Point, event Event) (Timed, error) {
+	s.Declare(ReadP50, ReadP99, WriteP50, WriteP99)
+	m, err := c.Mix(p.Reading, 100-p.Writes, p.ValueBytes, s.repeatSeed())
+	if err != nil {
+		return Timed{}, err
+	}
+	t, err := s.observe(ctx, m, nil, p, event)
+	if err != nil {
+		return t, err
+	}
+	for _, of := range []struct {
+		p50, p99 archive.Metric
+		l        *load.Latencies
+	}{{ReadP50, ReadP99, m.Reads()}, {WriteP50, WriteP99, m.Writes()}} {
+		if of.l.Count() > 0 {
+			t.Repeat.Figures[of.p50.Name], t.Repeat.Figures[of.p99.Name] = report.Micros(of.l.Quantile(0.5)), report.Micros(of.l.Quantile(0.99))
+		}
+	}
+	return t, nil
 }
 
 // Foreign turns what a load in another process has measured into a repeat of a point. Its clients count on

@@ -55,6 +55,9 @@ func (c Counters) Sub(earlier Counters) Counters {
 	}
 }
 
+// Add returns c + more.
+func (c Counters) Add(more Counters) Counters { return c.Sub(Counters{}.Sub(more)) }
+
 // Setup says what target to open.
 type Setup struct {
 	Pipeline    string // a name of the registry that holds the OpenFunc

@@ -38,6 +38,19 @@ type BulkResult struct {
 	CPU      time.Duration
 }
 
+// Add adds what further objects took, on a cluster of their own. Began stays that of the first.
+func (r *BulkResult) Add(next BulkResult) {
+	if r.Object == nil {
+		*r = next
+		return
+	}
+	r.Took, r.CPU, r.Counters = r.Took+next.Took, r.CPU+next.CPU, r.Counters.Add(next.Counters)
+	if next.Object != nil {
+		r.Object.Merge(next.Object)
+		r.Command.Merge(next.Command)
+	}
+}
+
 // Run uploads the objects in a cluster of its own below dir, and verifies every command on every host, and
 // the last object of each thread.
 func (b Bulk) Run(ctx context.Context, dir string) (r BulkResult, err error) {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -16,20 +15,24 @@ import (
 )
 
 // b1 is how soon clients find the leader: cold ones, which know one host, all, or dead ones too, with the
-// leader's address as a hint and without; and one that loses its leader, because that is killed or hands
-// over.
+// leader's address as a hint and without, as goroutines and as processes that have just been started; and one
+// that loses its leader, because that is killed, hands over, answers nothing (without a reset), or is cut off
+// from the other hosts and not from its clients.
 var b1 = Recipe{
 	Name:     "b1",
 	Question: "How soon, and in how many attempts, do clients find the leader?",
 	Source:   "dissertation, chapter 10, open question: finding the leader; section 6.2",
 	Hosts:    3,
 	NeedMiB:  needMiB(2000, 1000),
+	About:    aboutB1,
 	Run:      runB1,
 }
 
 // Metrics of a search.
 var (
 	attempts    = archive.Metric{Name: "attempts", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "connections until the first write was acknowledged, the mean"}
+	searchMean  = archive.Metric{Name: "search_mean_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "of a process: from its first call on, without its start"}
+	electedMean = archive.Metric{Name: "elected_mean_us", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "from the loss of the leader until another one is elected"}
 	maxAttempts = archive.Metric{Name: "attempts_max", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "the most connections that a client needed"}
 )
 
@@ -48,37 +51,85 @@ var b1Colds = []b1Cold{
 	{"all hosts and two dead ones known, hints", true, 0, 2},
 }
 
+// b1Processes are those that are processes of their own: they ask with hints.
+var b1Processes = []b1Cold{
+	{"a process that knows all hosts", true, 0, 0},
+	{"a process that knows one host", true, 1, 0},
+	{"a process that knows all hosts and two dead ones", true, 0, 2},
+}
+
 const (
-	b1Killed = "the leader is killed"
-	b1Moved  = "the leader hands over"
+	b1Killed    = "the leader is killed"
+	b1Moved     = "the leader hands over"
+	b1Silent    = "the leader answers nothing"
+	b1CutOff    = "the leader is cut off from the other hosts"
+	b1Heartbeat = 40 * time.Millisecond
+	b1Election  = 200 * time.Millisecond
+	b1Answer    = 300 * time.Millisecond // after which a host that answers nothing counts as dead
 )
 
-func runB1(ctx context.Context, s *experiment.Session, size Size) error {
-	colds, losses := pick(size, 1000, 200, 5), pick(size, 100, 10, 1)
-	if size != Full {
-		s.Omit("800 of 1,000 cold clients, 90 of 100 lost leaders")
+// b1Losses are how a leader is lost, and how it comes back; end is nil if it never went.
+func b1Losses(of *service) []b1Loss {
+	return []b1Loss{
+		{b1Killed, func(_ context.Context, i int) error { return of.kill(i) }, func(ctx context.Context, i int) error { return of.again(ctx, i) }},
+		{b1Moved, func(ctx context.Context, i int) error { return of.Member(i).Group(0).TransferLeadership(ctx, 0) }, nil},
+		{b1Silent, func(_ context.Context, i int) error { of.hold(i, true); return nil }, func(_ context.Context, i int) error { of.hold(i, false); return nil }},
+		{b1CutOff, func(_ context.Context, i int) error { of.Hold(i, true); return nil }, func(_ context.Context, i int) error { of.Hold(i, false); return nil }},
 	}
-	s.Omit("clients that are processes, names in DNS, hosts that pass requests on, leaders that answer nothing while they live, partitioned leaders")
-	s.Declare(attempts, maxAttempts)
+}
+
+type b1Loss struct {
+	name       string
+	begin, end func(ctx context.Context, leader int) error
+}
+
+// b1Scale is how many clients and losses there are of each kind.
+type b1Scale struct{ colds, processes, losses int }
+
+func scaleB1(size Size) b1Scale {
+	return b1Scale{colds: pick(size, orLong(size, 200, 1000), 100, 5), processes: pick(size, 100, 10, 1), losses: pick(size, 100, 10, 1)}
+}
+
+func aboutB1(size Size) time.Duration {
+	c := scaleB1(size)
+	return aboutCluster + times(len(b1Colds)*c.colds, 5*time.Millisecond) + times(len(b1Processes)*c.processes, 80*time.Millisecond) +
+		times(3*c.losses, 550*time.Millisecond) + times(c.losses, 100*time.Millisecond)
+}
+
+func runB1(ctx context.Context, s *experiment.Session, size Size) error {
+	n := scaleB1(size)
+	switch size {
+	case Full:
+		s.Omit("800 of 1,000 cold clients")
+	case Quick, Glance:
+		s.Omit("900 of 1,000 cold clients, 90 of 100 processes, 90 of 100 lost leaders of each kind")
+	}
+	s.Omit("names in DNS; hosts that pass requests on; dead addresses that do not refuse")
+	s.Declare(attempts, maxAttempts, searchMean, electedMean)
 	setup := three()
-	setup.Faults = true
-	p := begin(s, len(b1Colds)+2*losses)
+	setup.Faults, setup.Sessions, setup.Heartbeat, setup.Election = true, true, b1Heartbeat, b1Election
+	p := begin(s, len(b1Colds)+len(b1Processes)*n.processes+len(b1Losses(nil))*n.losses)
 	defer p.end()
 	err := s.InCluster(ctx, setup, func(c *rig.Cluster) (err error) {
-		service, err := newService(c)
+		service, err := newService(c, true)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, service.close()) }()
 		for _, of := range b1Colds {
 			p.step(of.name, time.Second)
-			if err := coldClients(ctx, s, service, of, colds); err != nil {
+			if err := coldClients(ctx, s, service, of, n.colds); err != nil {
 				return fmt.Errorf("%s: %w", of.name, err)
 			}
 		}
-		for _, name := range []string{b1Killed, b1Moved} {
-			if err := lostLeaders(ctx, s, p, service, name, losses); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+		for _, of := range b1Processes {
+			if err := coldProcesses(ctx, s, p, service, of, n.processes); err != nil {
+				return fmt.Errorf("%s: %w", of.name, err)
+			}
+		}
+		for _, loss := range b1Losses(service) {
+			if err := lostLeaders(ctx, s, p, service, loss, n.losses); err != nil {
+				return fmt.Errorf("%s: %w", loss.name, err)
 			}
 		}
 		s.Progress.Phase("verify")
@@ -93,119 +144,14 @@ func runB1(ctx context.Context, s *experiment.Session, size Size) error {
 	return nil
 }
 
-// found collects how long clients took, and how many attempts.
-type found struct {
-	latency *load.Latencies
-	n, sum  uint64
-	most    uint64
-}
-
-func (f *found) add(took time.Duration, attempts uint64) {
-	f.latency.Record(took)
-	f.n, f.sum, f.most = f.n+1, f.sum+attempts, max(f.most, attempts)
-}
-
-func (f *found) save(s *experiment.Session, name string, began time.Time) error {
-	labels := experiment.Labels(three(), "async")
-	labels["client"] = name
-	figures := map[string]float64{
-		attempts.Name: report.Ratio(float64(f.sum), float64(f.n)), maxAttempts.Name: float64(f.most), archive.Ops.Name: float64(f.n),
-		archive.MeanUs.Name: report.Micros(f.latency.Mean()), archive.P50Us.Name: report.Micros(f.latency.Quantile(0.5)),
-		archive.P99Us.Name: report.Micros(f.latency.Quantile(0.99)), archive.MaxUs.Name: report.Micros(f.latency.Max()),
-	}
-	return s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: figures})
-}
-
-// deadAddress is an address at which nothing listens.
-func deadAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
-func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b1Cold, n int) error {
-	began, f := time.Now(), &found{latency: load.NewLatencies()}
-	source := load.NewSource(b2Value, s.Seed)
-	var dead []string
-	for range cold.dead {
-		addr, err := deadAddress()
-		if err != nil {
-			return err
-		}
-		dead = append(dead, addr)
-	}
-	id, page := of.Ledger().Open()
-	for i := range n {
-		o := client.Options{Seed: s.Seed + uint64(i), IgnoreHints: !cold.hints}
-		if cold.seeds > 0 {
-			o.Seeds = append(o.Seeds, of.addrs[i%len(of.addrs)])
-		}
-		start := time.Now()
-		c := of.newClient(o, dead...)
-		seq := page.Send()
-		err := c.Propose(ctx, source.Value(load.ValueID{Client: id, Seq: seq}))
-		f.add(time.Since(start), c.Attempts())
-		if err := errors.Join(err, c.Close()); err != nil {
-			return err
-		}
-		page.Acknowledge(seq)
-	}
-	return f.save(s, cold.name, began)
-}
-
-// lostLeaders makes a client that writes lose its leader, again and again, and measures from the loss to the
-// next write that is acknowledged.
-func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *service, name string, n int) error {
-	began, f := time.Now(), &found{latency: load.NewLatencies()}
-	source := load.NewSource(b2Value, s.Seed)
-	id, page := of.Ledger().Open()
-	c := of.newClient(client.Options{Seed: s.Seed})
-	defer c.Close()
-	write := func() error {
-		seq := page.Send()
-		err := c.Propose(ctx, source.Value(load.ValueID{Client: id, Seq: seq}))
-		if err == nil {
-			page.Acknowledge(seq)
-		}
-		return err
-	}
-	for range n {
-		p.step(name, 3*time.Second)
-		if err := errors.Join(of.Settle(ctx), write()); err != nil {
-			return err
-		}
-		leader := of.Leader(0)
-		before, start := c.Attempts(), time.Now()
-		var err error
-		if name == b1Killed {
-			err = of.kill(leader)
-		} else {
-			err = of.Member(leader).Group(0).TransferLeadership(ctx, 0)
-		}
-		if err != nil {
-			return err
-		}
-		for err := write(); err != nil; err = write() { // what was under way may have been committed
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-		}
-		f.add(time.Since(start), c.Attempts()-before)
-		if name == b1Killed {
-			if err := of.again(ctx, leader); err != nil {
-				return err
-			}
-		}
-	}
-	return f.save(s, name, began)
-}
-
 func judgeB1(s *experiment.Session) {
-	judgeFigure(s, b1Killed, "the leader is killed: p99 until a write is acknowledged", archive.P99Us, "≤ 3 election timeouts of 1 s", experiment.AtMost(3e6))
-	judgeFigure(s, b1Moved, "the leader hands over: p99 until a write is acknowledged", archive.P99Us, "≤ half an election timeout", experiment.AtMost(0.5e6))
-	for _, of := range b1Colds {
+	timeout := report.Micros(b1Election)
+	judgeFigure(s, b1Killed, "the leader is killed: p99 until a write is acknowledged", archive.P99Us, "≤ 4 election timeouts of 200 ms", experiment.AtMost(4*timeout))
+	judgeFigure(s, b1Moved, "the leader hands over: p99 until a write is acknowledged", archive.P99Us, "≤ half an election timeout", experiment.AtMost(timeout/2))
+	for _, name := range []string{b1Silent, b1CutOff} {
+		judgeFigure(s, name, name+": p99 until a write is acknowledged", archive.P99Us, "≤ 4 election timeouts, and two of 300 ms for an answer", experiment.AtMost(4*timeout+2*report.Micros(b1Answer)))
+	}
+	for _, of := range slices.Concat(b1Colds, b1Processes) {
 		switch {
 		case of.hints && of.dead == 0:
 			judgeFigure(s, of.name, of.name+": attempts", attempts, "≤ 2", experiment.AtMost(2))

@@ -14,31 +14,65 @@ import (
 )
 
 // b4 is reconfiguration under load: an empty host is added and gets a snapshot of the state, a follower is
-// removed and goes on as a stranger, the leader is removed, and a host that is not there cannot be added.
+// removed and goes on as a stranger, three members become five and five three in one plan each, the directory
+// of a member is lost and replaced, the leader is removed, and a host that is not there cannot be added.
+//
+// Every fsync is made longer, for the reason that b3 gives.
 var b4 = Recipe{
 	Name:     "b4",
 	Question: "How long does it take to change the members, and what do clients feel meanwhile?",
 	Source:   "dissertation, chapter 10, open question: reconfiguration",
-	Hosts:    5,
-	NeedMiB:  needMiB(15_000, 4000),
+	Hosts:    b4Hosts,
+	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 8000, 30_000), 4000, 64) },
+	About:    aboutB4,
 	Run:      runB4,
 }
 
 const (
-	b4Hosts    = 5 // three found the group, two are added
+	b4Hosts    = 6 // three found the group, one is added, and then two at once
 	b4Election = 1000 * time.Millisecond
 )
 
+// b4Scale is how much of b4 is made.
+type b4Scale struct {
+	l      lengths
+	t      spans
+	states []int64
+	rounds int
+}
+
+func scaleB4(size Size) b4Scale {
+	return b4Scale{
+		l: pick(size, orLong(size, lengths{time.Second, 2 * time.Second, 2 * time.Second}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
+			lengths{500 * time.Millisecond, time.Second, 2 * time.Second}, lengths{0, 10 * time.Millisecond, 200 * time.Millisecond}),
+		t: pick(size, orLong(size, spans{3 * time.Second, 0, 2 * time.Second}, spans{10 * time.Second, 0, 10 * time.Second}),
+			spans{2 * time.Second, 0, time.Second}, spans{200 * time.Millisecond, 0, 100 * time.Millisecond}),
+		states: pick(size, orLong(size, []int64{0, 100 << 20}, []int64{0, 100 << 20, 1 << 30}), []int64{32 << 20}, []int64{1 << 20}),
+		rounds: pick(size, orLong(size, 1, 5), 1, 1),
+	}
+}
+
+func aboutB4(size Size) time.Duration {
+	c := scaleB4(size)
+	total := time.Duration(0)
+	for _, state := range c.states {
+		const sent, written = 64 << 20, 300e6 // bytes a second
+		moves := time.Duration(float64(state) * (4.0/sent + 25.0/written) * float64(time.Second))
+		total += times(c.rounds, c.l.about()+aboutCluster+times(len(b4Changes), (c.l.least+c.l.most)/2+c.t.before+c.t.after+time.Second)+moves)
+	}
+	return total
+}
+
 func runB4(ctx context.Context, s *experiment.Session, size Size) error {
-	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{500 * time.Millisecond, time.Second, 2 * time.Second},
-		lengths{0, 10 * time.Millisecond, 200 * time.Millisecond})
-	t := pick(size, spans{10 * time.Second, 0, 10 * time.Second}, spans{2 * time.Second, 0, 2 * time.Second}, spans{200 * time.Millisecond, 0, 100 * time.Millisecond})
-	states := pick(size, []int64{0, 100 << 20, 1 << 30}, []int64{32 << 20}, []int64{1 << 20})
-	rounds := pick(size, 5, 1, 1)
-	if size != Full {
+	scale := scaleB4(size)
+	l, t, states, rounds := scale.l, scale.t, scale.states, scale.rounds
+	switch size {
+	case Full:
+		s.Omit("a state of 1 GB; four of five rounds")
+	case Quick, Glance:
 		s.Omit("states of 0, 100 MB and 1 GB; four of five rounds")
 	}
-	s.Omit("replacing a directory; from three to five and back in one plan; a new host that is too slow; the phases within a plan")
+	s.Omit("a new host that is too slow; the phases within a plan")
 	declareEvents(s)
 	p := begin(s, rounds*len(states)*(1+len(b4Changes)))
 	defer p.end()
@@ -46,7 +80,7 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 	for range rounds {
 		for _, state := range states {
 			setup := three()
-			setup.Hosts, setup.Founders, setup.Faults, setup.StateBytes = b4Hosts, 3, true, state
+			setup.Hosts, setup.Founders, setup.Faults, setup.StateBytes, setup.FsyncDelay = b4Hosts, 3, true, state, b3Fsync
 			setup.Snapshots = host.SnapshotPolicy{Disabled: true, LogBytes: 1 << 20, KeepBytes: 1}
 			err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
 				of := l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
@@ -73,7 +107,7 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 						stranger += o.terms
 					}
 				}
-				err = plan(ctx, c, host.AddMember(9))
+				err = plan(ctx, c, host.AddMember(b4Hosts+4))
 				refused = refused && errors.Is(err, host.ErrMembersUnchanged)
 				return nil
 			})
@@ -100,38 +134,66 @@ func b4Point(change string, state int64) string {
 
 // The changes, in their order. Each is in force when do returns.
 const (
-	b4Add    = "an empty host is added"
-	b4Remove = "a follower is removed and goes on"
-	b4Leader = "the leader is removed"
+	b4Add     = "an empty host is added"
+	b4Remove  = "a follower is removed and goes on"
+	b4Grow    = "from three to five in one plan"
+	b4Replace = "the directory of a follower is lost and replaced"
+	b4Shrink  = "from five to three in one plan"
+	b4Leader  = "the leader is removed"
 )
 
 var b4Changes = []struct {
 	name string
 	do   func(context.Context, *rig.Cluster) error
 }{
-	{b4Add, func(ctx context.Context, c *rig.Cluster) error { return addHost(ctx, c, 3) }},
+	{b4Add, func(ctx context.Context, c *rig.Cluster) error { return addHosts(ctx, c, 3) }},
 	{b4Remove, func(ctx context.Context, c *rig.Cluster) error {
-		return plan(ctx, c, host.RemoveMember(c.Member(firstFollower(c)).ID))
+		return plan(ctx, c, host.RemoveMember(c.Member(followersOf(c)[0]).ID))
+	}},
+	{b4Grow, func(ctx context.Context, c *rig.Cluster) error { return addHosts(ctx, c, 4, 5) }},
+	{b4Replace, replaceHost},
+	{b4Shrink, func(ctx context.Context, c *rig.Cluster) error {
+		f := followersOf(c)
+		return plan(ctx, c, host.RemoveMember(c.Member(f[0]).ID), host.RemoveMember(c.Member(f[1]).ID))
 	}},
 	{b4Leader, func(ctx context.Context, c *rig.Cluster) error {
 		return plan(ctx, c, host.RemoveMember(c.Member(c.Leader(0)).ID))
 	}},
 }
 
-// firstFollower returns a founder, from 0, that does not lead.
-func firstFollower(c *rig.Cluster) int {
-	if c.Leader(0) == 0 {
-		return 1
+// followersOf returns the members, from 0, that do not lead.
+func followersOf(c *rig.Cluster) (f []int) {
+	for i, m := range c.Members() {
+		if g := m.Group(0); g != nil && g.Err() == nil && i != c.Leader(0) {
+			f = append(f, i)
+		}
 	}
-	return 0
+	return f
 }
 
-// addHost opens a host and makes it a voter.
-func addHost(ctx context.Context, c *rig.Cluster, i int) error {
-	if err := c.Member(i).Open(ctx); err != nil {
+// addHosts opens hosts and makes them voters, in one plan.
+func addHosts(ctx context.Context, c *rig.Cluster, hosts ...int) error {
+	var changes []host.MemberChange
+	for _, i := range hosts {
+		if err := c.Member(i).Open(ctx); err != nil {
+			return err
+		}
+		changes = append(changes, host.AddMember(c.Member(i).ID))
+	}
+	return plan(ctx, c, changes...)
+}
+
+// replaceHost kills a follower, removes its directory, opens it with an empty one, and gives it its place
+// again.
+func replaceHost(ctx context.Context, c *rig.Cluster) error {
+	m := c.Member(followersOf(c)[0])
+	if err := m.Kill(); err != nil {
 		return err
 	}
-	return plan(ctx, c, host.AddMember(c.Member(i).ID))
+	if err := errors.Join(m.Lose(), m.Again(ctx)); err != nil {
+		return err
+	}
+	return plan(ctx, c, host.ReplaceMember(m.ID))
 }
 
 // maxRefused is how long a plan may be refused because its host is not heard yet.
@@ -139,9 +201,9 @@ const maxRefused = 5 * time.Second
 
 // plan changes the members, on whichever member leads, and returns when the change is in force on a member
 // that remains.
-func plan(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
+func plan(ctx context.Context, c *rig.Cluster, changes ...host.MemberChange) error {
 	for began := time.Now(); ; {
-		err := planOnce(ctx, c, change)
+		err := planOnce(ctx, c, changes)
 		if !errors.Is(err, host.ErrMembersUnchanged) || time.Since(began) > maxRefused {
 			return err
 		}
@@ -151,13 +213,13 @@ func plan(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
 	}
 }
 
-func planOnce(ctx context.Context, c *rig.Cluster, change host.MemberChange) error {
+func planOnce(ctx context.Context, c *rig.Cluster, changes []host.MemberChange) error {
 	at := c.Leader(0)
 	if at < 0 {
 		return fmt.Errorf("%w: there is no leader", host.ErrMembersUnchanged)
 	}
 	group := c.Member(at).Group(0)
-	p, err := group.Plan(change)
+	p, err := group.Plan(changes...)
 	if err != nil {
 		return err
 	}
@@ -185,7 +247,12 @@ func snapshotAll(ctx context.Context, c *rig.Cluster) error {
 
 func judgeB4(s *experiment.Session, states []int64, stranger float64, refused bool) {
 	for _, state := range states {
-		judgeFigure(s, b4Point(b4Add, state), "an empty host is added: p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
+		for _, change := range []string{b4Add, b4Grow} {
+			judgeFigure(s, b4Point(change, state), change+": p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
+		}
+		for _, change := range b4Changes[:len(b4Changes)-1] {
+			judgeFigure(s, b4Point(change.name, state), change.name+": elections", elections, "0", experiment.AtMost(0))
+		}
 		judgeFigure(s, b4Point(b4Leader, state), "the leader is removed: longest gap", archive.LongestGapSec, "≤ 1 s, the shortest election timeout", experiment.AtMost(b4Election.Seconds()))
 	}
 	s.Judge(experiment.Criterion{Name: "a removed host that goes on: elections", Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, stranger, true, "")

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -14,20 +16,27 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
-// b6 is the restart of one host and of a whole cluster, killed or stopped, with more and more log behind it:
-// when the host is open, when it has replayed its log, when there is a leader, and when the first client's
-// write and read are answered.
+// b6 is the restart of one host and of a whole cluster, killed, stopped, started cold (its files are not in
+// the memory of the kernel) or after a power cut, with more and more log behind it: when the host is open,
+// when it has replayed its log, when there is a leader, and when the first client's write and read are
+// answered.
+//
+// Power is cut under load, on disks in memory that lose what was not synced sector by sector, so logs have
+// the torn ends that a machine finds. What was acknowledged must be there.
 var b6 = Recipe{
 	Name:     "b6",
 	Question: "How long does a restart take, of one host and of the whole cluster, against the length of the log?",
 	Source:   "dissertation, chapter 10, open question: restart",
 	Hosts:    3,
 	NeedMiB:  needMiB(8000, 2000),
+	About:    aboutB6,
 	Run:      runB6,
 }
 
 const (
 	b6Value    = 16 << 10
+	b6Unsynced = 512                     // values that are written while power is cut
+	b6Fsync    = 5 * time.Millisecond    // of the disks that are about to lose power, which have written and not synced more meanwhile
 	b6Election = 1000 * time.Millisecond // the default, of which a timeout is drawn up to twice as long
 )
 
@@ -39,22 +48,48 @@ var (
 	writeSec   = archive.Metric{Name: "first_write_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the first write is acknowledged"}
 	readSec    = archive.Metric{Name: "first_read_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the first linearizable read is answered"}
 	scanBytes  = archive.Metric{Name: "log_bytes", Unit: archive.UnitBytes, Better: archive.BetterNeither, Meaning: "files of the largest log"}
+	readPerSec = archive.Metric{Name: "disk_read_bytes_per_sec", Unit: archive.UnitBytesPerSecond, Better: archive.BetterNeither, Meaning: "the same files read once before, one after the other on each host, from the disk"}
+	scanShare  = archive.Metric{Name: "scan_of_disk", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "the scan by that"}
+	unsynced   = archive.Metric{Name: "unsynced_bytes", Unit: archive.UnitBytes, Better: archive.BetterNeither, Meaning: "that were not synced when power was cut, on all hosts that lost it"}
 	scanPerSec = archive.Metric{Name: "scan_bytes_per_sec", Unit: archive.UnitBytesPerSecond, Better: archive.BetterHigher, Meaning: "files of the log by the time until the host is open"}
+)
+
+// b6End is how a host ends.
+type b6End int
+
+const (
+	killed b6End = iota
+	stopped
+	cold // killed, and the memory of the kernel forgets its files
+	powerless
 )
 
 // b6Case says which hosts restart, and how they end.
 type b6Case struct {
 	name  string
-	kill  bool
+	end   b6End
 	which func(c *rig.Cluster) []int
 }
 
-var b6Cases = []b6Case{
-	{"a follower is killed", true, func(c *rig.Cluster) []int { return []int{c.Follower()} }},
-	{"the leader is killed", true, func(c *rig.Cluster) []int { return []int{c.Leader(0)} }},
-	{"all are killed", true, everyHost},
-	{"all are stopped", false, everyHost},
-}
+const b6Cold = "all are killed and start cold"
+
+var (
+	oneFollower = func(c *rig.Cluster) []int { return []int{c.Follower()} }
+	theLeader   = func(c *rig.Cluster) []int { return []int{c.Leader(0)} }
+
+	b6Cases = []b6Case{
+		{"a follower is killed", killed, oneFollower},
+		{"the leader is killed", killed, theLeader},
+		{"all are killed", killed, everyHost},
+		{"all are stopped", stopped, everyHost},
+		{b6Cold, cold, everyHost},
+	}
+	b6PowerCuts = []b6Case{
+		{"a follower loses power", powerless, oneFollower},
+		{"the leader loses power", powerless, theLeader},
+		{"all lose power", powerless, everyHost},
+	}
+)
 
 func everyHost(c *rig.Cluster) (all []int) {
 	for i := range c.Members() {
@@ -63,75 +98,181 @@ func everyHost(c *rig.Cluster) (all []int) {
 	return all
 }
 
+// b6Scale is how much of b6 is made.
+type b6Scale struct {
+	logs   []int // MiB, on the disk
+	memory []int // MiB, on disks in memory that lose power
+	rounds int
+}
+
+func scaleB6(size Size) b6Scale {
+	return b6Scale{
+		logs:   pick(size, []int{64, 1024}, []int{16, 128}, []int{1}),
+		memory: pick(size, orLong(size, []int{64}, []int{64, 256}), []int{16}, []int{1}),
+		rounds: pick(size, orLong(size, 3, 10), 1, 1),
+	}
+}
+
+func aboutB6(size Size) time.Duration {
+	c := scaleB6(size)
+	total := time.Duration(0)
+	for _, cases := range []struct {
+		logs []int
+		n    int
+	}{{c.logs, len(b6Cases)}, {c.memory, len(b6PowerCuts)}} {
+		for _, mib := range cases.logs {
+			total += aboutCluster + times(mib, 20*time.Millisecond) + times(c.rounds*cases.n, 800*time.Millisecond+times(mib, 2*time.Millisecond))
+		}
+	}
+	return total
+}
+
 func runB6(ctx context.Context, s *experiment.Session, size Size) error {
-	logs := pick(size, []int{64, 1024}, []int{16, 128}, []int{1}) // MiB
-	rounds := pick(size, 10, 1, 1)
-	if size != Full {
+	scale := scaleB6(size)
+	switch size {
+	case Full:
+		s.Omit("seven of ten rounds")
+	case Quick, Glance:
 		s.Omit("a log of 1 GiB, nine of ten rounds")
 	}
-	s.Omit("the loss of unsynced data in a power cut (tests/chaos and sim judge that); snapshots (bench snapshot measures restarts with one); rolling restarts; a cold page cache")
-	s.Declare(openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec)
-	setup := three()
-	setup.Faults = true
-	p := begin(s, len(logs)*(1+rounds*len(b6Cases)))
+	s.Omit("snapshots (bench snapshot measures restarts with one); rolling restarts; power cuts on a real disk")
+	s.Declare(openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec, readPerSec, scanShare, unsynced)
+	p := begin(s, len(scale.logs)*(1+scale.rounds*len(b6Cases))+len(scale.memory)*(1+scale.rounds*len(b6PowerCuts)))
 	defer p.end()
-	for _, mib := range logs {
-		err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
-			p.step(fmt.Sprintf("a log of %d MiB", mib), time.Minute)
-			s.Progress.Phase(archive.PhasePreload)
-			if err := c.Fill(ctx, mib<<20/b6Value, b6Value); err != nil {
-				return err
-			}
-			return experiment.Shuffled(s, rounds, b6Cases, func(_ int, of b6Case) error {
-				name := b6Point(of.name, mib)
-				p.step(name, time.Second)
-				if err := restart(ctx, s, c, of, name, mib); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				return nil
-			})
-		})
-		if err != nil {
+	for _, mib := range scale.logs {
+		setup := three()
+		setup.Faults = true
+		if err := restarts(ctx, s, p, setup, mib, scale.rounds, b6Cases); err != nil {
 			return err
 		}
 	}
-	judgeB6(s, logs)
+	for _, mib := range scale.memory {
+		setup := three()
+		setup.Faults, setup.PowerCuts = true, true
+		if err := restarts(ctx, s, p, setup, mib, scale.rounds, b6PowerCuts); err != nil {
+			return err
+		}
+	}
+	judgeB6(s, scale)
 	return nil
+}
+
+// restarts makes a cluster with a log of some length, and restarts its hosts in each way.
+func restarts(ctx context.Context, s *experiment.Session, p *progress, setup rig.Setup, mib, rounds int, cases []b6Case) error {
+	for _, of := range cases { // the order of the report
+		s.Point(b6Point(of.name, mib), b6Labels(setup, of, mib))
+	}
+	return s.InCluster(ctx, setup, func(c *rig.Cluster) error {
+		p.step(fmt.Sprintf("a log of %d MiB", mib), time.Minute)
+		s.Progress.Phase(archive.PhasePreload)
+		if err := c.Fill(ctx, mib<<20/b6Value, b6Value); err != nil {
+			return err
+		}
+		return experiment.Shuffled(s, rounds, cases, func(_ int, of b6Case) error {
+			name := b6Point(of.name, mib)
+			p.step(name, time.Second)
+			f, began, err := restart(ctx, s, c, of)
+			if err == nil {
+				err = s.Add(name, b6Labels(setup, of, mib), archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: f})
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	})
 }
 
 func b6Point(event string, mib int) string { return fmt.Sprintf("%s, log of %d MiB", event, mib) }
 
-// restart ends some hosts, opens them again at once, and measures what follows.
-func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Case, name string, mib int) error {
-	if err := c.Settle(ctx); err != nil {
+func b6Labels(setup rig.Setup, of b6Case, mib int) map[string]string {
+	labels := experiment.Labels(setup, "async")
+	labels["event"], labels["log_mib"] = of.name, fmt.Sprint(mib)
+	if setup.PowerCuts {
+		labels["disk"] = "memory"
+	}
+	return labels
+}
+
+// endHosts ends some hosts, in the way of a case. The figures are those that go with it.
+func endHosts(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Case, which []int, f map[string]float64) error {
+	switch of.end {
+	case stopped:
+		return c.OnEach(which, (*rig.Member).Stop)
+	case cold:
+		if err := c.OnEach(which, (*rig.Member).Kill); err != nil {
+			return err
+		}
+		rate, err := c.Chill(ctx, which)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil // the scan's share of the disk is not measured then
+		}
+		f[readPerSec.Name] = rate
 		return err
+	case powerless:
+		return cutPower(ctx, s, c, which, f)
+	}
+	return c.OnEach(which, (*rig.Member).Kill)
+}
+
+// cutPower cuts the power of hosts while values are written.
+func cutPower(ctx context.Context, s *experiment.Session, c *rig.Cluster, which []int, f map[string]float64) error {
+	leader := c.Member(c.Leader(0)).Group(0)
+	goal := leader.Status().Committed + b6Unsynced/4
+	for _, m := range c.Members() {
+		m.SlowDisk(b6Fsync)
+	}
+	writing, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.Fill(writing, b6Unsynced, b6Value) }) // what was acknowledged is in the ledger; the others may be lost
+	err := look(ctx, func() bool { return leader.Status().Committed >= goal })
+	if err == nil { // at any moment between two syncs: with a commit one has just ended
+		err = lab.Sleep(ctx, time.Duration(rand.New(rand.NewPCG(s.Seed, goal)).Int64N(int64(2*b6Fsync))))
+	}
+	total := int64(0)
+	for _, i := range which {
+		total += c.Member(i).CutPower(s.Seed + goal)
+	}
+	stop()
+	for _, m := range c.Members() {
+		m.SlowDisk(0)
+	}
+	wg.Wait()
+	f[unsynced.Name] = float64(total)
+	return err
+}
+
+// restart ends some hosts, opens them again at once, and measures what follows.
+func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Case) (f map[string]float64, began time.Time, err error) {
+	if err := c.Settle(ctx); err != nil {
+		return nil, began, err
 	}
 	which := of.which(c)
 	want := c.Member(c.Leader(0)).Group(0).Status().Committed
-	ends := (*rig.Member).Stop
-	if of.kill {
-		ends = (*rig.Member).Kill
-	}
-	if err := onEach(which, func(i int) error { return ends(c.Member(i)) }); err != nil {
-		return err
+	f = map[string]float64{}
+	if err := endHosts(ctx, s, c, of, which, f); err != nil {
+		return nil, began, err
 	}
 	var largest int64
 	for _, i := range which {
 		n, err := c.Member(i).LogBytes()
 		if err != nil {
-			return err
+			return nil, began, err
 		}
 		largest = max(largest, n)
 	}
 	load.ResetFootprint()
-	began := time.Now()
-	f := map[string]float64{scanBytes.Name: float64(largest)}
+	began = time.Now()
+	f[scanBytes.Name] = float64(largest)
 	since := func(m archive.Metric) { f[m.Name] = time.Since(began).Seconds() }
-	if err := onEach(which, func(i int) error { return c.Member(i).Again(ctx) }); err != nil {
-		return err
+	if err := c.OnEach(which, func(m *rig.Member) error { return m.Again(ctx) }); err != nil {
+		return nil, began, err
 	}
 	since(openSec)
 	f[scanPerSec.Name] = report.Ratio(float64(largest), f[openSec.Name])
+	if rate := f[readPerSec.Name]; rate > 0 {
+		f[scanShare.Name] = f[scanPerSec.Name] / rate
+	}
 	var wg sync.WaitGroup
 	var writeErr, readErr, replayErr error
 	wg.Go(func() {
@@ -160,7 +301,7 @@ func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Ca
 	readErr = firstRead(ctx, c)
 	since(readSec)
 	if err := errors.Join(replayErr, writeErr, readErr); err != nil {
-		return err
+		return nil, began, err
 	}
 	if peak := load.ReadFootprint().PeakBytes; peak > 0 {
 		f[archive.RSSBytes.Name] = float64(peak)
@@ -168,13 +309,7 @@ func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Ca
 	s.Progress.Phase("verify")
 	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
 	defer cancel()
-	if err := c.Verify(verifying, c.Ledger()); err != nil {
-		return err
-	}
-	setup := three()
-	labels := experiment.Labels(setup, "async")
-	labels["event"], labels["log_mib"] = of.name, fmt.Sprint(mib)
-	return s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: f})
+	return f, began, c.Verify(verifying, c.Ledger())
 }
 
 // firstRead makes one linearizable read.
@@ -186,29 +321,26 @@ func firstRead(ctx context.Context, c *rig.Cluster) error {
 	return reads.Propose(ctx, load.NewSource(load.MinValueBytes, 1).Value(load.ValueID{}))
 }
 
-// onEach calls f for all of which at once.
-func onEach(which []int, f func(int) error) error {
-	errs := make([]error, len(which))
-	var wg sync.WaitGroup
-	for k, i := range which {
-		wg.Go(func() { errs[k] = f(i) })
+func judgeB6(s *experiment.Session, scale b6Scale) {
+	first := func(of b6Case, mib int) {
+		name := b6Point(of.name, mib)
+		open, have := s.Median(name, openSec.Name)
+		write, too := s.Median(name, writeSec.Name)
+		s.Judge(experiment.Criterion{Name: of.name + ": first write after the scan", Point: name, Limit: "≤ two election timeouts, each drawn up to 2 s",
+			Unit: archive.UnitSeconds, Holds: experiment.AtMost((4 * b6Election).Seconds())}, write-open, have && too, "the restart was not measured")
 	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func judgeB6(s *experiment.Session, logs []int) {
-	for _, mib := range logs {
+	for _, mib := range scale.logs {
 		for _, of := range b6Cases[2:] {
-			name := b6Point(of.name, mib)
-			open, have := s.Median(name, openSec.Name)
-			write, too := s.Median(name, writeSec.Name)
-			s.Judge(experiment.Criterion{Name: of.name + ": first write after the scan", Point: name, Limit: "≤ two election timeouts, each drawn up to 2 s",
-				Unit: archive.UnitSeconds, Holds: experiment.AtMost((4 * b6Election).Seconds())}, write-open, have && too, "the restart was not measured")
+			first(of, mib)
 		}
 	}
+	for _, mib := range scale.memory {
+		first(b6PowerCuts[2], mib)
+	}
+	largest := b6Point(b6Cold, scale.logs[len(scale.logs)-1])
+	share, have := s.Median(largest, scanShare.Name)
+	s.Judge(experiment.Criterion{Name: "the scan of a cold log is bounded by the disk's sequential read", Point: largest, Limit: "≥ 0.5 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.5)},
+		share, have, "this system cannot forget files")
 	s.Judge(experiment.Criterion{Name: "a vote is possible before the replay ends", Limit: "leader before replay", Unit: archive.UnitRatio}, 0, false,
 		"a host learns from a leader how far its log is committed, so its replay ends after the election in any case")
-	s.Judge(experiment.Criterion{Name: "the scan is bounded by the disk's sequential read", Limit: "≥ 0.5 ×", Unit: archive.UnitRatio}, 0, false,
-		"the files are in the page cache; bench snapshot compares a restart with the disk's limit")
 }

@@ -20,6 +20,7 @@ var nextBatch = Recipe{
 	Source:   "dissertation, section 10.2.2: the open question",
 	Hosts:    0, // in virtual time: they need no processors of their own
 	NeedMiB:  needMiB(1, 1),
+	About:    func(s Size) time.Duration { return pick(s, 75*time.Second, 12*time.Second, time.Second) },
 	Run:      runNextBatch,
 }
 
@@ -46,7 +47,7 @@ func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
 		plan.Delays, plan.Syncs, plan.Clients, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 20
 	}
 	plan.Seed = s.Seed
-	if size != Full {
+	if size != Full && size != Long {
 		full := batches.Full()
 		s.Omit("%d of %d networks, %d of %d disks, %d of %d loads", len(full.Delays)-len(plan.Delays), len(full.Delays), len(full.Syncs)-len(plan.Syncs), len(full.Syncs),
 			len(full.Clients)+len(full.Shares)-len(plan.Clients)-len(plan.Shares), len(full.Clients)+len(full.Shares))

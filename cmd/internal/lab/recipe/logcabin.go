@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -15,13 +17,15 @@ import (
 
 // logcabin is the benchmark of the dissertation's figures 10.3 and 10.4: writes of 1,024 bytes to clusters of
 // one to five hosts, by 1 to 100 threads of one client that share a TCP connection to the leader and wait for
-// the result of its state machine.
+// the result of its state machine. The client has a session, as LogCabin's has: in the last point its
+// connection breaks again and again, and each write must take effect once.
 var logcabin = Recipe{
 	Name:     "logcabin",
 	Question: "How many writes a second, and how soon, with one to five hosts and 1 to 100 threads of one client?",
 	Source:   "dissertation, section 10.3, a branch of LogCabin on the hardware of 2014",
 	Hosts:    5,
 	NeedMiB:  needMiB(8000, 3000),
+	About:    aboutLogcabin,
 	Run:      runLogcabin,
 }
 
@@ -37,38 +41,60 @@ var thesis = [...]struct{ of100, of10, of1, meanMs float64 }{
 
 const logcabinValue = 1024
 
+// logcabinScale is how much of logcabin is made.
+type logcabinScale struct {
+	hosts, threads []int
+	rounds         int
+	l              lengths
+}
+
+func scaleLogcabin(size Size) logcabinScale {
+	return logcabinScale{
+		hosts:   pick(size, []int{1, 2, 3, 4, 5}, []int{1, 3, 5}, []int{1, 2}),
+		threads: pick(size, orLong(size, []int{1, 10, 100}, []int{1, 3, 10, 30, 100}), []int{1, 10, 100}, []int{1, 10}),
+		rounds:  pick(size, 5, 1, 1),
+		l: pick(size, orLong(size, lengths{300 * time.Millisecond, 600 * time.Millisecond, 9 * time.Second}, lengths{2 * time.Second, 10 * time.Second, 10 * time.Second}),
+			lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second}, lengths{0, 10 * time.Millisecond, 200 * time.Millisecond}),
+	}
+}
+
+func aboutLogcabin(size Size) time.Duration {
+	c := scaleLogcabin(size)
+	return times(c.rounds*len(c.hosts)*len(c.threads)+1, (c.l.least+c.l.most)/2+c.l.length+aboutCluster)
+}
+
 func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
-	hosts := pick(size, []int{1, 2, 3, 4, 5}, []int{1, 3, 5}, []int{1, 2})
-	threads := pick(size, []int{1, 3, 10, 30, 100}, []int{1, 10, 100}, []int{1, 10})
-	rounds := pick(size, 5, 1, 1)
-	l := pick(size, lengths{2 * time.Second, 10 * time.Second, 10 * time.Second}, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second},
-		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
-	if size != Full {
+	c := scaleLogcabin(size)
+	l, rounds := c.l, c.rounds
+	switch size {
+	case Full:
+		s.Omit("3 and 30 threads, one second of each ten")
+	case Quick, Glance:
 		s.Omit("clusters of two and four hosts, 3 and 30 threads, four of five runs, runs of ten seconds")
 	}
-	s.Omit("a machine for each host and one for the client: the hosts share one process, and the client has another; sessions: a write whose connection breaks is not repeated")
-	p := begin(s, rounds*len(hosts)*len(threads))
+	s.Omit("a machine for each host and one for the client: the hosts share one process, and the client has another")
+	s.Declare(connects, repeats)
+	p := begin(s, rounds*len(c.hosts)*len(c.threads)+1)
 	defer p.end()
 	var points []experiment.Point
-	for _, n := range hosts {
-		for _, k := range threads {
-			setup := three()
-			setup.Hosts = n
-			pt := l.of(experiment.Point{Setup: setup, ValueBytes: logcabinValue, Clients: k}).Named("async")
-			pt.Name, pt.Labels["acknowledge"], pt.Labels["client"] = logcabinPoint(n, k), "applied", "one process, one connection"
+	for _, n := range c.hosts {
+		for _, k := range c.threads {
+			pt := logcabinWindow(n, k, l)
 			s.Point(pt.Name, pt.Labels)
 			points = append(points, pt)
 		}
 	}
+	breaking := logcabinWindow(c.hosts[len(c.hosts)-1], c.threads[len(c.threads)-1], l)
+	breaking.Name, breaking.Labels["event"] = logcabinBreaks, "the connection breaks"
 	err := experiment.Shuffled(s, rounds, points, func(_ int, pt experiment.Point) error {
 		p.step(pt.Name, l.most+l.length)
 		err := s.InCluster(ctx, pt.Setup, func(c *rig.Cluster) (err error) {
-			service, err := newService(c)
+			service, err := newService(c, false)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, service.close()) }()
-			r, err := clientWindow(ctx, s, service, pt)
+			r, err := clientWindow(ctx, s, service, pt, nil)
 			if err == nil {
 				s.Progress.PointDone(experiment.Row(pt, r))
 			}
@@ -82,18 +108,62 @@ func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
 	if err != nil {
 		return err
 	}
+	p.step(breaking.Name, l.most+l.length)
+	err = s.InCluster(ctx, breaking.Setup, func(c *rig.Cluster) (err error) {
+		service, err := newService(c, false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, service.close()) }()
+		_, err = clientWindow(ctx, s, service, breaking, service.breakConnections)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", breaking.Name, err)
+	}
 	judgeLogcabin(s)
 	return nil
 }
 
+const (
+	logcabinBreaks = "the connection breaks again and again"
+	logcabinPeriod = 50 * time.Millisecond // between two breaks
+)
+
+// Metrics of the client.
+var (
+	connects = archive.Metric{Name: "connections", Unit: archive.UnitCount, Better: archive.BetterNeither, Meaning: "that the client has tried, warm-up included"}
+	repeats  = archive.Metric{Name: "repeated", Unit: archive.UnitCount, Better: archive.BetterNeither, Meaning: "writes that the client has sent again, warm-up included"}
+)
+
+// logcabinWindow is a point of some hosts and threads.
+func logcabinWindow(hosts, threads int, l lengths) experiment.Point {
+	setup := three()
+	setup.Hosts, setup.Sessions = hosts, true
+	pt := l.of(experiment.Point{Setup: setup, ValueBytes: logcabinValue, Clients: threads}).Named("async")
+	pt.Name, pt.Labels["acknowledge"], pt.Labels["client"] = logcabinPoint(hosts, threads), "applied", "one process, one connection, a session"
+	return pt
+}
+
 // clientWindow measures a point by a client in a process of its own. What the hosts count is of all that it
-// does, warm-up included.
-func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt experiment.Point) (r archive.Repeat, err error) {
+// does, warm-up included. breaks, if there is one, is called again and again meanwhile.
+func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt experiment.Point, breaks func()) (r archive.Repeat, err error) {
 	before, used := of.Counters(), load.ReadUsage()
 	s.Progress.Phase(archive.PhaseMeasure)
-	o, ledger, err := runClient(ctx, clientJob{
-		Seeds: of.addrs, Threads: pt.Clients, ValueBytes: pt.ValueBytes, Warmup: pt.Warmup, Length: pt.Length, Seed: s.Seed,
+	beside, end := context.WithCancel(ctx)
+	var breaking sync.WaitGroup
+	if breaks != nil {
+		breaking.Go(func() {
+			for lab.Sleep(beside, logcabinPeriod) == nil {
+				breaks()
+			}
+		})
+	}
+	o, ledger, said, err := runClient(ctx, clientJob{
+		Seeds: of.addrs, Threads: pt.Clients, ValueBytes: pt.ValueBytes, Warmup: pt.Warmup, Length: pt.Length, Seed: s.Seed, Sessions: true,
 	})
+	end()
+	breaking.Wait()
 	if err != nil {
 		return r, err
 	}
@@ -109,6 +179,7 @@ func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt ex
 		return r, err
 	}
 	f, all := t.Repeat.Figures, float64(ledger.Acked())
+	f[connects.Name], f[repeats.Name] = float64(said.Attempts), float64(said.Repeats)
 	f[archive.FsyncsPerOp.Name] = report.Ratio(float64(count.Fsyncs), all)
 	f[archive.BytesPerFsync.Name] = report.Ratio(float64(count.FsyncBytes), float64(count.Fsyncs))
 	f[archive.EntriesPerAppend.Name] = report.Ratio(float64(count.AppendedEntries), float64(count.Appends))
@@ -133,6 +204,10 @@ func judgeLogcabin(s *experiment.Session) {
 		}
 		s.Reference(source, fmt.Sprintf("%d hosts, 1 thread: mean latency", n), archive.UnitMicroseconds, new(1e3*thesis[n].meanMs), logcabinPoint(n, 1), archive.MeanUs.Name, "")
 	}
+	failed, have := s.Median(logcabinBreaks, archive.Failed.Name)
+	again, too := s.Median(logcabinBreaks, repeats.Name)
+	s.Judge(experiment.Criterion{Name: "a connection that breaks: writes that fail, of those that are in the state once", Point: logcabinBreaks, Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)},
+		failed, have && too && again > 0, "no write was sent again")
 	const missing = "one of the two clusters was not measured"
 	ratio, ok := s.Ratio(archive.MeanUs.Name, logcabinPoint(5, 1), logcabinPoint(3, 1))
 	s.Judge(experiment.Criterion{Name: "one thread: mean latency of five hosts by that of three", Point: logcabinPoint(5, 1), Limit: "≤ 1.25 (the thesis: 1.05)", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.25)}, ratio, ok, missing)

@@ -3,6 +3,7 @@ package recipe
 import (
 	"bytes"
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,19 +17,30 @@ import (
 )
 
 // The dissertation's client is a process of its own. ClientVerb is the hidden verb of this program with which
-// it starts itself: it reads a clientJob, runs the load, and writes what load.Receive reads.
+// it starts itself: it reads a clientJob, carries it out, and writes a clientReport and, after a load, what
+// load.Receive reads.
 
 // ClientVerb is the verb. A test program of this package answers it too.
 const ClientVerb = "lab-client"
 
-// clientJob is what the client has to do.
+// clientJob is what the client has to do: a load, or one write.
 type clientJob struct {
 	Seeds      []string // addresses of hosts
-	Threads    int
 	ValueBytes int
-	Warmup     load.Steadiness
-	Length     time.Duration
 	Seed       uint64
+	Sessions   bool // exactly once, also over connections that break
+
+	Threads int // of the load; 0: one write, that of ID
+	Warmup  load.Steadiness
+	Length  time.Duration
+	ID      load.ValueID
+}
+
+// clientReport is what the client says of itself.
+type clientReport struct {
+	Attempts, Repeats uint64
+	Took              time.Duration // one write: from its call to its answer, so without the start of the process
+	Answered          time.Time     // one write: when, by the clock of the machine
 }
 
 // ServeClient does one job. Its end of input is its owner's end.
@@ -37,20 +49,36 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
 		return fmt.Errorf("the job cannot be read: %w", err)
 	}
-	if job.Threads < 1 || len(job.Seeds) == 0 || job.ValueBytes < load.MinValueBytes {
+	if job.Threads < 0 || len(job.Seeds) == 0 || job.ValueBytes < load.MinValueBytes {
 		return fmt.Errorf("a job with %d threads, %d hosts and values of %d bytes is none", job.Threads, len(job.Seeds), job.ValueBytes)
 	}
-	c := client.New(client.Options{Seeds: job.Seeds, ConnectTimeout: b1Connect, Seed: job.Seed})
+	c := client.New(client.Options{Seeds: job.Seeds, ConnectTimeout: b1Connect, Seed: job.Seed, Sessions: job.Sessions})
 	defer c.Close()
+	source := load.NewSource(job.ValueBytes, job.Seed)
+	if job.Threads == 0 {
+		return serveOneWrite(ctx, c, source.Value(job.ID), out)
+	}
 	ledger := &load.Ledger{}
 	outcome, err := load.Window{
-		Source: load.NewSource(job.ValueBytes, job.Seed), Steady: &job.Warmup, Length: job.Length, Generator: load.Closed{Clients: job.Threads},
+		Source: source, Steady: &job.Warmup, Length: job.Length, Generator: load.Closed{Clients: job.Threads},
 		Observer: unobserved{}, Timeline: true, Ledger: ledger,
 	}.Run(ctx, remote{c})
 	if err != nil {
 		return err
 	}
+	if err := gob.NewEncoder(out).Encode(clientReport{Attempts: c.Attempts(), Repeats: c.Repeats()}); err != nil {
+		return err
+	}
 	return load.Send(out, outcome, ledger)
+}
+
+func serveOneWrite(ctx context.Context, c *client.Client, value []byte, out io.Writer) error {
+	began := time.Now()
+	if err := c.Propose(ctx, value); err != nil {
+		return err
+	}
+	answered := time.Now()
+	return gob.NewEncoder(out).Encode(clientReport{Attempts: c.Attempts(), Repeats: c.Repeats(), Took: answered.Sub(began), Answered: answered.Round(0)})
 }
 
 type unobserved struct{}
@@ -75,15 +103,15 @@ var _ interface {
 	load.Copier
 } = remote{}
 
-// runClient starts the process, and returns what it has measured.
-func runClient(ctx context.Context, job clientJob) (o load.Outcome, ledger *load.Ledger, err error) {
+// startClient starts the process with a job, waits for its end, and returns what it has written.
+func startClient(ctx context.Context, job clientJob) (*bytes.Buffer, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return o, nil, err
+		return nil, err
 	}
 	text, err := json.Marshal(job)
 	if err != nil {
-		return o, nil, err
+		return nil, err
 	}
 	process := exec.CommandContext(ctx, program, ClientVerb)
 	process.WaitDelay = time.Second
@@ -91,14 +119,40 @@ func runClient(ctx context.Context, job clientJob) (o load.Outcome, ledger *load
 	process.Stdin, process.Stdout, process.Stderr = bytes.NewReader(text), &out, &errs
 	failed := process.Run()
 	if ctx.Err() != nil {
-		return o, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if failed != nil {
-		return o, nil, fmt.Errorf("the client's process ended with %w: %s", failed, strings.TrimSpace(errs.String()))
+		return nil, fmt.Errorf("the client's process ended with %w: %s", failed, strings.TrimSpace(errs.String()))
 	}
-	o, ledger, err = load.Receive(&out)
+	return &out, nil
+}
+
+// runClient makes a load in a process of its own, and returns what it has measured.
+func runClient(ctx context.Context, job clientJob) (o load.Outcome, ledger *load.Ledger, r clientReport, err error) {
+	out, err := startClient(ctx, job)
 	if err != nil {
-		return o, nil, fmt.Errorf("the answer of the client's process cannot be read: %w", err)
+		return o, nil, r, err
 	}
-	return o, ledger, nil
+	// A bytes.Buffer reads single bytes, so gob takes no more than its own part.
+	if err = gob.NewDecoder(out).Decode(&r); err == nil {
+		o, ledger, err = load.Receive(out)
+	}
+	if err != nil {
+		return o, nil, r, fmt.Errorf("the answer of the client's process cannot be read: %w", err)
+	}
+	return o, ledger, r, nil
+}
+
+// runOneWrite starts a process that makes one write. The report's times are of its call; took counts from
+// before the process was started.
+func runOneWrite(ctx context.Context, job clientJob) (r clientReport, took time.Duration, err error) {
+	began := time.Now().Round(0)
+	out, err := startClient(ctx, job)
+	if err != nil {
+		return r, 0, err
+	}
+	if err := gob.NewDecoder(out).Decode(&r); err != nil {
+		return r, 0, fmt.Errorf("the answer of the client's process cannot be read: %w", err)
+	}
+	return r, r.Answered.Sub(began), nil
 }

@@ -20,6 +20,7 @@ var rafttoy = Recipe{
 	Source:   "rafttoy, pull request 3: asynchronous storage writes",
 	Hosts:    3,
 	NeedMiB:  needMiB(6000, 2000),
+	About:    aboutRafttoy,
 	Run:      runRafttoy,
 }
 
@@ -41,13 +42,36 @@ var rafttoyPipelines = []struct {
 	{"async", pipeline.Async{}, 5.24, 1542, "P3"},
 }
 
+// rafttoyScale is how much of rafttoy is made.
+type rafttoyScale struct {
+	megabytes []float64 // a second
+	clients   []int
+	rounds    int
+	l         lengths
+}
+
+func scaleRafttoy(size Size) rafttoyScale {
+	return rafttoyScale{
+		megabytes: pick(size, orLong(size, []float64{1, 4, 16, 64}, []float64{1, 2, 4, 8, 16, 32, 64}), []float64{2, 16}, []float64{1}),
+		clients:   pick(size, orLong(size, []int{1, 256, 2048}, []int{1, 16, 256, 2048}), []int{1, 1024}, []int{8}),
+		rounds:    pick(size, orLong(size, 3, 5), 1, 1),
+		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
+			lengths{time.Second, 2 * time.Second, 3 * time.Second}, lengths{0, 20 * time.Millisecond, 50 * time.Millisecond}),
+	}
+}
+
+func aboutRafttoy(size Size) time.Duration {
+	c := scaleRafttoy(size)
+	return times(c.rounds*len(rafttoyPipelines)*(len(c.megabytes)+len(c.clients)), c.l.about()+aboutCluster)
+}
+
 func runRafttoy(ctx context.Context, s *experiment.Session, size Size) error {
-	megabytes := pick(size, []float64{1, 2, 4, 8, 16, 32, 64}, []float64{2, 16}, []float64{1})
-	clients := pick(size, []int{1, 16, 256, 2048}, []int{1, 1024}, []int{8})
-	rounds := pick(size, 5, 1, 1)
-	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{time.Second, 2 * time.Second, 3 * time.Second},
-		lengths{0, 20 * time.Millisecond, 50 * time.Millisecond})
-	if size != Full {
+	c := scaleRafttoy(size)
+	megabytes, clients, rounds, l := c.megabytes, c.clients, c.rounds, c.l
+	switch size {
+	case Full:
+		s.Omit("the rates 2, 8 and 32 MB/s, 16 clients, two of five rounds, and windows of 10 s")
+	case Quick, Glance:
 		s.Omit("the rates 1, 4, 8, 32 and 64 MB/s, 16 and 256 clients, four of five rounds, and windows of 10 s")
 	}
 	s.Omit("three machines: all hosts share the processors and the disk of this one")

@@ -22,7 +22,8 @@ var ratis = Recipe{
 	Question: "What does an asynchronous flush of the log gain, safe and unsafe, with large objects beside the log?",
 	Source:   "Apache Ratis, RATIS-1545 and pull request 616",
 	Hosts:    3,
-	NeedMiB:  func(s Size) int { return pick(s, 20_000, 5000, 128) },
+	NeedMiB:  ratisNeedMiB,
+	About:    aboutRatis,
 	Run:      runRatis,
 }
 
@@ -30,6 +31,10 @@ const (
 	ratisThreads = 10
 	ratisRecord  = 256 // bytes of the record about an object
 	ratisFsync   = 10 * time.Millisecond
+
+	// ratisKeep is how much one cluster keeps of its objects on each host. What is more goes to a new
+	// cluster, and the old one is removed first: 300 objects of 128 MB on three hosts would be 115 GB.
+	ratisKeep = 4 << 30
 )
 
 var ratisModes = []struct {
@@ -51,45 +56,96 @@ var (
 	objectBytes = archive.Metric{Name: "object_bytes_per_sec", Unit: archive.UnitBytesPerSecond, Better: archive.BetterHigher, Meaning: "uploaded a second, each byte counted once"}
 )
 
-func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
-	l := pick(size, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}, lengths{300 * time.Millisecond, time.Second, 1500 * time.Millisecond},
-		lengths{0, 10 * time.Millisecond, 100 * time.Millisecond})
-	rounds := pick(size, 3, 1, 1)
-	count := pick(size, 300, 30, 4)
-	sizes := pick(size, []int64{32 << 20, 128 << 20}, []int64{4 << 20}, []int64{64 << 10})
-	if size != Full {
-		s.Omit("objects of 32 MB and 128 MB, 270 of 300 objects, two of three rounds")
+// ratisScale is how much of ratis is made.
+type ratisScale struct {
+	l      lengths
+	rounds int // of records alone
+	bulks  []ratisBulk
+}
+
+// ratisBulk is a number of objects of a size.
+type ratisBulk struct {
+	count int
+	bytes int64
+}
+
+func scaleRatis(size Size) ratisScale {
+	return ratisScale{
+		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 1500 * time.Millisecond}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
+			lengths{300 * time.Millisecond, time.Second, 1500 * time.Millisecond}, lengths{0, 10 * time.Millisecond, 100 * time.Millisecond}),
+		rounds: pick(size, orLong(size, 2, 3), 1, 1),
+		bulks: pick(size, orLong(size, []ratisBulk{{300, 32 << 20}, {10, 128 << 20}}, []ratisBulk{{300, 32 << 20}, {300, 128 << 20}}),
+			[]ratisBulk{{30, 32 << 20}}, []ratisBulk{{4, 64 << 10}}),
 	}
-	s.Omit("Ozone itself: the records are %d bytes, and no containers are kept", ratisRecord)
+}
+
+func aboutRatis(size Size) time.Duration {
+	c := scaleRatis(size)
+	total := times(c.rounds*len(ratisModes)*2, c.l.about()+aboutCluster)
+	for _, b := range c.bulks {
+		const hosts, diskRate = 3, 400e6
+		total += times(len(ratisModes), aboutCluster+time.Duration(float64(b.bytes)*float64(b.count)*hosts/diskRate*float64(time.Second)))
+	}
+	return total
+}
+
+// ratisNeedMiB returns the objects that one cluster keeps on three hosts, and a GiB.
+func ratisNeedMiB(size Size) int {
+	most := int64(0)
+	for _, b := range scaleRatis(size).bulks {
+		most = max(most, min(int64(b.count)*b.bytes, ratisKeep+b.bytes))
+	}
+	return int(3*most>>20) + pick(size, 1024, 1024, 64)
+}
+
+func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
+	c := scaleRatis(size)
+	switch size {
+	case Quick, Glance:
+		s.Omit("objects of 128 MB, 270 of 300 objects of 32 MB, two of three rounds")
+	case Full:
+		s.Omit("one of three rounds of records alone, 290 of 300 objects of 128 MB: on this disk they alone take half an hour")
+	}
+	s.Omit("Ozone itself: the records are %d bytes, and no containers are kept; a cluster keeps %s of objects on each host, then another one goes on", ratisRecord, report.Size(ratisKeep))
 	s.Declare(objectMean, recordMean, objectBytes)
-	p := begin(s, rounds*len(ratisModes)*(len(sizes)+2))
+	p := begin(s, len(ratisModes)*(c.rounds*2+len(c.bulks)))
 	defer p.end()
 	indexes := make([]int, len(ratisModes))
 	for i := range indexes {
 		indexes[i] = i
+		for _, delay := range []time.Duration{0, ratisFsync} { // the order of the report
+			pt := ratisPoint(i, delay, c.l)
+			s.Point(pt.Name, pt.Labels)
+		}
 	}
-	err := experiment.Shuffled(s, rounds, indexes, func(_ int, i int) error {
+	err := experiment.Shuffled(s, c.rounds, indexes, func(_ int, i int) error {
 		for _, delay := range []time.Duration{0, ratisFsync} {
-			pt := ratisPoint(i, delay, l)
-			p.step(pt.Name, l.most+l.length)
+			pt := ratisPoint(i, delay, c.l)
+			p.step(pt.Name, c.l.most+c.l.length)
 			r, err := s.Measure(ctx, pt)
 			if err != nil {
 				return err
 			}
 			s.Progress.PointDone(experiment.Row(pt, r))
 		}
-		for _, bytes := range sizes {
-			p.step(ratisObjects(i, bytes), time.Minute)
-			if err := ratisBulk(ctx, s, i, bytes, count); err != nil {
-				return fmt.Errorf("%s: %w", ratisObjects(i, bytes), err)
-			}
-		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	judgeRatis(s, sizes[0])
+	for _, b := range c.bulks {
+		err := experiment.Shuffled(s, 1, indexes, func(_ int, i int) error {
+			p.step(ratisObjects(i, b.bytes), time.Minute)
+			if err := ratisUpload(ctx, s, i, b); err != nil {
+				return fmt.Errorf("%s: %w", ratisObjects(i, b.bytes), err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	judgeRatis(s, c.bulks[0].bytes)
 	return nil
 }
 
@@ -110,29 +166,34 @@ func ratisObjects(i int, bytes int64) string {
 	return fmt.Sprintf("%s, objects of %s", ratisModes[i].name, report.Size(int(bytes)))
 }
 
-// ratisBulk measures objects beside the log in one mode.
-func ratisBulk(ctx context.Context, s *experiment.Session, i int, bytes int64, count int) error {
+// ratisUpload measures objects beside the log in one mode, in as many clusters as keep them.
+func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk) error {
 	m := ratisModes[i]
-	return s.InFreshDir(func(dir string) error {
-		s.Progress.Phase(archive.PhaseMeasure)
-		r, err := objects.Bulk{
-			Objects: count, Threads: ratisThreads, ObjectBytes: bytes, ValueBytes: ratisRecord, Hosts: 3, Durability: m.mode, Pipeline: m.of, Seed: s.Seed,
-		}.Run(ctx, dir)
+	var sum objects.BulkResult
+	for left, most := of.count, max(int(ratisKeep/of.bytes), ratisThreads); left > 0; left -= most {
+		err := s.InFreshDir(func(dir string) error {
+			s.Progress.Phase(archive.PhaseMeasure)
+			r, err := objects.Bulk{
+				Objects: min(left, most), Threads: ratisThreads, ObjectBytes: of.bytes, ValueBytes: ratisRecord, Hosts: 3, Durability: m.mode, Pipeline: m.of, Seed: s.Seed,
+			}.Run(ctx, dir)
+			sum.Add(r)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		labels := experiment.Labels(ratisPoint(i, 0, lengths{}).Setup, experiment.PipelineName(m.of))
-		labels["object_bytes"], labels[archive.LabelOperation] = strconv.FormatInt(bytes, 10), "upload"
-		n, seconds := float64(count), r.Took.Seconds()
-		return s.Add(ratisObjects(i, bytes), labels, archive.Repeat{
-			Seed: s.Seed, Began: r.Began.UTC(), Errors: map[string]uint64{},
-			Phases: []archive.Phase{{Name: archive.PhaseMeasure, ToSec: seconds}},
-			Figures: map[string]float64{
-				archive.OpsPerSec.Name: report.Ratio(n, seconds), objectBytes.Name: report.Ratio(n*float64(bytes), seconds), archive.DurationSec.Name: seconds,
-				objectMean.Name: report.Micros(r.Object.Mean()), recordMean.Name: report.Micros(r.Command.Mean()),
-				archive.FsyncsPerOp.Name: report.Ratio(float64(r.Counters.Fsyncs), n), archive.CPUUsPerOp.Name: report.Ratio(report.Micros(r.CPU), n),
-			},
-		})
+	}
+	labels := experiment.Labels(ratisPoint(i, 0, lengths{}).Setup, experiment.PipelineName(m.of))
+	labels["object_bytes"], labels[archive.LabelOperation] = strconv.FormatInt(of.bytes, 10), "upload"
+	n, seconds := float64(of.count), sum.Took.Seconds()
+	return s.Add(ratisObjects(i, of.bytes), labels, archive.Repeat{
+		Seed: s.Seed, Began: sum.Began.UTC(), Errors: map[string]uint64{},
+		Phases: []archive.Phase{{Name: archive.PhaseMeasure, ToSec: seconds}},
+		Figures: map[string]float64{
+			archive.OpsPerSec.Name: report.Ratio(n, seconds), objectBytes.Name: report.Ratio(n*float64(of.bytes), seconds), archive.DurationSec.Name: seconds,
+			objectMean.Name: report.Micros(sum.Object.Mean()), recordMean.Name: report.Micros(sum.Command.Mean()), archive.Ops.Name: n,
+			archive.FsyncsPerOp.Name: report.Ratio(float64(sum.Counters.Fsyncs), n), archive.CPUUsPerOp.Name: report.Ratio(report.Micros(sum.CPU), n),
+		},
 	})
 }
 

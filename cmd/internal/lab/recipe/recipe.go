@@ -19,13 +19,22 @@ type Size int
 
 // The sizes.
 const (
-	Full   Size = iota
-	Quick       // within about two minutes on two cores
-	Glance      // everything once, for a moment: does it run here?
+	Full   Size = iota // all recipes together within 45 minutes on two cores
+	Quick              // within about two minutes on two cores
+	Glance             // everything once, for a moment: does it run here?
+	Long               // with the sources' own numbers, however long that takes
 )
 
-// pick returns what goes with a size.
-func pick[T any](s Size, full, quick, glance T) T { return [...]T{full, quick, glance}[s] }
+// pick returns what goes with a size. Long has what Full has, unless orLong says something else.
+func pick[T any](s Size, full, quick, glance T) T { return [...]T{full, quick, glance, full}[s] }
+
+// orLong returns what Full has, or Long.
+func orLong[T any](s Size, full, long T) T {
+	if s == Long {
+		return long
+	}
+	return full
+}
 
 // Recipe is one experiment.
 type Recipe struct {
@@ -34,6 +43,7 @@ type Recipe struct {
 	Source   string
 	Hosts    int
 	NeedMiB  func(Size) int
+	About    func(Size) time.Duration // on two cores with a disk of some 400 MB/s, give or take a third
 	Run      func(context.Context, *experiment.Session, Size) error
 }
 
@@ -85,6 +95,23 @@ func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p expe
 		return 0, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return max(r.Figures[archive.OpsPerSec.Name], 1), nil // of a window without an operation the repeat warns
+}
+
+// Costs of what is no window, for the estimates.
+const (
+	aboutCluster = 900 * time.Millisecond // to open one, elect, drain, verify, and remove it
+	aboutDrain   = 300 * time.Millisecond // to drain and verify a window on an open cluster
+)
+
+// about returns how long a window takes, with its warm-up, on a cluster that is open.
+func (l lengths) about() time.Duration { return (l.least+l.most)/2 + l.length + aboutDrain }
+
+// times returns n times d.
+func times(n int, d time.Duration) time.Duration { return time.Duration(n) * d }
+
+// Estimate says how long a recipe will take and what is kept if it is interrupted.
+func (r Recipe) Estimate(s Size) string {
+	return fmt.Sprintf("%s: about %v on two cores, with %d MiB of disk space. Ctrl-C ends it, and keeps what was finished.", r.Name, r.About(s).Round(5*time.Second), r.NeedMiB(s))
 }
 
 // progress counts the steps of a recipe.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -27,6 +28,27 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// All recipes together take some 45 minutes, and each with --quick at most two, by their own estimates.
+func TestEstimates(t *testing.T) {
+	total := time.Duration(0)
+	for _, r := range All() {
+		if r.About == nil {
+			t.Fatalf("%s has no estimate", r.Name)
+		}
+		full, quick, long := r.About(Full), r.About(Quick), r.About(Long)
+		t.Logf("%s: %v, quick %v, long %v, %d MiB", r.Name, full.Round(time.Second), quick.Round(time.Second), long.Round(time.Second), r.NeedMiB(Full))
+		if total += full; quick > 2*time.Minute || quick < time.Second || full < quick || long < full || r.NeedMiB(Full) > 20_000 {
+			t.Errorf("%s: full %v, quick %v, long %v, %d MiB", r.Name, full, quick, long, r.NeedMiB(Full))
+		}
+		if text := r.Estimate(Full); !strings.Contains(text, r.Name+": about ") || !strings.Contains(text, "MiB") {
+			t.Error(text)
+		}
+	}
+	if total > 46*time.Minute {
+		t.Errorf("all recipes take %v", total)
+	}
 }
 
 // Every recipe runs, for a moment: it leaves an archive that the reader takes, measures every point that it
@@ -93,7 +115,7 @@ func TestJudgements(t *testing.T) {
 			"parallel, 4,000/s": {"mean_us": 7300}, "async, 4,000/s": {"mean_us": 7000},
 		}, []archive.Verdict{archive.Fail, archive.NotMeasured, archive.NotMeasured, archive.NotMeasured}},
 		{"b0", judgeB0, map[string]map[string]float64{
-			b0Ablated[0].point(lengths{}).Name: {"p50_us": 4900}, b0Ablated[1].point(lengths{}).Name: {"p50_us": 2500},
+			b0Ablated[0].point(lengths{}).Name: {"p50_us": 22500}, b0Ablated[1].point(lengths{}).Name: {"p50_us": 12000},
 			b0Ablated[2].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[3].point(lengths{}).Name: {"p50_us": 3000},
 			b0Ablated[4].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[5].point(lengths{}).Name: {"p50_us": 20000},
 		}, []archive.Verdict{archive.Pass, archive.Fail, archive.Pass, archive.NotMeasured}},

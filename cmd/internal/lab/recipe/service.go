@@ -1,13 +1,16 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/cmd/internal/lab/wire"
 	"github.com/millrace/millrace/host"
 )
 
@@ -17,32 +20,50 @@ type service struct {
 	*rig.Cluster
 	mu      sync.Mutex
 	servers []*client.Server // nil: the host is gone
-	addrs   []string         // where they listen, or did
+	addrs   []string         // where clients connect
+	listens []string         // where the servers listen, or did: addrs, or the far ends of links
+	links   []*wire.Link     // from the clients to each host; nil: there are none
 }
 
-func newService(c *rig.Cluster) (_ *service, err error) {
-	s := &service{Cluster: c, servers: make([]*client.Server, len(c.Members())), addrs: make([]string, len(c.Members()))}
+// newService opens the ports of a cluster with sessions. With linked, experiments can spoil the network
+// between clients and hosts: bytes pass two more sockets then.
+func newService(c *rig.Cluster, linked bool) (_ *service, err error) {
+	n := len(c.Members())
+	s := &service{Cluster: c, servers: make([]*client.Server, n), listens: make([]string, n)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
 	for i := range c.Members() {
 		if err := s.serve(i); err != nil {
-			return nil, errors.Join(err, s.close())
+			return nil, err
 		}
+	}
+	s.addrs = slices.Clone(s.listens)
+	for i := range s.addrs {
+		if !linked {
+			break
+		}
+		link, err := wire.New(s.listens[i])
+		if err != nil {
+			return nil, err
+		}
+		s.links, s.addrs[i] = append(s.links, link), link.Addr()
 	}
 	return s, nil
 }
 
 // serve opens the port of a host, the same one as before if it had one.
 func (s *service) serve(i int) error {
-	addr := s.addrs[i]
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	server, err := client.ServeAt(addr, func(ctx context.Context, value []byte) (client.Status, string) { return s.handle(ctx, i, value) })
+	addr := cmp.Or(s.listens[i], "127.0.0.1:0")
+	server, err := client.ServeAt(addr, func(ctx context.Context, r client.Request) (client.Status, string) { return s.handle(ctx, i, r) })
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.servers[i], s.addrs[i] = server, server.Addr()
+	s.servers[i], s.listens[i] = server, server.Addr()
 	return nil
 }
 
@@ -56,25 +77,60 @@ func (s *service) addrOf(id uint64) string {
 	return s.addrs[id-1]
 }
 
-func (s *service) handle(ctx context.Context, i int, value []byte) (client.Status, string) {
+func (s *service) handle(ctx context.Context, i int, r client.Request) (client.Status, string) {
 	group := s.Member(i).Group(0)
 	if group == nil {
 		return client.NotTaken, ""
 	}
-	receipt, err := group.Propose(ctx, value)
-	if err == nil {
-		err = rig.Applied(ctx, group, receipt.Index)
-	}
+	text, err := s.carryOut(ctx, s.Member(i).ID, group, r)
 	var elsewhere *host.NotLeaderError
 	switch {
 	case err == nil:
-		return client.Done, ""
+		return client.Done, text
 	case errors.As(err, &elsewhere):
 		return client.NotTaken, s.addrOf(elsewhere.Leader)
-	case errors.Is(err, host.ErrStopped) && !host.MayHaveCommitted(err):
+	case host.MayHaveCommitted(err):
+		return client.Unknown, err.Error()
+	case errors.Is(err, host.ErrStopped):
 		return client.NotTaken, ""
 	}
 	return client.Failed, err.Error()
+}
+
+// carryOut carries out a request on a member that leads.
+func (s *service) carryOut(ctx context.Context, id uint64, group *host.Group, r client.Request) (text string, err error) {
+	switch r.Kind {
+	case client.OpenSession:
+		if leader := group.Status().Leader; leader != id {
+			return "", &host.NotLeaderError{Leader: leader}
+		}
+		return group.NewSession().String(), nil
+	case client.InSession:
+		return "", rig.Call(ctx, group, &r.Mark, r.Value)
+	}
+	return "", rig.Call(ctx, group, nil, r.Value)
+}
+
+// breakConnections breaks the connections of all clients for a moment.
+func (s *service) breakConnections() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, server := range s.servers {
+		if server != nil {
+			server.Break()
+		}
+	}
+}
+
+// hold makes a host answer nothing, without a reset: its clients wait, and other hosts do not hear it.
+// Or it ends that. It needs links.
+func (s *service) hold(i int, holds bool) {
+	mode := wire.Passes
+	if holds {
+		mode = wire.Holds
+	}
+	s.Hold(i, holds)
+	s.links[i].Set(mode)
 }
 
 // kill kills a host and its port.
@@ -99,6 +155,9 @@ func (s *service) close() (err error) {
 		if server != nil {
 			err = errors.Join(err, server.Close())
 		}
+	}
+	for _, link := range s.links {
+		err = errors.Join(err, link.Close())
 	}
 	return err
 }

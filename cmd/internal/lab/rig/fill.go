@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/wal"
 )
 
 // fillers is how many writes of Fill are under way at once.
@@ -57,9 +61,114 @@ func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 	return Until(ctx, "the stranded values are in the log", func() (bool, error) { return group.Status().LastIndex >= want, group.Err() })
 }
 
+// Diverge makes the logs of two members end with n values each that contradict each other, in several terms
+// each: as after elections that the two have won in turn, each with the vote of a third, and whose leaders
+// reached no other member. The second has the last term, so that it can lead and the first cannot. Diverge
+// writes the values into the logs while all hosts are closed, as killed ones, and opens these again, the
+// first cut off (Hold).
+func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueBytes int) (last uint64, err error) {
+	term := c.Term()
+	last = term + 2*uint64(terms)
+	if err := c.OnEach(c.every(), (*Member).Kill); err != nil {
+		return 0, err
+	}
+	source := load.NewSource(valueBytes, uint64(n))
+	for i, m := range c.members {
+		err := m.inLog(func(log host.Log) error {
+			group := log.Group(1)
+			hard := group.HardState()
+			hard.Term, hard.Vote = last, c.members[second].ID
+			if i != first && i != second {
+				return log.Append([]wal.Write{{Group: 1, HardState: hard}})
+			}
+			client, page := c.ledger.Open()
+			next, odd := group.LastIndex()+1, term+2
+			if i == first {
+				odd = term + 1
+			}
+			var entries []raftpb.Entry
+			for e := range n {
+				entries = append(entries, raftpb.Entry{
+					Index: next + uint64(e), Term: odd + 2*uint64(e*terms/n), Data: source.Value(load.ValueID{Client: client, Seq: page.Send()}),
+				})
+			}
+			for chunk := range slices.Chunk(entries, maxDiverged) {
+				if err := log.Append([]wal.Write{{Group: 1, HardState: hard, Entries: chunk}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("host %d: %w", m.ID, err)
+		}
+	}
+	others := slices.DeleteFunc(c.every(), func(i int) bool { return i == first })
+	if err := c.OnEach(others, func(m *Member) error { return m.Again(ctx) }); err != nil {
+		return 0, err
+	}
+	c.Hold(first, true)
+	return last, c.members[first].Open(ctx)
+}
+
+// maxDiverged is how many entries Diverge writes at a time.
+const maxDiverged = 1000
+
+// inLog calls f with the log of a host that is closed, and makes durable what f appends.
+func (m *Member) inLog(f func(host.Log) error) error {
+	real := env.Real()
+	open := m.openLog()
+	if open == nil {
+		open = host.OpenWAL
+	}
+	log, err := open(host.LogConfig{FS: m.files(), Dir: filepath.Join(m.cluster.dir(int(m.ID-1)), "log"), Owner: m.ID, Mode: m.cluster.setup.Durability, Scheduler: real.Scheduler, Clock: real.Clock})
+	if err != nil {
+		return err
+	}
+	err = f(log)
+	if err == nil {
+		err = log.Sync()
+	}
+	return errors.Join(err, log.Close())
+}
+
+// every returns all members.
+func (c *Cluster) every() (all []int) {
+	for i := range c.members {
+		all = append(all, i)
+	}
+	return all
+}
+
+// OnEach calls f for some members at once.
+func (c *Cluster) OnEach(which []int, f func(*Member) error) error {
+	errs := make([]error, len(which))
+	var wg sync.WaitGroup
+	for k, i := range which {
+		wg.Go(func() { errs[k] = f(c.members[i]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 // Rejections returns how many appends a member has rejected in this life, because its log lacks or
-// contradicts what is before them: a leader's probes.
-func (c *Cluster) Rejections(i int) uint64 { return c.network.rejections[i].Load() }
+// contradicts what is before them: a leader's probes. One that is repeated, as a heartbeat makes a leader do,
+// counts once.
+func (c *Cluster) Rejections(i int) uint64 { return c.network.rejections[i].n.Load() }
+
+// rejections counts those of one host.
+type rejections struct{ n, last atomic.Uint64 }
+
+func (r *rejections) note(index uint64) {
+	if r.last.Swap(index) != index {
+		r.n.Add(1)
+	}
+}
+
+func (r *rejections) reset() {
+	r.n.Store(0)
+	r.last.Store(0)
+}
 
 // Send counts what the host rejects, and sends.
 func (t fixedAddresses) Send(to uint64, batch []transport.Envelope) bool {
@@ -80,10 +189,10 @@ func (t foreignAddresses) Review(id uint64) {
 	}
 }
 
-func countRejections(batch []transport.Envelope, count *atomic.Uint64) {
+func countRejections(batch []transport.Envelope, count *rejections) {
 	for i := range batch {
 		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
-			count.Add(1)
+			count.note(m.Index)
 		}
 	}
 }

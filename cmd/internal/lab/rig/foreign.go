@@ -66,6 +66,9 @@ func (s Setup) check() error {
 	if _, ok := s.Foreign.Engines[s.Engine]; s.Engine != "" && !ok {
 		return fmt.Errorf("this program has no engine %s", s.Engine)
 	}
+	if s.Log != "" && s.PowerCuts {
+		return fmt.Errorf("the log %s writes to the disk of the machine, which loses no power", s.Log)
+	}
 	if s.Engine != "" && s.Snapshots != (host.SnapshotPolicy{}) {
 		return fmt.Errorf("the engine %s is rebuilt from the log, and a snapshot would replace a part of that", s.Engine)
 	}

@@ -57,6 +57,9 @@ type snapshotter struct{ *machine }
 
 // forHost returns the machine as the host gets it.
 func (m *machine) forHost(s Setup) host.StateMachine {
+	if s.Sessions {
+		return host.Commands(commands{m}, host.CommandOptions{})
+	}
 	if s.Snapshots == (host.SnapshotPolicy{}) {
 		return m
 	}

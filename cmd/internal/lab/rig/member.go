@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // Member is one host of a cluster, with its state machines. It has several lives: Open begins one, Kill and
@@ -23,9 +26,11 @@ type Member struct {
 	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
 
 	bandwidth *vfs.Bandwidth // of its disk; nil: the real one's
+	memory    *crashfs.FS    // its disk with Setup.PowerCuts; nil: the disk of the machine
 
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
+	lost     bool       // its directory, with which it was a member
 	machines []*machine // of this life, or of the last
 }
 
@@ -33,6 +38,15 @@ func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
 	if c.setup.DiskBandwidth > 0 {
 		m.bandwidth = vfs.NewBandwidth(float64(c.setup.DiskBandwidth))
+	}
+	if c.setup.PowerCuts {
+		m.memory = crashfs.New()
+		m.memory.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpSync {
+				return lab.Sleep(context.Background(), time.Duration(m.slow.Load()))
+			}
+			return nil
+		})
 	}
 	return m
 }
@@ -67,13 +81,17 @@ func (m *Member) take() *host.Host {
 	return h
 }
 
-// SlowDisk makes every fsync take d longer. It needs Setup.Faults.
+// SlowDisk makes every fsync take d longer. It needs Setup.Faults. With Setup.PowerCuts the time comes before
+// the fsync, so that what was written is not safe meanwhile.
 func (m *Member) SlowDisk(d time.Duration) { m.slow.Store(int64(d)) }
 
 // files are the host's.
 func (m *Member) files() vfs.FS {
 	s := m.cluster.setup
-	if !s.Faults {
+	switch {
+	case m.memory != nil:
+		return m.memory
+	case !s.Faults:
 		return vfs.WithSyncDelay(m.real(), s.FsyncDelay)
 	}
 	return vfs.WithSyncDelays(m.real(), m.delay)
@@ -115,7 +133,7 @@ func (m *Member) Open(ctx context.Context) error {
 	}
 	for g := range s.Groups {
 		opened, err := h.OpenGroup(ctx, host.GroupConfig{
-			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders, Leases: s.Leases, Snapshots: s.Snapshots,
+			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders || m.lost, Leases: s.Leases, Snapshots: s.Snapshots,
 		}, machines[g].forHost(s))
 		if err != nil {
 			return fmt.Errorf("host %d: %w", m.ID, err)
@@ -138,6 +156,21 @@ func (m *Member) Kill() error {
 	cancel()
 	_ = h.Close(ended) // it does not wait for a hand-over
 	return m.closed(h)
+}
+
+// CutPower ends the host as a power cut does: of what was not synced its disk keeps some sectors, as chance
+// has it. It returns how many bytes were not synced. It needs Setup.PowerCuts and Setup.Faults.
+func (m *Member) CutPower(seed uint64) (unsynced int64) {
+	m.cluster.network.refuse(int(m.ID-1), true)
+	unsynced = m.memory.UnsyncedBytes()
+	m.memory.Crash(crashfs.LoseSome, rand.New(rand.NewPCG(seed, m.ID)).Uint64)
+	if h := m.take(); h != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = h.Close(ended)                // it does not wait for a hand-over
+		_ = h.Close(context.Background()) // its files are gone, so it cannot end well
+	}
+	return unsynced
 }
 
 // Stop closes the host cleanly: it hands its leaderships over first.
@@ -171,8 +204,21 @@ func (m *Member) Again(ctx context.Context) error {
 	return m.Open(ctx)
 }
 
+// Lose removes the directory of a host that is closed. When the host opens again it waits until it is added,
+// or its member replaced (host.ReplaceMember).
+func (m *Member) Lose() error {
+	if m.Host() != nil {
+		return errors.New("the host is open")
+	}
+	m.lost = true
+	return os.RemoveAll(m.cluster.dir(int(m.ID - 1)))
+}
+
 // LogBytes returns the bytes of the files of a host that is closed.
 func (m *Member) LogBytes() (total int64, err error) {
+	if m.memory != nil {
+		return m.memory.UsedBytes(), nil
+	}
 	err = walk(m.cluster.dir(int(m.ID-1)), func(info os.FileInfo) { total += info.Size() })
 	return total, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/wire"
@@ -36,11 +35,11 @@ type network struct {
 	foreign    Listen         // nil: tcp
 	links      [][]*wire.Link // from, to; nil without faults and delay
 	tls        []*cert.Credentials
-	rejections []atomic.Uint64 // by host, in its present life
+	rejections []rejections // by host, in its present life
 }
 
 func newNetwork(s Setup) (_ *network, err error) {
-	n := &network{kind: s.Transport, hosts: s.Hosts, addrs: make([]string, s.Hosts), rejections: make([]atomic.Uint64, s.Hosts), open: make([]Peered, s.Hosts), foreign: s.Foreign.Transports[string(s.Transport)]}
+	n := &network{kind: s.Transport, hosts: s.Hosts, addrs: make([]string, s.Hosts), rejections: make([]rejections, s.Hosts), open: make([]Peered, s.Hosts), foreign: s.Foreign.Transports[string(s.Transport)]}
 	if s.Transport == Loopback {
 		n.memory = loopback.NewNetwork()
 		return n, nil
@@ -103,14 +102,14 @@ func (n *network) listen(i int) (Peered, error) {
 type fixedAddresses struct {
 	*tcp.Transport
 	SetPeer, SetOtherAddr struct{} // fields, which hide the methods
-	rejections            *atomic.Uint64
+	rejections            *rejections
 }
 
 // foreignAddresses is fixedAddresses for another transport.
 type foreignAddresses struct {
 	Peered
 	SetPeer    struct{}
-	rejections *atomic.Uint64
+	rejections *rejections
 }
 
 // transport returns the transport for the next life of a host, and the addresses for its configuration.
@@ -143,7 +142,7 @@ func (n *network) transport(i int) (host.Transport, map[uint64]string, error) {
 	for to := range n.hosts {
 		t.SetPeer(uint64(to+1), n.addr(i, to))
 	}
-	n.rejections[i].Store(0)
+	n.rejections[i].reset()
 	if own, ok := t.(*tcp.Transport); ok {
 		return fixedAddresses{Transport: own, rejections: &n.rejections[i]}, peers, nil
 	}

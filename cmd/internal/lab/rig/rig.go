@@ -51,8 +51,12 @@ type Setup struct {
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
+	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
+	// ignores FsyncDelay and DiskBandwidth.
+	PowerCuts bool
 
 	Leases           bool
+	Sessions         bool          // commands may have a place in a session (Call); without snapshots
 	Heartbeat        time.Duration // 0: the default of host
 	Election         time.Duration // 0: the default of host
 	Snapshots        host.SnapshotPolicy

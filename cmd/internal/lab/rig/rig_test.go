@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -51,6 +52,11 @@ type target interface {
 	load.Target
 	Ledger() *load.Ledger
 }
+
+// mixed is a mix with the ledger of a window that has none.
+type mixed struct{ *rig.Mixed }
+
+func (mixed) Ledger() *load.Ledger { return nil }
 
 // window loads target with a few clients for a moment, and as long as beside takes. All that was acknowledged
 // must be there.
@@ -93,10 +99,103 @@ func TestComponents(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			for _, by := range rig.AllReadings {
+				m, err := c.Mix(by, 50, 64, 1)
+				if err != nil {
+					continue // by lease, without leases
+				}
+				window(t, mixed{m}, nil)
+				if r, w := m.Reads().Count(), m.Writes().Count(); r == 0 || w == 0 || r > 3*w+50 || w > 3*r+50 {
+					t.Errorf("%s: %d reads and %d writes of a half each", by, r, w)
+				}
+			}
 			if have, want := c.Ledger().Acked(), c.Counters().AppliedEntries/3; have > want {
 				t.Errorf("%d acknowledged, %d applied", have, want)
 			}
 		})
+	}
+}
+
+// What was acknowledged is there after power cuts of one host and of all, and after logs were made to
+// differ; and a host whose directory is lost waits until its member is replaced.
+func TestLosses(t *testing.T) {
+	s := setup(t)
+	s.Faults, s.PowerCuts, s.Leases = true, true, false
+	c := open(t, s)
+	all := []int{0, 1, 2}
+	for _, which := range [][]int{{1}, all} {
+		if err := c.Fill(t.Context(), 100, 64); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range which {
+			c.Member(i).CutPower(7)
+		}
+		if err := c.OnEach(which, func(m *rig.Member) error { return m.Again(t.Context()) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Verify(t.Context(), c.Ledger()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, term := c.Leader(0), c.Term()
+	second := (old + 1) % 3
+	if last, err := c.Diverge(t.Context(), old, second, 30, 5, 64); err != nil || last != term+10 {
+		t.Fatal(last, err)
+	}
+	first, other := c.Member(old).Group(0).Status(), c.Member(second).Group(0).Status()
+	if first.LastIndex > other.LastIndex || first.Term < term+10 {
+		t.Errorf("the logs end at %+v and %+v", first, other)
+	}
+	before := c.Rejections(old)
+	c.Member(second).Group(0).Campaign()
+	if err := rig.Until(t.Context(), "there is a leader", func() (bool, error) { return c.Leader(0) >= 0, nil }); err != nil {
+		t.Fatal(err)
+	}
+	c.Hold(old, false)
+	if err := c.Verify(t.Context(), c.Ledger()); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Rejections(old) - before; n == 0 || n > 6 {
+		t.Errorf("%d probes for 5 terms", n)
+	}
+}
+
+// A cluster with sessions applies a command once, however often it comes.
+func TestSessions(t *testing.T) {
+	s := setup(t)
+	s.Sessions = true
+	c := open(t, s)
+	group := c.Member(c.Leader(0)).Group(0)
+	client, page := c.Ledger().Open()
+	mark := session.Mark{ID: group.NewSession(), Number: 1, Low: 1}
+	value := load.NewSource(64, 1).Value(load.ValueID{Client: client, Seq: page.Send()})
+	for range 3 {
+		if err := rig.Call(t.Context(), group, &mark, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page.Acknowledge(0)
+	window(t, c, nil)
+	if err := c.Verify(t.Context(), c.Ledger()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A cold start reads what a host has from the disk.
+func TestChill(t *testing.T) {
+	s := setup(t)
+	s.Faults = true
+	c := open(t, s)
+	all := []int{0, 1, 2}
+	if err := c.OnEach(all, (*rig.Member).Kill); err != nil {
+		t.Fatal(err)
+	}
+	rate, err := c.Chill(t.Context(), all)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil || rate <= 0 {
+		t.Errorf("%v bytes a second, %v", rate, err)
 	}
 }
 

@@ -28,10 +28,7 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 			}
 			continue
 		}
-		receipt, err := group.Propose(ctx, value)
-		if err == nil && c.setup.LateAcknowledgement {
-			err = Applied(ctx, group, receipt.Index)
-		}
+		err := c.propose(ctx, group, value)
 		var elsewhere *host.NotLeaderError
 		switch {
 		case err == nil:
@@ -49,6 +46,18 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 			return err
 		}
 	}
+}
+
+// propose proposes a value on a member.
+func (c *Cluster) propose(ctx context.Context, group *host.Group, value []byte) error {
+	if c.setup.Sessions {
+		return Call(ctx, group, nil, value)
+	}
+	receipt, err := group.Propose(ctx, value)
+	if err == nil && c.setup.LateAcknowledgement {
+		err = Applied(ctx, group, receipt.Index)
+	}
+	return err
 }
 
 // look waits a little, and points the clients of a group at the member that leads, if one is known, else at

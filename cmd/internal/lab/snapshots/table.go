@@ -25,11 +25,14 @@ type Result struct {
 	Ratio    float64 `json:"ratio,omitempty"`     // throughput ÷ that without a snapshot
 	P99Ratio float64 `json:"p99_ratio,omitempty"` // the same of p99
 
-	// On the leader, over all runs: the longest time without Apply around a call of Snapshot, the longest at any
-	// other time, and the longest call of Snapshot itself.
+	// On the leader, over all runs: the longest time without Apply around a call of Snapshot, the longest at
+	// any other time, and the longest call of Snapshot itself.
 	PauseUs      float64 `json:"pause_us,omitempty"`
 	OtherPauseUs float64 `json:"other_pause_us,omitempty"`
 	CaptureUs    float64 `json:"capture_us,omitempty"`
+
+	FsyncP99Us    float64 `json:"fsync_p99_us,omitempty"`    // of the leader's log, to a part of a factor of two
+	FsyncP99Ratio float64 `json:"fsync_p99_ratio,omitempty"` // the same by that without a snapshot
 
 	StateBytes int64   `json:"state_bytes,omitempty"` // of the snapshot
 	LogBytes   int64   `json:"log_bytes,omitempty"`   // behind it
@@ -46,15 +49,16 @@ type Result struct {
 // compareWays makes a row of each way from its runs.
 func compareWays(runs [][]Result) (rows []Result) {
 	for _, of := range runs {
-		var ops, p99 []float64
+		var ops, p99, fsyncs []float64
 		row := report.MedianOf(of, func(r *Result) *report.Result { return &r.Result })
 		for i := range of {
 			first := runs[0][i]
 			ops = append(ops, report.Ratio(of[i].OpsPerSec, first.OpsPerSec))
 			p99 = append(p99, report.Ratio(of[i].P99Us, first.P99Us))
+			fsyncs = append(fsyncs, report.Ratio(of[i].FsyncP99Us, first.FsyncP99Us))
 			row.PauseUs, row.OtherPauseUs, row.CaptureUs = max(row.PauseUs, of[i].PauseUs), max(row.OtherPauseUs, of[i].OtherPauseUs), max(row.CaptureUs, of[i].CaptureUs)
 		}
-		row.Ratio, row.P99Ratio = median(ops), median(p99)
+		row.Ratio, row.P99Ratio, row.FsyncP99Ratio = median(ops), median(p99), median(fsyncs)
 		rows = append(rows, row)
 	}
 	return rows

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/wal"
 )
 
 // Way is what happens beside a load.
@@ -116,9 +118,16 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 		}
 	}
 	leader := c.members[0].machine.(*memory)
+	var before, after wal.Stats
 	measured := func(ctx context.Context) error {
 		leader.takeGaps()
-		return beside(ctx)
+		before = c.leader().Host().LogStats()
+		err := beside(ctx)
+		if length > 0 && err == nil {
+			err = lab.Sleep(ctx, length)
+		}
+		after = c.leader().Host().LogStats()
+		return err
 	}
 	outcome, err := r.window(ctx, c, load.Open{Rate: rate, MaxInFlight: maxInFlight, Seed: r.Seed}, length, measured)
 	if err != nil {
@@ -126,11 +135,31 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 	}
 	g := leader.takeGaps()
 	row.PauseUs, row.OtherPauseUs, row.CaptureUs = report.Micros(g.around), report.Micros(g.other), report.Micros(g.capture)
+	row.FsyncP99Us = report.Micros(fsyncQuantile(before, after, 0.99))
 	row.SetOutcome(outcome)
 	if term := c.leader().Status(); term.Leader != 1 {
 		row.Warnings = append(row.Warnings, warnMoved)
 	}
 	return row, nil
+}
+
+// fsyncQuantile returns a quantile of the fsyncs of a log between two readings, 0 if there were none. The log
+// counts them in buckets of a factor of two; within one they are taken as evenly spread.
+func fsyncQuantile(before, after wal.Stats, q float64) time.Duration {
+	total := uint64(0)
+	for i := range after.SyncTimes {
+		total += after.SyncTimes[i] - before.SyncTimes[i]
+	}
+	left := q * float64(total)
+	for i := range after.SyncTimes {
+		n := float64(after.SyncTimes[i] - before.SyncTimes[i])
+		if n > 0 && left <= n {
+			top := float64(uint64(1) << i)
+			return time.Duration((top/2 + top/2*left/n) * float64(time.Microsecond))
+		}
+		left -= n
+	}
+	return 0
 }
 
 // maxLogBytes is how long the logs are at most when a window begins. So the space on the disk is bounded, and
