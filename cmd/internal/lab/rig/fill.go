@@ -103,12 +103,18 @@ func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueByt
 			return 0, fmt.Errorf("host %d: %w", m.ID, err)
 		}
 	}
-	others := slices.DeleteFunc(c.every(), func(i int) bool { return i == first })
-	if err := c.OnEach(others, func(m *Member) error { return m.Again(ctx) }); err != nil {
-		return 0, err
+	for i := range c.members {
+		c.network.refuse(i, false)
 	}
 	c.Hold(first, true)
-	return last, c.members[first].Open(ctx)
+	// The others come last: before, nothing can be elected.
+	order := append([]int{first, second}, slices.DeleteFunc(c.every(), func(i int) bool { return i == first || i == second })...)
+	for _, i := range order {
+		if err := c.members[i].Open(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
 }
 
 // maxDiverged is how many entries Diverge writes at a time.
