@@ -15,9 +15,11 @@ func WithSyncDelay(fs FS, d time.Duration) FS {
 // than the real one. Any goroutine may ask.
 func WithSyncDelays(fs FS, delay func() time.Duration) FS { return delayFS{FS: fs, delay: delay} }
 
+// delayFS is a disk that is slower than the real one: in each sync, or in what it writes a second.
 type delayFS struct {
 	FS
-	delay func() time.Duration
+	delay     func() time.Duration // nil: none
+	bandwidth *Bandwidth           // nil: the real disk's
 }
 
 func (f delayFS) Create(name string) (File, error) { return f.wrap(f.FS.Create(name)) }
@@ -27,16 +29,21 @@ func (f delayFS) wrap(file File, err error) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return delayFile{File: file, delay: f.delay}, nil
+	return delayFile{File: file, of: f}, nil
 }
 
 type delayFile struct {
 	File
-	delay func() time.Duration
+	of delayFS
 }
 
 func (f delayFile) Sync() error {
 	err := f.File.Sync()
-	time.Sleep(f.delay())
+	if f.of.delay != nil {
+		time.Sleep(f.of.delay())
+	}
+	if f.of.bandwidth != nil {
+		f.of.bandwidth.Wait()
+	}
 	return err
 }

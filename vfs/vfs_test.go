@@ -18,6 +18,7 @@ func TestContract(t *testing.T) {
 	for name, disk := range map[string]vfs.FS{
 		"os":      vfs.OS(),
 		"delayed": vfs.WithSyncDelay(vfs.OS(), time.Millisecond),
+		"narrow":  vfs.WithBandwidth(vfs.OS(), vfs.NewBandwidth(1<<30)),
 		"crashfs": crashfs.New(),
 		"memory":  vfs.Memory(),
 		"mount":   crashfs.New().Mount(),

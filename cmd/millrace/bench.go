@@ -173,9 +173,14 @@ func quick[T any](changed func(string) bool, flag string, value *T, smaller T) {
 
 // list splits "1,16,100". It refuses an item that occurs twice.
 func list[T comparable](flag, text string, parse func(string) (T, error)) ([]T, error) {
+	return listOf(flag, text, strings.Split(text, ","), parse)
+}
+
+// listOf is list for a text that is split already.
+func listOf[T comparable](flag, text string, parts []string, parse func(string) (T, error)) ([]T, error) {
 	var items []T
 	seen := map[T]bool{}
-	for part := range strings.SplitSeq(text, ",") {
+	for _, part := range parts {
 		part = strings.TrimSpace(part)
 		item, err := parse(part)
 		if err != nil || part == "" {
@@ -204,6 +209,14 @@ type output struct {
 	out   string
 	quiet bool
 	json  bool
+}
+
+// tell is where a bench tells what it builds; nil: nowhere.
+func (o *output) tell(a app) io.Writer {
+	if o.quiet {
+		return nil
+	}
+	return a.stderr
 }
 
 // addFlags adds the flags that are the same for all benches.

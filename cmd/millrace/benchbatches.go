@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,31 +61,42 @@ func newBenchBatches(a app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.delays, "delays", "50us,500us,20ms,50ms", "delays of the network, one way")
-	flags.StringVar(&f.syncs, "syncs", "100us,250us,1ms,5ms,10ms,30ms", "times of a sync of a disk")
-	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "closed loop: numbers of clients, each with one write outstanding")
-	flags.StringVar(&f.shares, "shares", "50,90", "open loop: percent of the best rate that the closed loops reach")
-	flags.IntVar(&f.plan.ValueBytes, "value-bytes", 1024, "size of a value")
-	flags.IntVar(&f.plan.Ops, "ops", 600, "writes that are measured at each point, at least")
-	flags.IntVar(&f.plan.Runs, "runs", 1, "runs of each point, each with a seed of its own; the table shows the median")
-	flags.IntVar(&f.plan.Processors, "processors", 2, "processors of each host")
-	flags.IntVar(&f.plan.CostFactor, "cost", 100, "processor time of each piece of work, in percent of what it was measured to be")
+	full := batches.Full()
+	flags.StringVar(&f.delays, "delays", listed(full.Delays), "delays of the network, one way")
+	flags.StringVar(&f.syncs, "syncs", listed(full.Syncs), "times of a sync of a disk")
+	flags.StringVar(&f.clients, "clients", listed(full.Clients), "closed loop: numbers of clients, each with one write outstanding")
+	flags.StringVar(&f.shares, "shares", listed(full.Shares), "open loop: percent of the best rate that the closed loops reach")
+	flags.IntVar(&f.plan.ValueBytes, "value-bytes", full.ValueBytes, "size of a value")
+	flags.IntVar(&f.plan.Ops, "ops", full.Ops, "writes that are measured at each point, at least")
+	flags.IntVar(&f.plan.Runs, "runs", full.Runs, "runs of each point, each with a seed of its own; the table shows the median")
+	flags.IntVar(&f.plan.Processors, "processors", full.Processors, "processors of each host")
+	flags.IntVar(&f.plan.CostFactor, "cost", full.CostFactor, "processor time of each piece of work, in percent of what it was measured to be")
 	flags.StringVar(&f.out, "out", "", "write results.json, results.csv, cells.txt and plots to this directory")
 	flags.BoolVar(&f.quick, "quick", false, "two networks, three disks and three loads, within about a minute")
-	flags.Uint64Var(&f.plan.Seed, "seed", 1, "of the jitter of networks and disks, and of the clients")
+	flags.Uint64Var(&f.plan.Seed, "seed", full.Seed, "of the jitter of networks and disks, and of the clients")
 	f.addFlags(cmd)
 	return cmd
+}
+
+// listed renders a list as a flag takes it.
+func listed[T any](items []T) string {
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = strings.ReplaceAll(fmt.Sprint(item), "µ", "u")
+	}
+	return strings.Join(texts, ",")
 }
 
 // read translates the flags. Errors are the user's.
 func (f batchesFlags) read(changed func(string) bool) (p batches.Plan, err error) {
 	p = f.plan
 	if f.quick {
-		quick(changed, "delays", &f.delays, "50us,20ms")
-		quick(changed, "syncs", &f.syncs, "250us,5ms,30ms")
-		quick(changed, "clients", &f.clients, "16,1000")
-		quick(changed, "shares", &f.shares, "50")
-		quick(changed, "ops", &p.Ops, 500)
+		less := batches.Quick()
+		quick(changed, "delays", &f.delays, listed(less.Delays))
+		quick(changed, "syncs", &f.syncs, listed(less.Syncs))
+		quick(changed, "clients", &f.clients, listed(less.Clients))
+		quick(changed, "shares", &f.shares, listed(less.Shares))
+		quick(changed, "ops", &p.Ops, less.Ops)
 	}
 	if p.Delays, err = list("delays", f.delays, time.ParseDuration); err != nil {
 		return p, err

@@ -141,13 +141,11 @@ func (f peersFlags) run(cmd *cobra.Command, a app) error {
 	if err != nil {
 		return err
 	}
-	return measure(cmd, f.output, a, (*peers.Report)(nil), func(ctx context.Context, p report.Progress) (*peers.Report, error) {
-		return withPrograms("peers", func(programs string) (*peers.Report, error) {
-			if err := f.findSystems(ctx, &plan, programs, a); err != nil {
-				return nil, err
-			}
-			return peers.Run(ctx, plan, p)
-		})
+	return measureWith(cmd, f.output, f.source, a, (*peers.Report)(nil), func(ctx context.Context, b *builder, p report.Progress) (*peers.Report, error) {
+		if err := f.findSystems(ctx, &plan, b); err != nil {
+			return nil, err
+		}
+		return peers.Run(ctx, plan, p)
 	})
 }
 

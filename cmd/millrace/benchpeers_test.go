@@ -39,11 +39,6 @@ func TestBenchPeersRefuses(t *testing.T) {
 
 // What cannot be built is named with the reason, once for each system, and the others are found.
 func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
 	tree := t.TempDir() // a source tree without the modules
 	for name, text := range map[string]string{"go.mod": "module github.com/millrace/millrace\n", "cmd/go.mod": ""} {
 		path := filepath.Join(tree, name)
@@ -55,9 +50,8 @@ func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	f := peersFlags{systems: "millrace,etcd-raft-basic,etcd-raft-async,millrace-basic", source: tree}
-	f.quiet = true
 	var plan peers.Plan
-	if err := f.findSystems(t.Context(), &plan, t.TempDir(), app{stderr: null}); err != nil {
+	if err := f.findSystems(t.Context(), &plan, newBuilder(f.source, t.TempDir(), nil)); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -73,7 +67,7 @@ func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
 
 	f.source = "/does/not/exist"
 	plan = peers.Plan{}
-	if err := f.findSystems(t.Context(), &plan, t.TempDir(), app{stderr: null}); err != nil || len(plan.Missing) != 2 || !strings.Contains(plan.Missing[0], "--source: ") {
+	if err := f.findSystems(t.Context(), &plan, newBuilder(f.source, t.TempDir(), nil)); err != nil || len(plan.Missing) != 2 || !strings.Contains(plan.Missing[0], "--source: ") {
 		t.Errorf("%v, missing: %q", err, plan.Missing)
 	}
 }

@@ -144,13 +144,11 @@ func (f walFlags) benchLogs(cmd *cobra.Command, a app) error {
 	if err != nil {
 		return err
 	}
-	return measure(cmd, f.output, a, (*logs.Report)(nil), func(ctx context.Context, p report.Progress) (*logs.Report, error) {
-		return withPrograms("logs", func(programs string) (*logs.Report, error) {
-			if err := f.findLogs(ctx, &plan, programs, a); err != nil {
-				return nil, err
-			}
-			return logs.Run(ctx, plan, p)
-		})
+	return measureWith(cmd, f.output, f.source, a, (*logs.Report)(nil), func(ctx context.Context, b *builder, p report.Progress) (*logs.Report, error) {
+		if err := f.findLogs(ctx, &plan, b); err != nil {
+			return nil, err
+		}
+		return logs.Run(ctx, plan, p)
 	})
 }
 

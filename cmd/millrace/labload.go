@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/transport/cert"
 )
@@ -88,7 +88,7 @@ const maxWait = time.Hour
 
 // validate refuses what can be refused without the members.
 func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
-	lists := labFlags{pipelines: "async", clients: f.clients, rates: f.rates}
+	lists := labFlags{pipelines: "async", clients: f.clients, rates: f.rates, labOutput: f.labOutput}
 	if err := lists.readLoads(); err != nil {
 		return err
 	}
@@ -117,6 +117,7 @@ func (f *loadFlags) of(c member.Components, members int) experiment.Plan {
 	of, p := c.Experiment(members), f.plan
 	p.Log, p.Engine, p.Transport, p.Pipelines, p.EarlyAck = of.Log, of.Engine, of.Transport, of.Pipelines, of.EarlyAck
 	p.Groups, p.Hosts, p.FsyncDelay, p.NetDelay = of.Groups, of.Hosts, of.FsyncDelay, of.NetDelay
+	p.Depth, p.DiskBandwidth = of.Depth, of.DiskBandwidth
 	return p
 }
 
@@ -136,7 +137,7 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 		}
 		o.Credentials = own
 	}
-	if !f.quiet {
+	if f.telling() == experiment.Told {
 		o.Waiting = func(why error) { fmt.Fprintf(a.stderr, "waiting for the members: %v\n", why) }
 	}
 	c, err := remote.Connect(ctx, o)
@@ -159,14 +160,14 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	}
 	session := experiment.Options{
 		Recipe: "load", Summary: "How fast are these members under these loads?", Command: commandLine(cmd), Config: config, Seed: f.seed, Dir: f.dir, Out: f.out,
-		Progress: report.NewProgress(a.stderr, f.quiet), Elsewhere: remote.Members{Cluster: c}, Afar: true,
+		Progress: f.telling().To(a.stderr), Elsewhere: remote.Members{Cluster: c}, Afar: true,
 	}
-	points := plan.Points()
+	points := plan.Points(rig.Foreign{})
 	for i := range points {
 		points[i] = points[i].Remote()
 	}
 	return f.served(ctx, a, o.Credentials, func() error {
-		return inSession(ctx, a, session, func(ctx context.Context, s *experiment.Session) error {
+		return experiment.RunAndWrite(ctx, session, a.stdout, func(ctx context.Context, s *experiment.Session) error {
 			return s.MeasureAll(ctx, points, plan.Repeats)
 		})
 	})
@@ -201,7 +202,7 @@ func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, me
 func memberSettings(c member.Components) map[string]string {
 	return map[string]string{
 		"log": c.Log, "engine": c.Engine, "transport": c.Transport, "pipeline": c.Pipeline, "early-ack": strconv.FormatBool(c.EarlyAck),
-		"groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),
+		"depth": strconv.Itoa(c.Depth), "disk-bandwidth": strconv.FormatInt(c.Bandwidth, 10), "groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),
 		"leases": strconv.FormatBool(c.Leases), "snapshot-mib": strconv.Itoa(c.SnapshotMiB),
 	}
 }

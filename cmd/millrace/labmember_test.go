@@ -55,7 +55,7 @@ func TestMemberCommand(t *testing.T) {
 	want := member.Plan{
 		Components: member.Components{
 			Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "clamped", EarlyAck: true, Groups: 1,
-			FsyncDelay: 3, NetDelay: 4, Leases: true, SnapshotMiB: 5,
+			Depth: 8, FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
 		},
 		ID: 2, Members: []string{"-", "-"}, Dir: "d", Listen: "l:1", Loads: "o:2", Health: "h:3", Certificates: "c", Probe: 6, For: 7,
 	}
@@ -73,7 +73,7 @@ func TestMemberCommand(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		have[name] = cmd.Flags().Lookup(name).Value.String()
 	}
-	if text := fmt.Sprint(have); text != "map[certificates:c dir:d early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
+	if text := fmt.Sprint(have); text != "map[certificates:c depth:8 dir:d disk-bandwidth:9 early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
 		t.Errorf("%s", text)
 	}
 }

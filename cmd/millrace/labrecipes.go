@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/recipe"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // labRunFlags is the command line of lab run.
@@ -47,18 +46,21 @@ the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps w
 			if !ok {
 				return usageError{fmt.Errorf("there is no recipe %q; choose from %s", args[0], strings.Join(names, ", "))}
 			}
+			if err := f.labOutput.validate(); err != nil {
+				return err
+			}
 			size, err := f.size(cmd)
 			if err != nil {
 				return err
 			}
-			if !f.quiet {
+			if f.telling() == experiment.Told {
 				fmt.Fprintln(a.stderr, r.Estimate(size))
 			}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: f.telling().To(a.stderr),
 			}
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
+			return experiment.RunAndWrite(cmd.Context(), o, a.stdout, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })
 		},
 	}
 	flags := cmd.Flags()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,9 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 // labExperiments are the verbs of lab that measure.
@@ -24,12 +25,14 @@ func labExperiments(a app) []*cobra.Command {
 
 // labFlags is what measure and sweep have in common, before it is an experiment.Plan.
 type labFlags struct {
-	plan      experiment.Plan
+	plan      experiment.Plan // without what the dimensions set
+	matrix    []*dimension
 	pipelines string
 	clients   string
 	rates     string
 	probe     time.Duration
 	dir       string
+	source    string
 	seed      uint64
 	labOutput
 }
@@ -38,22 +41,47 @@ type labFlags struct {
 type labOutput struct {
 	out   string
 	quiet bool
+	json  bool
 }
 
 func (o *labOutput) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.out, "out", "", "write the run to this directory, which must be empty or new")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")
+	cmd.Flags().BoolVar(&o.json, "json-progress", false, "progress as a line of JSON for each event; docs/howto/lab.md has the fields")
+}
+
+// validate refuses flags that contradict each other.
+func (o *labOutput) validate() error {
+	if o.quiet && o.json {
+		return usageError{errors.New("--quiet and --json-progress exclude each other")}
+	}
+	return nil
+}
+
+// telling is how the run is told.
+func (o *labOutput) telling() experiment.Telling {
+	switch {
+	case o.json:
+		return experiment.AsEvents
+	case o.quiet:
+		return experiment.Quietly
+	}
+	return experiment.Told
 }
 
 const componentHelp = `
 Components
   --log        when an append to the log counts: group, sync, group-delay(3ms,65536,100),
-               unsafe-interval(3s,1048576), unsafe-os, memory.
-  --engine     the state machine: memory.
-  --transport  tcp, tcp+tls (a CA of this run), loopback (no sockets).
+               unsafe-interval(3s,1048576), unsafe-os, memory; or another log: etcd, pebble.
+  --engine     the state machine: memory, pebble.
+  --transport  tcp, tcp+tls (a CA of this run), grpc, loopback (no sockets).
   --pipelines  basic, parallel, clamped, async; all but async on one group.
   --early-ack  acknowledge when committed; =false: when the leader's state machine has applied it.
-What cannot be combined, and what the lab knows but does not have, is refused with a sentence.
+What cannot be combined is refused with a sentence. etcd, pebble and grpc are other projects' code, which is not in
+this program: the lab builds one that has it, from Millrace's source tree with the go command, and lets that measure.
+
+The flags from --log to --pipelines take lists: --log group,etcd --value-bytes 128,4096. All combinations are measured in
+one run, round by round, in random order: only figures of one run compare well.
 
 Phases of a point: open the cluster, warm up until three windows of throughput are within 5 %, measure, drain,
 verify. Every round measures the points in another order.
@@ -65,33 +93,31 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	p := &f.plan
-	flags.StringVar(&p.Log, "log", "group", "when an append counts, see above")
-	flags.StringVar(&p.Engine, "engine", "memory", "the state machine")
-	flags.StringVar(&p.Transport, "transport", "tcp", "how hosts reach each other")
-	flags.StringVar(&f.pipelines, "pipelines", "async", "one or several")
+	for _, d := range dimensions() {
+		f.matrix = append(f.matrix, &d)
+		flags.StringVar(&d.text, d.flag, d.text, d.usage)
+	}
+	flags.StringVar(&f.pipelines, "pipelines", "async", "basic, parallel, clamped, async")
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed")
-	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same hosts; a client writes to one of them")
-	flags.IntVar(&p.Hosts, "nodes", 3, "hosts of the cluster, all of them voters")
-	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
 	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
-	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
-	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what one host sends to another, one way")
 	flags.BoolVar(&p.Processes, "processes", false, "each host is a process of its own, and so are the clients (docs/howto/lab.md)")
 	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
 	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
 	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
 	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
+	flags.StringVar(&f.source, "source", "", "Millrace's source tree, for components of other projects (default: around the current directory)")
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
 }
 
 // options are those of a run of these flags.
-func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string) experiment.Options {
+func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string, plans []experiment.Plan) experiment.Options {
+	hosts := slices.MaxFunc(plans, func(a, b experiment.Plan) int { return a.Hosts - b.Hosts }).Hosts
 	o := experiment.Options{
 		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
-		Hosts: f.plan.Hosts, NeedMiB: 256 * f.plan.Hosts, Probe: f.probe, Progress: report.NewProgress(a.stderr, f.quiet),
+		Hosts: hosts, NeedMiB: 256 * hosts, Probe: f.probe, Progress: f.telling().To(a.stderr),
 	}
 	if f.plan.Processes {
 		o.Hosts, o.Elsewhere = 0, remote.Processes{Command: memberCommand(thisProgram())}
@@ -135,6 +161,9 @@ func settings(cmd *cobra.Command) map[string]string {
 
 // readLoads reads the lists.
 func (f *labFlags) readLoads() (err error) {
+	if err := f.labOutput.validate(); err != nil {
+		return err
+	}
 	if f.plan.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return err
 	}
@@ -156,7 +185,8 @@ func newLabMeasure(a app) *cobra.Command {
 		Short: "Measure clusters of chosen components under chosen loads",
 		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + labExitHelp(),
 		Example: `  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a
-  millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms
+  millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms,5ms
+  millrace lab measure --log group,etcd,pebble --repeat 6 --out logs
   millrace lab measure --operation "read index" --clients 100 --transport tcp+tls`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -166,13 +196,12 @@ func newLabMeasure(a app) *cobra.Command {
 			if len(f.plan.Rates) > 0 && !cmd.Flags().Changed("clients") {
 				f.plan.Clients = nil // the default is for those who ask for nothing
 			}
-			if err := f.plan.Validate(); err != nil {
+			plans, err := f.plans()
+			if err != nil {
 				return err
 			}
-			o := f.options(cmd, a, "measure", "How fast are these components under these loads?")
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error {
-				return s.MeasureAll(ctx, f.plan.Points(), f.plan.Repeats)
-			})
+			o := f.options(cmd, a, "measure", "How fast are these components under these loads?", plans)
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans})
 		},
 	}
 	f.addComponents(cmd)
@@ -201,14 +230,15 @@ func newLabSweep(a app) *cobra.Command {
 				return usageError{fmt.Errorf("--start: %v is not between 1 and --max-rate, which is %v", w.Start, w.Max)}
 			}
 			f.plan.Rates, f.plan.Repeats = []float64{w.Start}, 1
-			if err := f.plan.Validate(); err != nil {
+			plans, err := f.plans()
+			if err != nil {
 				return err
 			}
 			if w.Steps < 0 || w.Steps > 20 {
 				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
 			}
-			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?")
-			return inSession(cmd.Context(), a, o, func(ctx context.Context, s *experiment.Session) error { return f.sweep(ctx, a, s, w) })
+			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?", plans)
+			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans, Sweep: &w})
 		},
 	}
 	f.addComponents(cmd)
@@ -219,36 +249,28 @@ func newLabSweep(a app) *cobra.Command {
 	return cmd
 }
 
-func (f *labFlags) sweep(ctx context.Context, a app, s *experiment.Session, w experiment.Sweep) error {
-	s.Progress.Begin(20 * len(f.plan.Pipelines)) // about
-	defer s.Progress.End()
-	n := 0
-	for _, p := range f.plan.Points() {
-		w.Point = p
-		name := p.Labels["pipeline"]
-		k, err := s.Sweep(ctx, w, name, func(_ int, p experiment.Point) {
-			s.Progress.Point(n, p.Name, p.Warmup.Max+p.Length)
-			n++
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%s: %v\n", name, k); err != nil {
-			return err
-		}
-		s.Judge(experiment.Criterion{Name: name + ": highest rate without saturation", Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Rate, true, "")
-		if w.Limit > 0 {
-			s.Judge(experiment.Criterion{Name: fmt.Sprintf("%s: highest rate with p99 below %v", name, w.Limit), Limit: "> 0", Unit: experiment.KneeRate.Unit, Holds: func(x float64) bool { return x > 0 }}, k.Limited, true, "")
-		}
+// do does a job here, or in a program that has the components of other projects.
+func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
+	foreign := experiment.ForeignNames(j.Plans)
+	if foreign == "" {
+		return j.Run(ctx, a.stdout, rig.Foreign{})
 	}
-	return nil
+	_, err := withPrograms(func(dir string) (struct{}, error) {
+		var tell io.Writer
+		if f.telling() == experiment.Told {
+			tell = a.stderr
+		}
+		program, err := newBuilder(f.source, dir, tell).program(ctx, foreign, foreignProgram, buildGo)
+		switch {
+		case errors.Is(err, errInterrupted):
+			return struct{}{}, err
+		case err != nil:
+			return struct{}{}, statusError{exitCannot, fmt.Errorf("a program with %s is needed: %w", foreign, err)}
+		}
+		return struct{}{}, j.HandOver(ctx, program[0], f.telling(), a.stdout, a.stderr)
+	})
+	return err
 }
 
-// inSession runs a session and prints what it has, an interrupted one too.
-func inSession(ctx context.Context, a app, o experiment.Options, measure func(context.Context, *experiment.Session) error) error {
-	s, err := experiment.Run(ctx, o, measure)
-	if s == nil {
-		return err
-	}
-	return errors.Join(s.WriteText(a.stdout), err)
-}
+// foreignProgram is the module with components of other projects.
+const foreignProgram = "cmd/internal/lab/foreign"

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // labVerb runs a verb of lab in a directory of its own.
@@ -34,9 +37,15 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"measure --log etcd", exitUsage, "--log: etcd is not available: etcd's log has no adapter"},
-		{"measure --engine pebble", exitUsage, "--engine: pebble is not available"},
-		{"measure --transport grpc", exitUsage, "--transport: grpc is not available"},
+		{"measure --log etcd", exitCannot, "a program with the log etcd is needed: it is built from Millrace's source tree, and the current directory is not in it; give --source"},
+		{"sweep --engine pebble --transport grpc --source .", exitCannot, "a program with the engine pebble and the transport grpc is needed: --source: . is not"},
+		{"measure --log group,etcd,pebble --engine memory,pebble", exitCannot, "a program with the engine pebble and the log etcd and the log pebble is needed"},
+		{"measure --log group,group", exitUsage, `--log: "group" is there twice`},
+		{"measure --depth 1,x", exitUsage, `--depth: "x" in "1,x" cannot be read`},
+		{"measure --fsync-delay 1", exitUsage, `--fsync-delay: "1" in "1" cannot be read`},
+		{"measure --nodes 1,2,3,4,5 --groups 1,2,3,4,5,6,7,8,9 --value-bytes 100,200,300,400,500", exitUsage, "--value-bytes: more than 200 combinations"},
+		{"measure --transport tcp,udp", exitUsage, `--transport: unknown transport "udp"`},
+		{"measure --log bolt", exitUsage, "--log: bolt is not available: one fsync of bbolt"},
 		{"measure --pipelines async,basic --groups 2", exitUsage, "--pipelines: basic is for comparison, on one group"},
 		{"measure --pipelines clamped --early-ack=false", exitUsage, "--pipelines: clamped is a rule"},
 		{"measure --log memory --fsync-delay 1ms", exitUsage, "--fsync-delay: 1ms has no effect with --log memory"},
@@ -70,7 +79,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 func TestLabMeasure(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--pipelines", "async,parallel", "--rate", "100", "--nodes", "1", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out)
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out, "--depth", "2", "--disk-bandwidth", "900000000")
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "parallel, 100/s") {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -81,7 +90,58 @@ func TestLabMeasure(t *testing.T) {
 	if r := a.Run; len(r.Points) != 2 || len(r.Points[0].Repeats) != 2 || r.Config["net-delay"] != "0s" || r.Config["rate"] != "100" ||
 		strings.Join(r.Command[:3], " ") != "millrace lab measure" || !strings.Contains(strings.Join(r.Command, " "), "--rate=100") {
 		t.Errorf("%+v", r)
+	} else if l := r.Points[0].Labels; l[archive.LabelDepth] != "2" || l[archive.LabelBandwidth] != "900000000" {
+		t.Errorf("labels %v", l)
 	}
+	bench, err := os.ReadFile(filepath.Join(out, archive.BenchFile))
+	if err != nil || strings.Count(string(bench), "/depth=2/disk_bandwidth=900000000/") != 4 {
+		t.Errorf("%v in\n%s", err, bench)
+	}
+}
+
+// Several components are measured in one run. What tells points apart is in their names and labels.
+func TestLabMeasureSeveralComponents(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--depth", "3", "--rate", "100", "--nodes", "1", "--duration", "50ms",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--quiet", "--out", out)
+	if status != exitOK || stderr != "" {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range a.Run.Points {
+		names = append(names, p.Name)
+	}
+	want := []string{
+		"log group, transport tcp, async, 100/s", "log group, transport loopback, async, 100/s",
+		"log group-delay(1ms,65536,100), transport tcp, async, 100/s", "log group-delay(1ms,65536,100), transport loopback, async, 100/s",
+	}
+	if !slices.Equal(names, want) || a.Run.Points[3].Labels[archive.LabelTransport] != "loopback" {
+		t.Errorf("points %q, want %q", names, want)
+	}
+}
+
+// Progress for programs: each line of the error output is an event.
+func TestLabJSONProgress(t *testing.T) {
+	status, _, stderr := labVerb(t, t.Context(), "measure", "--rate", "100", "--nodes", "1", "--duration", "50ms", "--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--json-progress")
+	var events []string
+	for line := range strings.Lines(stderr) {
+		var l report.ProgressLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if l.Event != "phase" && l.Event != "live" {
+			events = append(events, l.Event)
+		}
+	}
+	if status != exitOK || strings.Join(events, " ") != "begin point done end" {
+		t.Errorf("status %d, events %q", status, events)
+	}
+	status, _, stderr = labVerb(t, t.Context(), "measure", "--quiet", "--json-progress")
+	checkRefused(t, status, stderr, exitUsage, "--quiet and --json-progress exclude each other")
 }
 
 // A sweep says up to which rate it went.

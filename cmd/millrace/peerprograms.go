@@ -21,7 +21,7 @@ type peerProgram struct {
 	name      string
 	kind      peers.Kind
 	dir       string // below peerSources
-	build     func(ctx context.Context, dir, program string) ([]string, error)
+	build     buildFunc
 	argument  string // of the program, after what build returns
 	minWarmup time.Duration
 }
@@ -58,9 +58,8 @@ func allSystems() []string {
 	return append([]string{"millrace-basic", "millrace-parallel"}, defaultSystems()...)
 }
 
-// findSystems fills in what can be measured, and why the rest cannot. It builds the others' programs into the
-// directory programs.
-func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, programs string, a app) error {
+// findSystems fills in what can be measured, and why the rest cannot.
+func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, b *builder) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -73,8 +72,6 @@ func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, programs 
 	if err != nil {
 		return err
 	}
-	tree, noTree := sourceTree(f.source)
-	built := map[string]builtProgram{}
 	for _, name := range names {
 		if target, ok := ownSystems[name]; ok {
 			if target != bench.BareName && target != bench.FullBareName {
@@ -82,44 +79,19 @@ func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, programs 
 			}
 			continue
 		}
-		if noTree != nil {
-			plan.Missing = append(plan.Missing, fmt.Sprintf("%s: %v", name, noTree))
-			continue
-		}
 		peer := peerPrograms[slices.IndexFunc(peerPrograms, func(p peerProgram) bool { return p.name == name })]
-		program, done := built[peer.dir]
-		if !done {
-			source := filepath.Join(tree, peerSources, peer.dir)
-			if !f.quiet {
-				fmt.Fprintf(a.stderr, "building %s from %s\n", name, source)
-			}
-			program.command, program.err = peer.build(ctx, source, filepath.Join(programs, peer.dir))
-			if ctx.Err() != nil {
-				return errInterrupted
-			}
-			built[peer.dir] = program
+		command, err := b.program(ctx, name, peerSources+"/"+peer.dir, peer.build)
+		switch {
+		case errors.Is(err, errInterrupted):
+			return err
+		case err != nil:
+			plan.Missing = append(plan.Missing, fmt.Sprintf("%s: %v", name, err))
+		default:
+			command = append(slices.Clone(command), peer.argument)
+			plan.Systems = append(plan.Systems, peers.System{Name: name, Kind: peer.kind, Command: command, MinWarmup: peer.minWarmup})
 		}
-		if program.err != nil {
-			plan.Missing = append(plan.Missing, fmt.Sprintf("%s: %v", name, program.err))
-			continue
-		}
-		command := append(slices.Clone(program.command), peer.argument)
-		plan.Systems = append(plan.Systems, peers.System{Name: name, Kind: peer.kind, Command: command, MinWarmup: peer.minWarmup})
 	}
 	return nil
-}
-
-// builtProgram is how a program is started, or why it could not be built.
-type builtProgram struct {
-	command []string
-	err     error
-}
-
-// A build function builds the sources in dir. It returns the command line that starts the program. The error
-// says why not, in one line.
-
-func buildGo(ctx context.Context, dir, program string) ([]string, error) {
-	return []string{program}, buildOtherLog(ctx, dir, program)
 }
 
 // buildCargo builds with the versions of Cargo.lock. What it compiles is kept in the user's cache directory,

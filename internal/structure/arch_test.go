@@ -95,11 +95,12 @@ cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/children cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/internal/lab/client         host/session                                                                  |
 cmd/internal/lab/wire           cmd/internal/lab/load                                                         |
+cmd/internal/lab/journal        host raft/raftpb vfs wal                                                      |
 cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire env host host/batches host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
-cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/rig host/pipeline wal |
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
+cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/children cmd/internal/lab/probe cmd/internal/lab/rig host/batches host/pipeline wal |
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
 cmd/internal/lab/trust          transport/cert                                                                |
-cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host transport/cert |
+cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host host/batches transport/cert |
 cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/children cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust cmd/internal/lab/member transport/cert | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/lab/collect        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/trust transport/cert |
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term

@@ -54,20 +54,21 @@ type Point struct {
 // Labels that reports know. A recipe may add its own. Durations are as time.Duration prints them, numbers are
 // decimal without separators; a label that does not apply is left out.
 const (
-	LabelPipeline     = "pipeline"      // basic, parallel, clamped, async; bare for the baseline
-	LabelLog          = "log"           // millrace/group, memory, etcd, pebble, …
-	LabelEngine       = "engine"        // memory, pebble
-	LabelTransport    = "transport"     // tcp, tcp+tls, grpc, loopback
-	LabelProcesses    = "processes"     // one, local, remote
-	LabelNodes        = "nodes"         // voters
-	LabelGroups       = "groups"        // replicated logs on the same hosts
-	LabelClients      = "clients"       // closed loop: writes outstanding
-	LabelRate         = "rate"          // open loop: operations a second that are offered
-	LabelValueBytes   = "value_bytes"   // of one write
-	LabelOperation    = "operation"     // write, read-index, lease, follower, local, …
-	LabelFsyncDelay   = "fsync_delay"   // added to each fsync
-	LabelNetworkDelay = "network_delay" // added to each message, one way
-	LabelDepth        = "depth"         // batches in flight to one follower
+	LabelPipeline     = "pipeline"       // basic, parallel, clamped, async; bare for the baseline
+	LabelLog          = "log"            // millrace/group, memory, etcd, pebble, …
+	LabelEngine       = "engine"         // memory, pebble
+	LabelTransport    = "transport"      // tcp, tcp+tls, grpc, loopback
+	LabelProcesses    = "processes"      // one, local, remote
+	LabelNodes        = "nodes"          // voters
+	LabelGroups       = "groups"         // replicated logs on the same hosts
+	LabelClients      = "clients"        // closed loop: writes outstanding
+	LabelRate         = "rate"           // open loop: operations a second that are offered
+	LabelValueBytes   = "value_bytes"    // of one write
+	LabelOperation    = "operation"      // write, read-index, lease, follower, local, …
+	LabelFsyncDelay   = "fsync_delay"    // added to each fsync
+	LabelBandwidth    = "disk_bandwidth" // bytes a second of each disk
+	LabelNetworkDelay = "network_delay"  // added to each message, one way
+	LabelDepth        = "depth"          // batches of a leader that are not committed, at most
 )
 
 // Repeat is one measurement of a point.

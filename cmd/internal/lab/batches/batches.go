@@ -37,6 +37,23 @@ type Plan struct {
 	Seed       uint64
 }
 
+// Full is the grid of docs/internals/batches.md.
+func Full() Plan {
+	const us, ms = time.Microsecond, time.Millisecond
+	return Plan{
+		Delays: []time.Duration{50 * us, 500 * us, 20 * ms, 50 * ms}, Syncs: []time.Duration{100 * us, 250 * us, ms, 5 * ms, 10 * ms, 30 * ms},
+		Clients: []int{1, 16, 100, 1000}, Shares: []int{50, 90}, ValueBytes: 1024, Ops: 600, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
+	}
+}
+
+// Quick is a part of it, for about a minute on two cores.
+func Quick() Plan {
+	p := Full()
+	p.Delays, p.Syncs = []time.Duration{50 * time.Microsecond, 20 * time.Millisecond}, []time.Duration{250 * time.Microsecond, 5 * time.Millisecond, 30 * time.Millisecond}
+	p.Clients, p.Shares, p.Ops = []int{16, 1000}, []int{50}, 500
+	return p
+}
+
 // Bounds of a plan, beside those of package lab.
 const (
 	maxTime       = time.Minute

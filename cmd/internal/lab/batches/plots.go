@@ -24,6 +24,7 @@ var lineOf = []struct {
 	{"depth 1", plot.Grey, false},
 	{"depth 2", plot.Vermillion, false},
 	{"depth 8", plot.Vermillion, true},
+	{"depth 32", plot.Grey, true},
 	{"halfway", plot.Purple, false},
 	{twoStages, plot.Blue, false},
 	{"stages", plot.Blue, true},
@@ -37,11 +38,35 @@ func (r *Report) plots() (outputs []report.Output) {
 	if r == nil || len(r.Plan.Clients) == 0 {
 		return nil
 	}
-	clients := slices.MinFunc(r.Plan.Clients, func(a, b int) int { return distance(a) - distance(b) })
+	clients := r.Plan.plotted()
 	for _, delay := range r.Plan.Delays {
 		outputs = append(outputs, report.Output{Name: "p99-" + strings.ReplaceAll(delay.String(), "µ", "u") + ".svg", Write: func(w io.Writer) error { return r.writePlot(w, delay, clients) }})
 	}
 	return outputs
+}
+
+// plotted is the number of clients of the curves.
+func (p Plan) plotted() int {
+	return slices.MinFunc(p.Clients, func(a, b int) int { return distance(a) - distance(b) })
+}
+
+// Curves returns the rows that are curves: by network, and in each by rule, the p99 over the time of a sync.
+func (r *Report) Curves() (rows []Row) {
+	for _, delay := range r.Plan.Delays {
+		for _, line := range lineOf {
+			rows = append(rows, r.curve(delay, r.Plan.plotted(), line.rule)...)
+		}
+	}
+	return rows
+}
+
+func (r *Report) curve(delay time.Duration, clients int, rule string) (rows []Row) {
+	for _, row := range r.Rows {
+		if row.DelayUs == report.Micros(delay) && row.Clients == clients && row.Rule == rule {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 func distance(clients int) int { return max(clients, plottedClients) - min(clients, plottedClients) }
@@ -51,10 +76,8 @@ func (r *Report) writePlot(w io.Writer, delay time.Duration, clients int) error 
 		"time of a sync in ms", "p99 of the latency in ms")
 	for _, line := range lineOf {
 		var points plot.Points
-		for _, row := range r.Rows {
-			if row.DelayUs == report.Micros(delay) && row.Clients == clients && row.Rule == line.rule {
-				points = append(points, plot.Point{X: row.SyncUs / 1e3, Y: row.P99Us / 1e3})
-			}
+		for _, row := range r.curve(delay, clients, line.rule) {
+			points = append(points, plot.Point{X: row.SyncUs / 1e3, Y: row.P99Us / 1e3})
 		}
 		if err := f.Add(line.rule, line.color, points, line.dashed); err != nil {
 			return err

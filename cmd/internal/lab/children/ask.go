@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -30,25 +31,68 @@ type Answer[R any] struct {
 // lab.ErrMismatch.
 func Ask[R any](ctx context.Context, command []string, request any) (R, error) {
 	var none R
-	text, err := json.Marshal(request)
+	process := exec.CommandContext(ctx, command[0], command[1:]...)
+	process.WaitDelay = time.Second
+	var errs Tail
+	process.Stderr = &errs
+	out, failed, err := run(process, request)
+	switch {
+	case err != nil:
+		return none, err
+	case ctx.Err() != nil:
+		return none, context.Cause(ctx)
+	case failed != nil:
+		return none, fmt.Errorf("its process ended with %w: %s", failed, errs.Text())
+	}
+	return read[R](out)
+}
+
+// interruptedTimeout is how long a program may take to end when it was interrupted: it may have to drain a
+// load, to close hosts, and to write an archive.
+const interruptedTimeout = time.Minute
+
+// Delegate is Ask for a program that works for long. It shares errs with the caller, for its progress. When
+// ctx ends it is interrupted, and it answers with what it has. An error of a program that gave no answer then
+// is ctx's cause.
+func Delegate[R any](ctx context.Context, command []string, request any, errs *os.File) (R, error) {
+	var none R
+	process := exec.CommandContext(ctx, command[0], command[1:]...)
+	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }
+	process.WaitDelay = interruptedTimeout
+	process.Stderr = errs
+	out, failed, err := run(process, request)
 	if err != nil {
 		return none, err
 	}
-	process := exec.CommandContext(ctx, command[0], command[1:]...)
-	process.WaitDelay = time.Second
-	process.Stdin = bytes.NewReader(text)
-	var out bytes.Buffer
-	var errs Tail
-	process.Stdout, process.Stderr = &out, &errs
-	failed := process.Run()
-	if ctx.Err() != nil {
+	answer, unread := read[R](out)
+	switch {
+	case unread == nil:
+		return answer, nil
+	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
+	case failed != nil:
+		return none, fmt.Errorf("the process of %s ended with %w, and without an answer", command[0], failed)
 	}
-	if failed != nil {
-		return none, fmt.Errorf("its process ended with %w: %s", failed, errs.Text())
+	return none, unread
+}
+
+// run runs a process to its end. failed is how it ended, err why it was not tried.
+func run(process *exec.Cmd, request any) (out []byte, failed, err error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		return nil, nil, err
 	}
+	var answer bytes.Buffer
+	process.Stdin, process.Stdout = bytes.NewReader(text), &answer
+	failed = process.Run()
+	return answer.Bytes(), failed, nil
+}
+
+// read reads an Answer.
+func read[R any](out []byte) (R, error) {
+	var none R
 	var answer Answer[R]
-	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+	if err := json.Unmarshal(out, &answer); err != nil {
 		return none, fmt.Errorf("the answer of its process cannot be read: %w", err)
 	}
 	switch {

@@ -12,15 +12,16 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
 
 // Plan is what a user asks for, by name. Zero values are not filled in; the command line has the defaults.
 type Plan struct {
-	Log         string // a mode of durability of this log, as wal.ParseMode reads it
-	Engine      string // memory
-	Transport   string // tcp, tcp+tls, loopback
+	Log         string // a mode of durability of this log, as wal.ParseMode reads it; or etcd, pebble
+	Engine      string // memory, pebble
+	Transport   string // tcp, tcp+tls, grpc, loopback
 	Pipelines   []string
 	EarlyAck    bool // acknowledge at commit; else when the leader's state machine has applied it
 	Groups      int
@@ -30,9 +31,12 @@ type Plan struct {
 	Clients     []int  // closed loop
 	Rates       []float64
 	MaxInFlight int
+	Depth       int // batches of a leader that are not committed, at most; 0: no bound
 	FsyncDelay  time.Duration
-	NetDelay    time.Duration // one way
-	Processes   bool          // each host in a process of its own, on this machine
+	// DiskBandwidth is of the disk of each host, in bytes a second; 0: the real one's.
+	DiskBandwidth int64
+	NetDelay      time.Duration // one way
+	Processes     bool          // each host in a process of its own, on this machine
 
 	Duration  time.Duration
 	MinWarmup time.Duration
@@ -43,27 +47,62 @@ type Plan struct {
 // Write is the operation that is no reading.
 const Write = "write"
 
-// Components that the lab knows and does not have, with the reason and what does it.
+// Names of the components.
 var (
+	pipelines  = map[string]pipeline.Pipeline{"basic": pipeline.Basic{}, "parallel": pipeline.Parallel{}, "clamped": pipeline.Clamped{}, "async": pipeline.Async{}}
+	transports = []string{string(rig.TCP), string(rig.TLS), GRPC, string(rig.Loopback)}
+	engines    = []string{memoryEngine, PebbleEngine}
+	logs       = []string{EtcdLog, PebbleLog} // besides this one, in its modes
+
+	// absentLogs are logs that the lab knows and does not have, with the reason and what does it.
 	absentLogs = map[string]string{
-		"etcd":   "etcd's log has no adapter to host.WithLog: `millrace bench wal` measures it alone, and tests/compare under etcd-io/raft",
-		"pebble": "a log in Pebble has no adapter to host.WithLog, and this binary does not contain Pebble",
-		"bolt":   "a log in bbolt has no adapter to host.WithLog: `millrace bench wal` measures it alone",
-	}
-	absentEngines = map[string]string{
-		"pebble": "this binary does not contain Pebble, which would be in every user's binary: examples/kv-pebble is the state machine on it",
-	}
-	absentTransports = map[string]string{
-		"grpc": "there is no transport over gRPC: a stream of it costs several times as much as a frame of tcp for the same append",
+		"bolt": "one fsync of bbolt commits several pages for each append: `millrace bench wal` measures it alone",
 	}
 )
 
-// Names of the components that there are.
-var (
-	pipelines  = map[string]pipeline.Pipeline{"basic": pipeline.Basic{}, "parallel": pipeline.Parallel{}, "clamped": pipeline.Clamped{}, "async": pipeline.Async{}}
-	transports = []string{string(rig.TCP), string(rig.TLS), string(rig.Loopback)}
-	engines    = []string{"memory"}
+const memoryEngine = "memory"
+
+// Components of other projects' code. A program that has them gets them as a rig.Foreign.
+const (
+	EtcdLog      = "etcd"
+	PebbleLog    = "pebble"
+	PebbleEngine = "pebble"
+	GRPC         = "grpc"
 )
+
+// ForeignNames names the components of plans that are other projects' code, for people; "": there are none.
+func ForeignNames(plans []Plan) string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range plans {
+		if slices.Contains(logs, p.Log) {
+			add("the log " + p.Log)
+		}
+		if p.Engine == PebbleEngine {
+			add("the engine " + p.Engine)
+		}
+		if p.Transport == GRPC {
+			add("the transport " + p.Transport)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+// mode returns the mode of durability. A foreign log has one, in which what counts is durable.
+func (p Plan) mode() (wal.Mode, error) {
+	if slices.Contains(logs, p.Log) {
+		return wal.ModeGroup, nil
+	}
+	mode, err := wal.ParseMode(p.Log)
+	if err != nil {
+		return mode, lab.Invalid("Log", "%v; or choose from %s", err, strings.Join(logs, ", "))
+	}
+	return mode, nil
+}
 
 // PipelineNames are the pipelines, the simplest first.
 var PipelineNames = []string{"basic", "parallel", "clamped", "async"}
@@ -76,15 +115,16 @@ const (
 	maxRate     = 10_000_000
 	maxWarmup   = time.Hour
 	maxLength   = time.Hour // the memory of a timeline is bounded
+	maxDepth    = 4096      // appends that a leader has under way to a follower
+
+	minBandwidth = 4_000_000 // a log writes a segment of zeros before it is of use
+	maxBandwidth = 1_000_000_000_000
 )
 
-// choose refuses a name that is not one of those that there are, and says why if it is one that could be.
-func choose(field, what, name string, have []string, absent map[string]string) error {
+// choose refuses a name that is not one of those that there are.
+func choose(field, what, name string, have []string) error {
 	if slices.Contains(have, name) {
 		return nil
-	}
-	if why, known := absent[name]; known {
-		return lab.Invalid(field, "%s is not available: %s", name, why)
 	}
 	return lab.Invalid(field, "unknown %s %q; choose from %s", what, name, strings.Join(have, ", "))
 }
@@ -95,21 +135,21 @@ func (p Plan) Validate() error {
 	if why, known := absentLogs[p.Log]; known {
 		return lab.Invalid("Log", "%s is not available: %s", p.Log, why)
 	}
-	mode, err := wal.ParseMode(p.Log)
+	mode, err := p.mode()
 	if err != nil {
-		return lab.Invalid("Log", "%v", err)
-	}
-	if err := choose("Engine", "engine", p.Engine, engines, absentEngines); err != nil {
 		return err
 	}
-	if err := choose("Transport", "transport", p.Transport, transports, absentTransports); err != nil {
+	if err := choose("Engine", "engine", p.Engine, engines); err != nil {
+		return err
+	}
+	if err := choose("Transport", "transport", p.Transport, transports); err != nil {
 		return err
 	}
 	if len(p.Pipelines) == 0 {
 		return lab.Invalid("Pipelines", "give at least one of %s", strings.Join(PipelineNames, ", "))
 	}
 	for _, name := range p.Pipelines {
-		if err := choose("Pipelines", "pipeline", name, PipelineNames, nil); err != nil {
+		if err := choose("Pipelines", "pipeline", name, PipelineNames); err != nil {
 			return err
 		}
 		if err := p.fits(name, mode); err != nil {
@@ -134,6 +174,8 @@ func (p Plan) fits(name string, mode wal.Mode) error {
 		return lab.Invalid("Operation", "lease reads need the append lane of {Pipelines} async or clamped, and %s has none", name)
 	case mode.Kind == wal.KindMemory && p.FsyncDelay > 0:
 		return lab.Invalid("FsyncDelay", "%v has no effect with {Log} memory, which never syncs: choose another log, or 0", p.FsyncDelay)
+	case mode.Kind == wal.KindMemory && p.DiskBandwidth > 0:
+		return lab.Invalid("DiskBandwidth", "%d has no effect with {Log} memory, which writes nothing: choose another log, or 0", p.DiskBandwidth)
 	}
 	return nil
 }
@@ -148,10 +190,16 @@ func (p Plan) validateNumbers() error {
 		return lab.Invalid("ValueBytes", "%d is not between %d and %d", p.ValueBytes, load.MinValueBytes, load.MaxValueBytes)
 	case p.FsyncDelay < 0 || p.FsyncDelay > maxDelay:
 		return lab.Invalid("FsyncDelay", "%v is not between 0 and %v", p.FsyncDelay, maxDelay)
+	case p.Depth < 0 || p.Depth > maxDepth:
+		return lab.Invalid("Depth", "%d is not between 0, which is no bound, and %d", p.Depth, maxDepth)
+	case p.DiskBandwidth != 0 && (p.DiskBandwidth < minBandwidth || p.DiskBandwidth > maxBandwidth):
+		return lab.Invalid("DiskBandwidth", "%d is neither 0, which is no bound, nor between %d and %d bytes a second", p.DiskBandwidth, minBandwidth, maxBandwidth)
 	case p.NetDelay < 0 || p.NetDelay > maxDelay:
 		return lab.Invalid("NetDelay", "%v is not between 0 and %v", p.NetDelay, maxDelay)
 	case p.NetDelay > 0 && p.Transport == string(rig.Loopback):
 		return lab.Invalid("NetDelay", "%v needs sockets, and {Transport} loopback has none: choose tcp", p.NetDelay)
+	case p.Processes && ForeignNames([]Plan{p}) != "":
+		return lab.Invalid("Processes", "hosts in processes of their own are this program, and %s is in another one: choose components of this one", ForeignNames([]Plan{p}))
 	case p.Processes && p.Transport == string(rig.Loopback):
 		return lab.Invalid("Processes", "hosts in processes of their own need sockets, and {Transport} loopback is memory within one process: choose tcp or tcp+tls")
 	case p.NetDelay > 0 && p.Hosts == 1:
@@ -205,15 +253,25 @@ func quoted[T ~string](names []T) string {
 	return strings.Join(all, ", ")
 }
 
-// Points lists what one round measures. The plan must be valid.
-func (p Plan) Points() (all []Point) {
-	mode, _ := wal.ParseMode(p.Log) // Validate has seen it
+// Points lists what one round measures. The plan must be valid, and foreign must have its foreign
+// components.
+func (p Plan) Points(foreign rig.Foreign) (all []Point) {
+	mode, _ := p.mode() // Validate has seen it
+	components := rig.Setup{Durability: mode, Foreign: foreign}
+	if slices.Contains(logs, p.Log) {
+		components.Log = p.Log
+	}
+	if p.Engine != memoryEngine {
+		components.Engine = p.Engine
+	}
+	if p.Depth > 0 {
+		components.Rule = batches.Depth(p.Depth)
+	}
 	for _, name := range p.Pipelines {
-		setup := rig.Setup{
-			Hosts: p.Hosts, Groups: p.Groups, Durability: mode, Transport: rig.Transport(p.Transport), Pipeline: pipelines[name],
-			LateAcknowledgement: !p.EarlyAck, FsyncDelay: p.FsyncDelay, NetworkDelay: p.NetDelay,
-			Leases: p.Operation == string(rig.ByLease),
-		}
+		setup := components
+		setup.Hosts, setup.Groups, setup.Transport, setup.Pipeline = p.Hosts, p.Groups, rig.Transport(p.Transport), pipelines[name]
+		setup.LateAcknowledgement, setup.Leases = !p.EarlyAck, p.Operation == string(rig.ByLease)
+		setup.FsyncDelay, setup.DiskBandwidth, setup.NetworkDelay = p.FsyncDelay, p.DiskBandwidth, p.NetDelay
 		if p.Processes {
 			setup.Processes = "local"
 		}
@@ -238,12 +296,18 @@ func (p Plan) Points() (all []Point) {
 // Labels returns the labels of a setup.
 func Labels(s rig.Setup, pipeline string) map[string]string {
 	l := map[string]string{
-		archive.LabelPipeline: pipeline, archive.LabelLog: "millrace/" + s.Durability.String(), archive.LabelEngine: "memory",
+		archive.LabelPipeline: pipeline, archive.LabelLog: cmp.Or(s.Log, "millrace/"+s.Durability.String()), archive.LabelEngine: cmp.Or(s.Engine, memoryEngine),
 		archive.LabelTransport: string(s.Transport), archive.LabelProcesses: cmp.Or(s.Processes, "one"), archive.LabelNodes: strconv.Itoa(s.Hosts),
 		archive.LabelGroups: strconv.Itoa(max(s.Groups, 1)),
 	}
 	if s.FsyncDelay > 0 {
 		l[archive.LabelFsyncDelay] = s.FsyncDelay.String()
+	}
+	if depth, ok := s.Rule.(batches.Depth); ok {
+		l[archive.LabelDepth] = strconv.Itoa(int(depth))
+	}
+	if s.DiskBandwidth > 0 {
+		l[archive.LabelBandwidth] = strconv.FormatInt(s.DiskBandwidth, 10)
 	}
 	if s.NetworkDelay > 0 {
 		l[archive.LabelNetworkDelay] = s.NetworkDelay.String()

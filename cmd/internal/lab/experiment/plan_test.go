@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 // good is a plan with everything in it, of a few milliseconds.
@@ -26,18 +27,19 @@ func TestValidate(t *testing.T) {
 		spoil       func(*experiment.Plan)
 	}{
 		{"Log", `"fast" is unknown`, func(p *experiment.Plan) { p.Log = "fast" }},
-		{"Log", "etcd is not available: etcd's log has no adapter", func(p *experiment.Plan) { p.Log = "etcd" }},
-		{"Log", "pebble is not available", func(p *experiment.Plan) { p.Log = "pebble" }},
-		{"Engine", "pebble is not available: this binary does not contain Pebble", func(p *experiment.Plan) { p.Engine = "pebble" }},
-		{"Engine", `unknown engine "x"; choose from memory`, func(p *experiment.Plan) { p.Engine = "x" }},
-		{"Transport", "grpc is not available", func(p *experiment.Plan) { p.Transport = "grpc" }},
-		{"Transport", "choose from tcp, tcp+tls, loopback", func(p *experiment.Plan) { p.Transport = "udp" }},
+		{"Log", "or choose from etcd, pebble", func(p *experiment.Plan) { p.Log = "fast" }},
+		{"Log", "bolt is not available: one fsync of bbolt", func(p *experiment.Plan) { p.Log = "bolt" }},
+		{"Engine", `unknown engine "x"; choose from memory, pebble`, func(p *experiment.Plan) { p.Engine = "x" }},
+		{"Transport", "choose from tcp, tcp+tls, grpc, loopback", func(p *experiment.Plan) { p.Transport = "udp" }},
 		{"Pipelines", "choose from basic, parallel, clamped, async", func(p *experiment.Plan) { p.Pipelines = []string{"turbo"} }},
 		{"Pipelines", "at least one", func(p *experiment.Plan) { p.Pipelines = nil }},
 		{"Pipelines", "{Groups} is 3", func(p *experiment.Plan) { p.Pipelines, p.Groups = []string{"async", "basic"}, 3 }},
 		{"Pipelines", "{EarlyAck} is off", func(p *experiment.Plan) { p.Pipelines, p.EarlyAck = []string{"clamped"}, false }},
 		{"FsyncDelay", "{Log} memory", func(p *experiment.Plan) { p.Log, p.FsyncDelay = "memory", 1 }},
 		{"FsyncDelay", "not between", func(p *experiment.Plan) { p.FsyncDelay = -1 }},
+		{"Depth", "-1 is not between 0, which is no bound, and 4096", func(p *experiment.Plan) { p.Depth = -1 }},
+		{"DiskBandwidth", "{Log} memory", func(p *experiment.Plan) { p.Log, p.DiskBandwidth = "memory", 1e9 }},
+		{"DiskBandwidth", "1000 is neither 0, which is no bound, nor between 4000000", func(p *experiment.Plan) { p.DiskBandwidth = 1000 }},
 		{"NetDelay", "{Transport} loopback", func(p *experiment.Plan) { p.Transport, p.NetDelay = "loopback", 1 }},
 		{"NetDelay", "{Hosts} 1", func(p *experiment.Plan) { p.Hosts, p.NetDelay = 1, 1 }},
 		{"NetDelay", "not between", func(p *experiment.Plan) { p.NetDelay = time.Hour }},
@@ -74,7 +76,7 @@ func TestPoints(t *testing.T) {
 	p := good()
 	p.Pipelines, p.Clients, p.Rates = experiment.PipelineNames, []int{1, 16}, []float64{1000}
 	names, keys := map[string]bool{}, map[string]bool{}
-	for _, pt := range p.Points() {
+	for _, pt := range p.Points(rig.Foreign{}) {
 		var b strings.Builder
 		for _, l := range []string{"pipeline", "clients", "rate"} {
 			b.WriteString(l + pt.Labels[l] + " ")

@@ -20,6 +20,7 @@ import (
 // measure, drain, verify.
 type Point struct {
 	Name        string
+	Words       string // in front of the name, if it is another one
 	Labels      map[string]string
 	Setup       rig.Setup   // without Dir
 	Reading     rig.Reading // "": writes
@@ -44,6 +45,9 @@ func (p Point) Named(pipeline string) Point {
 	p.Labels[archive.LabelValueBytes] = strconv.Itoa(p.ValueBytes)
 	p.Labels[archive.LabelOperation] = p.operation()
 	name := []string{pipeline}
+	if p.Words != "" {
+		name = []string{p.Words, pipeline}
+	}
 	if p.Reading != "" {
 		name = append(name, p.OperationName())
 	}
@@ -254,6 +258,9 @@ func (s *Session) label(setup rig.Setup) {
 	}
 	if setup.FsyncDelay > 0 {
 		s.Warn(archive.WarnFake, "Each fsync is made %v longer.", setup.FsyncDelay)
+	}
+	if setup.DiskBandwidth > 0 {
+		s.Warn(archive.WarnFake, "The disk of each host writes %d bytes a second at most.", setup.DiskBandwidth)
 	}
 	if setup.NetworkDelay > 0 {
 		s.Warn(archive.WarnFake, "Each message between hosts is delayed by %v, one way.", setup.NetworkDelay)

@@ -40,9 +40,9 @@ type Options struct {
 	Hosts    int    // of the largest cluster in this process
 	NeedMiB  int    // free space that the run needs beside the reserve
 	Probe    time.Duration
-	Progress report.Progress
+	Progress report.Progress `json:"-"`
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
-	Elsewhere Elsewhere
+	Elsewhere Elsewhere `json:"-"`
 	// Afar says that the hosts keep their files on other machines, so that the disk of this one does not matter.
 	Afar bool
 }
@@ -167,11 +167,16 @@ func (s *Session) Median(point, metric string) (float64, bool) {
 
 // Add appends a repeat to a point and saves the run so far.
 func (s *Session) Add(name string, labels map[string]string, r archive.Repeat) error {
+	s.Put(name, labels, r)
+	return s.Save()
+}
+
+// Put is Add without saving, for many points that are known at once.
+func (s *Session) Put(name string, labels map[string]string, r archive.Repeat) {
 	r.Order = s.order
 	s.order++
 	p := s.Point(name, labels)
 	p.Repeats = append(p.Repeats, r)
-	return s.Save()
 }
 
 // repeatSeed returns the seed of the next repeat.

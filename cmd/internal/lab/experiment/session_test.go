@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +21,21 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// servesJob in the environment makes the test program one that is handed a job.
+const servesJob = "MILLRACE_TEST_SERVES_JOB"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(servesJob) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := experiment.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, rig.Foreign{})
+	stop()
+	if err != nil {
+		panic(err)
+	}
+}
 
 func options(t *testing.T) experiment.Options {
 	return experiment.Options{
@@ -35,7 +51,7 @@ func TestRunLeavesAnArchive(t *testing.T) {
 	p := good()
 	p.Duration, p.Pipelines, p.Rates = 1100*time.Millisecond, []string{"async"}, []float64{200}
 	s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
-		if err := s.MeasureAll(ctx, p.Points(), p.Repeats); err != nil {
+		if err := s.MeasureAll(ctx, p.Points(rig.Foreign{}), p.Repeats); err != nil {
 			return err
 		}
 		value, ok := s.Ratio(archive.OpsPerSec.Name, "async, 2 clients", "async, 200/s")
@@ -109,11 +125,11 @@ func TestInterruptedRun(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := good()
 	s, err := experiment.Run(ctx, o, func(ctx context.Context, s *experiment.Session) error {
-		if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+		if _, err := s.Measure(ctx, p.Points(rig.Foreign{})[0]); err != nil {
 			t.Error(err)
 		}
 		cancel(stop)
-		_, err := s.Measure(ctx, p.Points()[0])
+		_, err := s.Measure(ctx, p.Points(rig.Foreign{})[0])
 		return err
 	})
 	if !errors.Is(err, stop) || s == nil || !s.Archive.Partial {
@@ -158,7 +174,7 @@ func TestLabelling(t *testing.T) {
 		} {
 			p := good()
 			change(&p)
-			if _, err := s.Measure(ctx, p.Points()[0]); err != nil {
+			if _, err := s.Measure(ctx, p.Points(rig.Foreign{})[0]); err != nil {
 				return err
 			}
 		}
@@ -180,7 +196,7 @@ func TestLabelling(t *testing.T) {
 func TestImpact(t *testing.T) {
 	o := options(t)
 	o.Out = ""
-	p := good().Points()[0]
+	p := good().Points(rig.Foreign{})[0]
 	p.Setup.Faults, p.Setup.Heartbeat, p.Setup.Election = true, 50*time.Millisecond, 2*time.Second
 	_, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
 		s.DeclareImpact()

@@ -11,7 +11,7 @@ import (
 
 // Sweep looks for the highest rate that a target bears.
 type Sweep struct {
-	Point  Point         // at no rate
+	Point  Point         `json:"-"` // at no rate
 	Start  float64       // the first rate
 	Factor float64       // between two rates before saturation; 2 in the lab
 	Steps  int           // bisections after it

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -89,9 +90,9 @@ func (s *Session) writeRows(tw *tabwriter.Writer) {
 	columns := s.columns()
 	wide := len("point")
 	for _, p := range s.Archive.Points {
-		wide = max(wide, len(p.Name))
+		wide = max(wide, utf8.RuneCountInString(p.Name))
 	}
-	pad := func(name string) string { return name + strings.Repeat(" ", wide-len(name)) }
+	pad := func(name string) string { return name + strings.Repeat(" ", wide-utf8.RuneCountInString(name)) }
 	heads := make([]string, len(columns))
 	for i, m := range columns {
 		heads[i] = heading(m.Name)

@@ -142,7 +142,7 @@ func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcom
 	g.start(clients, l, &wg)
 	l.origin = time.Now()
 	if l.timeline != nil {
-		l.timeline.Origin = l.origin
+		l.timeline.begin(l.origin)
 	}
 	if l.steady != nil {
 		l.setWindow(math.MaxInt64) // until the load is steady

@@ -191,8 +191,8 @@ func besideTarget(t *testing.T, beside func(context.Context) error) (load.Outcom
 
 type silent struct{}
 
-func (silent) Phase(string)       {}
-func (silent) Live(func() uint64) {}
+func (silent) Phase(string)          {}
+func (silent) Live(func() load.Live) {}
 
 // The window lasts as long as what happens beside it, and its error ends the load.
 func TestWindowLastsAsLongAsWhatIsBeside(t *testing.T) {

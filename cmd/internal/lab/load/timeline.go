@@ -158,10 +158,14 @@ func (n *noter) note(at, latency time.Duration) {
 	if n == nil {
 		return
 	}
-	if n.pending = append(n.pending, ended{at, latency}); len(n.pending) >= seriesEntries {
+	n.pending = append(n.pending, ended{at, latency})
+	if len(n.pending) >= seriesEntries || at-n.pending[0].at > maxNoteAge {
 		n.flush()
 	}
 }
+
+// maxNoteAge is how long a client that still completes operations keeps what it noted.
+const maxNoteAge = 100 * time.Millisecond
 
 func (n *noter) flush() {
 	if n == nil || len(n.pending) == 0 {

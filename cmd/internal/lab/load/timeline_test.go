@@ -23,6 +23,42 @@ func windowOf(t *testing.T, target load.Target, w load.Window) load.Outcome {
 	return o
 }
 
+// While a load runs, its observer sees what the last whole second was like, with few clients too.
+func TestLiveShowsTheLastSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		see := &seeing{}
+		looks := []load.Live{}
+		w := load.Window{
+			Source: load.NewSource(64, 1), Generator: load.Closed{Clients: 2}, Observer: see, Timeline: true, Length: 9 * time.Second,
+			Beside: func(context.Context) error {
+				for range 9 {
+					<-time.After(time.Second + 50*time.Millisecond)
+					looks = append(looks, see.now())
+				}
+				return nil
+			},
+		}
+		if _, err := w.Run(t.Context(), stalled(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		steady, stalls := looks[2], looks[5] // of the third second, and of the sixth
+		if steady.Rate < 90 || steady.Rate > 110 || steady.P50 < 19*time.Millisecond || steady.P99 > 21*time.Millisecond || steady.Completed == 0 {
+			t.Errorf("steady: %+v", steady)
+		}
+		if stalls.Rate > 10 {
+			t.Errorf("stalled: %+v", stalls)
+		}
+	})
+}
+
+// seeing is an observer that looks.
+type seeing struct {
+	silent
+	now func() load.Live
+}
+
+func (s *seeing) Live(now func() load.Live) { s.now = now }
+
 // A target stands still in its sixth second. The timeline shows the gap, the rate beside it, and the slow
 // writes in the second in which they ended.
 func TestTimelineShowsAStall(t *testing.T) {

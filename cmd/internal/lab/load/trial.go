@@ -19,7 +19,7 @@ type Trial struct {
 // Observer hears what a trial does. Its methods are called by the goroutine of Run.
 type Observer interface {
 	Phase(name string)
-	Live(completed func() uint64) // writes measured so far
+	Live(now func() Live) // any goroutine may call now, until the next call of Live
 }
 
 const (
@@ -72,7 +72,7 @@ func (w Window) Run(ctx context.Context, target Target) (Outcome, error) {
 	if w.Ledger != nil {
 		l.ledger = w.Ledger
 	}
-	w.Observer.Live(l.Completed)
+	w.Observer.Live(l.Live)
 	outcome, err := l.Run(ctx, w.Observer.Phase, w.Generator)
 	if err != nil {
 		return Outcome{}, err

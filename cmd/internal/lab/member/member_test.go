@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,6 +33,8 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{func(p *Plan) { p.Transport = "loopback" }, "Transport: loopback is memory within one process"},
+		{func(p *Plan) { p.Log = "etcd" }, "Log: "},
+		{func(p *Plan) { p.Bandwidth = 1 }, "Bandwidth: 1 is neither"},
 		{func(p *Plan) { p.Log = "paper" }, "Log: wal: durability mode"},
 		{func(p *Plan) { p.Pipeline = "fast" }, `Pipeline: unknown pipeline "fast"`},
 		{func(p *Plan) { p.Pipeline, p.Groups = "basic", 2 }, "Pipeline: basic is for comparison"},
@@ -85,8 +88,8 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("%q", d)
 	}
 	// Each component counts.
-	b = Components{"sync", "x", "tcp+tls", "basic", false, 2, 1, 1, true, 1}
-	if d := a.Differences(b); len(d) != 10 {
+	b = Components{"sync", "x", "tcp+tls", "basic", false, 2, 1, 1, 1, 1, true, 1}
+	if d := a.Differences(b); len(d) != 12 {
 		t.Errorf("%d differences: %q", len(d), d)
 	}
 }
@@ -94,9 +97,9 @@ func TestDifferences(t *testing.T) {
 // A setup means the components that it was made of, and one that says more is refused.
 func TestOf(t *testing.T) {
 	want := Components{
-		Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "parallel", EarlyAck: false, Groups: 1, FsyncDelay: 2, NetDelay: 3,
+		Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "parallel", EarlyAck: false, Groups: 1, Depth: 4, FsyncDelay: 2, Bandwidth: 5e6, NetDelay: 3,
 	}
-	s := want.Experiment(3).Points()[0].Setup
+	s := want.Experiment(3).Points(rig.Foreign{})[0].Setup
 	if have, err := Of(s); have != want || err != nil {
 		t.Errorf("%+v, %v", have, err)
 	}

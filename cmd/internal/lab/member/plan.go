@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -31,7 +32,9 @@ type Components struct {
 	Pipeline    string // one of experiment.PipelineNames
 	EarlyAck    bool
 	Groups      int
+	Depth       int
 	FsyncDelay  time.Duration
+	Bandwidth   int64 // experiment.Plan.DiskBandwidth
 	NetDelay    time.Duration
 	Leases      bool // leaders may answer reads without asking
 	SnapshotMiB int  // the log grows by so much between two snapshots; 0: there are none, and the log keeps all
@@ -62,7 +65,7 @@ func (p Plan) fromInput() bool { return slices.Contains(p.Members, FromInput) }
 func (c Components) Experiment(members int) experiment.Plan {
 	return experiment.Plan{
 		Log: c.Log, Engine: c.Engine, Transport: c.Transport, Pipelines: []string{c.Pipeline}, EarlyAck: c.EarlyAck, Groups: c.Groups,
-		Hosts: members, FsyncDelay: c.FsyncDelay, NetDelay: c.NetDelay,
+		Hosts: members, Depth: c.Depth, FsyncDelay: c.FsyncDelay, DiskBandwidth: c.Bandwidth, NetDelay: c.NetDelay,
 		ValueBytes: load.MinValueBytes, Operation: experiment.Write, Clients: []int{1}, MaxInFlight: 1, Duration: time.Second, Repeats: 1,
 	}
 }
@@ -72,9 +75,12 @@ func (c Components) Experiment(members int) experiment.Plan {
 func Of(s rig.Setup) (Components, error) {
 	c := Components{
 		Log: s.Durability.String(), Engine: "memory", Transport: string(s.Transport), Pipeline: experiment.PipelineName(s.Pipeline),
-		EarlyAck: !s.LateAcknowledgement, Groups: max(s.Groups, 1), FsyncDelay: s.FsyncDelay, NetDelay: s.NetworkDelay, Leases: s.Leases,
+		EarlyAck: !s.LateAcknowledgement, Groups: max(s.Groups, 1), FsyncDelay: s.FsyncDelay, Bandwidth: s.DiskBandwidth, NetDelay: s.NetworkDelay, Leases: s.Leases,
 	}
-	back := c.Experiment(s.Hosts).Points()[0].Setup
+	if depth, ok := s.Rule.(batches.Depth); ok {
+		c.Depth = int(depth)
+	}
+	back := c.Experiment(s.Hosts).Points(rig.Foreign{})[0].Setup
 	s.Groups = max(s.Groups, 1)
 	back.Dir, back.Leases, back.Processes = s.Dir, s.Leases, s.Processes
 	have, want := reflect.ValueOf(back), reflect.ValueOf(s)
@@ -88,7 +94,7 @@ func Of(s rig.Setup) (Components, error) {
 
 // setup returns what the member is made of. The plan must be valid.
 func (p Plan) setup() rig.Setup {
-	s := p.Experiment(len(p.Members)).Points()[0].Setup
+	s := p.Experiment(len(p.Members)).Points(rig.Foreign{})[0].Setup
 	s.Dir, s.Leases = p.Dir, p.Leases
 	if p.SnapshotMiB > 0 {
 		s.Snapshots = host.SnapshotPolicy{LogBytes: int64(p.SnapshotMiB) << 20}
@@ -111,6 +117,7 @@ func (c Components) byName() map[string]string {
 	return map[string]string{
 		"the log": c.Log, "the engine": c.Engine, "the transport": c.Transport, "the pipeline": c.Pipeline,
 		"early acknowledgement": strconv.FormatBool(c.EarlyAck), "the number of groups": strconv.Itoa(c.Groups),
+		"the depth": strconv.Itoa(c.Depth), "the bandwidth of disks": strconv.FormatInt(c.Bandwidth, 10),
 		"the delay of fsyncs": c.FsyncDelay.String(), "the delay of the network": c.NetDelay.String(),
 		"leases": strconv.FormatBool(c.Leases), "the MiB of log between snapshots": strconv.Itoa(c.SnapshotMiB),
 	}
@@ -131,6 +138,9 @@ const maxFor = 30 * 24 * time.Hour
 func (p *Plan) Validate() error {
 	if p.Transport == string(rig.Loopback) {
 		return lab.Invalid("Transport", "loopback is memory within one process: members in processes of their own need tcp or tcp+tls")
+	}
+	if foreign := experiment.ForeignNames([]experiment.Plan{p.Experiment(len(p.Members))}); foreign != "" {
+		return lab.Invalid("Log", "%s is in another program, which `millrace lab measure` builds: a member has the components of this one", foreign)
 	}
 	if err := p.Experiment(len(p.Members)).Validate(); err != nil {
 		return renamed(err)
@@ -163,7 +173,7 @@ func renamed(err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	here := strings.NewReplacer("Pipelines", "Pipeline", "Hosts", "Members")
+	here := strings.NewReplacer("Pipelines", "Pipeline", "Hosts", "Members", "DiskBandwidth", "Bandwidth")
 	return lab.Invalid(here.Replace(refused.Field), "%s", here.Replace(refused.Reason))
 }
 

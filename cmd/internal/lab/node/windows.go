@@ -125,7 +125,7 @@ func (p Plan) read(ctx context.Context, c *cluster, row *Result, progress report
 	progress.Phase("warm-up")
 	err := lab.Sleep(reading, p.Warmup)
 	progress.Phase("measure")
-	progress.Live(total)
+	progress.Live(func() load.Live { return load.Live{Completed: total()} })
 	began, before, used := time.Now(), total(), load.ReadUsage()
 	if err == nil {
 		err = lab.Sleep(reading, p.Duration)

@@ -83,8 +83,8 @@ func serveOneWrite(ctx context.Context, c *client.Client, value []byte, out io.W
 
 type unobserved struct{}
 
-func (unobserved) Phase(string)       {}
-func (unobserved) Live(func() uint64) {}
+func (unobserved) Phase(string)          {}
+func (unobserved) Live(func() load.Live) {}
 
 // remote is a client as a load.Target. Its owner verifies: here is no host.
 type remote struct{ *client.Client }

@@ -48,7 +48,7 @@ type Recipe struct {
 }
 
 // All returns the recipes in the order of the list.
-func All() []Recipe { return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6} }
+func All() []Recipe { return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6, nextBatch} }
 
 // Names returns their names.
 func Names() (names []string) {

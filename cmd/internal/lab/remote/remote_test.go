@@ -212,8 +212,8 @@ func begin(t *testing.T, c *remote.Cluster) *remote.Run {
 
 type silent struct{}
 
-func (silent) Phase(string)       {}
-func (silent) Live(func() uint64) {}
+func (silent) Phase(string)          {}
+func (silent) Live(func() load.Live) {}
 
 // window loads a target for a moment, and as long as beside takes.
 func window(t *testing.T, target load.Target, ledger *load.Ledger, beside func(context.Context) error) load.Outcome {

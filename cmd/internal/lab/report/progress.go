@@ -51,7 +51,7 @@ func (Silence) Point(int, string, time.Duration) {}
 func (Silence) Phase(string) {}
 
 // Live implements Progress.
-func (Silence) Live(func() uint64) {}
+func (Silence) Live(func() load.Live) {}
 
 // PointDone implements Progress.
 func (Silence) PointDone(Result) {}
@@ -105,7 +105,7 @@ type bar struct {
 	began  time.Time     // of the first point
 	point  time.Time     // of this point
 	window time.Duration // of this point
-	ops    func() uint64
+	live   func() load.Live
 
 	quit chan struct{}
 	done chan struct{}
@@ -144,7 +144,7 @@ func (b *bar) Begin(points int) {
 func (b *bar) Point(i int, name string, window time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.i, b.name, b.point, b.window, b.ops = i, name, time.Now(), window, nil
+	b.i, b.name, b.point, b.window, b.live = i, name, time.Now(), window, nil
 	if i == 0 {
 		b.began = b.point
 	}
@@ -156,10 +156,10 @@ func (b *bar) Phase(name string) {
 	b.phase = name
 }
 
-func (b *bar) Live(completed func() uint64) {
+func (b *bar) Live(now func() load.Live) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ops = completed
+	b.live = now
 }
 
 func (b *bar) PointDone(r Result) {
@@ -179,7 +179,8 @@ func (b *bar) draw(now time.Time) {
 	fmt.Fprint(b.out, clearLine+b.line(now))
 }
 
-// line renders "[#####.......] 7/16 async, 100 clients  measure  42,100 writes  1m2s left".
+// line renders "[#####.......] 7/16 async, 100 clients  measure  42,100 writes  9,800/s p50 1.20 ms p99
+// 3.41 ms  1m2s left", where the rate and the latencies are of the last second.
 func (b *bar) line(now time.Time) string {
 	if b.began.IsZero() {
 		return cut("limits: "+b.phase, b.width-1)
@@ -189,8 +190,12 @@ func (b *bar) line(now time.Time) string {
 	cells := int(share * barCells)
 	line := fmt.Sprintf("[%s%s] %d/%d %s  %s", strings.Repeat("#", cells), strings.Repeat(".", barCells-cells),
 		b.i+1, b.points, b.name, b.phase)
-	if b.ops != nil {
-		line += fmt.Sprintf("  %s writes", Count(float64(b.ops())))
+	if b.live != nil {
+		now := b.live()
+		line += fmt.Sprintf("  %s writes", Count(float64(now.Completed)))
+		if now.Rate > 0 {
+			line += fmt.Sprintf("  %s/s p50 %s p99 %s", Count(now.Rate), Latency(Micros(now.P50)), Latency(Micros(now.P99)))
+		}
 	}
 	if share > 0.02 {
 		left := time.Duration(float64(now.Sub(b.began)) * (1 - share) / share)

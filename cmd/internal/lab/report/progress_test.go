@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
 // Lines for a log file: one for the limits, if the run has any, and one for each point.
@@ -36,9 +38,15 @@ func TestLines(t *testing.T) {
 func TestBarLine(t *testing.T) {
 	now := time.Now()
 	b := &bar{width: 200, points: 16, i: 6, name: "async, 100 clients", phase: "measure", began: now.Add(-time.Minute), point: now, window: time.Second,
-		ops: func() uint64 { return 42100 }}
+		live: func() load.Live { return load.Live{Completed: 42100} }}
 	if have, want := b.line(now), "[#########...............] 7/16 async, 100 clients  measure  42,100 writes  1m40s left"; have != want {
 		t.Errorf("%q, want %q", have, want)
+	}
+	b.live = func() load.Live {
+		return load.Live{Completed: 42100, Rate: 9800, P50: 1200 * time.Microsecond, P99: 3410 * time.Microsecond}
+	}
+	if have, want := b.line(now), "  measure  42,100 writes  9,800/s p50 1.20 ms p99 3.41 ms  1m40s left"; !strings.HasSuffix(have, want) {
+		t.Errorf("%q, want %q at its end", have, want)
 	}
 	b.width = 20
 	if have := b.line(now); len(have) != 19 {

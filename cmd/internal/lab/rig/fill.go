@@ -123,7 +123,11 @@ const maxDiverged = 1000
 // inLog calls f with the log of a host that is closed, and makes durable what f appends.
 func (m *Member) inLog(f func(host.Log) error) error {
 	real := env.Real()
-	log, err := host.OpenWAL(host.LogConfig{FS: m.files(), Dir: filepath.Join(m.cluster.dir(int(m.ID-1)), "log"), Owner: m.ID, Mode: m.cluster.setup.Durability, Scheduler: real.Scheduler, Clock: real.Clock})
+	open := m.openLog()
+	if open == nil {
+		open = host.OpenWAL
+	}
+	log, err := open(host.LogConfig{FS: m.files(), Dir: filepath.Join(m.cluster.dir(int(m.ID-1)), "log"), Owner: m.ID, Mode: m.cluster.setup.Durability, Scheduler: real.Scheduler, Clock: real.Clock})
 	if err != nil {
 		return err
 	}
@@ -174,12 +178,29 @@ func (r *rejections) reset() {
 
 // Send counts what the host rejects, and sends.
 func (t fixedAddresses) Send(to uint64, batch []transport.Envelope) bool {
-	for i := range batch {
-		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
-			t.rejections.note(m.Index)
-		}
-	}
+	countRejections(batch, t.rejections)
 	return t.Transport.Send(to, batch)
 }
 
-var _ host.Transport = fixedAddresses{}
+// Send does the same.
+func (t foreignAddresses) Send(to uint64, batch []transport.Envelope) bool {
+	countRejections(batch, t.rejections)
+	return t.Peered.Send(to, batch)
+}
+
+// Review implements transport.Reviewer, if the transport does.
+func (t foreignAddresses) Review(id uint64) {
+	if r, ok := t.Peered.(transport.Reviewer); ok {
+		r.Review(id)
+	}
+}
+
+func countRejections(batch []transport.Envelope, count *rejections) {
+	for i := range batch {
+		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
+			count.note(m.Index)
+		}
+	}
+}
+
+var _, _ host.Transport = fixedAddresses{}, foreignAddresses{}

@@ -22,6 +22,7 @@ import (
 type machine struct {
 	load.Machine
 	ballast int64
+	engine  Engine        // nil: none
 	entries atomic.Uint64 // values applied, for readers
 }
 
@@ -35,6 +36,11 @@ func newMachine(s Setup, group int) *machine {
 
 // Apply implements host.StateMachine.
 func (m *machine) Apply(entries []host.Entry) error {
+	if m.engine != nil {
+		if err := m.engine.Put(entries); err != nil {
+			return fmt.Errorf("engine: %w", err)
+		}
+	}
 	for i := range entries {
 		m.Machine.Apply(entries[i].Index, entries[i].Data)
 	}

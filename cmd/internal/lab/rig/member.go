@@ -26,7 +26,8 @@ type Member struct {
 	groups  []atomic.Pointer[host.Group] // nil while it is closed
 	slow    atomic.Int64                 // what every fsync takes longer, besides Setup.FsyncDelay
 
-	memory *crashfs.FS // its disk with Setup.PowerCuts; nil: the disk of the machine
+	bandwidth *vfs.Bandwidth // of its disk; nil: the real one's
+	memory    *crashfs.FS    // its disk with Setup.PowerCuts; nil: the disk of the machine
 
 	mu       sync.Mutex
 	host     *host.Host // nil while it is closed
@@ -36,6 +37,9 @@ type Member struct {
 
 func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	if c.setup.DiskBandwidth > 0 {
+		m.bandwidth = vfs.NewBandwidth(float64(c.setup.DiskBandwidth))
+	}
 	if c.setup.PowerCuts {
 		m.memory = crashfs.New()
 		m.memory.SetHook(func(op crashfs.Op) error {
@@ -89,9 +93,9 @@ func (m *Member) files() vfs.FS {
 	case m.memory != nil:
 		return m.memory
 	case !s.Faults:
-		return vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+		return vfs.WithSyncDelay(m.real(), s.FsyncDelay)
 	}
-	return vfs.WithSyncDelays(vfs.OS(), func() time.Duration { return s.FsyncDelay + time.Duration(m.slow.Load()) })
+	return vfs.WithSyncDelays(m.real(), m.delay)
 }
 
 // Open opens the host on its directory, with empty state machines.
@@ -111,17 +115,23 @@ func (m *Member) Open(ctx context.Context) error {
 		founders = append(founders, id+1)
 	}
 	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.Rule),
-		host.WithLogger(cmp.Or(s.Logger, slog.New(slog.DiscardHandler))))
+		host.WithLog(m.openLog()), host.WithLogger(cmp.Or(s.Logger, slog.New(slog.DiscardHandler))))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t
 	}
 	m.mu.Lock()
 	m.host, m.machines = h, nil
 	for g := range s.Groups {
-		m.machines = append(m.machines, newMachine(s, g))
+		machine := newMachine(s, g)
+		engine, failed := m.openEngine(g)
+		machine.engine, err = engine, errors.Join(err, failed)
+		m.machines = append(m.machines, machine)
 	}
 	machines := m.machines
 	m.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("host %d: engine: %w", m.ID, err)
+	}
 	for g := range s.Groups {
 		opened, err := h.OpenGroup(ctx, host.GroupConfig{
 			ID: uint64(g + 1), Members: founders, Joins: i >= s.Founders || m.lost, Leases: s.Leases, Snapshots: s.Snapshots,
@@ -186,7 +196,7 @@ func (m *Member) closed(ctx context.Context, h *host.Host) error {
 	if err := h.Close(ctx); err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err)
 	}
-	return nil
+	return m.closeEngines()
 }
 
 // Again opens a host that was killed or stopped.

@@ -32,14 +32,15 @@ type network struct {
 	listenAddr string // of every host
 	memory     *loopback.Network
 	addrs      []string // of the present life of each host; "": it has none yet
-	open       []*tcp.Transport
+	open       []Peered
+	foreign    Listen         // nil: tcp
 	links      [][]*wire.Link // from, to; nil without faults and delay
 	tls        []*cert.Credentials
 	rejections []rejections // by host, in its present life
 }
 
 func newNetwork(s Setup) (_ *network, err error) {
-	n := &network{kind: s.Transport, hosts: s.Hosts, listenAddr: "127.0.0.1:0", addrs: make([]string, s.Hosts), rejections: make([]rejections, s.Hosts), open: make([]*tcp.Transport, s.Hosts)}
+	n := &network{kind: s.Transport, hosts: s.Hosts, listenAddr: "127.0.0.1:0", addrs: make([]string, s.Hosts), rejections: make([]rejections, s.Hosts), open: make([]Peered, s.Hosts), foreign: s.Foreign.Transports[string(s.Transport)]}
 	if s.Transport == Loopback {
 		n.memory = loopback.NewNetwork()
 		return n, nil
@@ -81,13 +82,20 @@ func newNetwork(s Setup) (_ *network, err error) {
 	return n, nil
 }
 
-func (n *network) listen(i int) (*tcp.Transport, error) {
+func (n *network) listen(i int) (Peered, error) {
+	if n.foreign != nil {
+		return n.foreign(uint64(i + 1))
+	}
 	o := tcp.Options{ID: uint64(i + 1), Listen: n.listenAddr, Logger: slog.New(slog.DiscardHandler)}
 	if n.tls != nil {
 		own := n.tls[i]
 		o.TLS = &tcp.TLS{Credentials: func() (*cert.Credentials, error) { return own, nil }}
 	}
-	return tcp.Listen(o)
+	t, err := tcp.Listen(o)
+	if err != nil {
+		return nil, err // a nil *tcp.Transport in the interface would not be nil
+	}
+	return t, nil
 }
 
 // fixedAddresses is a transport whose addresses only this package sets. A host looks for SetPeer and
@@ -96,6 +104,13 @@ type fixedAddresses struct {
 	*tcp.Transport
 	SetPeer, SetOtherAddr struct{} // fields, which hide the methods
 	rejections            *rejections
+}
+
+// foreignAddresses is fixedAddresses for another transport.
+type foreignAddresses struct {
+	Peered
+	SetPeer    struct{}
+	rejections *rejections
 }
 
 // transport returns the transport for the next life of a host, and the addresses for its configuration.
@@ -129,7 +144,10 @@ func (n *network) transport(i int) (host.Transport, map[uint64]string, error) {
 		t.SetPeer(uint64(to+1), n.addr(i, to))
 	}
 	n.rejections[i].reset()
-	return fixedAddresses{Transport: t, rejections: &n.rejections[i]}, peers, nil
+	if own, ok := t.(*tcp.Transport); ok {
+		return fixedAddresses{Transport: own, rejections: &n.rejections[i]}, peers, nil
+	}
+	return foreignAddresses{Peered: t, rejections: &n.rejections[i]}, peers, nil
 }
 
 // addr is where one host reaches another.

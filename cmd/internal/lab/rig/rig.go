@@ -6,6 +6,7 @@
 //	rig.go       components, and how a cluster is opened and closed
 //	seat.go      one member alone, whose peers run in other processes
 //	member.go    one host: kill, open again, a slow disk
+//	foreign.go   components of other projects' code, and slow disks
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
 //	fill.go      writes outside a load, logs that diverge
@@ -35,21 +36,25 @@ import (
 type Setup struct {
 	Dir        string // exists and is empty
 	Hosts      int
-	Groups     int // 1 if it is 0
-	Durability wal.Mode
+	Groups     int      // 1 if it is 0
+	Log        string   // a name of Foreign.Logs; "": that of package wal
+	Durability wal.Mode // of that
+	Engine     string   // a name of Foreign.Engines; "": the machine remembers which values it has seen, and no more
 	Transport  Transport
+	Foreign    Foreign
 	Pipeline   pipeline.Pipeline
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
 	LateAcknowledgement bool
 	Rule                batches.Rule  // when a leader begins its next batch; nil: at once
 	FsyncDelay          time.Duration // of every disk
+	DiskBandwidth       int64         // of the disk of each host, in bytes a second; 0: the real one's
 	NetworkDelay        time.Duration // one way, between any two hosts
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
 	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
-	// ignores FsyncDelay.
+	// ignores FsyncDelay and DiskBandwidth.
 	PowerCuts bool
 
 	Leases           bool
@@ -74,6 +79,7 @@ type Cluster struct {
 	ledger  *load.Ledger
 	leaders []atomic.Int32 // by group, from 0: the member that took the last write
 	acked   []atomic.Uint64
+	full    atomic.Pointer[error] // a log has no space, for good
 }
 
 const (
@@ -88,6 +94,9 @@ func Open(ctx context.Context, s Setup) (_ *Cluster, err error) {
 	s.Groups = max(s.Groups, 1)
 	if s.Founders == 0 {
 		s.Founders = s.Hosts
+	}
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("the cluster took more than %v to elect leaders", openTimeout))
 	defer cancel()
@@ -232,6 +241,9 @@ func (c *Cluster) Close() error {
 		}
 	}
 	err := bench.CloseHosts(hosts)
+	for _, m := range c.members {
+		err = errors.Join(err, m.closeEngines())
+	}
 	if c.network != nil {
 		err = errors.Join(err, c.network.close())
 		c.network = nil

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/wal"
@@ -42,8 +45,8 @@ func open(t *testing.T, s rig.Setup) *rig.Cluster {
 
 type silent struct{}
 
-func (silent) Phase(string)       {}
-func (silent) Live(func() uint64) {}
+func (silent) Phase(string)          {}
+func (silent) Live(func() load.Live) {}
 
 type target interface {
 	load.Target
@@ -260,5 +263,88 @@ func TestFaults(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// With a depth of 1 a leader has one batch at most that is not committed, and commands wait for it.
+func TestDepth(t *testing.T) {
+	s := setup(t)
+	s.Rule, s.FsyncDelay = batches.Depth(1), time.Millisecond
+	c := open(t, s)
+	deepest := 0
+	window(t, c, func(ctx context.Context) error {
+		group := c.Member(c.Leader(0)).Group(0)
+		return rig.Until(ctx, "commands have waited for a batch", func() (bool, error) {
+			m := group.Metrics().Batches
+			deepest = max(deepest, m.Open)
+			return m.Held > 10, nil
+		})
+	})
+	if deepest > 1 {
+		t.Errorf("%d batches were open at once", deepest)
+	}
+}
+
+// The disk of each host carries no more than its bandwidth: a write whose bytes take it a while is not
+// acknowledged before.
+func TestDiskBandwidth(t *testing.T) {
+	const bytesPerSecond, valueBytes = 40_000_000, 4_000_000
+	s := setup(t)
+	s.Hosts, s.DiskBandwidth = 1, bytesPerSecond
+	c := open(t, s)
+	began := time.Now()
+	if err := c.Fill(t.Context(), 1, valueBytes); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < valueBytes*time.Second/bytesPerSecond {
+		t.Errorf("%d bytes took %v at %d bytes a second", valueBytes, took, bytesPerSecond)
+	}
+}
+
+// lossy is an engine that loses every hundredth value.
+type lossy struct{ seen, kept uint64 }
+
+func (l *lossy) Put(entries []host.Entry) error {
+	for i := range entries {
+		if len(entries[i].Data) == 0 {
+			continue
+		}
+		if l.seen++; l.seen%100 != 0 {
+			l.kept++
+		}
+	}
+	return nil
+}
+
+func (l *lossy) Count() (uint64, error) { return l.kept, nil }
+func (l *lossy) Close() error           { return nil }
+
+// An engine that lacks what its machine has applied is found, and components that are not there are refused.
+func TestEngines(t *testing.T) {
+	s := setup(t)
+	s.Hosts, s.Engine = 1, "lossy"
+	s.Foreign.Engines = map[string]rig.OpenEngine{"lossy": func(string) (rig.Engine, error) { return &lossy{}, nil }}
+	c := open(t, s)
+	if err := c.Fill(t.Context(), 99, 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Verify(t.Context(), c.Ledger()); err != nil {
+		t.Errorf("before a loss: %v", err)
+	}
+	if err := c.Fill(t.Context(), 1, 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Verify(t.Context(), c.Ledger()); !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), "the engine holds 99 values, and its machine has applied 100") {
+		t.Errorf("after it: %v", err)
+	}
+	for _, change := range []func(*rig.Setup){
+		func(s *rig.Setup) { s.Engine = "x" }, func(s *rig.Setup) { s.Log = "x" },
+		func(s *rig.Setup) { s.Snapshots.LogBytes = 1 },
+	} {
+		other := s
+		change(&other)
+		if _, err := rig.Open(t.Context(), other); err == nil {
+			t.Errorf("%q, %q, %+v: opened", other.Log, other.Engine, other.Snapshots)
+		}
 	}
 }

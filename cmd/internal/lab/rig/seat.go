@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/wire"
 	"github.com/millrace/millrace/transport/cert"
-	"github.com/millrace/millrace/transport/tcp"
 )
 
 // Seat is one member of a cluster whose other members run in processes of their own, here or on other
@@ -32,7 +31,7 @@ func TakeSeat(ctx context.Context, s Setup, seat Seat) (_ *Cluster, err error) {
 	s.Groups = max(s.Groups, 1)
 	s.Founders = s.Hosts
 	s.Logger = seat.Logger
-	if s.Transport == Loopback || s.Faults {
+	if s.Transport != TCP && s.Transport != TLS || s.Faults || s.PowerCuts {
 		return nil, errors.New("a member in a process of its own needs sockets, and no other process can spoil its disk or its links")
 	}
 	c := &Cluster{setup: s, ledger: &load.Ledger{}, leaders: make([]atomic.Int32, s.Groups), acked: make([]atomic.Uint64, s.Groups)}
@@ -55,7 +54,7 @@ func newSeatNetwork(s Setup, seat Seat) (_ *network, cluster uint64, err error) 
 	at := int(seat.ID - 1)
 	n := &network{
 		kind: s.Transport, hosts: s.Hosts, listenAddr: seat.Listen, rejections: make([]rejections, s.Hosts),
-		open: make([]*tcp.Transport, s.Hosts),
+		open: make([]Peered, s.Hosts),
 	}
 	if s.Transport == TLS {
 		if seat.Credentials == nil {

@@ -13,10 +13,13 @@ import (
 
 // Propose implements load.Target: it proposes on the leader of the client's group, and follows it. A host
 // that surely has not taken the command, because it does not lead or is gone, is left for another one. Any
-// other error is the client's.
+// other error is the client's. When a log has no space for good, no host takes a command any more.
 func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 	g := int(load.IDOf(value).Client) % c.setup.Groups
 	for {
+		if full := c.full.Load(); full != nil {
+			return *full
+		}
 		at := int(c.leaders[g].Load())
 		group := c.members[at].Group(g)
 		if group == nil {
@@ -121,12 +124,14 @@ func (c *Cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 	for g := range c.setup.Groups {
 		wg.Go(func() {
 			var machines []*load.Machine
+			var engines error
 			for _, m := range c.members {
 				if m.part(g) != nil {
 					machines = append(machines, &m.machine(g).Machine)
+					engines = errors.Join(engines, m.machine(g).verifyEngine())
 				}
 			}
-			if errs[g] = load.VerifyMachines(ctx, machines, ledger); errs[g] != nil && c.setup.Groups > 1 {
+			if errs[g] = errors.Join(load.VerifyMachines(ctx, machines, ledger), engines); errs[g] != nil && c.setup.Groups > 1 {
 				errs[g] = fmt.Errorf("group %d: %w", g+1, errs[g])
 			}
 		})

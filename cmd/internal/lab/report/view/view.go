@@ -51,7 +51,7 @@ func Of(a *archive.Archive) *View {
 var labelOrder = []string{
 	archive.LabelPipeline, archive.LabelLog, archive.LabelEngine, archive.LabelTransport, archive.LabelProcesses,
 	archive.LabelOperation, archive.LabelNodes, archive.LabelGroups, archive.LabelDepth, archive.LabelValueBytes,
-	archive.LabelFsyncDelay, archive.LabelNetworkDelay,
+	archive.LabelFsyncDelay, archive.LabelBandwidth, archive.LabelNetworkDelay,
 }
 
 var loadLabels = []string{archive.LabelClients, archive.LabelRate}
@@ -194,6 +194,8 @@ func LabelUnit(name string) archive.Unit {
 		return archive.UnitBytes
 	case archive.LabelFsyncDelay, archive.LabelNetworkDelay:
 		return archive.UnitMicroseconds
+	case archive.LabelBandwidth:
+		return archive.UnitBytesPerSecond
 	case archive.LabelRate:
 		return archive.UnitPerSecond
 	}

@@ -1,0 +1,115 @@
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/batches"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// nextBatch is the scheduling question that the dissertation leaves open: when should a leader begin its
+// second batch? It is the experiment of `millrace bench batches`, in virtual time.
+var nextBatch = Recipe{
+	Name:     "batches",
+	Question: "When should a leader begin its next batch, while the one before is not committed?",
+	Source:   "dissertation, section 10.2.2: the open question",
+	Hosts:    0, // in virtual time: they need no processors of their own
+	NeedMiB:  needMiB(1, 1),
+	About:    func(s Size) time.Duration { return pick(s, 75*time.Second, 12*time.Second, time.Second) },
+	Run:      runNextBatch,
+}
+
+// Metrics of the recipe. A ratio is the p99 of a rule by the best p99 of a cell: one network, disk and load.
+var (
+	ratioSum    = archive.Metric{Name: "sum_of_ratios", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "sum of the ratios of all cells: p99 by the best p99 of the cell"}
+	ratioMean   = archive.Metric{Name: "mean_ratio", Unit: archive.UnitRatio, Better: archive.BetterLower, Meaning: "mean of the ratios of all cells"}
+	ratioWorst  = archive.Metric{Name: "worst_ratio", Unit: archive.UnitRatio, Better: archive.BetterLower, Meaning: "highest ratio of all cells"}
+	rateShare   = archive.Metric{Name: "rate_to_winner", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "throughput by that of the rule with the least sum, geometric mean over the closed loops"}
+	cpuShare    = archive.Metric{Name: "cpu_to_winner", Unit: archive.UnitRatio, Better: archive.BetterLower, Meaning: "processor time of a write by that of the rule with the least sum, geometric mean over the closed loops"}
+	ratioHere   = archive.Metric{Name: "p99_to_best", Unit: archive.UnitRatio, Better: archive.BetterLower, Meaning: "p99 by the best p99 of the cell"}
+	opsPerBatch = archive.Metric{Name: "ops_per_batch", Unit: archive.UnitCount, Better: archive.BetterNeither, Meaning: "writes in one batch of the leader"}
+)
+
+// atOnce is what a host does.
+const atOnce = "at once"
+
+// maxWorst is how much a rule may lose in its worst cell: decision 0028 found 1.13.
+const maxWorst = 1.25
+
+func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
+	plan := pick(size, batches.Full(), batches.Quick(), batches.Quick())
+	if size == Glance {
+		plan.Delays, plan.Syncs, plan.Clients, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 20
+	}
+	plan.Seed = s.Seed
+	if size != Full && size != Long {
+		full := batches.Full()
+		s.Omit("%d of %d networks, %d of %d disks, %d of %d loads", len(full.Delays)-len(plan.Delays), len(full.Delays), len(full.Syncs)-len(plan.Syncs), len(full.Syncs),
+			len(full.Clients)+len(full.Shares)-len(plan.Clients)-len(plan.Shares), len(full.Clients)+len(full.Shares))
+	}
+	s.Omit("the single cells: the points are how each rule did over all of them, and the curves of one closed loop. `millrace bench batches --out DIR` writes every cell")
+	s.Warn(archive.WarnFake, "The hosts run in virtual time, on a model of processors, disks and lines: the figures say which rule waits less, and not how fast this machine is.")
+	s.Declare(ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch)
+	r, err := batches.Run(ctx, plan, s.Progress)
+	if r == nil {
+		return err
+	}
+	began := time.Now().UTC()
+	for _, standing := range r.Standings {
+		s.Put("all cells, "+standing.Rule, map[string]string{"rule": standing.Rule}, archive.Repeat{Seed: plan.Seed, Began: began, Figures: map[string]float64{
+			ratioSum.Name: standing.Sum, ratioMean.Name: standing.Mean(), ratioWorst.Name: standing.Worst, rateShare.Name: standing.Rate, cpuShare.Name: standing.CPU,
+		}})
+	}
+	for _, row := range r.Curves() {
+		putCurve(s, plan, row, began)
+	}
+	if err == nil {
+		judgeNextBatch(s, r.Standings)
+	}
+	return err
+}
+
+// putCurve adds one place of a curve.
+func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began time.Time) {
+	delay, sync := duration(row.DelayUs), duration(row.SyncUs)
+	name := fmt.Sprintf("%v one way, sync %v, %s, %s", delay, sync, report.Plural(row.Clients, "client"), row.Rule)
+	labels := map[string]string{
+		"rule": row.Rule, archive.LabelNetworkDelay: delay.String(), archive.LabelFsyncDelay: sync.String(), archive.LabelClients: strconv.Itoa(row.Clients),
+		archive.LabelPipeline: "async", archive.LabelLog: "millrace/group", archive.LabelNodes: "3", archive.LabelValueBytes: strconv.Itoa(plan.ValueBytes),
+		archive.LabelProcesses: "simulated",
+	}
+	s.Put(name, labels, archive.Repeat{Seed: plan.Seed, Began: began, Figures: map[string]float64{
+		archive.OpsPerSec.Name: row.OpsPerSec, archive.MeanUs.Name: row.MeanUs, archive.P50Us.Name: row.P50Us, archive.P99Us.Name: row.P99Us,
+		archive.CPUUsPerOp.Name: row.CPUUsPerOp, ratioHere.Name: row.Ratio, opsPerBatch.Name: row.PerBatch,
+	}})
+}
+
+func duration(us float64) time.Duration { return time.Duration(us * float64(time.Microsecond)) }
+
+// judgeNextBatch holds what a host does to the answer of decision 0028.
+func judgeNextBatch(s *experiment.Session, standings []batches.Standing) {
+	least, today, halfway := standings[0], batches.Standing{}, batches.Standing{}
+	for _, of := range standings {
+		switch of.Rule {
+		case atOnce:
+			today = of
+		case "halfway":
+			halfway = of
+		}
+	}
+	point := "all cells, " + atOnce
+	s.Judge(experiment.Criterion{Name: atOnce + ", which a host does: its sum of p99 ratios by the least", Point: point, Limit: "≤ 1.01: no rule has a lesser sum, or hardly", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.01)},
+		report.Ratio(today.Sum, least.Sum), true, "")
+	s.Judge(experiment.Criterion{Name: atOnce + ": its p99 by the best of the cell, in its worst cell", Point: point, Limit: fmt.Sprintf("≤ %v", maxWorst), Unit: archive.UnitRatio, Holds: experiment.AtMost(maxWorst)},
+		today.Worst, true, "")
+	ours := report.Ratio(halfway.Mean(), today.Mean())
+	s.Archive.References = append(s.Archive.References, archive.Reference{
+		Source: "dissertation, section 10.2.2", What: "a second batch halfway through the first: its p99 by that of at once, mean over all cells", Unit: archive.UnitRatio, Ours: &ours,
+		Note: "the source suggests it and gives no figure",
+	})
+}
