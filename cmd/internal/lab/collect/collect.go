@@ -130,7 +130,10 @@ func Collect(ctx context.Context, o Options) (dirs []string, err error) {
 	case l.Running:
 		o.Say("the load goes on: collect again when it has ended")
 	case !o.Keep:
-		_, err = ask(ctx, c, kindDone, nil)
+		// The load may end before its answer has come.
+		if _, err = ask(ctx, c, kindDone, nil); errors.Is(err, client.ErrIndeterminate) {
+			err = nil
+		}
 	}
 	return dirs, err
 }
