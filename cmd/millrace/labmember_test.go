@@ -82,7 +82,7 @@ func TestMemberCommand(t *testing.T) {
 func TestLabMeasureProcesses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--probe", "0s", "--quiet", "--out", out)
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--depth", "4", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet", "--out", out)
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "load cpu cores") {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -91,7 +91,7 @@ func TestLabMeasureProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := a.Run.Points[0]
-	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || len(a.Envs.Members) != 0 {
+	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || p.Labels[archive.LabelDepth] != "4" || len(a.Envs.Members) != 0 {
 		t.Errorf("%+v, %+v", p.Labels, a.Envs)
 	}
 	if f := p.Repeats[0].Figures; f[archive.Ops.Name] == 0 || f[archive.FsyncsPerOp.Name] == 0 || f[archive.CPUUsPerOp.Name] == 0 || f[archive.RSSBytes.Name] == 0 {
@@ -131,6 +131,8 @@ func TestLabProcessesRefuse(t *testing.T) {
 		want   string
 	}{
 		{"measure --processes --transport loopback", exitUsage, "--processes: hosts in processes of their own need sockets, and --transport loopback"},
+		{"measure --processes --log group,etcd", exitUsage, "--processes: hosts in processes of their own are this program, and the log etcd is in another one"},
+		{"member --members 127.0.0.1:0 --id 1 --dir . --log etcd", exitUsage, "--log: the log etcd is in another program"},
 		{"load", exitUsage, "--members: 0 addresses, want 1 to 9"},
 		{"load --members a:1 --clients 0", exitUsage, "--clients: 0 is not between"},
 		{"load --members a:1 --wait 2h", exitUsage, "--wait: 2h0m0s is not between"},

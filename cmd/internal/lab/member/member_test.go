@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{func(p *Plan) { p.Transport = "loopback" }, "Transport: loopback is memory within one process"},
-		{func(p *Plan) { p.Log = "etcd" }, "Log: "},
+		{func(p *Plan) { p.Log = "etcd" }, "Log: the log etcd is in another program"},
 		{func(p *Plan) { p.Bandwidth = 1 }, "Bandwidth: 1 is neither"},
 		{func(p *Plan) { p.Log = "paper" }, "Log: wal: durability mode"},
 		{func(p *Plan) { p.Pipeline = "fast" }, `Pipeline: unknown pipeline "fast"`},
