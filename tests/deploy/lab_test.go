@@ -349,6 +349,21 @@ func TestLabRunsHere(t *testing.T) {
 	mustEnd(t, exec.CommandContext(t.Context(), program, "lab", "report", filepath.Join(runs, pod)), 0)
 	rejectEmpty(t, filepath.Join(runs, pod), replicas)
 
+	// The next load finds empty machines. It is evicted: what there is by then is written, as partial.
+	args = n.args(l, l.loader(), 9, map[string]string{flag(t, l.loader(), "dir"): results, flag(t, l.loader(), "certificates"): pki}, map[string]string{"POD_NAME": "evicted"})
+	evicted := start(t, program, append(args, "--clients=4", "--repeat=1", "--duration=30m", "--round-trips=10ms", "--quiet")...)
+	evicted.await(t, "its directory", func() bool {
+		_, err := os.Stat(filepath.Join(results, "evicted"))
+		return err == nil
+	})
+	if err := evicted.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	evicted.end(t, time.Duration(*l.load.Spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second, 130)
+	if text, err := os.ReadFile(filepath.Join(results, "evicted", "result.json")); err != nil || !bytes.Contains(text, []byte(`"partial": true`)) {
+		t.Errorf("%v, %s", err, text)
+	}
+
 	grace := time.Duration(*l.members.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 	for _, m := range members {
 		if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {

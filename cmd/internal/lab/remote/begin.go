@@ -68,6 +68,7 @@ func (r *Run) lead(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leadTimeout)
 	defer cancel()
 	to := binary.LittleEndian.AppendUint64(nil, 1)
+	began := time.Now()
 	for {
 		states, _ := r.states(ctx) // a member that does not answer says nothing
 		var others []int
@@ -80,8 +81,9 @@ func (r *Run) lead(ctx context.Context) {
 		if len(others) == 0 {
 			return
 		}
-		if lab.Sleep(ctx, pollInterval) != nil {
-			r.remark(archive.WarnFailures, "member 1 does not lead %d of %d groups, though it was asked to for %v.", len(others), r.groups, leadTimeout)
+		gone := states[0] == nil && time.Since(began) > r.absence
+		if gone || lab.Sleep(ctx, pollInterval) != nil {
+			r.remark(archive.WarnFailures, "member 1 does not lead %d of %d groups, though the others were asked to hand over for %v.", len(others), r.groups, time.Since(began).Round(time.Second))
 			return
 		}
 		r.eachGroup(func(g int) {

@@ -147,7 +147,7 @@ func (l *link) await(ctx context.Context, wait time.Duration, notice func(error)
 		}
 		var no *declined
 		var refusal *client.Refusal
-		if errors.Is(err, cert.ErrRefused) || errors.As(err, &refusal) || errors.Is(err, lab.ErrInvalid) {
+		if errors.Is(err, cert.ErrRefused) || errors.As(err, &refusal) || errors.Is(err, errUnfit) {
 			return h, fmt.Errorf("the member at %s: %w", l.addr, err)
 		}
 		if lab.Sleep(ctx, connectInterval) != nil {
@@ -201,12 +201,16 @@ func program(h member.Hello) string {
 
 // ready waits until every group is founded and all members follow the same leader.
 func (c *Cluster) ready(ctx context.Context, wait time.Duration, notice func(error)) error {
+	var why error
 	for {
-		why := c.unready(ctx)
-		if why == nil {
+		now := c.unready(ctx)
+		if now == nil {
 			return nil
 		}
-		notice(why)
+		if ctx.Err() == nil || why == nil { // else it says only that the time is over
+			why = now
+			notice(why)
+		}
 		if lab.Sleep(ctx, connectInterval) != nil {
 			if cause := context.Cause(ctx); !errors.Is(cause, errWaited) {
 				return cause

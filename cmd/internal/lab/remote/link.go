@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
@@ -153,11 +152,18 @@ func (l *link) hello(ctx context.Context) (h member.Hello, err error) {
 	case err != nil:
 		return h, err
 	case h.Protocol != member.Protocol:
-		return h, lab.Invalid("Members", "it speaks version %d of the protocol between loads and members, and this load version %d: run the same program everywhere", h.Protocol, member.Protocol)
+		return h, unfit("it speaks version %d of the protocol between loads and members, and this load version %d: run the same program everywhere", h.Protocol, member.Protocol)
 	case l.id != 0 && l.id != h.ID:
-		return h, lab.Invalid("Members", "it says that it is member %d, and its certificate names member %d", h.ID, l.id)
+		return h, unfit("it says that it is member %d, and its certificate names member %d", h.ID, l.id)
 	}
 	return h, nil
+}
+
+// errUnfit is wrapped by errors of a member that answers, and with which this load can never work.
+var errUnfit = errors.New("it is no member for this load")
+
+func unfit(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errUnfit}, args...)...)
 }
 
 func (l *link) close() {

@@ -325,6 +325,17 @@ func TestMembersGo(t *testing.T) {
 			t.Errorf("%s", remarks)
 		}
 	})
+	t.Run("the load begins without member 1", func(t *testing.T) {
+		if err := c.again(1); err != nil {
+			t.Fatal(err)
+		}
+		c.stop(0)
+		r := begin(t, of)
+		window(t, r, r.Ledger(), nil)
+		if remarks := text(r.Remarks()); !strings.Contains(remarks, "member 1 does not lead 1 of 1 groups") || !strings.Contains(remarks, "the load began without a member: member 1 at ") {
+			t.Errorf("%s", remarks)
+		}
+	})
 }
 
 func text(remarks []archive.Warning) string { return fmt.Sprint(remarks) }
