@@ -52,7 +52,7 @@ func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
 		s.Omit("%d of %d networks, %d of %d disks, %d of %d loads", len(full.Delays)-len(plan.Delays), len(full.Delays), len(full.Syncs)-len(plan.Syncs), len(full.Syncs),
 			len(full.Clients)+len(full.Shares)-len(plan.Clients)-len(plan.Shares), len(full.Clients)+len(full.Shares))
 	}
-	s.Omit("the single cells: the points are how each rule did over all of them, and the curves of one closed loop. `millrace bench batches --out DIR` writes every cell")
+	s.Omit("the single cells: the points are how each rule did over all of them, and the curves of one closed loop. `millrace bench batches`, with a directory for its output, writes every cell")
 	s.Warn(archive.WarnFake, "The hosts run in virtual time, on a model of processors, disks and lines: the figures say which rule waits less, and not how fast this machine is.")
 	s.Declare(ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch)
 	r, err := batches.Run(ctx, plan, s.Progress)
