@@ -99,17 +99,22 @@ func (f *labFlags) addComponents(cmd *cobra.Command) {
 	}
 	flags.StringVar(&f.pipelines, "pipelines", "async", "basic, parallel, clamped, async")
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed")
-	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
-	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
+	addLoad(flags, p)
 	flags.BoolVar(&p.Processes, "processes", false, "each host is a process of its own, and so are the clients (docs/howto/lab.md)")
-	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
-	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
-	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
 	flags.DurationVar(&f.probe, "probe", 3*time.Second, "how long disk, network and memory of the machine are tried before; 0: not at all")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.source, "source", "", "Millrace's source tree, for components of other projects (default: around the current directory)")
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
+}
+
+// addLoad adds what measure, sweep and load say of every load.
+func addLoad(flags *pflag.FlagSet, p *experiment.Plan) {
+	flags.StringVar(&p.Operation, "operation", experiment.Write, `what clients do: write, or read by "log", "read index", "lease", "follower", "local"`)
+	flags.IntVar(&p.MaxInFlight, "max-in-flight", 10_000, "open loop: bound on operations without an answer; arrivals beyond it are dropped, and counted")
+	flags.DurationVar(&p.Duration, "duration", 10*time.Second, "how long each point is measured")
+	flags.DurationVar(&p.MinWarmup, "min-warmup", 2*time.Second, "shortest warm-up")
+	flags.DurationVar(&p.MaxWarmup, "max-warmup", 20*time.Second, "longest warm-up; a point that is not steady by then is marked")
 }
 
 // options are those of a run of these flags.
