@@ -214,6 +214,8 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
+	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/takeover.go",
+		`g.outgoing.to = w.sender(g)`, `g.outgoing.to = w`}}},
 	{name: "lose_kept_commits", what: "a commit index that a group keeps from the append lane does not go with its next message", in: "host", found: "TestCommitIndexesWaitForTheNextMessage", edits: []edit{{"host/round.go",
 		`			m.Term, m.Vote, m.Commit = t.kept.Term, t.kept.Vote, t.kept.Commit
 `, ``}}},
