@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -75,14 +76,14 @@ func TestLabReport(t *testing.T) {
 // A document gets the tables and pictures of runs between its marks, again and again, and keeps what is
 // outside.
 func TestLabReportInto(t *testing.T) {
-	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Recipe = "b0" })
+	a, b, c := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Recipe = "b0" }), labRun(t, 3, nil)
 	dir := t.TempDir()
 	document, pictures := filepath.Join(dir, "results.md"), filepath.Join(dir, "img")
 	if err := os.WriteFile(document, []byte("# Mine\n\n"+intoBegin+"old\n"+intoEnd+"\nmore of mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if status, stdout, stderr := runLab(t, "report", a, b, "--into", document, "--pictures", pictures); status != exitOK || stdout != "" || !strings.Contains(stderr, document) {
+		if status, stdout, stderr := runLab(t, "report", a, b, c, "--into", document, "--pictures", pictures); status != exitOK || stdout != "" || !strings.Contains(stderr, document) {
 			t.Fatalf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 		}
 	}
@@ -90,22 +91,41 @@ func TestLabReportInto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, n := range map[string]int{"# Mine\n\n" + intoBegin: 1, intoEnd + "\nmore of mine\n": 1, "old": 0, "\n## rafttoy, ": 1, "\n## b0, ": 1, "](img/rafttoy-percentiles.svg)": 1} {
+	for want, n := range map[string]int{"# Mine\n\n" + intoBegin: 1, intoEnd + "\nmore of mine\n": 1, "old": 0, "\n## rafttoy, ": 2, "\n## b0, ": 1, "](img/rafttoy-percentiles.svg)": 1, "](img/rafttoy-2-percentiles.svg)": 1} {
 		if have := strings.Count(string(text), want); have != n {
 			t.Errorf("%q is there %d times, want %d, in\n%s", want, have, n, text)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(pictures, "rafttoy-percentiles.svg")); err != nil {
+	first, err := os.ReadFile(filepath.Join(pictures, "rafttoy-percentiles.svg"))
+	if err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(document, []byte(intoEnd+intoBegin), 0o600); err != nil {
+	if second, err := os.ReadFile(filepath.Join(pictures, "rafttoy-2-percentiles.svg")); err != nil || bytes.Equal(first, second) {
+		t.Errorf("two runs have the same picture (%v)", err)
+	}
+	link := filepath.Join(t.TempDir(), "link.md")
+	if err := os.Symlink(document, link); err != nil {
 		t.Fatal(err)
+	}
+	if status, _, stderr := runLab(t, "report", b, "--into", link); status != exitOK {
+		t.Errorf("through a link: status %d: %s", status, stderr)
+	}
+	if text, err := os.ReadFile(document); err != nil || strings.Contains(string(text), "\n## rafttoy, ") {
+		t.Errorf("the file behind a link is as it was (%v)", err)
+	}
+	twice, marked := filepath.Join(dir, "twice.md"), filepath.Join(dir, "marked.md")
+	for path, text := range map[string]string{document: intoEnd + intoBegin, twice: intoBegin + "mine\n" + intoBegin + intoEnd, marked: intoBegin + intoEnd} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, tc := range []struct {
 		args   []string
 		status int
 	}{
 		{[]string{"report", a, "--into", document}, exitCannot},
+		{[]string{"report", a, "--into", twice}, exitCannot},
+		{[]string{"report", a, "--into", marked, "--pictures", filepath.Join(marked, "img")}, exitCannot},
 		{[]string{"report", a, "--into", filepath.Join(dir, "none.md")}, exitCannot},
 		{[]string{"report", a, "--pictures", pictures}, exitUsage},
 	} {

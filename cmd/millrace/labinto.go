@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/report/picture"
 	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
@@ -21,6 +23,10 @@ const (
 
 // reportInto writes the tables of runs into a document, between its marks, with their pictures.
 func reportInto(document, pictures string, archives []*archive.Archive) error {
+	document, err := filepath.EvalSymlinks(document) // what is replaced is the file, and not a link to it
+	if err != nil {
+		return statusError{exitCannot, fmt.Errorf("--into: %w", err)}
+	}
 	text, err := os.ReadFile(document)
 	if err != nil {
 		return statusError{exitCannot, fmt.Errorf("--into: %w", err)}
@@ -29,14 +35,22 @@ func reportInto(document, pictures string, archives []*archive.Archive) error {
 	if begin < 0 || end < begin {
 		return statusError{exitCannot, fmt.Errorf("--into: %s has no line %q with a later line %q: write both where the tables belong", document, intoBegin[:len(intoBegin)-1], intoEnd[:len(intoEnd)-1])}
 	}
+	if bytes.Count(text, []byte(intoBegin)) > 1 || bytes.Count(text, []byte(intoEnd)) > 1 { // what is between two pairs is the author's
+		return statusError{exitCannot, fmt.Errorf("--into: %s has a line %q or %q more than once: one of each says where the tables belong", document, intoBegin[:len(intoBegin)-1], intoEnd[:len(intoEnd)-1])}
+	}
 	var b bytes.Buffer
 	b.Write(text[:begin+len(intoBegin)])
+	runs := map[string]int{} // of a recipe
 	for _, of := range archives {
 		b.WriteByte('\n')
 		if err := view.Of(of).WriteMarkdown(&b); err != nil {
 			return err
 		}
-		if err := linkPictures(&b, document, pictures, of); err != nil {
+		name := of.Run.Recipe
+		if runs[name]++; runs[name] > 1 {
+			name += "-" + strconv.Itoa(runs[of.Run.Recipe])
+		}
+		if err := linkPictures(&b, document, pictures, name, of); err != nil {
 			return err
 		}
 	}
@@ -48,17 +62,16 @@ func reportInto(document, pictures string, archives []*archive.Archive) error {
 	})
 }
 
-// linkPictures writes the pictures of a run, under names that begin with its recipe, and the lines that show
-// them.
-func linkPictures(b *bytes.Buffer, document, dir string, of *archive.Archive) error {
+// linkPictures writes the pictures of a run, under names that begin with run, and the lines that show them.
+func linkPictures(b *bytes.Buffer, document, dir, run string, of *archive.Archive) error {
 	if dir == "" {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return lab.Cannot("Out", "cannot create %s: %v", dir, lab.Cause(err))
 	}
 	for _, o := range picture.Of(of, plot.SVG).Outputs() {
-		name := filepath.Join(dir, of.Run.Recipe+"-"+o.Name)
+		name := filepath.Join(dir, run+"-"+o.Name)
 		if err := archive.WriteFile(name, o.Write); err != nil {
 			return err
 		}
@@ -74,7 +87,7 @@ func linkPictures(b *bytes.Buffer, document, dir string, of *archive.Archive) er
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "\n![%s: %s](%s)\n", of.Run.Recipe, o.Name[:len(o.Name)-len(filepath.Ext(o.Name))], filepath.ToSlash(link))
+		fmt.Fprintf(b, "\n![%s: %s](%s)\n", run, o.Name[:len(o.Name)-len(filepath.Ext(o.Name))], filepath.ToSlash(link))
 	}
 	return nil
 }

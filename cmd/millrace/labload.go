@@ -105,7 +105,11 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 		return err
 	}
 	any := member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
-	return f.of(any, len(members)).Validate()
+	plan := f.of(any, len(members))
+	if err := plan.Validate(); err != nil {
+		return err
+	}
+	return distinct([]experiment.Plan{plan})
 }
 
 // of is the plan of this load on members of some components.

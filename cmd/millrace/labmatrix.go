@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 // dimension is a flag whose value may be a list: all combinations are measured.
@@ -70,7 +71,20 @@ func (f *labFlags) plans() ([]experiment.Plan, error) {
 			return nil, err
 		}
 	}
-	return plans, nil
+	return plans, distinct(plans)
+}
+
+// distinct refuses points of one name, which would be measured as one: values that are written in two ways,
+// and rates that differ by less than a name tells.
+func distinct(plans []experiment.Plan) error {
+	seen := map[string]bool{}
+	for _, p := range (experiment.Job{Plans: plans}).Points(rig.Foreign{}) {
+		if seen[p.Name] {
+			return usageError{fmt.Errorf("the point %q is there twice: two values of a list are the same", p.Name)}
+		}
+		seen[p.Name] = true
+	}
+	return nil
 }
 
 // maxPlans bounds what one run measures: a result file has at most 10,000 points.

@@ -41,6 +41,8 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{"sweep --engine pebble --transport grpc --source .", exitCannot, "a program with the engine pebble and the transport grpc is needed: --source: . is not"},
 		{"measure --log group,etcd,pebble --engine memory,pebble", exitCannot, "a program with the engine pebble and the log etcd and the log pebble is needed"},
 		{"measure --log group,group", exitUsage, `--log: "group" is there twice`},
+		{"measure --fsync-delay 1ms,1000us --clients 1", exitUsage, `the point "async, 1 client" is there twice`},
+		{"measure --rate 0.3,0.4", exitUsage, `the point "async, 0/s" is there twice`},
 		{"measure --depth 1,x", exitUsage, `--depth: "x" in "1,x" cannot be read`},
 		{"measure --fsync-delay 1", exitUsage, `--fsync-delay: "1" in "1" cannot be read`},
 		{"measure --nodes 1,2,3,4,5 --groups 1,2,3,4,5,6,7,8,9 --value-bytes 100,200,300,400,500", exitUsage, "--value-bytes: more than 200 combinations"},

@@ -139,10 +139,10 @@ func buildGo(ctx context.Context, dir, program string) ([]string, error) {
 	return nil, fmt.Errorf("go build in %s failed (%w): %s", dir, err, firstComplaint(string(out)))
 }
 
-// firstComplaint returns the first line that says more than the name of a package.
+// firstComplaint returns the first line that says more than the name of a package, or what is downloaded.
 func firstComplaint(out string) string {
 	for line := range strings.Lines(out) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "go: downloading ") {
 			return line
 		}
 	}

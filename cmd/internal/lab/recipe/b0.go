@@ -22,7 +22,7 @@ var b0 = Recipe{
 	Question: "How do writes and reads of each kind behave under varying load?",
 	Source:   "dissertation, chapter 10: normal operation",
 	Hosts:    3,
-	NeedMiB:  needMiB(6000, 2000),
+	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 6000, 250_000), 2000, 64) }, // one cluster keeps all that its clients write
 	About:    aboutB0,
 	Run:      runB0,
 }
@@ -184,7 +184,8 @@ func b0Loads(ctx context.Context, s *experiment.Session, p *progress, c b0Scale)
 			if err := cluster.Settle(ctx); err != nil {
 				return err
 			}
-			peak, err := capacity(ctx, s, cluster, of, b0PeakClients)
+			of.Clients = b0PeakClients
+			peak, err := capacity(ctx, s, cluster, of.Named("async"))
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ var b3 = Recipe{
 	Question: "What do clients feel when followers fail, and when they come back?",
 	Source:   "dissertation, chapter 10, open question: follower failures",
 	Hosts:    3,
-	NeedMiB:  needMiB(6000, 2500),
+	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 6000, 90_000), 2500, 64) }, // one cluster keeps all that its clients write
 	About:    aboutB3,
 	Run:      runB3,
 }
@@ -187,11 +187,7 @@ func b3Peak(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 	p.Clients = b3Clients
 	p = p.Named("async")
 	p.Name = fmt.Sprintf("%s, %d clients", name, b3Clients)
-	r, err := s.Window(ctx, c, p, nil)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", p.Name, err)
-	}
-	return max(r.Figures[archive.OpsPerSec.Name], 1), nil
+	return capacity(ctx, s, c, p)
 }
 
 func b3Point(event string, share int) string { return fmt.Sprintf("%s, at %d %%", event, share) }

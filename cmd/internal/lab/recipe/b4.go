@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -85,14 +86,14 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 			err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
 				of := l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
 				p.step("peak", l.most+l.length)
-				peak, err := capacity(ctx, s, c, with(of, "state", state), 100)
+				peak, err := capacity(ctx, s, c, b4Peak(of, state))
 				if err != nil {
 					return err
 				}
 				for _, change := range b4Changes {
 					pt := of
 					pt.Rate = float64(max(int(peak/2), 1))
-					pt = with(pt.Named("async"), "state", state).With("event", change.name, change.name)
+					pt = with(pt.Named("async"), state).With("event", change.name, change.name)
 					pt.Name = b4Point(change.name, state)
 					delete(pt.Labels, archive.LabelRate)
 					p.step(pt.Name, t.before+t.after)
@@ -120,12 +121,18 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 	return nil
 }
 
-// with adds the size of the state to a point that has labels, or will have.
-func with(p experiment.Point, label string, state int64) experiment.Point {
-	if p.Labels != nil {
-		p.Labels[label] = fmt.Sprint(state)
-	}
+// with adds the size of the state to the labels of a point.
+func with(p experiment.Point, state int64) experiment.Point {
+	p.Labels["state"] = strconv.FormatInt(state, 10)
 	return p
+}
+
+// b4Peak is the closed loop that finds the capacity with a state of some size.
+func b4Peak(of experiment.Point, state int64) experiment.Point {
+	of.Clients = 100
+	of = with(of.Named("async"), state)
+	of.Name = b4Point(of.Name, state)
+	return of
 }
 
 func b4Point(change string, state int64) string {
@@ -199,12 +206,15 @@ func replaceHost(ctx context.Context, c *rig.Cluster) error {
 // maxRefused is how long a plan may be refused because its host is not heard yet.
 const maxRefused = 5 * time.Second
 
+// errNoLeader is no refusal: no member was asked.
+var errNoLeader = errors.New("there is no leader")
+
 // plan changes the members, on whichever member leads, and returns when the change is in force on a member
 // that remains.
 func plan(ctx context.Context, c *rig.Cluster, changes ...host.MemberChange) error {
 	for began := time.Now(); ; {
 		err := planOnce(ctx, c, changes)
-		if !errors.Is(err, host.ErrMembersUnchanged) || time.Since(began) > maxRefused {
+		if !(errors.Is(err, host.ErrMembersUnchanged) || errors.Is(err, errNoLeader)) || time.Since(began) > maxRefused {
 			return err
 		}
 		if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
@@ -216,7 +226,7 @@ func plan(ctx context.Context, c *rig.Cluster, changes ...host.MemberChange) err
 func planOnce(ctx context.Context, c *rig.Cluster, changes []host.MemberChange) error {
 	at := c.Leader(0)
 	if at < 0 {
-		return fmt.Errorf("%w: there is no leader", host.ErrMembersUnchanged)
+		return errNoLeader
 	}
 	group := c.Member(at).Group(0)
 	p, err := group.Plan(changes...)

@@ -22,7 +22,7 @@ var b5 = Recipe{
 	Question: "How long does compaction take, and what do clients feel meanwhile?",
 	Source:   "dissertation, chapter 10, open question: compaction",
 	Hosts:    3,
-	NeedMiB:  needMiB(12_000, 3000),
+	NeedMiB:  needMiBB5,
 	About:    aboutB5,
 	Run:      runB5,
 }
@@ -73,12 +73,28 @@ func aboutB5(size Size) time.Duration {
 	return total
 }
 
-func runB5(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleB5(size)
-	plan := snapshots.Plan{
-		Sections: []snapshots.Section{snapshots.Load}, Clients: 100, ValueBytes: b0Value, Hosts: 3, Dir: s.Work.Path, Seed: s.Seed,
+// plan is the measurement of a state under a load.
+func (c b5Scale) plan(state int64, percent int) snapshots.Plan {
+	return snapshots.Plan{
+		Sections: []snapshots.Section{snapshots.Load}, Clients: 100, ValueBytes: b0Value, Hosts: 3, StateBytes: state, LoadPercent: percent,
 		SendBytesPerSecond: c.send, Duration: c.length, Warmup: c.warmup, Runs: c.runs,
 	}
+}
+
+// needMiBB5 is what the largest measurement asks for, so that it is not refused in the middle.
+func needMiBB5(size Size) int {
+	c := scaleB5(size)
+	most := uint64(0)
+	for _, state := range c.states {
+		for _, percent := range c.loads {
+			most = max(most, c.plan(state, percent).NeedBytes())
+		}
+	}
+	return int(most >> 20)
+}
+
+func runB5(ctx context.Context, s *experiment.Session, size Size) error {
+	c := scaleB5(size)
 	states, loads := c.states, c.loads
 	if size != Long {
 		s.Omit("states of %s; the load of 90 %%; two of three rounds; windows of 10 s", pick(size, "10 MB", "10 MB, 100 MB and 1 GB", "10 MB, 100 MB and 1 GB"))
@@ -87,7 +103,8 @@ func runB5(ctx context.Context, s *experiment.Session, size Size) error {
 	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
 	for _, state := range states {
 		for _, percent := range loads {
-			plan.StateBytes, plan.LoadPercent = state, percent
+			plan := c.plan(state, percent)
+			plan.Dir, plan.Seed = s.Work.Path, s.Seed
 			began := time.Now()
 			r, err := snapshots.Run(ctx, plan, s.Progress)
 			if r != nil {

@@ -273,16 +273,17 @@ func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Ca
 	if rate := f[readPerSec.Name]; rate > 0 {
 		f[scanShare.Name] = f[scanPerSec.Name] / rate
 	}
-	var wg sync.WaitGroup
+	var clients sync.WaitGroup // one writes, one reads
+	var wrote, read float64
 	var writeErr, readErr, replayErr error
-	wg.Go(func() {
+	clients.Go(func() {
 		writeErr = c.Fill(ctx, 1, b6Value)
+		wrote = time.Since(began).Seconds()
 	})
-	written := make(chan float64, 1)
-	go func() {
-		wg.Wait()
-		written <- time.Since(began).Seconds()
-	}()
+	clients.Go(func() {
+		readErr = firstRead(ctx, c)
+		read = time.Since(began).Seconds()
+	})
 	replayErr = rig.Until(ctx, "a leader is known", func() (bool, error) { return c.Leader(0) >= 0, nil })
 	since(leaderSec)
 	if replayErr == nil {
@@ -297,9 +298,8 @@ func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Ca
 		})
 		since(replaySec)
 	}
-	f[writeSec.Name] = <-written
-	readErr = firstRead(ctx, c)
-	since(readSec)
+	clients.Wait()
+	f[writeSec.Name], f[readSec.Name] = wrote, read
 	if err := errors.Join(replayErr, writeErr, readErr); err != nil {
 		return nil, began, err
 	}

@@ -102,11 +102,12 @@ func judgeNextBatch(s *experiment.Session, standings []batches.Standing) {
 			halfway = of
 		}
 	}
+	const missing = "no rule of this name was measured"
 	point := "all cells, " + atOnce
 	s.Judge(experiment.Criterion{Name: atOnce + ", which a host does: its sum of p99 ratios by the least", Point: point, Limit: "≤ 1.01: no rule has a lesser sum, or hardly", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.01)},
-		report.Ratio(today.Sum, least.Sum), true, "")
+		report.Ratio(today.Sum, least.Sum), today.Rule != "", missing)
 	s.Judge(experiment.Criterion{Name: atOnce + ": its p99 by the best of the cell, in its worst cell", Point: point, Limit: fmt.Sprintf("≤ %v", maxWorst), Unit: archive.UnitRatio, Holds: experiment.AtMost(maxWorst)},
-		today.Worst, true, "")
+		today.Worst, today.Rule != "", missing)
 	ours := report.Ratio(halfway.Mean(), today.Mean())
 	s.Archive.References = append(s.Archive.References, archive.Reference{
 		Source: "dissertation, section 10.2.2", What: "a second batch halfway through the first: its p99 by that of at once, mean over all cells", Unit: archive.UnitRatio, Ours: &ours,

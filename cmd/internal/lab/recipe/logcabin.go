@@ -184,7 +184,7 @@ func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt ex
 	f[archive.BytesPerFsync.Name] = report.Ratio(float64(count.FsyncBytes), float64(count.Fsyncs))
 	f[archive.EntriesPerAppend.Name] = report.Ratio(float64(count.AppendedEntries), float64(count.Appends))
 	f[archive.EntriesPerApply.Name] = report.Ratio(float64(count.AppliedEntries), float64(count.Applies))
-	f[archive.CPUUsPerOp.Name] = report.Ratio(report.Micros(cpu+o.CPU), all) // of both processes
+	f[archive.CPUUsPerOp.Name] = report.Ratio(report.Micros(cpu+said.CPU), all) // of both processes, warm-up included as in all
 	return t.Repeat, s.Keep(pt, t)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,7 @@ type clientJob struct {
 // clientReport is what the client says of itself.
 type clientReport struct {
 	Attempts, Repeats uint64
+	CPU               time.Duration // a load: of the process, warm-up included
 	Took              time.Duration // one write: from its call to its answer, so without the start of the process
 	Answered          time.Time     // one write: when, by the clock of the machine
 }
@@ -49,6 +51,12 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
 		return fmt.Errorf("the job cannot be read: %w", err)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel(errOwnerGone)
+	}()
 	if job.Threads < 0 || len(job.Seeds) == 0 || job.ValueBytes < load.MinValueBytes {
 		return fmt.Errorf("a job with %d threads, %d hosts and values of %d bytes is none", job.Threads, len(job.Seeds), job.ValueBytes)
 	}
@@ -58,7 +66,7 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	if job.Threads == 0 {
 		return serveOneWrite(ctx, c, source.Value(job.ID), out)
 	}
-	ledger := &load.Ledger{}
+	ledger, before := &load.Ledger{}, load.ReadUsage()
 	outcome, err := load.Window{
 		Source: source, Steady: &job.Warmup, Length: job.Length, Generator: load.Closed{Clients: job.Threads},
 		Observer: unobserved{}, Timeline: true, Ledger: ledger,
@@ -66,11 +74,13 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := gob.NewEncoder(out).Encode(clientReport{Attempts: c.Attempts(), Repeats: c.Repeats()}); err != nil {
+	if err := gob.NewEncoder(out).Encode(clientReport{Attempts: c.Attempts(), Repeats: c.Repeats(), CPU: load.ReadUsage().CPU - before.CPU}); err != nil {
 		return err
 	}
 	return load.Send(out, outcome, ledger)
 }
+
+var errOwnerGone = errors.New("the program that has started this client is gone")
 
 func serveOneWrite(ctx context.Context, c *client.Client, value []byte, out io.Writer) error {
 	began := time.Now()
@@ -116,8 +126,16 @@ func startClient(ctx context.Context, job clientJob) (*bytes.Buffer, error) {
 	process := exec.CommandContext(ctx, program, ClientVerb)
 	process.WaitDelay = time.Second
 	var out, errs bytes.Buffer
-	process.Stdin, process.Stdout, process.Stderr = bytes.NewReader(text), &out, &errs
-	failed := process.Run()
+	process.Stdout, process.Stderr = &out, &errs
+	in, err := process.StdinPipe() // open until the process has ended, or this one is gone
+	if err != nil {
+		return nil, err
+	}
+	failed := process.Start()
+	if failed == nil {
+		_, _ = in.Write(text) // of a process that does not read Wait says more
+		failed = process.Wait()
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

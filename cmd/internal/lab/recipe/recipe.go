@@ -86,10 +86,8 @@ func (l lengths) of(p experiment.Point) experiment.Point {
 	return p
 }
 
-// capacity measures a closed loop and returns its rate. The point is part of the run.
-func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, clients int) (float64, error) {
-	p.Clients, p.Rate = clients, 0
-	p = p.Named(experiment.PipelineName(p.Setup.Pipeline))
+// capacity measures a closed loop, which has a name, and returns its rate. The point is part of the run.
+func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point) (float64, error) {
 	r, err := s.Window(ctx, c, p, nil)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", p.Name, err)

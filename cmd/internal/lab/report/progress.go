@@ -14,7 +14,7 @@ import (
 )
 
 // Progress hears what a run does. One goroutine calls its methods, in the order Begin, (Phase | Point,
-// Phase…, Live, PointDone)…, End.
+// Phase…, Live, PointDone)…, End; and again, if the run has several parts.
 type Progress interface {
 	Begin(points int)
 	Point(i int, name string, window time.Duration)
@@ -119,21 +119,23 @@ const (
 	limitsPhase = "the limits of this machine"
 )
 
-func newBar(out io.Writer, width int) *bar {
-	return &bar{out: out, width: width, quit: make(chan struct{}), done: make(chan struct{})}
-}
+func newBar(out io.Writer, width int) *bar { return &bar{out: out, width: width} }
 
+// Begin implements Progress. A run of several parts begins and ends with each.
 func (b *bar) Begin(points int) {
-	b.points = points
+	quit, done := make(chan struct{}), make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.points, b.quit, b.done, b.began = points, quit, done, time.Time{}
 	go func() {
-		defer close(b.done)
+		defer close(done)
 		tick := time.NewTicker(barRedraw)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
 				b.draw(time.Now())
-			case <-b.quit:
+			case <-quit:
 				fmt.Fprint(b.out, clearLine)
 				return
 			}

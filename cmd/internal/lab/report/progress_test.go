@@ -56,3 +56,17 @@ func TestBarLine(t *testing.T) {
 		t.Errorf("%q, want %q", have, want)
 	}
 }
+
+// A run of several parts begins and ends each of them, and its bar clears its line each time.
+func TestBarOfSeveralParts(t *testing.T) {
+	var out strings.Builder
+	b := newBar(&out, 80)
+	for range 2 {
+		b.Begin(1)
+		b.Point(0, "take", time.Second)
+		b.End()
+	}
+	if have := strings.Count(out.String(), clearLine); have < 2 {
+		t.Errorf("%d lines were cleared: %q", have, out.String())
+	}
+}

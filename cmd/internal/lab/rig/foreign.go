@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -104,16 +105,43 @@ func (m *Member) disk() Disk {
 		d.Synced = func() { _ = lab.Sleep(context.Background(), m.delay()) }
 	}
 	if m.bandwidth != nil {
-		later := d.Synced
-		d.Wrote = m.bandwidth.Write
+		later, blocks := d.Synced, writtenBlocks{disk: m.bandwidth}
+		d.Wrote = blocks.write
 		d.Synced = func() {
 			m.bandwidth.Wait()
+			blocks.synced()
 			if later != nil {
 				later()
 			}
 		}
 	}
 	return d
+}
+
+// writtenBlocks occupies a disk with what a log writes to files of its own, one append after the other. As
+// with our log it is whole blocks, and one that was not full at a sync is written again after it.
+type writtenBlocks struct {
+	disk *vfs.Bandwidth
+
+	mu       sync.Mutex
+	end      int64 // of what was appended
+	occupied int64 // through here, in blocks; after a sync: what need not be written again
+}
+
+func (b *writtenBlocks) write(bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end += int64(bytes)
+	if through := (b.end + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1); through > b.occupied {
+		b.disk.Write(int(through - b.occupied))
+		b.occupied = through
+	}
+}
+
+func (b *writtenBlocks) synced() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.occupied = b.end &^ (vfs.BlockBytes - 1)
 }
 
 // openEngine opens the engine of one group, empty, if the setup has one.

@@ -111,22 +111,27 @@ func (p Plan) Validate() error {
 func (p Plan) pages() int { return int(p.StateBytes / pageBytes) }
 
 const (
-	// statesOnDisk is how many times the state is on the disk of a host at most: two snapshots, a third that is
-	// taken or received, and a machine's own files, which are never removed.
-	statesOnDisk = 6
+	// snapshotsOnDisk is how many snapshots are on the disk of a host at most: two, and a third that is taken or
+	// received; statesOnDisk counts a machine's own files too, which are never removed.
+	snapshotsOnDisk = 3
+	statesOnDisk    = 6
 	// bytesPerSecond is about how fast the log of one host grows under load on a good disk.
 	bytesPerSecond = 128 << 20
 )
 
-// needBytes returns the free space that a run may take. Logs are shortened before each window.
-func (p Plan) needBytes() uint64 {
+// NeedBytes returns the free space that a run may take. Logs are shortened before each window.
+func (p Plan) NeedBytes() uint64 {
+	states := int64(statesOnDisk)
+	if slices.Equal(p.Sections, []Section{Load}) {
+		states = snapshotsOnDisk // its machines are in memory
+	}
 	window := p.Warmup.Seconds() + max(p.Duration.Seconds(), 3*float64(p.StateBytes)/float64(p.SendBytesPerSecond))
 	peak := peakWindows * (p.Warmup + p.peakDuration()).Seconds()
-	logs := bytesPerSecond * (window + peak)
+	logs := bytesPerSecond * (window*float64(p.LoadPercent)/100 + peak)
 	for _, n := range p.Logs {
 		logs += float64(n << 20)
 	}
-	return bench.NeedBytes(p.Hosts, uint64(statesOnDisk*p.StateBytes)+uint64(logs))
+	return bench.NeedBytes(p.Hosts, uint64(states*p.StateBytes)+uint64(logs))
 }
 
 // points lists what is measured, in the order of the report.
@@ -167,7 +172,7 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	}
 	defer load.AddProcessors(p.Hosts)()
 	r := &run{Plan: p, progress: progress, of: &Report{Plan: p}}
-	r.of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.needBytes(), func(ctx context.Context, work lab.WorkDir) error {
+	r.of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.NeedBytes(), func(ctx context.Context, work lab.WorkDir) error {
 		r.work, r.of.Env = work, lab.ReadEnvironment(work.Parent)
 		progress.Begin(len(p.points()))
 		defer progress.End()

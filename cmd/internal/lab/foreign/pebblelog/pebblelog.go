@@ -157,7 +157,7 @@ func (s *store) Write(changes []journal.Change) (bytes int, err error) {
 		}
 	}
 	bytes = b.Len()
-	return bytes, b.Commit(pebble.NoSync)
+	return bytes, errors.Join(b.Commit(pebble.NoSync), b.Close()) // Pebble takes its memory for the next one
 }
 
 // change adds what one write does to a batch.

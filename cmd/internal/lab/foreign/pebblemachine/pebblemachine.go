@@ -44,7 +44,7 @@ func (e *engine) Put(entries []host.Entry) error {
 			return errors.Join(err, b.Close())
 		}
 	}
-	return b.Commit(pebble.NoSync)
+	return errors.Join(b.Commit(pebble.NoSync), b.Close()) // Pebble takes its memory for the next one
 }
 
 // Count implements rig.Engine.
