@@ -120,14 +120,16 @@ func (p *party) openGroup(members ...uint64) *host.Group {
 // waitEvent waits for an event.
 func (p *party) waitEvent(what string, is func(host.Event) bool) {
 	p.t.Helper()
+	var others []string
 	for ctx := deadline(p.t); ; {
 		select {
 		case e := <-p.said:
 			if is(e) {
 				return
 			}
+			others = append(others, fmt.Sprintf("%T%+v", e, e))
 		case <-ctx.Done():
-			p.t.Fatalf("host %d has not reported %s", p.id, what)
+			p.t.Fatalf("host %d has not reported %s; its last events: %q", p.id, what, others[max(0, len(others)-8):])
 		}
 	}
 }
