@@ -163,7 +163,7 @@ func (s *Server) wrap(c net.Conn) (net.Conn, bool) {
 	return nil, false
 }
 
-// serve answers the requests of one connection, each on a goroutine of its own, but for large answers.
+// serve answers the requests of one connection, each on a goroutine of its own except for Large ones.
 func (s *Server) serve(c net.Conn) {
 	answers := &Conn{tcp: c, out: bufio.NewWriterSize(c, bufferBytes)}
 	in := bufio.NewReaderSize(c, bufferBytes)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A client that reads no answers has no more requests handled than the bounds allow: a goroutine and an answer
-// would stay for each.
+// A client that reads no answers has no more requests handled than the bounds allow: a goroutine and an
+// answer would stay for each.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	for name, tc := range map[string]struct {
 		handled int

@@ -170,7 +170,7 @@ func TestCollectComesFirst(t *testing.T) {
 	}
 }
 
-// A file beside the runs is not served, whoever knows its size and its time: keys may be there.
+// A file beside the runs is not served, also to a client that knows its size and time: keys may be there.
 func TestOnlyRunsAreServed(t *testing.T) {
 	dir := results(t)
 	key := filepath.Join(dir, "pki", "member-1-key.pem")

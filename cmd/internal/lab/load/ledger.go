@@ -61,8 +61,8 @@ func (m *missing) Error() string {
 }
 
 // compare checks applied writes, a set for each client of a share, against the ledger: no write is there that
-// was never sent, and every acknowledged one is, else the error has a missing. (A write that failed or was cut
-// off may be there or not.)
+// was never sent, and every acknowledged one is, else the error has a missing. (A write that failed or was
+// cut off may be there or not.)
 func (l *Ledger) compare(applied []sequences, s Share) error {
 	for slot, have := range applied {
 		client, sent := s.client(uint32(slot)), uint64(0)

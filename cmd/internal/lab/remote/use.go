@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
-// uses is what the members' processes have used since each of them has answered first. A process that is a new
-// one counts from nothing, so what the old one had used by the last answer is kept: the sum never goes back.
+// uses is what the members' processes have used since each of them has answered first. A process that is a
+// new one counts from nothing, so what the old one had used by the last answer is kept: the sum never goes
+// back.
 type uses struct {
 	mu      sync.Mutex
 	members []used

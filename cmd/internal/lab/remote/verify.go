@@ -44,8 +44,8 @@ func (r *Run) Verify(ctx context.Context, ledger *load.Ledger) error {
 	}
 }
 
-// compare fetches what members have seen in all groups, and compares it with the ledger. behind is what may be
-// right later: a value came while it was fetched, a member is gone since.
+// compare fetches what members have seen in all groups, and compares it with the ledger. behind is what may
+// be right later: a value came while it was fetched, a member is gone since.
 func (r *Run) compare(ctx context.Context, present []int, ledger *load.Ledger) (behind, err error) {
 	for g := range r.groups {
 		share := load.Share{}
@@ -109,8 +109,8 @@ func (r *Run) converged(ctx context.Context) (present []int, missing, err error)
 	}
 }
 
-// tooLate is the error of members that have not converged in time. Of those that do not answer it is not known
-// what they hold, so they alone are no mismatch.
+// tooLate is the error of members that have not converged in time. What members hold that do not answer is
+// not known, so they alone are no mismatch.
 func tooLate(behind, missing error, majority bool) error {
 	switch {
 	case behind != nil:
@@ -163,8 +163,8 @@ func (r *Run) behind(states [][]member.GroupState) (behind, err error) {
 	return behind, nil
 }
 
-// isLater reports whether a machine is of a load that has begun after this one. One that is of another load and
-// has applied less has started again, and comes to this load with its log.
+// isLater reports whether a machine is of a load that has begun after this one. One that is of another load
+// and has applied less has started again, and comes to this load with its log.
 func (r *Run) isLater(g int, s member.GroupState) bool {
 	return s.Run != r.run && s.Machine.Applied > r.beganAt[g]
 }
