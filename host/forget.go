@@ -71,7 +71,7 @@ func (g *Group) goOn() {
 			g.fail(err)
 			return
 		}
-		g.node, g.toldLane = node, toldLane{}
+		g.node = node
 		g.forgetMembers()
 		g.stretchPromise(0)
 		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})

@@ -58,7 +58,6 @@ type Group struct {
 	outgoing outgoing
 	hard     raftpb.HardState // basic and parallel: as last told by the core,
 	stated   stated           // and as written
-	toldLane toldLane         // async: what the append lane knows of it
 	entries  []raftpb.Entry   // scratch for proposals
 	role     raft.SoftState
 	ordered  bool // it was told to campaign, in this turn

@@ -137,33 +137,6 @@ func (s *stated) wrote(w *wal.Write) {
 	}
 }
 
-// toldLane is the hard state as a group has told it to the append lane. A commit index alone is not worth a
-// wake of the lane, which would not write it (setHardState): it is kept, and goes with the next message. So a
-// leader's commit wakes one goroutine less.
-type toldLane struct {
-	promises raftpb.HardState // as last told, without the commit index; zero: not known
-	kept     raftpb.HardState // not told yet; zero: nothing
-}
-
-// keeps keeps the message if it says nothing but a commit index. Otherwise it gives it what was kept.
-func (t *toldLane) keeps(m *raftpb.Message) bool {
-	hs := hardStateOf(m)
-	news := raftpb.HardState{Term: hs.Term, Vote: hs.Vote}
-	switch {
-	case raft.IsEmptyHardState(hs):
-		if carries(m) && !raft.IsEmptyHardState(t.kept) {
-			m.Term, m.Vote, m.Commit = t.kept.Term, t.kept.Vote, t.kept.Commit
-			t.kept = raftpb.HardState{}
-		}
-		return false
-	case carries(m) || len(m.Responses) > 0 || news != t.promises:
-		t.promises, t.kept = news, raftpb.HardState{}
-		return false
-	}
-	t.kept = hs
-	return true
-}
-
 // behind reports whether a hard state is of an earlier term than another one, or of the same term before its
 // vote.
 func behind(hs, than raftpb.HardState) bool {

@@ -71,9 +71,6 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 	if m.Snapshot != nil {
 		s.installs.pending.Store(true)
 	}
-	if s.toldLane.keeps(&m) {
-		return
-	}
 	s.append.put(m)
 	s.host.lane.enqueue(s.append)
 }

@@ -15,7 +15,7 @@ var largeObjectBugs = []bug{
 		`if h.term != st.Term || h.leader != st.Lead {`, `if h.term != st.Term {`}}},
 	{name: "hold_before_log", what: "a member says that it holds objects whose entries open its log does not have yet", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to hold object", edits: []edit{{"host/objectholders.go",
 		`through: min(o.group.apply.position().Index, st.Durable),`, `through: math.MaxUint64,`}}},
-	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "sim", found: "TestObjects", args: "-first 36 -objects 5", says: "is promoted by entry", edits: []edit{{"host/objectholders.go",
+	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "sim", found: "TestObjects", args: "-first 30 -objects 5", says: "is promoted by entry", edits: []edit{{"host/objectholders.go",
 		`if !o.on {
 		return true`, `if true {
 		return true`}}},
@@ -29,7 +29,7 @@ var largeObjectBugs = []bug{
 	if at :=`}}},
 	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 90 -objects 5", says: "is not on a quorum of disks", edits: []edit{{"host/objects.go",
 		`case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):`, `case false:`}}},
-	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "sim", found: "TestObjects", args: "-first 130 -objects 15", edits: []edit{{"host/objects.go",
+	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "sim", found: "TestObjects", args: "-first 62 -objects 15", edits: []edit{{"host/objects.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/objects.go",
 		`o.ended[n].Index < first {`, `(o.ended[n].Index < first || true) {`}}},
 }
