@@ -60,7 +60,7 @@ func newLabCollect(a app) *cobra.Command {
 	flags.StringVar(&o.From, "from", "", "`address` at which the load serves its results")
 	flags.StringVar(&certificates, "certificates", "", "`directory` with ca.pem, load.pem and load-key.pem (default plain TCP)")
 	flags.StringVar(&o.Out, "out", "", "`directory` for the runs; made if missing")
-	flags.DurationVar(&o.Wait, "wait", 0, "wait for a load that goes on; 0: take what it has by now")
+	flags.DurationVar(&o.Wait, "wait", 0, "wait for a load that goes on, or is not there yet; 0: take what it has by now")
 	flags.BoolVar(&o.Keep, "keep", false, "do not tell the load that it may end")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -95,8 +97,8 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 	if len(members) == 0 || len(members) > lab.MaxHosts {
 		return lab.Invalid("Members", "%d addresses, want 1 to %d", len(members), lab.MaxHosts)
 	}
-	if f.wait < 0 || f.wait > maxWait {
-		return lab.Invalid("Wait", "%v is not between 0 and %v", f.wait, maxWait)
+	if f.wait <= 0 || f.wait > maxWait {
+		return lab.Invalid("Wait", "%v is not between 1ns and %v", f.wait, maxWait)
 	}
 	if f.roundTrips < 0 || f.roundTrips > time.Minute {
 		return usageError{fmt.Errorf("--round-trips: %v is not between 0 and %v", f.roundTrips, time.Minute)}
@@ -140,6 +142,11 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	if f.telling() == experiment.Told {
 		o.Waiting = func(why error) { fmt.Fprintf(a.stderr, "waiting for the members: %v\n", why) }
 	}
+	return f.served(ctx, a, o.Credentials, func() error { return f.measure(ctx, cmd, a, o) })
+}
+
+// measure connects to the members and puts the load on them.
+func (f *loadFlags) measure(ctx context.Context, cmd *cobra.Command, a app, o remote.Options) error {
 	c, err := remote.Connect(ctx, o)
 	if err != nil {
 		return err
@@ -166,15 +173,13 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	for i := range points {
 		points[i] = points[i].Remote()
 	}
-	return f.served(ctx, a, o.Credentials, func() error {
-		return experiment.RunAndWrite(ctx, session, a.stdout, func(ctx context.Context, s *experiment.Session) error {
-			return s.MeasureAll(ctx, points, plan.Repeats)
-		})
+	return experiment.RunAndWrite(ctx, session, a.stdout, func(ctx context.Context, s *experiment.Session) error {
+		return s.MeasureAll(ctx, points, plan.Repeats)
 	})
 }
 
 // served measures, and serves the results meanwhile and until they were collected, if the flags say so. How
-// the load has ended is what counts.
+// the load has ended is what counts. A load that leaves no results has nothing to wait for.
 func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, measure func() error) (err error) {
 	if f.serving.Serve == "" {
 		return measure()
@@ -188,8 +193,16 @@ func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, me
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err = measure(); ctx.Err() != nil {
+	hasResults := func() bool {
+		_, err := os.Stat(filepath.Join(out, archive.ResultFile))
+		return err == nil
+	}
+	others := hasResults()
+	if err = measure(); ctx.Err() != nil || err != nil && (others || !hasResults()) {
 		return err
+	}
+	if err != nil { // the process will say it at its end, too
+		fmt.Fprintf(a.stderr, "the load has failed: %s\n", sentence(err))
 	}
 	fmt.Fprintf(a.stdout, "The results are served at %s until millrace lab collect has fetched them, for %v at most.\n", s.Addr(), f.serving.ServeFor)
 	if awaited := s.Await(ctx); awaited != nil && ctx.Err() == nil {

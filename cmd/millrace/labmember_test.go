@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
@@ -179,6 +180,23 @@ func serveResults(t *testing.T, run string) (addr string) {
 		}
 	})
 	return s.Addr()
+}
+
+// A load that fails before it has results ends at once, whatever it was to serve, and leaves another's alone.
+func TestLabLoadWithoutResults(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct{ members, wait, out, want string }{
+		{"127.0.0.1:1", "50ms", "new", "--members: the member at 127.0.0.1:1 cannot be reached"},
+		{startLabMember(t), "10s", "old", "is not empty"},
+	} {
+		if tc.out == "old" {
+			archivetest.Write(t, filepath.Join(dir, "old"), archivetest.Shape{Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
+		}
+		status, stdout, stderr := labVerb(t, t.Context(), "load", "--members", tc.members, "--wait", tc.wait, "--round-trips", "0s", "--dir", dir, "--out", filepath.Join(dir, tc.out), "--serve", "127.0.0.1:0", "--quiet")
+		if status != exitCannot || !strings.Contains(stderr, tc.want) || stdout != "" {
+			t.Errorf("status %d, stderr %q, stdout %q; want %q", status, stderr, stdout, tc.want)
+		}
+	}
 }
 
 // The results of a load that serves them are collected, and then the load ends.

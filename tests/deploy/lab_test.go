@@ -174,6 +174,9 @@ func TestLabVolumesAndPorts(t *testing.T) {
 			t.Errorf("%+v", probe)
 		}
 	}
+	if p := load.ReadinessProbe; p == nil || p.TCPSocket == nil || p.TCPSocket.Port.StrVal != "results" {
+		t.Errorf("%+v", p)
+	}
 	pod := l.load.Spec.Template.Spec
 	if pod.Volumes[0].PersistentVolumeClaim.ClaimName != l.claim.Name || !strings.HasPrefix(flag(t, load, "out"), flag(t, load, "dir")+"/") {
 		t.Errorf("%+v, %s", pod.Volumes[0], flag(t, load, "out"))

@@ -22,6 +22,7 @@ type Server struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	serving  sync.WaitGroup
+	handled  int // maxHandled
 
 	mu   sync.Mutex
 	open map[net.Conn]bool // nil: it is closed
@@ -34,6 +35,9 @@ type Serving struct {
 	// Wrap turns a connection that was accepted into the one to use, such as one with TLS. nil: it is used as
 	// it is. With an error and a connection the client is told the error, over that connection.
 	Wrap func(context.Context, net.Conn) (net.Conn, error)
+	// Large reports whether the answer to a request may be far larger than the request. Such a request is
+	// handled alone: no other one of its connection is read before it was answered. nil: there are none.
+	Large func(Request) bool
 }
 
 const (
@@ -42,8 +46,13 @@ const (
 	// overtake the reason.
 	farewellTime  = time.Second
 	farewellBytes = 64 << 10
-	// maxHandled bounds the requests of one connection that are handled at a time; more wait in its socket.
-	maxHandled = 1 << 16
+	// maxHandled bounds the requests of one connection that have come and are not answered, each of which counts
+	// once, and again for each handledBytes: a client that reads no answers must not keep more and more
+	// goroutines and bytes waiting. Further requests wait in its socket.
+	maxHandled   = 1 << 16
+	handledBytes = 4 << 10
+	// acceptPause is between two attempts to accept when that fails, as without free descriptors.
+	acceptPause = 20 * time.Millisecond
 )
 
 // Serve listens on a free port of 127.0.0.1.
@@ -60,7 +69,7 @@ func ServeAs(o Serving) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: listener, o: o, open: map[net.Conn]bool{}}
+	s := &Server{listener: listener, o: o, handled: maxHandled, open: map[net.Conn]bool{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.serving.Go(s.accept)
 	return s, nil
@@ -100,6 +109,12 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
+			timer := time.NewTimer(acceptPause)
+			select {
+			case <-timer.C:
+			case <-s.ctx.Done():
+				timer.Stop()
+			}
 			continue
 		}
 		s.mu.Lock()
@@ -148,11 +163,11 @@ func (s *Server) wrap(c net.Conn) (net.Conn, bool) {
 	return nil, false
 }
 
-// serve answers the requests of one connection, each on a goroutine of its own.
+// serve answers the requests of one connection, each on a goroutine of its own except for Large ones.
 func (s *Server) serve(c net.Conn) {
 	answers := &Conn{tcp: c, out: bufio.NewWriterSize(c, bufferBytes)}
 	in := bufio.NewReaderSize(c, bufferBytes)
-	handled := make(chan struct{}, maxHandled)
+	handled := make(chan struct{}, s.handled)
 	for {
 		id, body, err := readMessage(in)
 		if err != nil {
@@ -162,11 +177,21 @@ func (s *Server) serve(c net.Conn) {
 		if err != nil {
 			return // the connection ends: what speaks there is no client
 		}
-		handled <- struct{}{}
-		s.serving.Go(func() {
+		weight := 1 + len(body)/handledBytes
+		for range weight {
+			handled <- struct{}{}
+		}
+		answer := func() {
 			status, text := s.o.Handle(s.ctx, r)
-			<-handled
 			answers.write(id, []byte{byte(status)}, []byte(text))
-		})
+			for range weight {
+				<-handled
+			}
+		}
+		if s.o.Large != nil && s.o.Large(r) {
+			answer()
+		} else {
+			s.serving.Go(answer)
+		}
 	}
 }

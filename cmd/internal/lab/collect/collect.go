@@ -12,6 +12,7 @@ package collect
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,7 @@ type Options struct {
 	From        string            // address of the server
 	Credentials *cert.Credentials // of a load; nil: plain TCP
 	Out         string            // directory for the runs; made if missing
-	Wait        time.Duration     // for a load that goes on; 0: what it has by now is taken
+	Wait        time.Duration     // for a load that goes on, or does not serve yet; 0: what it has by now is taken
 	Keep        bool              // the server is not told that it may end
 	Say         func(format string, args ...any)
 }
@@ -95,24 +96,11 @@ var errChanged = errors.New("a file has changed meanwhile")
 // Collect copies all runs of a server, verifies them, and then tells it that it may end. A run that is
 // complete in Out already is left alone. It returns the directories of all runs.
 func Collect(ctx context.Context, o Options) (dirs []string, err error) {
-	dialing := client.Dialing{Timeout: dialTimeout, Silence: askTimeout}
-	if o.Credentials != nil {
-		dialing.Wrap = trust.Dial(o.Credentials, func(chain []*x509.Certificate) error {
-			return trust.VerifyLoad(chain, o.Credentials.Roots, cert.Accepting, time.Now())
-		})
-	}
-	c, err := client.Dial(ctx, o.From, dialing)
+	c, l, err := reach(ctx, o)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, lab.Cannot("From", "%s cannot be reached: %v", o.From, err)
+		return nil, err
 	}
 	defer c.Close()
-	l, err := await(ctx, c, o)
-	if err != nil {
-		return nil, explain(ctx, o, err)
-	}
 	if len(l.Runs) == 0 {
 		return nil, lab.Cannot("From", "%s has no results yet", o.From)
 	}
@@ -136,6 +124,54 @@ func Collect(ctx context.Context, o Options) (dirs []string, err error) {
 		}
 	}
 	return dirs, err
+}
+
+// reach connects, and waits until the load has ended, for as long as the options say. Meanwhile a connection
+// that cannot be made, or breaks, is made again: the load may not be there yet, or a tunnel has ended.
+func reach(ctx context.Context, o Options) (c *client.Conn, l Listing, err error) {
+	dialing := client.Dialing{Timeout: dialTimeout, Silence: askTimeout}
+	if o.Credentials != nil {
+		dialing.Wrap = trust.Dial(o.Credentials, func(chain []*x509.Certificate) error {
+			return trust.VerifyLoad(chain, o.Credentials.Roots, cert.Accepting, time.Now())
+		})
+	}
+	end, told := time.Now().Add(o.Wait), map[string]bool{}
+	waits := func(why string) {
+		if !told[why] {
+			told[why] = true
+			o.Say("%s; waiting %v at most", why, o.Wait)
+		}
+	}
+	for {
+		c, err = client.Dial(ctx, o.From, dialing)
+		again := comesLater(err)
+		if err != nil && ctx.Err() == nil {
+			err = lab.Cannot("From", "%s cannot be reached: %v", o.From, err)
+		}
+		if err == nil {
+			if l, err = await(ctx, c, end, func() { waits("the load goes on") }); err == nil {
+				return c, l, nil
+			}
+			c.Close()
+			again = (errors.Is(err, client.ErrNotSent) || errors.Is(err, client.ErrIndeterminate)) && comesLater(err)
+			err = explain(ctx, o, err)
+		}
+		if !again || ctx.Err() != nil || time.Now().After(end) {
+			return nil, l, err
+		}
+		waits(o.From + " does not serve results")
+		if err := lab.Sleep(ctx, waitInterval); err != nil {
+			return nil, l, err
+		}
+	}
+}
+
+// comesLater reports whether an error of a connection may go away by itself. That the two ends do not trust
+// each other does not.
+func comesLater(err error) bool {
+	var refusal *client.Refusal
+	var plain tls.RecordHeaderError
+	return !errors.Is(err, cert.ErrRefused) && !errors.As(err, &refusal) && !errors.As(err, &plain)
 }
 
 // explain says what an error of the connection means.
@@ -188,17 +224,13 @@ func list(ctx context.Context, c *client.Conn) (l Listing, err error) {
 	return l, nil
 }
 
-// await waits until the load has ended, for as long as the options say.
-func await(ctx context.Context, c *client.Conn, o Options) (l Listing, err error) {
-	end := time.Now().Add(o.Wait)
-	for told := false; ; {
+// await waits until the load has ended, or the end. It calls waits if that takes long.
+func await(ctx context.Context, c *client.Conn, end time.Time, waits func()) (l Listing, err error) {
+	for {
 		if l, err = list(ctx, c); err != nil || !l.Running || time.Now().After(end) {
 			return l, err
 		}
-		if !told {
-			told = true
-			o.Say("the load goes on; waiting %v at most", o.Wait)
-		}
+		waits()
 		if err := lab.Sleep(ctx, waitInterval); err != nil {
 			return l, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/transport/cert"
@@ -124,6 +126,74 @@ func TestCollect(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(out, ".*")); err != nil || left != nil {
 		t.Errorf("%q is left, %v", left, err)
+	}
+}
+
+// A collector that waits may come before the load serves: also before there is a directory to serve.
+func TestCollectComesFirst(t *testing.T) {
+	hole, err := net.Listen("tcp", "127.0.0.1:0") // a tunnel to nowhere
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, dir := hole.Addr().String(), filepath.Join(t.TempDir(), "later")
+	told, collected := make(chan string, 10), make(chan error, 1)
+	go func() {
+		_, err := collect.Collect(t.Context(), collect.Options{From: addr, Out: t.TempDir(), Wait: time.Minute, Say: func(format string, args ...any) {
+			told <- fmt.Sprintf(format, args...)
+		}})
+		collected <- err
+	}()
+	c, err := hole.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	hole.Close()
+	if line := <-told; line != addr+" does not serve results; waiting 1m0s at most" {
+		t.Error(line)
+	}
+	s, err := collect.Serve(collect.Serving{Serve: addr, ServeFor: time.Minute}, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := <-told; line != "the load goes on; waiting 1m0s at most" {
+		t.Error(line)
+	}
+	if err := os.Rename(results(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Await(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(<-collected, s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file beside the runs is not served, also to a client that knows its size and time: keys may be there.
+func TestOnlyRunsAreServed(t *testing.T) {
+	dir := results(t)
+	key := filepath.Join(dir, "pki", "member-1-key.pem")
+	if err := os.Mkdir(filepath.Dir(key), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(t.Context(), serve(t, dir, nil).Addr(), client.Dialing{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for file, want := range map[string]client.Status{key: client.NotTaken, filepath.Join(dir, "monday", archive.ResultFile): client.Done} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Sprintf(`g{"Run": %q, "File": %q, "Bytes": %d, "Changed": %d}`, filepath.Base(filepath.Dir(file)), filepath.Base(file), info.Size(), info.ModTime().UnixNano())
+		if status, text, err := c.Ask(t.Context(), []byte(request)); status != want || err != nil {
+			t.Errorf("%s: status %v, %q, %v", file, status, text, err)
+		}
 	}
 }
 

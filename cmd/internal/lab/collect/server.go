@@ -56,7 +56,7 @@ func (o Serving) Validate(out string, secured bool) error {
 // Serve begins to serve the directory that holds the directories of runs.
 func Serve(o Serving, dir string, own *cert.Credentials) (*Server, error) {
 	s := &Server{dir: dir, most: o.ServeFor, fetched: make(chan struct{})}
-	serving := client.Serving{Addr: o.Serve, Handle: s.handle}
+	serving := client.Serving{Addr: o.Serve, Handle: s.handle, Large: func(client.Request) bool { return true }}
 	if own != nil {
 		serving.Wrap = trust.Accept(own)
 	}
@@ -120,12 +120,15 @@ func (s *Server) handle(_ context.Context, r client.Request) (client.Status, str
 func (s *Server) list() (l Listing, err error) {
 	l.Running = !s.ended.Load()
 	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil // the load has not made it yet
+	}
 	if err != nil {
 		return l, err
 	}
 	for _, e := range entries {
 		dir := filepath.Join(s.dir, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, archive.ResultFile)); err != nil || !e.IsDir() || !plainName.MatchString(e.Name()) {
+		if !e.IsDir() || !plainName.MatchString(e.Name()) || !isRun(dir) {
 			continue
 		}
 		r := Run{Name: e.Name()}
@@ -152,13 +155,23 @@ func (s *Server) list() (l Listing, err error) {
 	return l, nil
 }
 
+// isRun reports whether a directory has the results of a run. Others are not served: keys may be beside them.
+func isRun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, archive.ResultFile))
+	return err == nil
+}
+
 // piece reads a part of a file.
 func (s *Server) piece(request []byte) (client.Status, string) {
 	var p piece
 	if err := json.Unmarshal(request, &p); err != nil || !plainName.MatchString(p.Run) || !plainName.MatchString(p.File) || p.Offset < 0 {
 		return client.Failed, fmt.Sprintf("%.200q names no piece of a run", request)
 	}
-	f, err := os.Open(filepath.Join(s.dir, p.Run, p.File))
+	dir := filepath.Join(s.dir, p.Run)
+	if !isRun(dir) {
+		return client.NotTaken, ""
+	}
+	f, err := os.Open(filepath.Join(dir, p.File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return client.NotTaken, ""
 	}

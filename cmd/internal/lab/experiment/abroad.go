@@ -32,7 +32,7 @@ type Abroad interface {
 	Remarks() []archive.Warning
 }
 
-// Use is what the process of one member has used since it began.
+// Use is what the process of one member has used since a moment before the point, the same in all answers.
 type Use struct {
 	Member    string
 	Process   load.Usage

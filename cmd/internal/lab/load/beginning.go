@@ -63,7 +63,7 @@ func parseBeginning(data []byte) (r Run, ok bool) {
 func (m *Machine) begin(index uint64, r Run) {
 	m.broken = nil
 	m.advance(index)
-	m.run, m.clients = r, nil
+	m.run, m.clients, m.span = r, nil, 0
 	m.state = MachineState{Applied: index, Hash: mix(mix(r[0]) ^ r[1])}
 }
 

@@ -50,23 +50,20 @@ func (l *Ledger) ackedOf(s Share) uint64 {
 	return n
 }
 
-// compare checks applied writes, a set for each client of a share, against the ledger: every acknowledged
-// write is there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
+// missing is an acknowledged write that a machine does not have, or not yet.
+type missing struct {
+	seq    int
+	client uint32
+}
+
+func (m *missing) Error() string {
+	return fmt.Sprintf("write %d of client %d was acknowledged and is not there", m.seq, m.client)
+}
+
+// compare checks applied writes, a set for each client of a share, against the ledger: no write is there that
+// was never sent, and every acknowledged one is, else the error has a missing. (A write that failed or was
+// cut off may be there or not.)
 func (l *Ledger) compare(applied []sequences, s Share) error {
-	for slot := uint32(0); int(s.client(slot)) < len(l.pages); slot++ {
-		client := s.client(slot)
-		page := l.pages[client]
-		var have sequences
-		if int(slot) < len(applied) {
-			have = applied[slot]
-		}
-		for w := range page.acked.words() {
-			if lost := page.acked.word(w) &^ have.word(w); lost != 0 {
-				return fmt.Errorf("%w: write %d of client %d was acknowledged and is not there",
-					lab.ErrMismatch, w*64+bits.TrailingZeros64(lost), client)
-			}
-		}
-	}
 	for slot, have := range applied {
 		client, sent := s.client(uint32(slot)), uint64(0)
 		if int(client) < len(l.pages) {
@@ -77,16 +74,29 @@ func (l *Ledger) compare(applied []sequences, s Share) error {
 				lab.ErrMismatch, last, client, sent)
 		}
 	}
+	for slot := uint32(0); int(s.client(slot)) < len(l.pages); slot++ {
+		client := s.client(slot)
+		page := l.pages[client]
+		var have sequences
+		if int(slot) < len(applied) {
+			have = applied[slot]
+		}
+		for w := range page.acked.words() {
+			if lost := page.acked.word(w) &^ have.word(w); lost != 0 {
+				return fmt.Errorf("%w: %w", lab.ErrMismatch, &missing{w*64 + bits.TrailingZeros64(lost), client})
+			}
+		}
+	}
 	return nil
 }
 
 // VerifyPoll is how often Verify looks again while the hosts converge. Nothing is measured meanwhile.
 const VerifyPoll = 2 * time.Millisecond
 
-// VerifyMachines waits until the machines of all hosts have applied the same number of values, and at least
-// as many as were acknowledged. Then all hashes must be equal, and each machine must pass its Verify. If ctx
-// ends first, the error names the host that is behind. Errors wrap lab.ErrMismatch. All machines must have
-// the same Share.
+// VerifyMachines waits until the machines of all hosts have applied the same values, and all that were
+// acknowledged: their number does not show that, because after a fault values count that were not
+// acknowledged. All hashes must be equal, and each machine must pass its Verify. If ctx ends first, the error
+// names the host that is behind. Errors wrap lab.ErrMismatch. All machines must have the same Share.
 func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
 	acked := ledger.ackedOf(machines[0].Share)
 	poll := time.NewTicker(VerifyPoll)
@@ -101,9 +111,12 @@ func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) er
 			return err
 		}
 		behind := lagging(states, acked)
-		// The same states twice: no entry is on its way any more.
+		// The same states twice: probably no entry is on its way any more.
 		if behind == nil && sameStates(states, last) {
-			break
+			var err error
+			if behind, err = lacking(machines, ledger); behind == nil {
+				return err
+			}
 		}
 		last = states
 		select {
@@ -115,12 +128,40 @@ func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) er
 			return fmt.Errorf("%w: %w", lab.ErrMismatch, behind)
 		}
 	}
+}
+
+// CompareMachines is one look of VerifyMachines, for machines that do not change, such as copies: behind is
+// what may be right in later ones, err what will not be.
+func CompareMachines(machines []*Machine, ledger *Ledger) (behind, err error) {
+	states := make([]MachineState, len(machines))
 	for i, m := range machines {
-		if err := m.Verify(ledger); err != nil {
-			return fmt.Errorf("host %d: %w", i+1, err)
+		states[i] = m.State()
+	}
+	if err := divergence(states); err != nil {
+		return nil, err
+	}
+	if behind := lagging(states, ledger.ackedOf(machines[0].Share)); behind != nil {
+		return behind, nil
+	}
+	return lacking(machines, ledger)
+}
+
+// lacking lets each machine Verify itself. behind names the first acknowledged write that is missing: it may
+// come. err is what waiting does not mend.
+func lacking(machines []*Machine, ledger *Ledger) (behind, err error) {
+	for i, m := range machines {
+		err := m.Verify(ledger)
+		var lost *missing
+		switch {
+		case errors.As(err, &lost):
+			if behind == nil {
+				behind = fmt.Errorf("host %d: %w", i+1, lost)
+			}
+		case err != nil:
+			return nil, fmt.Errorf("host %d: %w", i+1, err)
 		}
 	}
-	return nil
+	return behind, nil
 }
 
 // divergence compares hosts that have applied equally many values.

@@ -24,6 +24,7 @@ type Machine struct {
 	state   MachineState
 	run     Run         // of the last beginning
 	clients []sequences // index: the client's slot in Share
+	span    uint64      // sum over the clients of their last sequence + 1: what the bitmaps may need
 	broken  error       // the first violation; Verify returns it
 }
 
@@ -54,9 +55,13 @@ func (s Share) client(slot uint32) uint32 {
 	return slot*s.Every + s.First
 }
 
-// Invariant of the workload: client numbers stay below maxClients, so that a stray value cannot make a
-// machine allocate without bound.
-const maxClients = 1 << 20
+// Invariants of the workload, so that no value can make a machine allocate without bound: client numbers stay
+// below maxClients, and of all that the clients have sent at most maxUnapplied is not applied. A bit for each
+// of these is 8 MiB.
+const (
+	maxClients   = 1 << 20
+	maxUnapplied = 1 << 26
+)
 
 // Apply applies the entry at index. Empty data (a new leader's first entry) moves Applied and nothing else.
 // Each index must be greater than the last. The data is not kept.
@@ -98,9 +103,27 @@ func (m *Machine) Apply(index uint64, data []byte) {
 	for int(slot) >= len(m.clients) {
 		m.clients = append(m.clients, sequences{})
 	}
+	if !m.extend(&m.clients[slot], id.Seq) {
+		m.breakf("write %d of client %d is in entry %d, and more than %d writes that were sent before are not applied: no load fails so often", id.Seq, id.Client, index, maxUnapplied)
+		return
+	}
 	if !m.clients[slot].add(id.Seq) {
 		m.breakf("write %d of client %d was applied twice, the second time at index %d", id.Seq, id.Client, index)
 	}
+}
+
+// extend makes room for a sequence of a client, or reports that there is none. The value counts as applied
+// already. The caller holds mu.
+func (m *Machine) extend(s *sequences, seq uint64) bool {
+	before := s.span()
+	if seq < before {
+		return true
+	}
+	if more := seq - before; more > maxUnapplied || m.span+more+1 > m.state.Entries+maxUnapplied {
+		return false
+	}
+	m.span += seq + 1 - before
+	return true
 }
 
 func (m *Machine) advance(index uint64) {
@@ -183,7 +206,7 @@ func (m *Machine) Restore(form []byte) error {
 	if clients > uint64(len(form)/8) {
 		return fmt.Errorf("the form of a machine has %d clients and %d more bytes", clients, len(form))
 	}
-	m.clients = make([]sequences, clients)
+	m.clients, m.span = make([]sequences, clients), 0
 	for i := range m.clients {
 		words := next()
 		if words > uint64(len(form)/8) {
@@ -194,6 +217,7 @@ func (m *Machine) Restore(form []byte) error {
 			bitmap[w] = next()
 		}
 		m.clients[i] = sequencesOf(bitmap)
+		m.span += m.clients[i].span()
 	}
 	if short || len(form) > 0 {
 		return fmt.Errorf("the form of a machine with %d clients ends early, or %d bytes follow it", clients, len(form))

@@ -63,6 +63,17 @@ func TestMachineChecksEachWrite(t *testing.T) {
 			v[60] ^= 1
 			m.Apply(1, v)
 		}, "entry 1 (64 bytes) is not a value that a client sent"},
+		{"a sequence that no client has come to", func(l *Ledger, m *Machine) {
+			m.Apply(1, NewSource(64, 1).Value(ValueID{Client: 0, Seq: 1 << 62}))
+			if len(m.clients[0].ahead) > 0 {
+				t.Errorf("one value took %d words", len(m.clients[0].ahead))
+			}
+		}, "write 4611686018427387904 of client 0 is in entry 1, and more than 67108864 writes"},
+		{"sequences that all clients together have not come to", func(l *Ledger, m *Machine) {
+			for c := range uint32(3) {
+				m.Apply(uint64(c+1), NewSource(64, 1).Value(ValueID{Client: c, Seq: 1 << 25}))
+			}
+		}, "write 33554432 of client 2 is in entry 3"},
 		{"head damaged", func(l *Ledger, m *Machine) {
 			v := write(l, 0, false)
 			v[9] ^= 1
@@ -161,6 +172,48 @@ func TestVerifyMachines(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An acknowledged write may still be on its way while writes that were not acknowledged fill the count. It is
+// waited for, and not for longer than there is time.
+func TestVerifyMachinesLooksAtWritesAndNotAtTheirNumber(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l, hosts := &Ledger{}, []*Machine{{}, {}}
+			unknown, acked := write(l, 0, false), write(l, 1, true)
+			for _, m := range hosts {
+				m.Apply(1, unknown)
+			}
+			if comes {
+				time.AfterFunc(300*time.Millisecond, func() {
+					for _, m := range hosts {
+						m.Apply(2, acked)
+					}
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			const want = "verification failed: host 1: write 0 of client 1 was acknowledged and is not there"
+			if err := VerifyMachines(ctx, hosts, l); comes && err != nil || !comes && (!errors.Is(err, lab.ErrMismatch) || err.Error() != want) {
+				t.Errorf("it comes: %v; %v", comes, err)
+			}
+		})
+	}
+}
+
+// What will never be right is told at once, also if an acknowledged write may still come.
+func TestVerifyMachinesDoesNotWaitForWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := &Ledger{}, &Machine{}
+		write(l, 0, true)
+		m.Apply(1, write(&Ledger{}, 1, true))
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := VerifyMachines(ctx, []*Machine{m}, l); err == nil || !strings.Contains(err.Error(), "was never sent") || time.Since(began) > time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 // A follower that catches up while Verify waits is no mismatch.

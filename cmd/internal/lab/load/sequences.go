@@ -88,6 +88,15 @@ func (s *sequences) count() uint64 {
 	return n
 }
 
+// span returns the largest sequence of the set + 1; 0 if it is empty.
+func (s *sequences) span() uint64 {
+	last, ok := s.last()
+	if !ok {
+		return 0
+	}
+	return last + 1
+}
+
 // last returns the largest sequence of the set, or false if the set is empty.
 func (s *sequences) last() (uint64, bool) {
 	for w := len(s.ahead) - 1; w >= int(s.next/64); w-- {

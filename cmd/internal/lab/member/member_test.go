@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -66,6 +67,16 @@ func TestValidate(t *testing.T) {
 	p.Loads, p.Insecure = ":7001", true
 	if err := p.Validate(); err != nil || p.Listen != "127.0.0.1:0" {
 		t.Errorf("%q, %v", p.Listen, err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy := plan(t)
+	busy.Listen = taken.Addr().String()
+	if err := Run(t.Context(), busy, Streams{}); !errors.Is(err, lab.ErrCannot) || !strings.HasPrefix(err.Error(), "Listen: listen tcp ") {
+		t.Errorf("an address that is in use: %v", err)
 	}
 	p.Transport, p.Certificates = "tcp+tls", t.TempDir()
 	if err := Run(t.Context(), p, Streams{}); !errors.Is(err, lab.ErrCannot) || !strings.HasPrefix(err.Error(), "Certificates: ") {

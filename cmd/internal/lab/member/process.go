@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,7 +127,7 @@ func (m *process) open(ctx context.Context, cancel context.CancelCauseFunc, own 
 			return lab.Cannot("Health", "%v", err)
 		}
 	}
-	serving := client.Serving{Addr: m.Loads}
+	serving := client.Serving{Addr: m.Loads, Large: func(r client.Request) bool { return len(r.Value) > 0 && Kind(r.Value[0]) == KindForm }}
 	if own != nil {
 		serving.Wrap = trust.Accept(own)
 	}
@@ -178,6 +179,9 @@ func early(request []byte) (client.Status, string) {
 func (m *process) explain(err error) error {
 	if strings.Contains(err.Error(), "belongs to cluster") {
 		return lab.Cannot("Dir", "%s has the files of a member of another cluster: {Members} was another list when it was made; give that list again, or another directory", m.hostDir())
+	}
+	if listens := (*net.OpError)(nil); errors.As(err, &listens) && listens.Op == "listen" {
+		return lab.Cannot("Listen", "%v", listens)
 	}
 	return fmt.Errorf("member %d, listening at %s, with its files in %s: %w", m.ID, m.Listen, m.hostDir(), err)
 }

@@ -29,6 +29,7 @@ type Run struct {
 	ledger  *load.Ledger
 	leaders []atomic.Int32  // by group: the member, from 0, that took the last write
 	acked   []atomic.Uint64 // by group: values acknowledged
+	beganAt []uint64        // by group: an index at which a machine was of this run; all before the run are below
 	use     uses
 
 	mu      sync.Mutex
@@ -42,7 +43,8 @@ func (c *Cluster) Begin(ctx context.Context) (*Run, error) {
 	defer cancel()
 	r := &Run{
 		Cluster: c, run: load.NewRun(), ledger: &load.Ledger{}, leaders: make([]atomic.Int32, c.groups), acked: make([]atomic.Uint64, c.groups),
-		use: uses{members: make([]used, len(c.links))},
+		beganAt: make([]uint64, c.groups),
+		use:     uses{members: make([]used, len(c.links))},
 	}
 	r.lead(ctx)
 	errs := make([]error, c.groups)
@@ -116,10 +118,12 @@ func (r *Run) begun(ctx context.Context) error {
 				continue
 			}
 			answered++
-			for _, s := range of {
+			for g, s := range of {
 				if s.Run != r.run {
 					waits++
+					continue
 				}
+				r.beganAt[g] = s.Machine.Applied
 			}
 		}
 		switch {

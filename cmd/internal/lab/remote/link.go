@@ -153,10 +153,18 @@ func (l *link) hello(ctx context.Context) (h member.Hello, err error) {
 		return h, err
 	case h.Protocol != member.Protocol:
 		return h, unfit("it speaks version %d of the protocol between loads and members, and this load version %d: run the same program everywhere", h.Protocol, member.Protocol)
-	case l.id != 0 && l.id != h.ID:
-		return h, unfit("it says that it is member %d, and its certificate names member %d", h.ID, l.id)
+	}
+	if id := l.named(); id != 0 && id != h.ID {
+		return h, unfit("it says that it is member %d, and its certificate names member %d", h.ID, id)
 	}
 	return h, nil
+}
+
+// named returns the id that the member's certificate names, or 0.
+func (l *link) named() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
 }
 
 // errUnfit is wrapped by errors of a member that answers, and with which this load can never work.

@@ -75,7 +75,7 @@ func (p Processes) In(ctx context.Context, dir string, setup rig.Setup, f func(e
 	if err := f(here{r}); err != nil {
 		return errors.Join(err, all.died())
 	}
-	return nil
+	return all.failed()
 }
 
 // here is a run whose members share the machine of the load.
@@ -85,7 +85,10 @@ type here struct{ *Run }
 func (here) Machines() []archive.MemberEnvironment { return nil }
 
 // processes are those of one cluster.
-type processes struct{ all []*process }
+type processes struct {
+	all []*process
+	ran bool // all were ready
+}
 
 // process is one member that was started.
 type process struct {
@@ -130,6 +133,7 @@ func (p *processes) start(ctx context.Context, how Processes, plan member.Plan) 
 			return nil, err
 		}
 	}
+	p.ran = true
 	return loads, nil
 }
 
@@ -210,10 +214,33 @@ func (p *processes) died() (err error) {
 	return err
 }
 
-// end ends all processes, and returns when they have. One that does not end by itself is killed.
-func (p *processes) end() error {
+// failed is died for processes that have ended by themselves, with a status that says so. Of one that was
+// killed the load has known only that it is gone.
+func (p *processes) failed() (err error) {
 	for _, of := range p.all {
-		_ = of.input.Close() // if it has ended already, await or died has said so
+		if of.hasFailed() {
+			err = errors.Join(err, of.failure())
+		}
+	}
+	return err
+}
+
+func (p *process) hasFailed() bool {
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode() > 0
+	default:
+		return false
+	}
+}
+
+// end ends all processes, and returns when they have. One that does not end by itself is killed; one that ran
+// and ends badly is an error.
+func (p *processes) end() error {
+	known := make([]bool, len(p.all)) // await, died or failed has said that it has ended
+	for i, of := range p.all {
+		known[i] = of.hasFailed()
+		_ = of.input.Close() // it may have ended
 	}
 	errs := make([]error, len(p.all))
 	each(len(p.all), func(i int) {
@@ -225,6 +252,9 @@ func (p *processes) end() error {
 		case <-timer.C:
 			errs[i] = errors.Join(fmt.Errorf("the process of member %d did not end within %v, and was killed", of.id, endTimeout), of.cmd.Process.Kill())
 			<-of.ended
+		}
+		if p.ran && !known[i] && of.hasFailed() {
+			errs[i] = of.failure()
 		}
 	})
 	return errors.Join(errs...)

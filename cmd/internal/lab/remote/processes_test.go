@@ -109,8 +109,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A follower that is killed does not end the load; a process that does not come up ends it, with what it
-// said.
+// A follower that is killed does not end the load; a process that fails by itself, or does not come up, ends
+// it, with what it said.
 func TestProcessesDie(t *testing.T) {
 	setup := rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}}
 	var of pids
@@ -130,6 +130,19 @@ func TestProcessesDie(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+	err = processes(of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
+		for _, pid := range of.running(t, `"ID":3`) {
+			if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil { // a Go program ends with a dump
+				return err
+			}
+		}
+		for look := time.NewTicker(time.Millisecond); len(of.running(t, `"ID":3`)) > 0; <-look.C {
+		}
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "the process of member 3 has ended with exit status 2: ") {
+		t.Errorf("a member that fails by itself: %v", err)
 	}
 	err = processes(func(p *member.Plan) {
 		if p.ID == 2 {

@@ -56,7 +56,13 @@ func (r reader) Propose(ctx context.Context, value []byte) error {
 	case r.by == rig.Local:
 		return nil
 	}
-	return rig.Stale(binary.LittleEndian.Uint64(text), want, r.by)
+	err = rig.Stale(binary.LittleEndian.Uint64(text), want, r.by)
+	if err != nil {
+		if other := r.disturbed(ctx); other != nil { // it has emptied the machines
+			return other
+		}
+	}
+	return err
 }
 
 // Verify implements load.Target. The reads were checked one by one; the members must be well.
@@ -66,6 +72,9 @@ func (r reader) Verify(ctx context.Context, _ *load.Ledger) error {
 		for g, s := range of {
 			if s.Err != "" {
 				return fmt.Errorf("group %d has stopped on member %d: %s", g+1, i+1, s.Err)
+			}
+			if r.isLater(g, s) {
+				return r.beside(s)
 			}
 		}
 	}

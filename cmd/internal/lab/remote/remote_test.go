@@ -366,9 +366,52 @@ func TestVerifyFinds(t *testing.T) {
 	}
 
 	r = begin(t, of)
+	propose := func(acked bool) {
+		t.Helper()
+		client, page := r.Ledger().Open()
+		seq := page.Send()
+		if err := r.Propose(t.Context(), load.NewSource(64, 1).Value(load.ValueID{Client: client, Seq: seq})); err != nil {
+			t.Fatal(err)
+		}
+		if acked {
+			page.Acknowledge(seq)
+		}
+	}
+	propose(true)
+	reads, _, err := r.Reads(rig.ByIndex)
+	if err != nil {
+		t.Fatal(err)
+	}
 	begin(t, of)
-	if err := r.Verify(t.Context(), r.Ledger()); err == nil || !strings.Contains(err.Error(), "another load") {
-		t.Errorf("a load beside another one: %v", err)
+	for what, err := range map[string]error{
+		"writes": r.Verify(t.Context(), r.Ledger()), "reads": reads.Verify(t.Context(), nil), "a read": reads.Propose(t.Context(), load.NewSource(64, 1).Value(load.ValueID{})),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "another load") || errors.Is(err, lab.ErrMismatch) {
+			t.Errorf("%s beside another load: %v", what, err)
+		}
+	}
+
+	// A write that was not acknowledged fills the count for one that was, and may be on its way.
+	r = begin(t, of)
+	propose(false)
+	_, page = r.Ledger().Open()
+	page.Acknowledge(page.Send())
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Verify(ctx, r.Ledger()); ctx.Err() == nil || !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), "write 0 of client 1 was acknowledged and is not there") {
+		t.Errorf("a write that does not come: %v, and the time is over: %v", err, ctx.Err())
+	}
+}
+
+// Of members that do not answer it is not known what they hold: that is no mismatch.
+func TestVerifyWithoutAMajority(t *testing.T) {
+	c := start(t, 2, components, nil)
+	r := begin(t, c.connect())
+	c.stop(1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := r.Verify(ctx, r.Ledger()); err == nil || errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), "a majority does not answer: start them again") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
-// uses is what the members' processes have used. A process that is a new one counts from nothing, so what the
-// old one had used by the last answer is kept: the sum never goes back.
+// uses is what the members' processes have used since each of them has answered first. A process that is a
+// new one counts from nothing, so what the old one had used by the last answer is kept: the sum never goes
+// back.
 type uses struct {
 	mu      sync.Mutex
 	members []used
@@ -22,7 +23,7 @@ type uses struct {
 // used is one member.
 type used struct {
 	last      member.Usage
-	earlier   member.Usage // sum of the processes before
+	earlier   member.Usage // sum of the processes before, less what was used before the first answer
 	known, ok bool         // it has answered ever; it has answered the last time
 }
 
@@ -51,12 +52,25 @@ func (r *Run) fetch(ctx context.Context, fresh bool) {
 			}
 			continue
 		}
-		if u.known && u.last.Life != answers[i].Life {
+		if u.take(answers[i]) {
 			r.remark(archive.WarnFailures, "the process of member %d is a new one since the load began.", i+1)
-			u.earlier.Process, u.earlier.Counters = u.earlier.Process.Add(u.last.Process), u.earlier.Counters.Add(u.last.Counters)
 		}
-		u.last, u.known = answers[i], true
 	}
+}
+
+// take takes in an answer, and reports whether it comes from a new process.
+func (u *used) take(now member.Usage) (renewed bool) {
+	switch {
+	case !u.known: // what it had used before, perhaps for days, is not of this load
+		u.earlier.Process, u.earlier.Counters = load.Usage{}.Sub(now.Process), load.Counters{}.Sub(now.Counters)
+	case u.last.Life != now.Life:
+		renewed = true
+		u.earlier.Process, u.earlier.Counters = u.earlier.Process.Add(u.last.Process), u.earlier.Counters.Add(u.last.Counters)
+	case now.Process.CPU < u.last.Process.CPU: // an answer to an earlier question, which came later
+		return false
+	}
+	u.last, u.known = now, true
+	return renewed
 }
 
 // fresh is the first look at the members.

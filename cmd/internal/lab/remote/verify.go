@@ -13,14 +13,40 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
-// Verify implements load.Target. It waits until the members have applied the same values of this run, fetches
-// what each has seen, and compares that with the ledger. A member that cannot be reached is left out, and a
-// remark says so; without a majority it is an error.
+// Verify implements load.Target. It waits until the members have applied the same values of this run, and all
+// that were acknowledged, which it sees from what each of them has seen. A member that cannot be reached is
+// left out, and a remark says so; without a majority it is an error.
 func (r *Run) Verify(ctx context.Context, ledger *load.Ledger) error {
-	present, err := r.converged(ctx)
-	if err != nil {
-		return err
+	var late error // why the time was over
+	for {
+		present, missing, err := r.converged(ctx)
+		if err != nil {
+			if ctx.Err() != nil && late != nil {
+				return late
+			}
+			return err
+		}
+		behind, err := r.compare(ctx, present, ledger)
+		switch {
+		case err != nil:
+			return err
+		case behind == nil:
+			if missing != nil {
+				r.absent(missing)
+			}
+			return nil
+		case ctx.Err() == nil || late == nil: // else it says only that the time is over
+			late = behind
+		}
+		if lab.Sleep(ctx, pollInterval) != nil {
+			return late
+		}
 	}
+}
+
+// compare fetches what members have seen in all groups, and compares it with the ledger. behind is what may
+// be right later: a value came while it was fetched, a member is gone since.
+func (r *Run) compare(ctx context.Context, present []int, ledger *load.Ledger) (behind, err error) {
 	for g := range r.groups {
 		share := load.Share{}
 		if r.groups > 1 {
@@ -34,15 +60,19 @@ func (r *Run) Verify(ctx context.Context, ledger *load.Ledger) error {
 				err = m.RestoreRun(form, r.run)
 			}
 			if err != nil {
-				return fmt.Errorf("what member %d has applied in group %d cannot be read: %w", i+1, g+1, err)
+				return fmt.Errorf("what member %d has applied in group %d cannot be read: %w", i+1, g+1, err), nil
 			}
 			machines = append(machines, m)
 		}
-		if err := load.VerifyMachines(ctx, machines, ledger); err != nil {
-			return fmt.Errorf("group %d, members %v: %w", g+1, ids(present), err)
+		behind, err := load.CompareMachines(machines, ledger)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("group %d, members %v: %w", g+1, ids(present), err)
+		case behind != nil:
+			return fmt.Errorf("%w: group %d, members %v: %w", lab.ErrMismatch, g+1, ids(present), behind), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func ids(present []int) (all []int) {
@@ -53,34 +83,42 @@ func ids(present []int) (all []int) {
 }
 
 // converged waits until the members that answer have applied the same, twice in a row, and returns which they
-// are.
-func (r *Run) converged(ctx context.Context) (present []int, err error) {
+// are, and why others are missing. Without a majority it goes on waiting.
+func (r *Run) converged(ctx context.Context) (present []int, missing, err error) {
 	until := time.Now().Add(r.absence)
-	var last [][]member.GroupState
-	for {
+	late := errors.New("no member has answered in time")
+	for last := [][]member.GroupState(nil); ; {
 		states, missing := r.states(ctx)
+		if ctx.Err() != nil {
+			return nil, nil, late
+		}
 		behind, err := r.behind(states)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if present = answered(states); behind == nil && same(states, last) && (missing == nil || time.Now().After(until)) {
-			switch {
-			case missing == nil:
-				return present, nil
-			case 2*len(present) > len(r.links):
-				r.absent(missing)
-				return present, nil
-			}
-			behind = missing
+		present := answered(states)
+		most := 2*len(present) > len(r.links)
+		if behind == nil && same(states, last) && (missing == nil || most && time.Now().After(until)) {
+			return present, missing, nil
 		}
+		late = tooLate(behind, missing, most)
 		last = states
 		if lab.Sleep(ctx, pollInterval) != nil {
-			if behind = errors.Join(behind, missing); behind == nil {
-				behind = errors.New("the members still apply entries, although all clients have stopped")
-			}
-			return nil, fmt.Errorf("%w: %w", lab.ErrMismatch, behind)
+			return nil, nil, late
 		}
 	}
+}
+
+// tooLate is the error of members that have not converged in time. What members hold that do not answer is
+// not known, so they alone are no mismatch.
+func tooLate(behind, missing error, majority bool) error {
+	switch {
+	case behind != nil:
+		return fmt.Errorf("%w: %w", lab.ErrMismatch, errors.Join(behind, missing))
+	case missing != nil && !majority:
+		return fmt.Errorf("what the members hold is not known, because a majority does not answer: start them again, and then the load: %s", oneLine(missing))
+	}
+	return fmt.Errorf("%w: %w", lab.ErrMismatch, errors.Join(errors.New("the members still apply entries, although all clients have stopped"), missing))
 }
 
 // absent notes that members were not verified.
@@ -115,8 +153,8 @@ func (r *Run) behind(states [][]member.GroupState) (behind, err error) {
 				return nil, fmt.Errorf("group %d has stopped on member %d: %s", g+1, i+1, s.Err)
 			case s.Broken != "" && s.Run == r.run:
 				return nil, fmt.Errorf("%w: group %d, member %d: %s", lab.ErrMismatch, g+1, i+1, s.Broken)
-			case s.Run != r.run && s.Machine.Applied > 0 && r.isLater(states, g, s.Run):
-				return nil, fmt.Errorf("another load, %v, has begun on these members beside this one, %v: they serve one at a time", s.Run, r.run)
+			case r.isLater(g, s):
+				return nil, r.beside(s)
 			case s.Run != r.run || s.Machine.Entries < want:
 				behind = fmt.Errorf("member %d applied %d values of group %d in load %v, and should have %d in load %v", i+1, s.Machine.Entries, g+1, s.Run, want, r.run)
 			}
@@ -125,15 +163,27 @@ func (r *Run) behind(states [][]member.GroupState) (behind, err error) {
 	return behind, nil
 }
 
-// isLater reports whether every member that answers is of another run: a member alone that is of another one
-// has just started again, and will come to this run.
-func (r *Run) isLater(states [][]member.GroupState, g int, of load.Run) bool {
-	for _, s := range states {
-		if s != nil && s[g].Run != of {
-			return false
+// isLater reports whether a machine is of a load that has begun after this one. One that is of another load
+// and has applied less has started again, and comes to this load with its log.
+func (r *Run) isLater(g int, s member.GroupState) bool {
+	return s.Run != r.run && s.Machine.Applied > r.beganAt[g]
+}
+
+func (r *Run) beside(s member.GroupState) error {
+	return fmt.Errorf("another load, %v, has begun on these members beside this one, %v: they serve one at a time; measure again when it has ended", s.Run, r.run)
+}
+
+// disturbed returns an error if another load has begun on members that answer.
+func (r *Run) disturbed(ctx context.Context) error {
+	states, _ := r.states(ctx) // a member that does not answer says nothing
+	for _, of := range states {
+		for g, s := range of {
+			if r.isLater(g, s) {
+				return r.beside(s)
+			}
 		}
 	}
-	return true
+	return nil
 }
 
 func same(a, b [][]member.GroupState) bool {
