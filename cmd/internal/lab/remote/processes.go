@@ -99,6 +99,7 @@ type process struct {
 	ended  chan struct{}    // closed when the process has ended, with its error in err
 	err    error
 	errors children.Tail
+	told   bool // failure has said why it has ended
 }
 
 // start starts all, tells each where the others are, and returns where loads connect.
@@ -195,6 +196,7 @@ func (p *process) await(ctx context.Context, event string) (member.Said, error) 
 
 // failure is why a process has ended that should run.
 func (p *process) failure() error {
+	p.told = true
 	how := "exit status 0"
 	if p.err != nil {
 		how = p.err.Error()
@@ -237,9 +239,7 @@ func (p *process) hasFailed() bool {
 // end ends all processes, and returns when they have. One that does not end by itself is killed; one that ran
 // and ends badly is an error.
 func (p *processes) end() error {
-	known := make([]bool, len(p.all)) // await, died or failed has said that it has ended
-	for i, of := range p.all {
-		known[i] = of.hasFailed()
+	for _, of := range p.all {
 		_ = of.input.Close() // it may have ended
 	}
 	errs := make([]error, len(p.all))
@@ -253,7 +253,7 @@ func (p *processes) end() error {
 			errs[i] = errors.Join(fmt.Errorf("the process of member %d did not end within %v, and was killed", of.id, endTimeout), of.cmd.Process.Kill())
 			<-of.ended
 		}
-		if p.ran && !known[i] && of.hasFailed() {
+		if p.ran && !of.told && of.hasFailed() {
 			errs[i] = of.failure()
 		}
 	})
