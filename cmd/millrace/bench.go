@@ -57,7 +57,7 @@ Rows
   parallel   P2: send before saving, so that all disks work at once; acknowledge at commit, before applying.
   async      P3: saving and applying each by a worker of its own, off the consensus loop.
   async+inline     the same over a state machine that is declared never to wait (GroupConfig.NonBlocking): its
-             commands are applied in the consensus loop. Not measured unless --pipelines names it.
+             commands are applied in the consensus loop.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
