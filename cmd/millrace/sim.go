@@ -215,15 +215,21 @@ func (o simOutput) show(a app, r *simulate.Result, err error) error {
 	return err
 }
 
-// gcPercent lets the heap grow to several times of what is in use before garbage is collected. A simulated
-// run makes little that lasts.
-const gcPercent = 800
+// gcPercent lets the heap grow to several times of what is in use before garbage is collected, up to
+// heapBytes in all: most simulated runs make little that lasts, a few hold a gigabyte.
+const (
+	gcPercent = 800
+	heapBytes = 3 << 30
+)
 
 // spareCollector collects garbage less often, unless the user has said how often. It returns how to end that.
 func spareCollector() (end func()) {
-	if os.Getenv("GOGC") != "" {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	before := debug.SetGCPercent(gcPercent)
-	return func() { debug.SetGCPercent(before) }
+	percent, limit := debug.SetGCPercent(gcPercent), debug.SetMemoryLimit(heapBytes)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }
