@@ -40,9 +40,9 @@ type tried struct {
 }
 
 // Sweep doubles the rate until the target is saturated, then halves the interval between the highest rate
-// without and the lowest rate with saturation. Then it does the same for the limit on p99. on hears each
-// point. A rate at which a member goes ends the sweep with an error: what the others bear without it is no
-// answer.
+// without and the lowest rate with saturation. Then it does the same for the limit on p99, up to the knee. on
+// hears each point. A rate at which a member goes ends the sweep with an error: what the others bear without
+// it is no answer.
 func (s *Session) Sweep(ctx context.Context, w Sweep, pipeline string, on func(n int, p Point)) (Knee, error) {
 	var names []string
 	k, err := w.search(func(rate float64) (tried, error) {
@@ -100,7 +100,7 @@ func (w Sweep) search(try func(rate float64) (tried, error)) (k Knee, err error)
 	if err != nil || w.Limit <= 0 {
 		return k, err
 	}
-	// The knee bounds what the limit allows: rates between it and saturation are not asked for again.
+	// The knee bounds what the limit allows: the rates above it have had their steps.
 	within := func(t tried) bool { return !t.saturated && t.p99 < w.Limit }
 	good, bad = 0, 0
 	for rate, t := range seen {
