@@ -73,25 +73,30 @@ func TestTwinOfManyGroups(t *testing.T) {
 			s := l.Stats()
 			total.Dropped, total.MovedEntries = total.Dropped+s.Dropped, total.MovedEntries+s.MovedEntries
 		}
+		restart := func(crash bool) {
+			count()
+			if crash {
+				fs.Crash(crashfs.LoseNothing, nil)
+				opts.FS = fs.Mount()
+			} else {
+				mustClose(t, l)
+			}
+			l = mustOpen(t, opts)
+			want.check(t, l)
+		}
 		for step := range 400 {
 			switch rng.IntN(12) {
 			case 0:
 				mustSync(t, l)
 			case 1:
-				if rng.IntN(12) > 0 {
-					break
+				if rng.IntN(12) == 0 {
+					restart(rng.IntN(2) == 0)
 				}
-				count()
-				if rng.IntN(2) == 0 {
-					mustClose(t, l)
-				} else {
-					fs.Crash(crashfs.LoseNothing, nil)
-					opts.FS = fs.Mount()
-				}
-				l = mustOpen(t, opts)
-				want.check(t, l)
 			case 2, 3, 4, 5:
 				sched.step()
+				if first := l.firstSegment(); first != nil && first.id < l.firstNeededNow() && rng.IntN(4) == 0 {
+					restart(true) // it is not needed, durably, and still there
+				}
 			default:
 				writes := w.next(want)
 				mustAppend(t, l, writes...)
@@ -99,6 +104,9 @@ func TestTwinOfManyGroups(t *testing.T) {
 			}
 			if why := checkNeeds(l); why != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, step, why)
+			}
+			if v := l.survey(); v.needed < v.first.id {
+				t.Fatalf("seed %d, step %d: segment %d is needed, and the first one is %d", seed, step, v.needed, v.first.id)
 			}
 			if why := want.spotCheck(l, uint64(1+rng.IntN(w.groups)), rng.IntN); why != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, step, why)

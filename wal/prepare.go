@@ -114,10 +114,14 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 	return true
 }
 
-// prepareAhead makes the segment after the tail or, if there is one, the reserve.
+// prepareAhead makes the segment after the tail or, if there is one, the reserve. If entries wait for the
+// reserve, it comes first: the segment could take the last space, while the tail has space for them.
 func (l *Log) prepareAhead() (created bool, err error) {
 	l.supply.claim()
 	defer l.supply.release()
+	if l.supply.starved.Load() {
+		return true, l.endStarvation()
+	}
 	if l.supply.segment(0) != nil {
 		return l.makeReserve()
 	}

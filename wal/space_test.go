@@ -261,6 +261,32 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	}
 }
 
+// A log that is opened again without a reserve takes entries as long as its tail has space, if there is space
+// for the reserve: the helper does not use that for the segment after the tail.
+func TestReserveComesBeforeTheNextSegment(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.FS = fs.Mount()
+	l, want := mustOpen(t, opts), twin{}
+	for l.supply.segment(0) == nil {
+		sched.step()
+	}
+	fs.SetCapacity(fs.UsedBytes())
+	want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 8)})
+	sched.runIdle()
+	if l.supply.segment(0) == nil || l.supply.hasSpare() {
+		t.Fatal("want a disk with space for the tail and one more segment")
+	}
+	mustSync(t, l)
+	fs.Crash(crashfs.LoseNothing, nil)
+	sched = &manual{}
+	opts.FS, opts.Scheduler = fs.Mount(), sched
+	l = mustOpen(t, opts)
+	sched.runIdle()
+	want.append(t, l, Write{Group: 1, Entries: entries(3, 5, 1, 8)})
+	want.check(t, l)
+}
+
 // A disk may have no space even for preallocated blocks, for example one that copies on write. Then it also
 // refuses what the log writes by itself: the records of the cleaner and the watermark record of Close. The
 // log must not stop for good because of that, and Close must not fail.
