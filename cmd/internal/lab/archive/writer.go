@@ -21,7 +21,8 @@ const (
 // Writer writes the archive of one run. Its methods may not be called at the same time, except that several
 // HistogramLogs may be open.
 type Writer struct {
-	dir string
+	dir  string
+	held io.Closer // nil: other processes may write, too
 }
 
 // Create makes the directory of a run, which must be empty or not exist. The error names the field Out and
