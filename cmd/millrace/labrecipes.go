@@ -61,6 +61,9 @@ the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps w
 			}
 			if f.telling() == experiment.Told {
 				fmt.Fprintln(a.stderr, r.Estimate(size))
+				if f.resume {
+					fmt.Fprintln(a.stderr, "What is finished is not measured again.")
+				}
 			}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out, Resume: f.resume, Aside: aside(),

@@ -68,7 +68,7 @@ func Resume(dir string) (_ *Writer, _ *Archive, finished int, err error) {
 			err = errors.Join(err, w.Close())
 		}
 	}()
-	if a, err = readForWriting(dir); err != nil { // again: nobody writes it now
+	if a, err = readForWriting(dir); err != nil { // again: no other process writes it now
 		return nil, nil, 0, err
 	}
 	if err := a.checkHistograms(); err != nil {
@@ -112,7 +112,7 @@ func (a *Archive) checkHistograms() error {
 // dropUnfinished removes the repeats that were cut short, with the points that had no others.
 func (r *Run) dropUnfinished() (finished int, err error) {
 	var orders []int
-	r.Points = slices.DeleteFunc(r.Points, func(p Point) bool { // points without any repeat are to be measured
+	r.Points = slices.DeleteFunc(r.Points, func(p Point) bool { // a point without any repeat is measured later
 		return len(p.Repeats) > 0 && !slices.ContainsFunc(p.Repeats, func(of Repeat) bool { return !of.Partial })
 	})
 	for i := range r.Points {

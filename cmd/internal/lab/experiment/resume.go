@@ -43,7 +43,7 @@ func (s *Session) open() (err error) {
 	return s.writer.Hold()
 }
 
-// close lets go of the archive.
+// close lets other processes write the archive.
 func (s *Session) close() error {
 	if s.writer == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *Session) reopen() error {
 		return errComplete
 	}
 	if finished == 0 {
-		return nil // it begins anew
+		return nil // it begins at the beginning
 	}
 	s.finished = finished
 	s.Env = a.Envs
@@ -83,7 +83,7 @@ func (s *Session) reopen() error {
 // sameRun refuses an archive of another run than this one would be.
 func (s *Session) sameRun(r *archive.Run) error {
 	if r.Recipe != s.Recipe {
-		return lab.Cannot("Resume", "%s has a run of %s, and this is one of %s; give another directory, or begin anew", s.Out, r.Recipe, s.Recipe)
+		return lab.Cannot("Resume", "%s has a run of %s, and this is one of %s; give the directory of such a run", s.Out, r.Recipe, s.Recipe)
 	}
 	if r.Seed != s.Seed {
 		return lab.Cannot("Resume", "the run in %s has the seed %d, and this one has %d", s.Out, r.Seed, s.Seed)
@@ -116,7 +116,7 @@ func (s *Session) enter(here archive.Environment) error {
 	}
 	refused, remarks := s.Env.Load.Resumable(here)
 	if len(refused) > 0 {
-		return lab.Cannot("Resume", "the run in %s was begun elsewhere, and its figures would not compare with these: %s; resume it where it was begun, or begin anew", s.Out, strings.Join(refused, "; "))
+		return lab.Cannot("Resume", "the run in %s was begun elsewhere, and its figures would not compare with these: %s; resume it where it was begun, or begin another one, in another directory", s.Out, strings.Join(refused, "; "))
 	}
 	for _, remark := range remarks {
 		s.Warn(archive.WarnResumed, "Between two parts of the run: %s.", remark)

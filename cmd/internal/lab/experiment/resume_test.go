@@ -166,8 +166,13 @@ func checkParts(t *testing.T, dir string, first, second int) {
 func cut(t *testing.T) experiment.Options {
 	t.Helper()
 	o, n := options(t), 0
-	if _, err := experiment.Run(t.Context(), o, cheap(4, &n)); !errors.Is(err, errStop) {
+	s, err := experiment.Run(t.Context(), o, cheap(4, &n))
+	if !errors.Is(err, errStop) {
 		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := s.WriteText(&text); err != nil || !strings.Contains(text.String(), "The same command with --resume measures the rest.") {
+		t.Errorf("%v in\n%s", err, text.String())
 	}
 	o.Resume = true
 	return o
@@ -285,6 +290,36 @@ func TestResumeOfWhatIsComplete(t *testing.T) {
 	}
 	if after := files(t, o.Out); !maps.Equal(before, after) {
 		t.Error("the archive was changed")
+	}
+}
+
+// A kill between two files of a save leaves an archive that is resumed.
+func TestResumeBetweenTwoFiles(t *testing.T) {
+	o, n := cut(t), 4
+	old := files(t, o.Out)
+	if _, err := experiment.Run(t.Context(), o, cheap(6, &n)); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	saved := files(t, o.Out)
+	for _, order := range [][]string{{archive.EnvironmentFile}, {archive.EnvironmentFile, archive.BenchFile}} { // that of Writer.Save
+		now := maps.Clone(old)
+		for _, name := range order {
+			now[name] = saved[name]
+		}
+		now[archive.ResultFile+".pending"] = saved[archive.ResultFile][:100]
+		for name, text := range now {
+			if err := os.WriteFile(filepath.Join(o.Out, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n = 4
+		if _, err := experiment.Run(t.Context(), o, cheap(-1, &n)); err != nil || n != cheapRepeats {
+			t.Errorf("%d repeats, %v", n, err)
+		}
+		checkParts(t, o.Out, 4, 0)
+		if after := files(t, o.Out); len(after) != len(old) {
+			t.Errorf("%d files, and %d before", len(after), len(old))
+		}
 	}
 }
 

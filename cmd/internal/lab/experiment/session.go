@@ -68,7 +68,7 @@ type Session struct {
 // measure the archive has what was finished before, also marked as partial. If the process is killed, the
 // archive has what was finished by then.
 //
-// With Options.Resume the session goes on with what the archive has (resume.go).
+// With Options.Resume the session continues what the archive has (resume.go).
 func Run(ctx context.Context, o Options, measure func(context.Context, *Session) error) (_ *Session, err error) {
 	s := &Session{Options: o, points: map[string]int{}}
 	s.Archive = archive.Run{
@@ -200,8 +200,8 @@ func (s *Session) Add(name string, labels map[string]string, r archive.Repeat) e
 	return s.Save()
 }
 
-// Put is Add without saving, for many points that are known at once. It panics if an earlier part has finished
-// that repeat: the caller has not asked Finished.
+// Put is Add without saving, for many points that are known at once. It panics if an earlier part has
+// finished that repeat: the caller has not asked Finished.
 func (s *Session) Put(name string, labels map[string]string, r archive.Repeat) {
 	if s.hasFinished() {
 		panic(fmt.Sprintf("%s: repeat %d is finished, and was measured again", name, s.order))

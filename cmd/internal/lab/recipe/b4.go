@@ -115,8 +115,8 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 	return nil
 }
 
-// b4Happen makes a change under load. One that an earlier part of the run has finished is made without a load,
-// because the next change begins with the members that this one leaves.
+// b4Happen makes a change under load. One that an earlier part of the run has finished is made without a
+// load, because the next change begins with the members that this one leaves.
 func b4Happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, pt experiment.Point, change b4Change, t spans) error {
 	if err := c.Settle(ctx); err != nil {
 		return err

@@ -57,7 +57,7 @@ func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
 	s.Warn(archive.WarnFake, "The hosts run in virtual time, on a model of processors, disks and lines: the figures say which rule waits less, and not how fast this machine is.")
 	s.Declare(ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch)
 	if s.Passed(1) { // the points are saved together, at the end
-		return lab.Cannot("Resume", "all points of the run in %s are finished, and were not judged; begin anew, in another directory", s.Out)
+		return lab.Cannot("Resume", "all points of the run in %s are finished, and were not judged; begin another one, in another directory", s.Out)
 	}
 	r, err := batches.Run(ctx, plan, s.Progress)
 	if r == nil {

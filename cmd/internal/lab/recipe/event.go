@@ -112,8 +112,7 @@ func judgeFigure(s *experiment.Session, point, name string, m archive.Metric, li
 	s.Judge(experiment.Criterion{Name: name, Point: point, Limit: limit, Unit: m.Unit, Holds: holds}, value, ok, "the figure was not measured")
 }
 
-// sumOf adds up a figure over the repeats of a point; ok is false if there is none, or if one has not measured
-// it.
+// sumOf adds up a figure over the repeats of a point; ok is false if one of them has not measured it.
 func sumOf(s *experiment.Session, point string, m archive.Metric, repeats int) (sum float64, ok bool) {
 	values := s.Values(point, m.Name)
 	for _, x := range values {

@@ -130,7 +130,7 @@ func (p *progress) step(name string, about time.Duration) {
 	p.n++
 }
 
-// passed reports whether an earlier part of the run has finished all of the next repeats, and steps over them.
+// passed reports whether an earlier part of the run has finished all of the next repeats. It steps over them.
 func (p *progress) passed(repeats, steps int) bool {
 	if !p.s.Passed(repeats) {
 		return false

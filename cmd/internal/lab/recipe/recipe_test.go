@@ -102,8 +102,8 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// checkResumed interrupts a recipe at half of its steps, and resumes it: that leaves what it leaves when it goes
-// through, in the same order.
+// checkResumed interrupts a recipe at half of its steps, and resumes it: that leaves what it leaves when it
+// goes through, in the same order.
 func checkResumed(t *testing.T, r Recipe, o experiment.Options, steps int) {
 	t.Helper()
 	through := o.Out
@@ -116,7 +116,7 @@ func checkResumed(t *testing.T, r Recipe, o experiment.Options, steps int) {
 	defer stop()
 	together := r.Name == "b2" || r.Name == "batches" || r.Name == "b5" // all points are finished at the end
 	if r.Name == "batches" {
-		stop() // it tells of a point when that is measured
+		stop() // it reports a point when that is measured
 	}
 	o.Progress = &stopping{at: (steps + 2) / 2, stop: stop}
 	if err := run(ctx); err == nil {
