@@ -38,7 +38,7 @@ func (b *Bandwidth) Wait() {
 	b.mu.Lock()
 	free := b.free
 	b.mu.Unlock()
-	pause(time.Until(free))
+	Pause(time.Until(free))
 }
 
 // WithBandwidth returns fs on a disk of a bandwidth, which several filesystems may share. Every byte that is

@@ -59,7 +59,7 @@ func TestBandwidth(t *testing.T) {
 		<-time.After(time.Minute)
 		write(one, 100_000)
 		sync(two, 100*time.Millisecond+idle)
-		write(direct, 8192)
-		sync(two, 8192*time.Microsecond+idle)
+		write(direct, 125*vfs.BlockBytes)
+		sync(two, 512*time.Millisecond+idle)
 	})
 }

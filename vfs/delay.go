@@ -40,7 +40,7 @@ type delayFile struct {
 func (f delayFile) Sync() error {
 	err := f.File.Sync()
 	if f.of.delay != nil {
-		time.Sleep(f.of.delay())
+		Pause(f.of.delay())
 	}
 	if f.of.bandwidth != nil {
 		f.of.bandwidth.Wait()

@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause is a sleep. Go's timers wake an otherwise idle process up to a millisecond late, and what a few
-// blocks take on a disk is less than that. So a shorter one holds its thread, as a sync of a disk does.
-func pause(d time.Duration) {
-	if d >= time.Millisecond {
-		time.Sleep(d)
-		return
+// Pause waits as a sync of a slower disk does: for d, if it is positive. Go's timers wait for whole
+// milliseconds in an otherwise idle process, and what a few blocks take on a disk is less. So what is left
+// of one holds its thread, as a sync does.
+func Pause(d time.Duration) {
+	whole := d.Truncate(time.Millisecond)
+	if whole > 0 {
+		time.Sleep(whole)
 	}
-	if d > 0 {
-		left := unix.NsecToTimespec(d.Nanoseconds())
+	if d > whole {
+		left := unix.NsecToTimespec((d - whole).Nanoseconds())
 		for unix.Nanosleep(&left, &left) == unix.EINTR {
 		}
 	}

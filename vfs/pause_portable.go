@@ -4,5 +4,5 @@ package vfs
 
 import "time"
 
-// pause is a sleep.
-func pause(d time.Duration) { time.Sleep(d) }
+// Pause waits as a sync of a slower disk does: for d, if it is positive.
+func Pause(d time.Duration) { time.Sleep(d) }

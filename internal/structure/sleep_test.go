@@ -11,7 +11,7 @@ import (
 )
 
 // sleepers are the files that may sleep: disks that are slow on purpose, and the pace of a load.
-var sleepers = []string{"cmd/internal/lab/load/pause_portable.go", "vfs/delay.go", "vfs/pause_linux.go", "vfs/pause_portable.go"}
+var sleepers = []string{"cmd/internal/lab/load/pause_portable.go", "vfs/pause_linux.go", "vfs/pause_portable.go"}
 
 // TestNoneSleeps: a test waits for what it needs, not for a time that is long enough on one machine and too
 // short on another. The same holds for what the library does.

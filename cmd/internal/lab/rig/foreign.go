@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -102,7 +101,7 @@ func (m *Member) delay() time.Duration {
 func (m *Member) disk() Disk {
 	d := Disk{Full: func(err error) { m.cluster.full.CompareAndSwap(nil, &err) }}
 	if s := m.cluster.setup; s.FsyncDelay > 0 || s.Faults {
-		d.Synced = func() { _ = lab.Sleep(context.Background(), m.delay()) }
+		d.Synced = func() { vfs.Pause(m.delay()) }
 	}
 	if m.bandwidth != nil {
 		later, blocks := d.Synced, writtenBlocks{disk: m.bandwidth}

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -44,7 +43,7 @@ func newMember(c *Cluster, i int) *Member {
 		m.memory = crashfs.New()
 		m.memory.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpSync {
-				return lab.Sleep(context.Background(), time.Duration(m.slow.Load()))
+				vfs.Pause(time.Duration(m.slow.Load()))
 			}
 			return nil
 		})
