@@ -66,9 +66,9 @@ func TestLabMeasureIsKilledAndResumed(t *testing.T) {
 		t.Fatal("a point that was finished is gone")
 	}
 	rest := append(args[1:], "--resume", "--quiet")
-	status, stdout, stderr := labVerb(t, t.Context(), append(rest, "--seed", "2")...)
+	status, _, stderr := labVerb(t, t.Context(), append(rest, "--seed", "2")...)
 	checkRefused(t, status, stderr, exitCannot, "--resume: the run in "+out+" has the seed 1, and this one has 2")
-	status, stdout, stderr = labVerb(t, t.Context(), rest...)
+	status, stdout, stderr := labVerb(t, t.Context(), rest...)
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "WARNING (resumed): The run was made in 2 parts: 3 repeats from ") {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}

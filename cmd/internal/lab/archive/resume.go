@@ -3,7 +3,6 @@ package archive
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,5 +141,3 @@ func (r *Run) Repeat(order int) (_ Repeat, point string, ok bool) {
 	}
 	return Repeat{}, "", false
 }
-
-var _ io.Closer = (*Writer)(nil)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
@@ -35,6 +36,7 @@ func Create(dir string) (*Writer, error) {
 	if err != nil {
 		return nil, lab.Cannot("Out", "cannot read %s: %v", dir, lab.Cause(err))
 	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == holdFile }) // of a run that was killed at once
 	if len(entries) > 0 {
 		return nil, lab.Cannot("Out", "%s is not empty (it has %s); choose another directory or empty it", dir, entries[0].Name())
 	}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -91,20 +92,13 @@ func (s *Session) sameRun(r *archive.Run) error {
 	var other []string
 	for _, name := range slices.Sorted(maps.Keys(r.Config)) {
 		if now, known := s.Config[name]; !slices.Contains(s.Aside, name) && (!known || now != r.Config[name]) {
-			other = append(other, fmt.Sprintf("%s: %s and %s", name, quotedOrNone(r.Config[name]), quotedOrNone(now)))
+			other = append(other, fmt.Sprintf("%s: %s and %s", name, cmp.Or(r.Config[name], "none"), cmp.Or(now, "none")))
 		}
 	}
 	if len(other) > 0 {
 		return lab.Cannot("Resume", "the run in %s was begun with other settings than these: %s. It was begun with: %s", s.Out, strings.Join(other, "; "), strings.Join(r.Command, " "))
 	}
 	return nil
-}
-
-func quotedOrNone(value string) string {
-	if value == "" {
-		return "none"
-	}
-	return value
 }
 
 // enter notes where this part of the run is made. It refuses another machine or program than that of the

@@ -171,7 +171,7 @@ func cut(t *testing.T) experiment.Options {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := s.WriteText(&text); err != nil || !strings.Contains(text.String(), "The same command with --resume measures the rest.") {
+	if err := s.WriteText(&text); err != nil || !strings.Contains(text.String(), "The same command measures the rest") {
 		t.Errorf("%v in\n%s", err, text.String())
 	}
 	o.Resume = true
@@ -323,6 +323,17 @@ func TestResumeBetweenTwoFiles(t *testing.T) {
 	}
 }
 
+// A run that was killed before its first file is begun in the same directory.
+func TestRunAfterOneThatWasKilledAtOnce(t *testing.T) {
+	o, n := options(t), 0
+	if err := errors.Join(os.MkdirAll(o.Out, 0o700), os.WriteFile(filepath.Join(o.Out, ".running"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := experiment.Run(t.Context(), o, cheap(-1, &n)); err != nil || len(files(t, o.Out)) != 3 {
+		t.Error(files(t, o.Out), err)
+	}
+}
+
 // Two processes do not write one archive.
 func TestResumeOfWhatIsRunning(t *testing.T) {
 	o, n := options(t), 0
@@ -419,22 +430,22 @@ func TestResumeReadsHistograms(t *testing.T) {
 	}
 }
 
-// A sweep goes the way of its old answers: no rate is tried twice, and the knee is that of all parts.
+// A sweep goes the way of its old answers: no rate is tried twice, and the search goes on where they end.
 func TestSweepIsResumed(t *testing.T) {
 	o := options(t)
-	plan := good()
-	plan.Clients, plan.Pipelines = nil, []string{"async"}
-	plan.Rates, plan.Duration, plan.MinWarmup, plan.MaxWarmup = []float64{50}, 100*time.Millisecond, 0, 10*time.Millisecond
-	j := experiment.Job{Options: o, Plans: []experiment.Plan{plan}, Sweep: &experiment.Sweep{Start: 50, Factor: 2, Max: 200}}
-	ctx, stop := context.WithCancelCause(t.Context())
-	j.Options.Progress = &stopAt{stop: func() { stop(errStop) }, points: 2}
-	var text bytes.Buffer
-	if err := j.Run(ctx, &text, rig.Foreign{}); !errors.Is(err, errStop) {
+	_, err := experiment.Run(t.Context(), o, func(_ context.Context, s *experiment.Session) error {
+		saturated := archive.Repeat{Warnings: []archive.Warning{{Code: archive.WarnSaturated, Text: "It is."}}}
+		return errors.Join(s.Add("async, 50/s", map[string]string{"rate": "50"}, archive.Repeat{}), s.Add("async, 100/s", map[string]string{"rate": "100"}, saturated), errStop)
+	})
+	if !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
-	j.Options.Resume = true
-	again := &stopAt{stop: func() {}}
-	j.Options.Progress = again
+	plan := good()
+	plan.Clients, plan.Rates = nil, []float64{50}
+	j := experiment.Job{Options: o, Plans: []experiment.Plan{plan}, Sweep: &experiment.Sweep{Start: 50, Factor: 2, Steps: 1, Max: 200}}
+	told := &names{}
+	j.Options.Resume, j.Options.Progress = true, told
+	var text bytes.Buffer
 	if err := j.Run(t.Context(), &text, rig.Foreign{}); err != nil {
 		t.Fatal(err)
 	}
@@ -442,24 +453,15 @@ func TestSweepIsResumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, p := range a.Run.Points {
-		names = append(names, fmt.Sprint(p.Name, " ", len(p.Repeats)))
-	}
-	if len(names) < 2 || names[0] != "async, 50/s 1" || names[1] != "async, 100/s 1" || again.told != len(names)-1 || len(a.Run.Criteria) != 1 {
-		t.Errorf("%q, %d of them told again, %d criteria", names, again.told, len(a.Run.Criteria))
+	if len(told.points) != 1 || told.points[0] != "async, 75/s" || len(a.Run.Points) != 3 || len(a.Run.Criteria) != 1 || !strings.Contains(text.String(), "the highest rate without saturation is ") {
+		t.Errorf("measured %q, %d points, %d criteria\n%s", told.points, len(a.Run.Points), len(a.Run.Criteria), text.String())
 	}
 }
 
-// stopAt is a progress that calls stop when some number of points has begun.
-type stopAt struct {
+// names is a progress that keeps the names of points.
+type names struct {
 	report.Silence
-	stop         func()
-	points, told int
+	points []string
 }
 
-func (p *stopAt) Point(int, string, time.Duration) {
-	if p.told++; p.told == p.points {
-		p.stop()
-	}
-}
+func (n *names) Point(_ int, name string, _ time.Duration) { n.points = append(n.points, name) }

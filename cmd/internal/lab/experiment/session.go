@@ -110,8 +110,11 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 	return s, errors.Join(err, s.Save())
 }
 
-// begin looks at the machine, and saves a run in which nothing is measured yet, or nothing more.
+// begin saves a run in which nothing is measured yet, or nothing more, and looks at the machine.
 func (s *Session) begin(ctx context.Context) error {
+	if err := s.Save(); err != nil {
+		return err
+	}
 	if s.Probe > 0 {
 		s.Progress.Phase("the machine")
 		if err := probe.Measure(ctx, s.here(), s.Work.Path, s.Probe); err != nil {
@@ -123,7 +126,7 @@ func (s *Session) begin(ctx context.Context) error {
 			s.Warn(w.Code, "%s", w.Text)
 		}
 	}
-	return s.Save()
+	return nil
 }
 
 // maxReasonBytes is how much of an error is kept in the archive.
