@@ -74,7 +74,7 @@ func b3Faults(c *rig.Cluster) []incident {
 }
 
 // stalledOps is what must not be.
-var stalledOps = archive.Metric{Name: "acknowledged_without_majority", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "writes acknowledged while two of three were dead, without those that were under way"}
+var stalledOps = archive.Metric{Name: "stalled_ops", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "writes acknowledged while two of three were dead, without those that were under way"}
 
 // countStalled counts what was acknowledged without a majority, unless the event was shorter than what was
 // under way may take.
