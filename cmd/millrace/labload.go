@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,11 @@ point empties the machines of all members, so nothing of an earlier load is left
 has applied every acknowledged write exactly once. A member that is gone meanwhile, and does not come back, is named in the
 warnings of the results.
 
+With --sweep it looks for the knee of the members as millrace lab sweep does: it doubles the offered rate until more is
+offered than they can do, then bisects. Each rate is a load of its own. The logs of the members grow by all that is written:
+start them with --snapshot-mib. A rate at which a member goes ends the sweep with an error that names both; what was
+measured until then stays in the results.
+
 With --certificates the members must have been started with theirs. The directory holds ca.pem, load.pem and load-key.pem
 (millrace lab certificates).
 
@@ -46,6 +52,8 @@ type loadFlags struct {
 	certificates string
 	clients      string
 	rates        string
+	sweeps       bool
+	sweep        experiment.Sweep // with sweeps
 	wait         time.Duration
 	roundTrips   time.Duration
 	dir          string
@@ -61,7 +69,8 @@ func newLabLoad(a app) *cobra.Command {
 		Short: "Put a load on members that run already, here or on other machines",
 		Long:  loadLong + labExitHelp(),
 		Example: `  millrace lab load --members 10.0.0.1:7001,10.0.0.2:7001,10.0.0.3:7001 --certificates pki --out runs/three-machines
-  millrace lab load --members … --rate 1000,4000,16000 --operation "read index"`,
+  millrace lab load --members … --rate 1000,4000,16000 --operation "read index"
+  millrace lab load --members … --sweep --p99 5ms --out runs/knee`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, a) },
 	}
@@ -75,6 +84,8 @@ func newLabLoad(a app) *cobra.Command {
 	flags.IntVar(&p.ValueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	addLoad(flags, p)
 	flags.IntVar(&p.Repeats, "repeat", 1, "measurements of each point; the table has medians")
+	flags.BoolVar(&f.sweeps, "sweep", false, "find the highest rate that the members bear, in place of --clients and --rate")
+	addSweep(flags, &f.sweep)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long members may take to be there, and ready")
 	flags.DurationVar(&f.roundTrips, "round-trips", time.Second, "how long round trips to the members are measured before; 0: not at all")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
@@ -93,12 +104,8 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 	if f.resume {
 		return usageError{errors.New("--resume: a load on members cannot be resumed: they went on meanwhile, and nothing in the results says what they did; begin another one, with another --out")}
 	}
-	lists := labFlags{pipelines: "async", clients: f.clients, rates: f.rates, labOutput: f.labOutput}
-	if err := lists.readLoads(); err != nil {
+	if err := f.readLoads(cmd.Flags().Changed); err != nil {
 		return err
-	}
-	if f.plan.Clients, f.plan.Rates = lists.plan.Clients, lists.plan.Rates; len(f.plan.Rates) > 0 && !cmd.Flags().Changed("clients") {
-		f.plan.Clients = nil // the default is for a user who asks for nothing
 	}
 	members := splitAddrs(f.members)
 	if len(members) == 0 || len(members) > lab.MaxHosts {
@@ -120,6 +127,32 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 	}
 	return distinct([]experiment.Plan{plan})
 }
+
+// readLoads reads what is offered: numbers of clients and rates, or the first rate of a sweep. given reports
+// whether the user has given a flag.
+func (f *loadFlags) readLoads(given func(flag string) bool) error {
+	lists := labFlags{pipelines: "async", clients: f.clients, rates: f.rates, labOutput: f.labOutput}
+	if err := lists.readLoads(); err != nil {
+		return err
+	}
+	if f.sweeps {
+		if i := slices.IndexFunc(loadsOfUser, given); i >= 0 {
+			return usageError{fmt.Errorf("--sweep and --%s exclude each other: a sweep chooses the rates, and measures each once", loadsOfUser[i])}
+		}
+		f.plan.Rates = []float64{f.sweep.Start}
+		return checkSweep(f.sweep)
+	}
+	if i := slices.IndexFunc(sweepFlags, given); i >= 0 {
+		return usageError{fmt.Errorf("--%s is about a sweep: give --sweep, too, or leave it out", sweepFlags[i])}
+	}
+	if f.plan.Clients, f.plan.Rates = lists.plan.Clients, lists.plan.Rates; len(f.plan.Rates) > 0 && !given("clients") {
+		f.plan.Clients = nil // the default is for a user who asks for nothing
+	}
+	return nil
+}
+
+// loadsOfUser are the flags in whose place a sweep decides.
+var loadsOfUser = []string{"clients", "rate", "repeat"}
 
 // of is the plan of this load on members of some components.
 func (f *loadFlags) of(c member.Components, members int) experiment.Plan {
@@ -172,17 +205,14 @@ func (f *loadFlags) measure(ctx context.Context, cmd *cobra.Command, a app, o re
 	for name, value := range memberSettings(c.Hello().Components) {
 		config["member "+name] = value
 	}
-	session := experiment.Options{
+	job := experiment.Job{Plans: []experiment.Plan{plan}, Options: experiment.Options{
 		Recipe: "load", Summary: "How fast are these members under these loads?", Command: commandLine(cmd), Config: config, Seed: f.seed, Dir: f.dir, Out: f.out,
 		Progress: f.telling().To(a.stderr), Elsewhere: remote.Members{Cluster: c}, Afar: true,
+	}}
+	if f.sweeps {
+		job.Sweep, job.Options.Recipe, job.Options.Summary = &f.sweep, "sweep", "Up to which rate do these members bear their load?"
 	}
-	points := plan.Points(rig.Foreign{})
-	for i := range points {
-		points[i] = points[i].Remote()
-	}
-	return experiment.RunAndWrite(ctx, session, a.stdout, func(ctx context.Context, s *experiment.Session) error {
-		return s.MeasureAll(ctx, points, plan.Repeats)
-	})
+	return job.Run(ctx, a.stdout, rig.Foreign{})
 }
 
 // served measures, and serves the results meanwhile and until they were collected, if the flags say so. How

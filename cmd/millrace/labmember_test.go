@@ -121,6 +121,26 @@ func TestLabLoad(t *testing.T) {
 	}
 }
 
+// A sweep over a member that runs leaves the archive of a sweep, with the flags of the member.
+func TestLabLoadSweep(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := labVerb(t, t.Context(), "load", "--members", startLabMember(t), "--sweep", "--start", "50", "--max-rate", "110", "--steps", "1", "--p99", "10s",
+		"--duration", "200ms", "--min-warmup", "0s", "--max-warmup", "20ms", "--round-trips", "0s", "--quiet", "--out", out)
+	if status != exitOK || stderr != "" || !strings.HasPrefix(stdout, "async: ") {
+		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+	a, err := archive.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := a.Run; r.Recipe != "sweep" || r.Config["sweep"] != "true" || r.Config["member pipeline"] != "async" || len(r.Criteria) != 2 || r.Criteria[1].Name != "async: highest rate with p99 below 10s" {
+		t.Errorf("%+v", r)
+	}
+	if p := a.Run.Points[0]; p.Labels[archive.LabelProcesses] != "remote" || p.Labels[archive.LabelRate] != "50" {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestLabProcessesRefuse(t *testing.T) {
 	pki := filepath.Join(t.TempDir(), "pki")
 	if status, stdout, _ := labVerb(t, t.Context(), "certificates", "--dir", pki, "--members", "1"); status != exitOK || strings.Count(stdout, "made  "+pki) != 5 {
@@ -136,6 +156,14 @@ func TestLabProcessesRefuse(t *testing.T) {
 		{"member --members 127.0.0.1:0 --id 1 --dir . --log etcd", exitUsage, "--log: the log etcd is in another program"},
 		{"load", exitUsage, "--members: 0 addresses, want 1 to 9"},
 		{"load --members a:1 --clients 0", exitUsage, "--clients: 0 is not between"},
+		{"load --members a:1 --sweep --rate 9", exitUsage, "--sweep and --rate exclude each other: a sweep chooses the rates"},
+		{"load --members a:1 --sweep --clients 9", exitUsage, "--sweep and --clients exclude each other"},
+		{"load --members a:1 --sweep --repeat 2", exitUsage, "--sweep and --repeat exclude each other"},
+		{"load --members a:1 --p99 1ms", exitUsage, "--p99 is about a sweep: give --sweep, too"},
+		{"load --members a:1 --rate 9 --start 9", exitUsage, "--start is about a sweep: give --sweep, too"},
+		{"load --members a:1 --sweep --start 9 --max-rate 8", exitUsage, "--start: 9 is not between 1 and --max-rate, which is 8"},
+		{"load --members a:1 --sweep --steps 21", exitUsage, "--steps: 21 is not between 0 and 20"},
+		{"load --members a:1 --sweep --p99 -1ms", exitUsage, "--p99: -1ms is below 0"},
 		{"load --members a:1 --wait 2h", exitUsage, "--wait: 2h0m0s is not between"},
 		{"load --members a:1 --round-trips 2h", exitUsage, "--round-trips: 2h0m0s is not between"},
 		{"load --members a:1 --certificates /does/not/exist", exitCannot, "--certificates: "},

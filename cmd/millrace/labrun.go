@@ -235,12 +235,13 @@ const sweepResumes = `The search goes the way of the finished points again, with
 
 func newLabSweep(a app) *cobra.Command {
 	var f labFlags
-	w := experiment.Sweep{Factor: 2}
+	var w experiment.Sweep
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Find the highest rate that a cluster bears",
 		Long: "sweep doubles the offered rate until more is offered than the cluster can do, then bisects to the knee. With\n" +
-			"--p99 it also finds the highest rate with p99 below that.\n" + componentHelp + resumeHelp[1:] + sweepResumes + labExitHelp(),
+			"--p99 it also finds the highest rate with p99 below that. Members that run already are swept with\n" +
+			"millrace lab load --sweep.\n" + componentHelp + resumeHelp[1:] + sweepResumes + labExitHelp(),
 		Example: `  millrace lab sweep --p99 5ms --out knee
   millrace lab sweep --pipelines basic,async --value-bytes 4096`,
 		Args: cobra.NoArgs,
@@ -248,27 +249,46 @@ func newLabSweep(a app) *cobra.Command {
 			if err := f.readLoads(); err != nil {
 				return err
 			}
-			if !(w.Start >= 1 && w.Start <= w.Max) {
-				return usageError{fmt.Errorf("--start: %v is not between 1 and --max-rate, which is %v", w.Start, w.Max)}
+			if err := checkSweep(w); err != nil {
+				return err
 			}
 			f.plan.Rates, f.plan.Repeats = []float64{w.Start}, 1
 			plans, err := f.plans()
 			if err != nil {
 				return err
 			}
-			if w.Steps < 0 || w.Steps > 20 {
-				return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
-			}
 			o := f.options(cmd, a, "sweep", "Up to which rate does each of these bear its load?", plans)
 			return f.do(cmd.Context(), a, experiment.Job{Options: o, Plans: plans, Sweep: &w})
 		},
 	}
 	f.addComponents(cmd)
-	cmd.Flags().Float64Var(&w.Start, "start", 1000, "the first rate, operations a second")
-	cmd.Flags().Float64Var(&w.Max, "max-rate", 1_000_000, "no rate above it is tried")
-	cmd.Flags().IntVar(&w.Steps, "steps", 4, "bisections after the first saturation")
-	cmd.Flags().DurationVar(&w.Limit, "p99", 0, "find the highest rate with p99 below this; 0: only the knee")
+	addSweep(cmd.Flags(), &w)
 	return cmd
+}
+
+// sweepFlags are the flags of addSweep.
+var sweepFlags = []string{"start", "max-rate", "steps", "p99"}
+
+// addSweep adds what sweep and load --sweep say of a sweep.
+func addSweep(flags *pflag.FlagSet, w *experiment.Sweep) {
+	w.Factor = 2
+	flags.Float64Var(&w.Start, "start", 1000, "sweep: the first rate, operations a second")
+	flags.Float64Var(&w.Max, "max-rate", 1_000_000, "sweep: no rate above it is tried")
+	flags.IntVar(&w.Steps, "steps", 4, "sweep: bisections after the first saturation")
+	flags.DurationVar(&w.Limit, "p99", 0, "sweep: find the highest rate with p99 below this, too; 0: only the knee")
+}
+
+// checkSweep refuses a sweep whose numbers are out of bounds.
+func checkSweep(w experiment.Sweep) error {
+	switch {
+	case !(w.Start >= 1 && w.Start <= w.Max):
+		return usageError{fmt.Errorf("--start: %v is not between 1 and --max-rate, which is %v", w.Start, w.Max)}
+	case w.Steps < 0 || w.Steps > 20:
+		return usageError{fmt.Errorf("--steps: %d is not between 0 and 20", w.Steps)}
+	case w.Limit < 0:
+		return usageError{fmt.Errorf("--p99: %v is below 0, which looks for the knee only", w.Limit)}
+	}
+	return nil
 }
 
 // do does a job here, or in a program that has the components of other projects.

@@ -13,8 +13,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
-// Job is one call of `lab measure` or `lab sweep`. It is values only, apart from Options.Progress, so a
-// program hands it to another one that has the components which it lacks itself (handover.go).
+// Job is one call of `lab measure`, `lab sweep` or `lab load`. It is values only, apart from
+// Options.Progress and Options.Elsewhere, so a program hands it to another one that has the components which
+// it lacks itself (handover.go).
 type Job struct {
 	Options Options
 	Plans   []Plan // at least one; they differ in dimensions only, and have the same number of repeats
@@ -27,6 +28,9 @@ func (j Job) Points(foreign rig.Foreign) (all []Point) {
 		words := j.words(plan)
 		for _, p := range plan.Points(foreign) {
 			p.Words = words
+			if j.Options.Afar {
+				p.Setup.Processes = "remote"
+			}
 			all = append(all, p.Named(p.Labels[archive.LabelPipeline]))
 		}
 	}

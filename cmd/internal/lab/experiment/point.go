@@ -62,12 +62,6 @@ func (p Point) Named(pipeline string) Point {
 	return p
 }
 
-// Remote returns the point as one of members that run on machines of their own.
-func (p Point) Remote() Point {
-	p.Setup.Processes = "remote"
-	return p.Named(PipelineName(p.Setup.Pipeline))
-}
-
 // With adds a label and puts words about it in front of the name.
 func (p Point) With(label, value, words string) Point {
 	p.Labels = maps.Clone(p.Labels)

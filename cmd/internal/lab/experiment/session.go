@@ -46,7 +46,8 @@ type Options struct {
 	Progress report.Progress `json:"-"`
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
 	Elsewhere Elsewhere `json:"-"`
-	// Afar says that the hosts keep their files on other machines, so that the disk of this one does not matter.
+	// Afar says that the hosts run on other machines, so that the disk of this one does not matter. A label of
+	// the points says it, too.
 	Afar bool
 }
 

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
@@ -39,8 +40,9 @@ type tried struct {
 }
 
 // Sweep doubles the rate until the target is saturated, then halves the interval between the highest rate
-// without and the lowest rate with saturation. Then it does the same for the limit on p99. on hears each
-// point.
+// without and the lowest rate with saturation. Then it does the same for the limit on p99, up to the knee. on
+// hears each point. A rate at which a member goes ends the sweep with an error: what the others bear without
+// it is no answer.
 func (s *Session) Sweep(ctx context.Context, w Sweep, pipeline string, on func(n int, p Point)) (Knee, error) {
 	var names []string
 	k, err := w.search(func(rate float64) (tried, error) {
@@ -56,7 +58,12 @@ func (s *Session) Sweep(ctx context.Context, w Sweep, pipeline string, on func(n
 		s.Progress.PointDone(Row(p, r))
 		t := tried{p99: time.Duration(r.Figures[archive.P99Us.Name] * float64(time.Microsecond))}
 		for _, warning := range r.Warnings {
-			t.saturated = t.saturated || warning.Code == archive.WarnSaturated
+			switch warning.Code {
+			case archive.WarnSaturated:
+				t.saturated = true
+			case archive.WarnMemberGone:
+				return tried{}, fmt.Errorf("%s: the sweep ends here, because the next rates would be those of another cluster: %s", p.Name, strings.TrimSuffix(warning.Text, "."))
+			}
 		}
 		return t, nil
 	})
@@ -93,6 +100,7 @@ func (w Sweep) search(try func(rate float64) (tried, error)) (k Knee, err error)
 	if err != nil || w.Limit <= 0 {
 		return k, err
 	}
+	// The knee bounds what the limit allows: the rates above it have had their steps.
 	within := func(t tried) bool { return !t.saturated && t.p99 < w.Limit }
 	good, bad = 0, 0
 	for rate, t := range seen {
@@ -101,7 +109,7 @@ func (w Sweep) search(try func(rate float64) (tried, error)) (k Knee, err error)
 		}
 	}
 	for rate, t := range seen {
-		if !within(t) && rate > good && (bad == 0 || rate < bad) {
+		if !within(t) && rate > good && good < k.Rate && (bad == 0 || rate < bad) {
 			bad = rate
 		}
 	}

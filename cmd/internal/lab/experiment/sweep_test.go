@@ -27,6 +27,11 @@ func TestSearch(t *testing.T) {
 	if want := []float64{1000, 2000, 4000, 8000, 16000, 12000}; len(asked) < 6 || len(asked) > 17 || asked[4] != want[4] || asked[5] != want[5] {
 		t.Errorf("asked %v", asked)
 	}
+	asked = nil
+	k, err = Sweep{Start: 1000, Factor: 2, Steps: 2, Limit: time.Second}.search(server(11_000, &asked))
+	if err != nil || k.Rate != 10_000 || k.Limited != k.Rate || len(asked) != 7 {
+		t.Errorf("all rates up to the knee are within the limit: %+v, %v after %v", k, err, asked)
+	}
 	for name, tc := range map[string]struct {
 		w    Sweep
 		want float64

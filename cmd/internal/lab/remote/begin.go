@@ -131,7 +131,7 @@ func (r *Run) begun(ctx context.Context) error {
 			r.fresh(ctx)
 			return nil
 		case waits == 0 && 2*answered > len(r.links) && time.Now().After(until):
-			r.remark(archive.WarnFailures, "the load began without a member: %s.", oneLine(err))
+			r.remark(archive.WarnMemberGone, "the load began without a member: %v.", err)
 			r.fresh(ctx)
 			return nil
 		}

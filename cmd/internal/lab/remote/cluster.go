@@ -123,8 +123,6 @@ func firstOf(errs []error) error {
 	return fmt.Errorf("%w (and there is something about %d more)", errs[0], len(errs)-1)
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
 // each calls f for 0 to n − 1 at the same time, and returns when all have returned.
 func each(n int, f func(i int)) {
 	var wg sync.WaitGroup
@@ -241,8 +239,15 @@ func (c *Cluster) unready(ctx context.Context) error {
 	return nil
 }
 
-// states asks all members for the states of their groups. The error is that of the first member that has not
-// answered, whose states are nil.
+// unanswered names the members that have not answered, with the reasons, in one line.
+type unanswered struct{ error }
+
+func (u unanswered) Error() string { return strings.ReplaceAll(u.error.Error(), "\n", "; ") }
+
+func (u unanswered) Unwrap() error { return u.error }
+
+// states asks all members for the states of their groups. The error is an unanswered: the states of the
+// members that it names are nil.
 func (c *Cluster) states(ctx context.Context) ([][]member.GroupState, error) {
 	all, errs := make([][]member.GroupState, len(c.links)), make([]error, len(c.links))
 	each(len(c.links), func(i int) {
@@ -258,7 +263,23 @@ func (c *Cluster) states(ctx context.Context) ([][]member.GroupState, error) {
 		}
 		all[i] = of
 	})
-	return all, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return all, unanswered{err}
+	}
+	return all, nil
+}
+
+// explain adds to the error of a load which members do not answer now, unless it names them already.
+func (c *Cluster) explain(ctx context.Context, err error) error {
+	var named unanswered
+	if err == nil || errors.As(err, &named) {
+		return err
+	}
+	_, gone := c.states(ctx)
+	if gone == nil || ctx.Err() != nil || errors.Is(gone, errEnded) { // the user does not wait; the load has hung up
+		return err
+	}
+	return fmt.Errorf("%w; without an answer now: %w", err, gone)
 }
 
 // Hello returns what member 1 says of itself. All members have the same components.

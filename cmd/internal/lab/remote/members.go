@@ -17,13 +17,14 @@ import (
 // load of its own on them.
 type Members struct{ *Cluster }
 
-// In implements experiment.Elsewhere. The setup is that of the members.
+// In implements experiment.Elsewhere. The setup is that of the members. An error names the members
+// that do not answer.
 func (m Members) In(ctx context.Context, _ string, _ rig.Setup, f func(experiment.Abroad) error) error {
 	r, err := m.Begin(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f(r)
 	}
-	return f(r)
+	return m.explain(ctx, err)
 }
 
 const echoBytes = 1 << 10

@@ -53,7 +53,7 @@ func (r *Run) fetch(ctx context.Context, fresh bool) {
 			continue
 		}
 		if u.take(answers[i]) {
-			r.remark(archive.WarnFailures, "the process of member %d is a new one since the load began.", i+1)
+			r.remark(archive.WarnMemberGone, "the process of member %d is a new one since the load began.", i+1)
 		}
 	}
 }

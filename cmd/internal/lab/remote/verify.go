@@ -116,14 +116,14 @@ func tooLate(behind, missing error, majority bool) error {
 	case behind != nil:
 		return fmt.Errorf("%w: %w", lab.ErrMismatch, errors.Join(behind, missing))
 	case missing != nil && !majority:
-		return fmt.Errorf("what the members hold is not known, because a majority does not answer: start them again, and then the load: %s", oneLine(missing))
+		return fmt.Errorf("what the members hold is not known, because a majority does not answer: start them again, and then the load: %w", missing)
 	}
 	return fmt.Errorf("%w: %w", lab.ErrMismatch, errors.Join(errors.New("the members still apply entries, although all clients have stopped"), missing))
 }
 
 // absent notes that members were not verified.
 func (r *Run) absent(missing error) {
-	r.remark(archive.WarnFailures, "not every member was verified: %s.", oneLine(missing))
+	r.remark(archive.WarnMemberGone, "not every member was verified: %v.", missing)
 }
 
 func answered(states [][]member.GroupState) (present []int) {
