@@ -26,8 +26,8 @@ type labRunFlags struct {
 	labOutput
 }
 
-const recipesResume = `b2 and batches finish all of their points together, so of these only a whole one is kept. b4 makes the changes of members
-that are finished once more, without clients, to have the same members again.
+const recipesResume = `b2 and batches finish all of their points together, and b5 those of one state: what was cut short there begins again. b4
+makes the changes of members that are finished once more, without clients, to have the same members again.
 
 `
 
