@@ -20,9 +20,11 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// TestMain lets the program of the test be the process that bench wal starts, as millrace itself is.
+// TestMain lets the program of the test be the process that bench wal starts, as millrace itself is, a member
+// of the lab, and a lab that is killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) || len(os.Args) > 2 && os.Args[1] == "lab" && os.Args[2] == "member" {
+	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) ||
+		len(os.Args) > 2 && os.Args[1] == "lab" && (os.Args[2] == "member" || os.Args[2] == "measure") {
 		ctx, stop := untilInterrupt(os.Exit)
 		defer stop()
 		os.Exit(run(ctx, os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr, targets: bench.Targets()}))

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/wal/inspect"
 )
 
@@ -159,6 +160,8 @@ func exitStatus(err error) int {
 		return own.status
 	case errors.As(err, &usage), errors.Is(err, lab.ErrInvalid):
 		return exitUsage
+	case errors.Is(err, archive.ErrDamaged):
+		return exitDamaged
 	case errors.Is(err, lab.ErrCannot), errors.Is(err, syscall.ENOSPC):
 		return exitCannot
 	}
@@ -247,6 +250,7 @@ var flagOf = map[string]string{
 	"NetDelay":           "net-delay",
 	"Operation":          "operation",
 	"Repeats":            "repeat",
+	"Resume":             "resume",
 	"Transport":          "transport",
 	"Workers":            "workers",
 	"Bandwidth":          "disk-bandwidth",

@@ -40,6 +40,9 @@ measured until then stays in the results.
 With --certificates the members must have been started with theirs. The directory holds ca.pem, load.pem and load-key.pem
 (millrace lab certificates).
 
+A load that was interrupted keeps what was finished, and cannot be resumed: its members went on meanwhile, and nothing in
+the results says what they did. Begin another one.
+
 `
 
 // loadFlags is what load is told.
@@ -88,6 +91,7 @@ func newLabLoad(a app) *cobra.Command {
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.Uint64Var(&f.seed, "seed", 1, "of values, schedules and the order of points")
 	f.addFlags(cmd)
+	_ = flags.MarkHidden("resume") // it is there to be refused with a reason
 	flags.StringVar(&f.serving.Serve, "serve", "", "`address` at which millrace lab collect fetches the results: all runs in the directory that holds --out. load ends when they were fetched")
 	flags.DurationVar(&f.serving.ServeFor, "serve-for", 24*time.Hour, "how long after the load results are served at most")
 	return cmd
@@ -97,6 +101,9 @@ const maxWait = time.Hour
 
 // validate refuses what can be refused without the members.
 func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
+	if f.resume {
+		return usageError{errors.New("--resume: a load on members cannot be resumed: they went on meanwhile, and nothing in the results says what they did; begin another one, with another --out")}
+	}
 	if err := f.readLoads(cmd.Flags().Changed); err != nil {
 		return err
 	}

@@ -26,6 +26,11 @@ type labRunFlags struct {
 	labOutput
 }
 
+const recipesResume = `b2 and batches finish all of their points together, and b5 those of one state: what was cut short there begins again. b4
+makes the changes of members that are finished once more, without clients, to have the same members again.
+
+`
+
 func newLabRun(a app) *cobra.Command {
 	var f labRunFlags
 	names := recipe.Names()
@@ -37,9 +42,10 @@ source's demands: pass, fail, or not measured and why. It says beforehand how lo
 All recipes together take about 45 minutes on two cores. With --quick each takes at most about two; with --long it has
 the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps what was finished. The recipes:
 
-` + recipeTable() + "\n" + labExitHelp(),
+` + recipeTable() + resumeHelp + recipesResume + labExitHelp(),
 		Example: `  millrace lab run rafttoy --quick
-  millrace lab run b3 --out runs/b3          what a dead, a slow and a deaf follower do to the clients`,
+  millrace lab run b3 --out runs/b3          what a dead, a slow and a deaf follower do to the clients
+  millrace lab run b3 --out runs/b3 --resume what was missing when that was interrupted`,
 		Args: wantArgs(1, "one of "+strings.Join(names, ", ")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, ok := recipe.ByName(args[0])
@@ -55,9 +61,12 @@ the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps w
 			}
 			if f.telling() == experiment.Told {
 				fmt.Fprintln(a.stderr, r.Estimate(size))
+				if f.resume {
+					fmt.Fprintln(a.stderr, "What is finished is not measured again.")
+				}
 			}
 			o := experiment.Options{
-				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
+				Recipe: r.Name, Summary: r.Question, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out, Resume: f.resume, Aside: aside(),
 				Hosts: r.Hosts, NeedMiB: r.NeedMiB(size), Probe: f.probe, Progress: f.telling().To(a.stderr),
 			}
 			return experiment.RunAndWrite(cmd.Context(), o, a.stdout, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, size) })

@@ -39,13 +39,15 @@ type labFlags struct {
 
 // labOutput is where a run goes and how it is told.
 type labOutput struct {
-	out   string
-	quiet bool
-	json  bool
+	out    string
+	resume bool
+	quiet  bool
+	json   bool
 }
 
 func (o *labOutput) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.out, "out", "", "write the run to this directory, which must be empty or new")
+	cmd.Flags().BoolVar(&o.resume, "resume", false, "the run in --out was cut short: measure what is missing, with the same flags")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")
 	cmd.Flags().BoolVar(&o.json, "json-progress", false, "progress as a line of JSON for each event; docs/howto/lab.md has the fields")
 }
@@ -57,6 +59,16 @@ func (o *labOutput) validate() error {
 	}
 	return nil
 }
+
+// aside are the flags that say where a run goes, and how it is told. A part that resumes it may have others.
+func aside() []string { return []string{"dir", "json-progress", "out", "quiet", "resume", "source"} }
+
+const resumeHelp = `
+A run that was interrupted, killed or failed is resumed by the same command with --resume: what is finished stays, the
+point that was cut short is measured again. Other settings, another program or another machine are refused. The results
+say that the run has parts, and env.json has the environment of each.
+
+`
 
 // telling is how the run is told.
 func (o *labOutput) telling() experiment.Telling {
@@ -121,7 +133,7 @@ func addLoad(flags *pflag.FlagSet, p *experiment.Plan) {
 func (f *labFlags) options(cmd *cobra.Command, a app, recipe, summary string, plans []experiment.Plan) experiment.Options {
 	hosts := slices.MaxFunc(plans, func(a, b experiment.Plan) int { return a.Hosts - b.Hosts }).Hosts
 	o := experiment.Options{
-		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out,
+		Recipe: recipe, Summary: summary, Command: commandLine(cmd), Config: settings(cmd), Seed: f.seed, Dir: f.dir, Out: f.out, Resume: f.resume, Aside: aside(),
 		Hosts: hosts, NeedMiB: 256 * hosts, Probe: f.probe, Progress: f.telling().To(a.stderr),
 	}
 	if f.plan.Processes {
@@ -188,11 +200,12 @@ func newLabMeasure(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure clusters of chosen components under chosen loads",
-		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + labExitHelp(),
+		Long:  "measure puts clusters together from components and measures each under each load.\n" + componentHelp + resumeHelp[1:] + labExitHelp(),
 		Example: `  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a
   millrace lab measure --rate 1000,4000,16000 --net-delay 10ms --fsync-delay 1ms,5ms
   millrace lab measure --log group,etcd,pebble --repeat 6 --out logs
-  millrace lab measure --operation "read index" --clients 100 --transport tcp+tls`,
+  millrace lab measure --operation "read index" --clients 100 --transport tcp+tls
+  millrace lab measure --pipelines basic,parallel,async --clients 1,100 --repeat 5 --out a --resume`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readLoads(); err != nil {
@@ -216,6 +229,10 @@ func newLabMeasure(a app) *cobra.Command {
 	return cmd
 }
 
+const sweepResumes = `The search goes the way of the finished points again, without measuring them, and goes on where they end.
+
+`
+
 func newLabSweep(a app) *cobra.Command {
 	var f labFlags
 	var w experiment.Sweep
@@ -224,7 +241,7 @@ func newLabSweep(a app) *cobra.Command {
 		Short: "Find the highest rate that a cluster bears",
 		Long: "sweep doubles the offered rate until more is offered than the cluster can do, then bisects to the knee. With\n" +
 			"--p99 it also finds the highest rate with p99 below that. Members that run already are swept with\n" +
-			"millrace lab load --sweep.\n" + componentHelp + labExitHelp(),
+			"millrace lab load --sweep.\n" + componentHelp + resumeHelp[1:] + sweepResumes + labExitHelp(),
 		Example: `  millrace lab sweep --p99 5ms --out knee
   millrace lab sweep --pipelines basic,async --value-bytes 4096`,
 		Args: cobra.NoArgs,

@@ -63,6 +63,9 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{"run b0 --quick --glance", exitUsage, "exclude each other"},
 		{"run b0 --quick --long", exitUsage, "exclude each other"},
 		{"run b0 --out .", exitCannot, "--out: . is not empty"},
+		{"run b0 --resume", exitUsage, "--resume: give the directory of the run with --out"},
+		{"measure --resume --out none", exitCannot, "--out: none has no result.json"},
+		{"load --resume --members 127.0.0.1:1 --out none", exitUsage, "--resume: a load on members cannot be resumed"},
 	} {
 		args := strings.Fields(tc.args)
 		if tc.args == "run b0 --out ." {

@@ -67,7 +67,7 @@ sim                    . sim/coverage sim/property host host/flight raft raft/ra
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
-cmd/internal/lab/archive        cmd/internal/lab                                                              | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
+cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
 cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive                                | github.com/HdrHistogram/hdrhistogram-go
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/load                                        | golang.org/x/term
 cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp

@@ -19,7 +19,7 @@ type Environment struct {
 	MemoryMiB  uint64    `json:"memory_mib"`
 	GoVersion  string    `json:"go_version"`
 	GoMaxProcs int       `json:"gomaxprocs"`
-	Revision   string    `json:"revision"` // of this binary, "" if unknown; "+" means uncommitted changes
+	Revision   string    `json:"revision"` // of this binary, or its version; "" if unknown; "+" at the end: uncommitted changes
 	Dir        string    `json:"dir"`
 	Filesystem string    `json:"filesystem"`
 	Load1      float64   `json:"load_average_1m"` // before the run
@@ -49,6 +49,9 @@ func buildRevision() string {
 		case s.Key == "vcs.modified" && s.Value == "true":
 			suffix = "+"
 		}
+	}
+	if version := info.Main.Version; revision == "" && version != "(devel)" {
+		return version // it was built from a module of the cache
 	}
 	return revision + suffix
 }

@@ -7,9 +7,9 @@
 //	NAME.hlog     the latencies of one repeat, one histogram a second and operation (histogram.go)
 //
 // A run writes with a Writer (writer.go), which replaces result.json after each repeat: a run that is killed
-// leaves what was finished, and says that it is partial. Reports and comparisons use Read (read.go). Both
-// sides go through Validate (validate.go), so what can be written can be read, and a file that was edited by
-// hand is refused with a sentence.
+// leaves what was finished, and says that it is partial. Resume (resume.go) opens it for the rest. Reports
+// and comparisons use Read (read.go). Both sides go through Validate (validate.go), so what can be written
+// can be read, and a file that was edited by hand is refused with a sentence.
 //
 // Rejected: one file for everything (result.json would be megabytes of histograms that no eye and no jq
 // wants), and one schema for each recipe (a reader would have to know all recipes). A point is a map of
@@ -171,6 +171,7 @@ const (
 	WarnNotSteady      = "not-steady"      // the warm-up ended before the figures had settled
 	WarnDrift          = "drift"           // the last third differs from the first
 	WarnPartial        = "partial"         // the run was cut short
+	WarnResumed        = "resumed"         // the run was cut short, and made in several parts
 )
 
 // Labelling lists the codes that belong beside each figure, whatever the output: a reader of the figure has

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
@@ -12,6 +13,15 @@ type Environments struct {
 	Schema  string              `json:"schema"` // set by Writer.Save
 	Load    Environment         `json:"load"`
 	Members []MemberEnvironment `json:"members"` // empty if all ran on the machine of the load
+	// Resumed is where the later parts of the run were made, each as it was then. It is empty if the run went
+	// through, and Load is of its first part.
+	Resumed []PartEnvironment `json:"resumed,omitempty"`
+}
+
+// PartEnvironment is where a later part of a run was made. Its Time is when the part began.
+type PartEnvironment struct {
+	FromOrder int `json:"from_order"` // the order of the part's first repeat
+	Environment
 }
 
 // MemberEnvironment is where one member ran.
@@ -67,40 +77,76 @@ type Memory struct {
 	CopyBytesSec float64 `json:"copy_bytes_per_sec"`
 }
 
-// Differences lists what differs between two environments so that figures do not compare, a phrase each. What
-// differs from run to run by itself (the time, the load, what the probes measured) and what a comparison is
-// about (the revision of the program) is not in it.
-func (e Environment) Differences(other Environment) []string {
-	var all []string
-	for _, f := range []struct {
-		what string
-		a, b any
-	}{
-		{"operating system", e.OS, other.OS},
-		{"kernel", e.Kernel, other.Kernel},
-		{"processor", e.CPU, other.CPU},
-		{"cores", e.Cores, other.Cores},
-		{"threads of a core", e.ThreadsCore, other.ThreadsCore},
-		{"governor", e.Governor, other.Governor},
-		{"MiB of memory", e.MemoryMiB, other.MemoryMiB},
-		{"hypervisor or container", e.Virtual, other.Virtual},
-		{"processors of the cgroup", e.CgroupCPU, other.CgroupCPU},
-		{"MiB of the cgroup", e.CgroupMiB, other.CgroupMiB},
-		{"filesystem", e.Filesystem, other.Filesystem},
-		{"mount options", e.MountOptions, other.MountOptions},
-		{"device", e.Device, other.Device},
-		{"disk scheduler", e.DiskScheduler, other.DiskScheduler},
-		{"Go version", e.GoVersion, other.GoVersion},
-		{"GOMAXPROCS", e.GoMaxProcs, other.GoMaxProcs},
-		{"GOGC", e.GOGC, other.GOGC},
-		{"GOMEMLIMIT", e.GoMemLimit, other.GoMemLimit},
-		{"GODEBUG", e.GoDebug, other.GoDebug},
+// difference is one thing in which two environments differ, so that figures do not compare.
+type difference struct {
+	what   string
+	a, b   any
+	slight bool // a machine that is started again may change it by itself
+}
+
+func (d difference) String() string {
+	return fmt.Sprintf("%s: %v and %v", d.what, orNone(d.a), orNone(d.b))
+}
+
+func (e Environment) differences(other Environment) (all []difference) {
+	for _, d := range []difference{
+		{"operating system", e.OS, other.OS, false},
+		{"kernel", e.Kernel, other.Kernel, true},
+		{"processor", e.CPU, other.CPU, false},
+		{"cores", e.Cores, other.Cores, false},
+		{"threads of a core", e.ThreadsCore, other.ThreadsCore, false},
+		{"governor", e.Governor, other.Governor, false},
+		{"MiB of memory", e.MemoryMiB, other.MemoryMiB, true},
+		{"hypervisor or container", e.Virtual, other.Virtual, false},
+		{"processors of the cgroup", e.CgroupCPU, other.CgroupCPU, false},
+		{"MiB of the cgroup", e.CgroupMiB, other.CgroupMiB, false},
+		{"filesystem", e.Filesystem, other.Filesystem, false},
+		{"mount options", e.MountOptions, other.MountOptions, false},
+		{"device", e.Device, other.Device, false},
+		{"disk scheduler", e.DiskScheduler, other.DiskScheduler, false},
+		{"Go version", e.GoVersion, other.GoVersion, false},
+		{"GOMAXPROCS", e.GoMaxProcs, other.GoMaxProcs, false},
+		{"GOGC", e.GOGC, other.GOGC, false},
+		{"GOMEMLIMIT", e.GoMemLimit, other.GoMemLimit, false},
+		{"GODEBUG", e.GoDebug, other.GoDebug, false},
 	} {
-		if f.a != f.b {
-			all = append(all, fmt.Sprintf("%s: %v and %v", f.what, orNone(f.a), orNone(f.b)))
+		if d.a != d.b {
+			all = append(all, d)
 		}
 	}
 	return all
+}
+
+// Differences lists what differs between two environments so that figures do not compare, a phrase each. What
+// differs from run to run by itself (the time, the load, what the probes measured) and what a comparison is
+// about (the revision of the program) is not in it.
+func (e Environment) Differences(other Environment) (all []string) {
+	for _, d := range e.differences(other) {
+		all = append(all, d.String())
+	}
+	return all
+}
+
+// Resumable compares the environment in which a run began with the one in which its rest would be made, a
+// phrase for each difference. refused are those with which the parts would not be one run: what Differences
+// has, and the revision of the program. remarks are those that a machine has after it was started again, and
+// a program that nothing identifies.
+func (e Environment) Resumable(other Environment) (refused, remarks []string) {
+	for _, d := range e.differences(other) {
+		if d.slight {
+			remarks = append(remarks, d.String())
+		} else {
+			refused = append(refused, d.String())
+		}
+	}
+	revision := difference{what: "revision of the program", a: e.Revision, b: other.Revision}
+	switch {
+	case e.Revision != other.Revision && e.Revision != "" && other.Revision != "":
+		refused = append(refused, revision.String())
+	case e.Revision != other.Revision, e.Revision == "", strings.HasSuffix(e.Revision, "+"):
+		remarks = append(remarks, revision.String()+", so it may have been another one")
+	}
+	return refused, remarks
 }
 
 func orNone(v any) any {
@@ -149,6 +195,16 @@ func (e *Environments) validate() error {
 			return fmt.Errorf("a member is named %q, which is empty or there twice", clip(m.Name))
 		}
 		seen[m.Name] = true
+	}
+	if len(e.Resumed) > maxList {
+		return tooMany("parts", len(e.Resumed), maxList)
+	}
+	from := 0
+	for _, p := range e.Resumed {
+		if p.FromOrder <= from {
+			return fmt.Errorf("a part begins with repeat %d, and the part before it with %d", p.FromOrder, from)
+		}
+		from = p.FromOrder
 	}
 	return nil
 }

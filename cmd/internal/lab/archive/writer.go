@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
@@ -21,7 +22,8 @@ const (
 // Writer writes the archive of one run. Its methods may not be called at the same time, except that several
 // HistogramLogs may be open.
 type Writer struct {
-	dir string
+	dir  string
+	held io.Closer // nil: other processes may write, too
 }
 
 // Create makes the directory of a run, which must be empty or not exist. The error names the field Out and
@@ -34,6 +36,7 @@ func Create(dir string) (*Writer, error) {
 	if err != nil {
 		return nil, lab.Cannot("Out", "cannot read %s: %v", dir, lab.Cause(err))
 	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == holdFile }) // of a run that was killed at once
 	if len(entries) > 0 {
 		return nil, lab.Cannot("Out", "%s is not empty (it has %s); choose another directory or empty it", dir, entries[0].Name())
 	}

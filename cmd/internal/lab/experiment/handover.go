@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
@@ -60,7 +61,7 @@ var kinds = []struct {
 	name string
 	err  error
 }{
-	{interrupted, context.Canceled}, {"mismatch", lab.ErrMismatch}, {"invalid", lab.ErrInvalid}, {cannot, lab.ErrCannot}, {"full", syscall.ENOSPC},
+	{interrupted, context.Canceled}, {"mismatch", lab.ErrMismatch}, {"invalid", lab.ErrInvalid}, {cannot, lab.ErrCannot}, {"damaged", archive.ErrDamaged}, {"full", syscall.ENOSPC},
 }
 
 const (

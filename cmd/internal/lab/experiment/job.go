@@ -72,9 +72,12 @@ func (j Job) Run(ctx context.Context, out io.Writer, foreign rig.Foreign) error 
 	})
 }
 
-// RunAndWrite is Run, and writes the session to out.
+// RunAndWrite is Run, and writes the session to out. If the run to resume is complete already, it says so.
 func RunAndWrite(ctx context.Context, o Options, out io.Writer, measure func(context.Context, *Session) error) error {
 	s, err := Run(ctx, o, measure)
+	if errors.Is(err, errComplete) {
+		return writeComplete(out, o.Out)
+	}
 	if s == nil {
 		return err
 	}

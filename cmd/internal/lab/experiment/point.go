@@ -99,8 +99,12 @@ func (p Point) generator(seed uint64) load.Generator {
 	return load.Closed{Clients: p.Clients}
 }
 
-// Measure opens a cluster, measures the point once, verifies what it holds, and saves the repeat.
+// Measure opens a cluster, measures the point once, verifies what it holds, and saves the repeat; or returns
+// the repeat that an earlier part of the run has finished.
 func (s *Session) Measure(ctx context.Context, p Point) (archive.Repeat, error) {
+	if r, done, err := s.Finished(p.Name); done || err != nil {
+		return r, err
+	}
 	if s.Elsewhere != nil {
 		return s.measureAbroad(ctx, p)
 	}
@@ -139,9 +143,13 @@ type Timed struct {
 	Repeat archive.Repeat
 }
 
-// Window measures a point on a cluster that is open, and saves the repeat. With an event the window lasts
-// until that has returned, and at least Length.
+// Window measures a point on a cluster that is open, and saves the repeat; or returns the repeat that an
+// earlier part of the run has finished. With an event the window lasts until that has returned, and at least
+// Length.
 func (s *Session) Window(ctx context.Context, c *rig.Cluster, p Point, event Event) (archive.Repeat, error) {
+	if r, done, err := s.Finished(p.Name); done || err != nil {
+		return r, err
+	}
 	t, err := s.Observe(ctx, c, p, event)
 	if err != nil {
 		return t.Repeat, err

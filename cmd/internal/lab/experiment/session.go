@@ -2,6 +2,7 @@
 // (package rig) under load (package load), into the directory of a run (package archive).
 //
 //	session.go   one call of the lab: its directory, its archive, its end, interrupted or not
+//	resume.go    the rest of a run that was cut short
 //	plan.go      components by name; combinations that cannot be are refused
 //	point.go     one target under one load, through all phases
 //	abroad.go    a point whose cluster runs in other processes
@@ -35,10 +36,12 @@ type Options struct {
 	Command  []string
 	Config   map[string]string
 	Seed     uint64
-	Dir      string // where the working directory is made; "" lets the lab choose
-	Out      string // directory of the archive; "": none is written
-	Hosts    int    // of the largest cluster in this process
-	NeedMiB  int    // free space that the run needs beside the reserve
+	Dir      string   // where the working directory is made; "" lets the lab choose
+	Out      string   // directory of the archive; "": none is written
+	Resume   bool     // the run in Out was cut short: measure what is missing
+	Aside    []string // names in Config that say nothing of what is measured: a part that resumes may have others
+	Hosts    int      // of the largest cluster in this process
+	NeedMiB  int      // free space that the run needs beside the reserve
 	Probe    time.Duration
 	Progress report.Progress `json:"-"`
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
@@ -55,42 +58,42 @@ type Session struct {
 	Env     archive.Environments
 	Work    lab.WorkDir
 
-	writer *archive.Writer // nil: no archive
-	points map[string]int  // index by name
-	order  int
+	writer   *archive.Writer // nil: no archive
+	points   map[string]int  // index by name
+	order    int             // of the next repeat
+	finished int             // repeats that earlier parts of the run have finished
 }
 
 // Run makes a session and calls measure with it. Whatever was measured is saved, also when ctx ends before
 // measure has: the run is marked as partial then, and the error is ctx's cause. With any other error of
-// measure the archive has what was finished before, also marked as partial.
+// measure the archive has what was finished before, also marked as partial. If the process is killed, the
+// archive has what was finished by then.
+//
+// With Options.Resume the session continues what the archive has (resume.go).
 func Run(ctx context.Context, o Options, measure func(context.Context, *Session) error) (_ *Session, err error) {
 	s := &Session{Options: o, points: map[string]int{}}
 	s.Archive = archive.Run{
 		Recipe: o.Recipe, Summary: o.Summary, Command: o.Command, Config: o.Config, Seed: o.Seed,
 		Began: time.Now().UTC(), Partial: true,
 	}
-	if o.Out != "" {
-		if s.writer, err = archive.Create(o.Out); err != nil {
-			return nil, err
-		}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(); err != nil {
+		return nil, err
 	}
 	defer load.AddProcessors(o.Hosts)()
 	need := lab.ReservedBytes + uint64(o.NeedMiB)<<20 + probe.Bytes
 	interrupted, err := lab.InWorkDir(ctx, o.Dir, need, func(ctx context.Context, work lab.WorkDir) error {
+		if err := s.enter(probe.Read(work.Parent)); err != nil {
+			return err
+		}
 		s.Work = work
-		s.Env.Load = probe.Read(work.Parent)
-		if o.Probe > 0 {
-			o.Progress.Phase("the machine")
-			if err := probe.Measure(ctx, &s.Env.Load, work.Path, o.Probe); err != nil {
-				return err
-			}
+		if err := s.begin(ctx); err != nil {
+			return err
 		}
-		for _, w := range probe.Warnings(s.Env.Load) {
-			if !o.Afar || w.Code == archive.WarnBusy {
-				s.Archive.Warnings = append(s.Archive.Warnings, w)
-			}
+		if err := measure(ctx, s); err != nil {
+			return err
 		}
-		return measure(ctx, s)
+		return s.steppedOver()
 	})
 	if s.Work.Path == "" {
 		return nil, err // nothing was tried
@@ -104,8 +107,27 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 		}
 		s.Warn(archive.WarnPartial, "%s", text)
 	}
-	probe.EndOfRun(&s.Env.Load)
+	probe.EndOfRun(s.here())
 	return s, errors.Join(err, s.Save())
+}
+
+// begin saves a run in which nothing is measured yet, or nothing more, and looks at the machine.
+func (s *Session) begin(ctx context.Context) error {
+	if err := s.Save(); err != nil {
+		return err
+	}
+	if s.Probe > 0 {
+		s.Progress.Phase("the machine")
+		if err := probe.Measure(ctx, s.here(), s.Work.Path, s.Probe); err != nil {
+			return err
+		}
+	}
+	for _, w := range probe.Warnings(*s.here()) {
+		if !s.Afar || w.Code == archive.WarnBusy {
+			s.Warn(w.Code, "%s", w.Text)
+		}
+	}
+	return nil
 }
 
 // maxReasonBytes is how much of an error is kept in the archive.
@@ -114,6 +136,7 @@ const maxReasonBytes = 1000
 // Save writes the archive as it is now, if there is one.
 func (s *Session) Save() error {
 	s.Archive.Ended = time.Now().UTC()
+	s.tellParts()
 	if s.writer == nil {
 		return nil
 	}
@@ -166,14 +189,27 @@ func (s *Session) Median(point, metric string) (float64, bool) {
 	return s.Archive.Points[i].Median(metric)
 }
 
+// Values returns a figure of all repeats of a point that have it.
+func (s *Session) Values(point, metric string) []float64 {
+	i, known := s.points[point]
+	if !known {
+		return nil
+	}
+	return s.Archive.Points[i].Values(metric)
+}
+
 // Add appends a repeat to a point and saves the run so far.
 func (s *Session) Add(name string, labels map[string]string, r archive.Repeat) error {
 	s.Put(name, labels, r)
 	return s.Save()
 }
 
-// Put is Add without saving, for many points that are known at once.
+// Put is Add without saving, for many points that are known at once. It panics if an earlier part has
+// finished that repeat: the caller has not asked Finished.
 func (s *Session) Put(name string, labels map[string]string, r archive.Repeat) {
+	if s.hasFinished() {
+		panic(fmt.Sprintf("%s: repeat %d is finished, and was measured again", name, s.order))
+	}
 	r.Order = s.order
 	s.order++
 	p := s.Point(name, labels)

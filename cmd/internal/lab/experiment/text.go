@@ -77,6 +77,9 @@ func (s *Session) WriteText(w io.Writer) error {
 		}
 		if s.Out != "" {
 			fmt.Fprintf(b, "Written to %s. A page of it: millrace lab report %s\n", s.Out, s.Out)
+			if r.Partial && !s.Afar {
+				b.WriteString("The same command measures the rest, if it is told to resume.\n")
+			}
 		}
 	})
 }

@@ -175,6 +175,9 @@ func b0Loads(ctx context.Context, s *experiment.Session, p *progress, c b0Scale)
 			s.Point(pt.Name, pt.Labels)
 		}
 	}
+	if p.passed(c.steps(), c.steps()) {
+		return nil
+	}
 	return s.InCluster(ctx, setup, func(cluster *rig.Cluster) error {
 		peaks := map[string]float64{}
 		return experiment.Shuffled(s, c.rounds, operations, func(_ int, o b0Operation) error {
@@ -251,6 +254,9 @@ func b0Ablations(ctx context.Context, s *experiment.Session, p *progress, c b0Sc
 	return experiment.Shuffled(s, c.again, b0Ablated, func(_ int, a ablation) error {
 		pt := a.point(c.l)
 		p.step(pt.Name, c.l.most+c.l.length)
+		if _, done, err := s.Finished(pt.Name); done || err != nil {
+			return err
+		}
 		err := s.InCluster(ctx, pt.Setup, func(cluster *rig.Cluster) error {
 			if a.slow {
 				cluster.Member(cluster.Leader(0)).SlowDisk(b0SlowFsync)

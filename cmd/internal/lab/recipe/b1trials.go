@@ -30,7 +30,8 @@ func (f *found) add(took time.Duration, attempts uint64) {
 	f.n, f.sum, f.most = f.n+1, f.sum+attempts, max(f.most, attempts)
 }
 
-// save keeps what was collected, also if err cut the trials short. It returns err, or its own error.
+// save keeps what was collected, also if err cut the trials short: the repeat is marked partial then. It
+// returns err, or its own error.
 func (f *found) save(s *experiment.Session, name string, began time.Time, err error) error {
 	if f.n == 0 {
 		return err
@@ -47,7 +48,7 @@ func (f *found) save(s *experiment.Session, name string, began time.Time, err er
 			figures[m] = report.Ratio(report.Micros(sum), float64(f.n))
 		}
 	}
-	return errors.Join(err, s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: figures}))
+	return errors.Join(err, s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: err != nil, Errors: map[string]uint64{}, Figures: figures}))
 }
 
 // deadAddress is an address at which nothing listens.
@@ -74,6 +75,9 @@ func (cold b1Cold) addresses() (dead []string, err error) {
 // coldClients makes one client after the other, each with one write. Clients that know one host know another
 // one each time.
 func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b1Cold, n int) error {
+	if _, done, err := s.Finished(cold.name); done || err != nil {
+		return err
+	}
 	began, f := time.Now(), newFound()
 	source := load.NewSource(b2Value, s.Seed)
 	dead, err := cold.addresses()
@@ -100,6 +104,10 @@ func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b
 
 // coldProcesses starts one process after the other, each with one write.
 func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *service, cold b1Cold, n int) error {
+	if _, done, err := s.Finished(cold.name); done || err != nil {
+		p.n += n
+		return err
+	}
 	began, f := time.Now(), newFound()
 	dead, err := cold.addresses()
 	if err != nil {
@@ -138,6 +146,10 @@ type loser struct {
 
 // lostLeaders makes a client lose its leader n times.
 func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *service, loss b1Loss, n int) (err error) {
+	if _, done, err := s.Finished(loss.name); done || err != nil {
+		p.n += n
+		return err
+	}
 	began := time.Now()
 	l := loser{
 		Client: of.newClient(client.Options{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer}),

@@ -129,6 +129,10 @@ func runB2(ctx context.Context, s *experiment.Session, size Size) error {
 	}
 	p := begin(s, len(trials))
 	defer p.end()
+	if p.passed(len(cases), len(trials)) { // they are finished together
+		judgeB2(s, cases)
+		return nil
+	}
 	results := make([][]trial, len(cases))
 	began := time.Now()
 	err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
@@ -151,12 +155,10 @@ func runB2(ctx context.Context, s *experiment.Session, size Size) error {
 	})
 	for i, of := range results { // an interrupted run has some, too
 		if len(of) > 0 {
-			if err := addTrials(s, setup, cases[i].name, of, began); err != nil {
-				return err
-			}
+			putTrials(s, setup, cases[i].name, of, began, err != nil)
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, s.Save()); err != nil {
 		return err
 	}
 	judgeB2(s, cases)
@@ -261,7 +263,8 @@ func look(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-func addTrials(s *experiment.Session, setup rig.Setup, name string, of []trial, began time.Time) error {
+// putTrials makes the trials of a case one repeat. It is partial if the trials were cut short.
+func putTrials(s *experiment.Session, setup rig.Setup, name string, of []trial, began time.Time, partial bool) {
 	var commit, level time.Duration
 	var most, sent uint64
 	var all []time.Duration
@@ -282,7 +285,7 @@ func addTrials(s *experiment.Session, setup rig.Setup, name string, of []trial, 
 		figures[firstCommit.Name] = report.Micros(commit) / float64(len(all))
 		figures[firstRounds.Name] = float64(all[len(all)/2]) / float64(2*b2Delay)
 	}
-	return s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: figures})
+	s.Put(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: partial, Errors: map[string]uint64{}, Figures: figures})
 }
 
 func judgeB2(s *experiment.Session, cases []b2Case) {

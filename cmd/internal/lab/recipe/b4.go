@@ -77,9 +77,12 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 	declareEvents(s)
 	p := begin(s, rounds*len(states)*(1+len(b4Changes)))
 	defer p.end()
-	stranger, refused := uint64(0), true
+	s.Declare(refusedPlan)
 	for range rounds {
 		for _, state := range states {
+			if n := 1 + len(b4Changes); p.passed(n, n) {
+				continue
+			}
 			setup := three()
 			setup.Hosts, setup.Founders, setup.Faults, setup.StateBytes, setup.FsyncDelay = b4Hosts, 3, true, state, b3Fsync
 			setup.Snapshots = host.SnapshotPolicy{Disabled: true, LogBytes: 1 << 20, KeepBytes: 1}
@@ -97,19 +100,10 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 					pt.Name = b4Point(change.name, state)
 					delete(pt.Labels, archive.LabelRate)
 					p.step(pt.Name, t.before+t.after)
-					if err := snapshotAll(ctx, c); err != nil { // so that an empty host needs one
+					if err := b4Happen(ctx, s, c, pt, change, t); err != nil {
 						return err
-					}
-					o, err := happen(ctx, s, c, pt, incident{name: change.name, begin: func(ctx context.Context) error { return change.do(ctx, c) }}, t)
-					if err != nil {
-						return err
-					}
-					if change.name == b4Remove {
-						stranger += o.terms
 					}
 				}
-				err = plan(ctx, c, host.AddMember(b4Hosts+4))
-				refused = refused && errors.Is(err, host.ErrMembersUnchanged)
 				return nil
 			})
 			if err != nil {
@@ -117,7 +111,53 @@ func runB4(ctx context.Context, s *experiment.Session, size Size) error {
 			}
 		}
 	}
-	judgeB4(s, states, float64(stranger), refused)
+	judgeB4(s, states, rounds)
+	return nil
+}
+
+// b4Happen makes a change under load. One that an earlier part of the run has finished is made without a
+// load, because the next change begins with the members that this one leaves.
+func b4Happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, pt experiment.Point, change b4Change, t spans) error {
+	if err := c.Settle(ctx); err != nil {
+		return err
+	}
+	if err := c.Fill(ctx, 1, b0Value); err != nil { // there may have been no load before
+		return err
+	}
+	if err := snapshotAll(ctx, c); err != nil { // so that an empty host needs one
+		return err
+	}
+	_, done, err := s.Finished(pt.Name)
+	switch {
+	case err != nil:
+		return err
+	case done:
+		if err := change.do(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", pt.Name, err)
+		}
+		return c.Level(ctx)
+	}
+	i := incident{name: change.name, begin: func(ctx context.Context) error { return change.do(ctx, c) }}
+	if change.name == b4Changes[len(b4Changes)-1].name {
+		i.also = func(_ observed, f map[string]float64) error { return planUnreachable(ctx, c, f) }
+	}
+	_, err = happen(ctx, s, c, pt, i, t)
+	return err
+}
+
+// refusedPlan is measured after the last change.
+var refusedPlan = archive.Metric{Name: "unreachable_refused", Unit: archive.UnitCount, Better: archive.BetterHigher, Meaning: "1 if a plan to add a host that is not there was refused, after the event; else 0"}
+
+// planUnreachable asks for a member that cannot be reached.
+func planUnreachable(ctx context.Context, c *rig.Cluster, f map[string]float64) error {
+	err := plan(ctx, c, host.AddMember(b4Hosts+4))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f[refusedPlan.Name] = 0
+	if errors.Is(err, host.ErrMembersUnchanged) {
+		f[refusedPlan.Name] = 1
+	}
 	return nil
 }
 
@@ -149,10 +189,13 @@ const (
 	b4Leader  = "the leader is removed"
 )
 
-var b4Changes = []struct {
+// b4Change changes the members of a cluster.
+type b4Change struct {
 	name string
 	do   func(context.Context, *rig.Cluster) error
-}{
+}
+
+var b4Changes = []b4Change{
 	{b4Add, func(ctx context.Context, c *rig.Cluster) error { return addHosts(ctx, c, 3) }},
 	{b4Remove, func(ctx context.Context, c *rig.Cluster) error {
 		return plan(ctx, c, host.RemoveMember(c.Member(followersOf(c)[0]).ID))
@@ -255,8 +298,13 @@ func snapshotAll(ctx context.Context, c *rig.Cluster) error {
 	return nil
 }
 
-func judgeB4(s *experiment.Session, states []int64, stranger float64, refused bool) {
+func judgeB4(s *experiment.Session, states []int64, rounds int) {
+	stranger, refused, have, asked := 0.0, 1.0, true, true
 	for _, state := range states {
+		n, ok := sumOf(s, b4Point(b4Remove, state), elections, rounds)
+		stranger, have = stranger+n, have && ok
+		n, ok = sumOf(s, b4Point(b4Leader, state), refusedPlan, rounds)
+		refused, asked = min(refused, n/float64(rounds)), asked && ok
 		for _, change := range []string{b4Add, b4Grow} {
 			judgeFigure(s, b4Point(change, state), change+": p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
 		}
@@ -265,10 +313,7 @@ func judgeB4(s *experiment.Session, states []int64, stranger float64, refused bo
 		}
 		judgeFigure(s, b4Point(b4Leader, state), "the leader is removed: longest gap", archive.LongestGapSec, "≤ 1 s, the shortest election timeout", experiment.AtMost(b4Election.Seconds()))
 	}
-	s.Judge(experiment.Criterion{Name: "a removed host that goes on: elections", Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, stranger, true, "")
-	value := 0.0
-	if refused {
-		value = 1
-	}
-	s.Judge(experiment.Criterion{Name: "a host that cannot be reached is refused with an error", Limit: "1", Unit: archive.UnitCount, Holds: experiment.AtLeast(1)}, value, true, "")
+	const missing = "the change was not measured"
+	s.Judge(experiment.Criterion{Name: "a removed host that goes on: elections", Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, stranger, have, missing)
+	s.Judge(experiment.Criterion{Name: "a host that cannot be reached is refused with an error", Limit: "1", Unit: archive.UnitCount, Holds: experiment.AtLeast(1)}, refused, asked, missing)
 }

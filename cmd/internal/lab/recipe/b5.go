@@ -103,14 +103,18 @@ func runB5(ctx context.Context, s *experiment.Session, size Size) error {
 	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
 	for _, state := range states {
 		for _, percent := range loads {
+			if s.Passed(len(snapshots.AllWays)) { // they are finished together
+				continue
+			}
 			plan := c.plan(state, percent)
 			plan.Dir, plan.Seed = s.Work.Path, s.Seed
 			began := time.Now()
 			r, err := snapshots.Run(ctx, plan, s.Progress)
 			if r != nil {
 				for _, row := range r.Rows {
-					err = errors.Join(err, addSnapshots(s, plan, row, began))
+					putSnapshots(s, plan, row, began, err != nil)
 				}
+				err = errors.Join(err, s.Save())
 			}
 			if err != nil {
 				return err
@@ -125,8 +129,9 @@ func b5Point(way string, state int64, percent int) string {
 	return fmt.Sprintf("%s, state of %s, at %d %%", way, report.Size(int(state)), percent)
 }
 
-// addSnapshots makes a row of bench snapshot, the median over its runs, a repeat.
-func addSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Result, began time.Time) error {
+// putSnapshots makes a row of bench snapshot, the median over its runs, a repeat. It is partial if the
+// measurement was cut short.
+func putSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Result, began time.Time, partial bool) {
 	labels := experiment.Labels(three(), "async")
 	labels["way"], labels["state_bytes"], labels["share"] = row.Way, strconv.FormatInt(plan.StateBytes, 10), fmt.Sprintf("%d%%", plan.LoadPercent)
 	f := map[string]float64{
@@ -141,14 +146,14 @@ func addSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Resu
 	if row.Way == string(snapshots.Take) || row.Way == string(snapshots.TakeAll) {
 		f[applyPause.Name], f[viewPause.Name] = row.PauseUs, row.CaptureUs
 	}
-	repeat := archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: f}
+	repeat := archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: partial, Errors: map[string]uint64{}, Figures: f}
 	for _, text := range row.Notes() {
 		if slices.Contains(row.Warnings, report.WarnSaturated) {
 			repeat.Warnings = append(repeat.Warnings, archive.Warning{Code: archive.WarnSaturated, Text: text + "."})
 			break
 		}
 	}
-	return s.Add(b5Point(row.Way, plan.StateBytes, plan.LoadPercent), labels, repeat)
+	s.Put(b5Point(row.Way, plan.StateBytes, plan.LoadPercent), labels, repeat)
 }
 
 // judgeB5 judges what the source demands: the pause that the view makes, and the disk under a transfer whose

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
@@ -55,18 +56,22 @@ func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
 	s.Omit("the single cells: the points are how each rule did over all of them, and the curves of one closed loop. `millrace bench batches`, with a directory for its output, writes every cell")
 	s.Warn(archive.WarnFake, "The hosts run in virtual time, on a model of processors, disks and lines: the figures say which rule waits less, and not how fast this machine is.")
 	s.Declare(ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch)
+	if s.Passed(1) { // the points are saved together, at the end
+		return lab.Cannot("Resume", "all points of the run in %s are finished, and were not judged; begin another one, in another directory", s.Out)
+	}
 	r, err := batches.Run(ctx, plan, s.Progress)
 	if r == nil {
 		return err
 	}
+	partial := err != nil // all points are of all cells
 	began := time.Now().UTC()
 	for _, standing := range r.Standings {
-		s.Put("all cells, "+standing.Rule, map[string]string{"rule": standing.Rule}, archive.Repeat{Seed: plan.Seed, Began: began, Figures: map[string]float64{
+		s.Put("all cells, "+standing.Rule, map[string]string{"rule": standing.Rule}, archive.Repeat{Seed: plan.Seed, Began: began, Partial: partial, Figures: map[string]float64{
 			ratioSum.Name: standing.Sum, ratioMean.Name: standing.Mean(), ratioWorst.Name: standing.Worst, rateShare.Name: standing.Rate, cpuShare.Name: standing.CPU,
 		}})
 	}
 	for _, row := range r.Curves() {
-		putCurve(s, plan, row, began)
+		putCurve(s, plan, row, began, partial)
 	}
 	if err == nil {
 		judgeNextBatch(s, r.Standings)
@@ -75,7 +80,7 @@ func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
 }
 
 // putCurve adds one place of a curve.
-func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began time.Time) {
+func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began time.Time, partial bool) {
 	delay, sync := duration(row.DelayUs), duration(row.SyncUs)
 	name := fmt.Sprintf("%v one way, sync %v, %s, %s", delay, sync, report.Plural(row.Clients, "client"), row.Rule)
 	labels := map[string]string{
@@ -83,7 +88,7 @@ func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began t
 		archive.LabelPipeline: "async", archive.LabelLog: "millrace/group", archive.LabelNodes: "3", archive.LabelValueBytes: strconv.Itoa(plan.ValueBytes),
 		archive.LabelProcesses: "simulated",
 	}
-	s.Put(name, labels, archive.Repeat{Seed: plan.Seed, Began: began, Figures: map[string]float64{
+	s.Put(name, labels, archive.Repeat{Seed: plan.Seed, Began: began, Partial: partial, Figures: map[string]float64{
 		archive.OpsPerSec.Name: row.OpsPerSec, archive.MeanUs.Name: row.MeanUs, archive.P50Us.Name: row.P50Us, archive.P99Us.Name: row.P99Us,
 		archive.CPUUsPerOp.Name: row.CPUUsPerOp, ratioHere.Name: row.Ratio, opsPerBatch.Name: row.PerBatch,
 	}})

@@ -17,6 +17,8 @@ type incident struct {
 	name  string
 	begin func(context.Context) error // the event
 	end   func(context.Context) error // undoes it; nil: there is nothing to undo
+	// also adds figures of this event alone; nil: there are none.
+	also func(observed, map[string]float64) error
 }
 
 // spans are the lengths of the parts of an incident.
@@ -39,7 +41,7 @@ var recovery = archive.Metric{Name: "level_s", Unit: archive.UnitSeconds, Better
 var elections = archive.Metric{Name: "elections", Unit: archive.UnitCount, Better: archive.BetterLower, Meaning: "elections won during the event and after it"}
 
 // happen puts a cluster under the load of a point, lets the incident happen, and keeps the repeat with the
-// figures of its impact.
+// figures of its impact. The caller has asked whether an earlier part of the run has finished it.
 func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, i incident, t spans) (o observed, err error) {
 	if err := c.Settle(ctx); err != nil {
 		return o, err
@@ -87,6 +89,11 @@ func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 	o.Repeat.Phases = append(o.Repeat.Phases,
 		archive.Phase{Name: i.name, FromSec: tl.At(o.from).Seconds(), ToSec: tl.At(o.to).Seconds()},
 		archive.Phase{Name: "recovery", FromSec: tl.At(o.to).Seconds(), ToSec: tl.At(o.level).Seconds()})
+	if i.also != nil {
+		if err := i.also(o, o.Repeat.Figures); err != nil {
+			return o, fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
 	return o, s.Keep(p, o.Timed)
 }
 
@@ -103,6 +110,15 @@ func withoutDrift(all []archive.Warning) (kept []archive.Warning) {
 func judgeFigure(s *experiment.Session, point, name string, m archive.Metric, limit string, holds func(float64) bool) {
 	value, ok := s.Median(point, m.Name)
 	s.Judge(experiment.Criterion{Name: name, Point: point, Limit: limit, Unit: m.Unit, Holds: holds}, value, ok, "the figure was not measured")
+}
+
+// sumOf adds up a figure over the repeats of a point; ok is false if one of them has not measured it.
+func sumOf(s *experiment.Session, point string, m archive.Metric, repeats int) (sum float64, ok bool) {
+	values := s.Values(point, m.Name)
+	for _, x := range values {
+		sum += x
+	}
+	return sum, len(values) > 0 && len(values) == repeats
 }
 
 // declareEvents declares what happen measures.

@@ -88,6 +88,9 @@ func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
 	breaking.Name, breaking.Labels["event"] = logcabinBreaks, "the connection breaks"
 	err := experiment.Shuffled(s, rounds, points, func(_ int, pt experiment.Point) error {
 		p.step(pt.Name, l.most+l.length)
+		if _, done, err := s.Finished(pt.Name); done || err != nil {
+			return err
+		}
 		err := s.InCluster(ctx, pt.Setup, func(c *rig.Cluster) (err error) {
 			service, err := newService(c, false)
 			if err != nil {
@@ -109,15 +112,18 @@ func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
 		return err
 	}
 	p.step(breaking.Name, l.most+l.length)
-	err = s.InCluster(ctx, breaking.Setup, func(c *rig.Cluster) (err error) {
-		service, err := newService(c, false)
-		if err != nil {
+	_, done, err := s.Finished(breaking.Name)
+	if !done && err == nil {
+		err = s.InCluster(ctx, breaking.Setup, func(c *rig.Cluster) (err error) {
+			service, err := newService(c, false)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, service.close()) }()
+			_, err = clientWindow(ctx, s, service, breaking, service.breakConnections)
 			return err
-		}
-		defer func() { err = errors.Join(err, service.close()) }()
-		_, err = clientWindow(ctx, s, service, breaking, service.breakConnections)
-		return err
-	})
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", breaking.Name, err)
 	}

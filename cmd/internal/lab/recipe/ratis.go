@@ -168,6 +168,9 @@ func ratisObjects(i int, bytes int64) string {
 
 // ratisUpload measures objects beside the log in one mode, in as many clusters as keep them.
 func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk) error {
+	if _, done, err := s.Finished(ratisObjects(i, of.bytes)); done || err != nil {
+		return err
+	}
 	m := ratisModes[i]
 	var sum objects.BulkResult
 	for left, most := of.count, max(int(ratisKeep/of.bytes), ratisThreads); left > 0; left -= most {

@@ -86,7 +86,8 @@ func (l lengths) of(p experiment.Point) experiment.Point {
 	return p
 }
 
-// capacity measures a closed loop, which has a name, and returns its rate. The point is part of the run.
+// capacity measures a closed loop, which has a name, and returns its rate. The point is part of the run. In a
+// run that is resumed the rate is the one that was measured at first, so that all parts offer the same loads.
 func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point) (float64, error) {
 	r, err := s.Window(ctx, c, p, nil)
 	if err != nil {
@@ -127,6 +128,15 @@ func begin(s *experiment.Session, steps int) *progress {
 func (p *progress) step(name string, about time.Duration) {
 	p.s.Progress.Point(p.n, name, about)
 	p.n++
+}
+
+// passed reports whether an earlier part of the run has finished all of the next repeats. It steps over them.
+func (p *progress) passed(repeats, steps int) bool {
+	if !p.s.Passed(repeats) {
+		return false
+	}
+	p.n += steps
+	return true
 }
 
 func (p *progress) end() { p.s.Progress.End() }

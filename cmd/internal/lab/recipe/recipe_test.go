@@ -53,13 +53,14 @@ func TestEstimates(t *testing.T) {
 }
 
 // Every recipe runs, for a moment: it leaves an archive that the reader takes, measures every point that it
-// names, judges each demand, and prints the source's figures.
+// names, judges each demand, and prints the source's figures. Interrupted and resumed it leaves the same.
 func TestRecipes(t *testing.T) {
 	for _, r := range All() {
 		t.Run(r.Name, func(t *testing.T) {
+			steps := &stopping{}
 			o := experiment.Options{
 				Recipe: r.Name, Summary: r.Question, Command: []string{"millrace"}, Seed: 3, Dir: t.TempDir(),
-				Out: filepath.Join(t.TempDir(), "out"), Hosts: r.Hosts, NeedMiB: r.NeedMiB(Glance), Progress: report.Silence{},
+				Out: filepath.Join(t.TempDir(), "out"), Hosts: r.Hosts, NeedMiB: r.NeedMiB(Glance), Progress: steps,
 			}
 			s, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, Glance) })
 			if err != nil {
@@ -96,8 +97,82 @@ func TestRecipes(t *testing.T) {
 			if testing.Verbose() {
 				t.Log(text.String())
 			}
+			checkResumed(t, r, o, steps.points)
 		})
 	}
+}
+
+// checkResumed interrupts a recipe at half of its steps, and resumes it: that leaves what it leaves when it
+// goes through, in the same order.
+func checkResumed(t *testing.T, r Recipe, o experiment.Options, steps int) {
+	t.Helper()
+	through := o.Out
+	o.Out = filepath.Join(t.TempDir(), "parts")
+	run := func(ctx context.Context) error {
+		_, err := experiment.Run(ctx, o, func(ctx context.Context, s *experiment.Session) error { return r.Run(ctx, s, Glance) })
+		return err
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	together := r.Name == "b2" || r.Name == "batches" || r.Name == "b5" // all points are finished at the end
+	if r.Name == "batches" {
+		stop() // it reports a point when that is measured
+	}
+	o.Progress = &stopping{at: (steps + 2) / 2, stop: stop}
+	if err := run(ctx); err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	rest := &stopping{}
+	o.Progress, o.Resume = rest, true
+	if err := run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Empty(t, o.Dir)
+	if want, have := outline(t, through), outline(t, o.Out); want != have {
+		t.Errorf("in parts\n%s\nwent through\n%s", have, want)
+	}
+	if rest.points == 0 || !together && rest.points >= steps {
+		t.Errorf("%d of %d steps were made again", rest.points, steps)
+	}
+}
+
+// stopping calls stop when a point begins, counted from 1.
+type stopping struct {
+	report.Silence
+	points, at int
+	stop       func()
+}
+
+// Point implements report.Progress.
+func (p *stopping) Point(int, string, time.Duration) {
+	if p.points++; p.points == p.at {
+		p.stop()
+	}
+}
+
+// outline is what two runs of a recipe have in common.
+func outline(t *testing.T, dir string) string {
+	t.Helper()
+	a, err := archive.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "partial %v, left out %q\n", a.Run.Partial, a.Run.Omitted)
+	for _, p := range a.Run.Points {
+		fmt.Fprintf(&b, "%s %s:", p.Name, p.Key())
+		for _, r := range p.Repeats {
+			fmt.Fprintf(&b, " %d %d %s %v", r.Order, r.Seed, r.Histograms, r.Partial)
+		}
+		b.WriteString("\n")
+	}
+	for _, c := range a.Run.Criteria {
+		fmt.Fprintf(&b, "%s of %s, measured %v\n", c.Name, c.Point, c.Value != nil)
+	}
+	for _, f := range a.Run.References {
+		fmt.Fprintf(&b, "%s of %s\n", f.What, f.Point)
+	}
+	return b.String()
 }
 
 // The demands of rafttoy and b0 hold for figures like the source's, and fail for others.

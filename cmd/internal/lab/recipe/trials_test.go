@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -42,6 +43,26 @@ func TestTheFirstReadIsNotBehindTheWrite(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Trials that were cut short are kept, and count in no median: it would be one of fewer than were demanded.
+func TestTrialsCutShortAreInNoMedian(t *testing.T) {
+	s, cutShort := sessionWith(t, nil), errors.New("cut short")
+	f := newFound()
+	f.add(time.Millisecond, 2)
+	if err := f.save(s, "some", time.Now(), cutShort); !errors.Is(err, cutShort) {
+		t.Error(err)
+	}
+	if err := f.save(s, "all", time.Now(), nil); err != nil {
+		t.Error(err)
+	}
+	putTrials(s, three(), "some logs", []trial{{commit: 1, level: 1}}, time.Now(), true)
+	for _, name := range []string{"some", "all", "some logs"} {
+		values := s.Values(name, archive.Ops.Name)
+		if kept := len(s.Point(name, nil).Repeats); kept != 1 || (len(values) == 1) != (name == "all") {
+			t.Errorf("%s: %d repeats, %v", name, kept, values)
+		}
+	}
 }
 
 // Without a leader no member refuses a plan, so the demand that one is refused is not met by that.

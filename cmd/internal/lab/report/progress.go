@@ -102,7 +102,8 @@ type bar struct {
 	i      int
 	name   string
 	phase  string
-	began  time.Time     // of the first point
+	began  time.Time     // of the first point that is told
+	first  int           // that point: those before it were finished before
 	point  time.Time     // of this point
 	window time.Duration // of this point
 	live   func() load.Live
@@ -147,8 +148,8 @@ func (b *bar) Point(i int, name string, window time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.i, b.name, b.point, b.window, b.live = i, name, time.Now(), window, nil
-	if i == 0 {
-		b.began = b.point
+	if b.began.IsZero() {
+		b.began, b.first = b.point, i
 	}
 }
 
@@ -199,8 +200,8 @@ func (b *bar) line(now time.Time) string {
 			line += fmt.Sprintf("  %s/s p50 %s p99 %s", Count(now.Rate), Latency(Micros(now.P50)), Latency(Micros(now.P99)))
 		}
 	}
-	if share > 0.02 {
-		left := time.Duration(float64(now.Sub(b.began)) * (1 - share) / share)
+	if done := share - float64(b.first)/float64(b.points); done > 0.02 {
+		left := time.Duration(float64(now.Sub(b.began)) * (1 - share) / done)
 		line += fmt.Sprintf("  %v left", left.Round(time.Second))
 	}
 	return cut(line, b.width-1)

@@ -8,13 +8,18 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Environment is the table of where a run was made: one column for each machine.
+// Environment is the table of where a run was made: one column for each machine, and for each later part of a
+// run that was resumed.
 func (v *View) Environment() Table {
 	t := Table{Head: []string{"", "load"}, Left: 8}
 	all := []archive.Environment{v.Envs.Load}
 	for _, m := range v.Envs.Members {
 		t.Head = append(t.Head, m.Name)
 		all = append(all, m.Environment)
+	}
+	for _, p := range v.Envs.Resumed {
+		t.Head = append(t.Head, "load, resumed "+p.Time.UTC().Format("2006-01-02 15:04"))
+		all = append(all, p.Environment)
 	}
 	for i, row := range environmentRows(all[0]) {
 		cells := []string{row[0]}
