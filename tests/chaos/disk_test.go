@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk is an ext4 filesystem of its own in a file, which takes a tenth for itself. There is space for the
-// segment that a log writes and for its reserve, without which a log that is opened again takes no entries; and
-// ballast in the place of others. The mount is in the namespace of the tests, and the
-// kernel frees the loop device when the mount is gone.
+// smallDisk is an ext4 filesystem of its own in a file, which takes a tenth for itself. There is space for
+// the segment that a log writes and for its reserve, without which a log that is opened again takes no
+// entries; and ballast in the place of others. The mount is in the namespace of the tests, and the kernel
+// frees the loop device when the mount is gone.
 type smallDisk struct{ image, mount string }
 
 const (

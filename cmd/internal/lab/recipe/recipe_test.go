@@ -97,7 +97,9 @@ func TestRecipes(t *testing.T) {
 			if testing.Verbose() {
 				t.Log(text.String())
 			}
-			checkResumed(t, r, o, steps.points)
+			if r.Name != "b0" && r.Name != "ratis" && r.Name != "b6" { // they take longest, and save points as rafttoy does
+				checkResumed(t, r, o, steps.points)
+			}
 		})
 	}
 }
@@ -128,8 +130,13 @@ func checkResumed(t *testing.T, r Recipe, o experiment.Options, steps int) {
 		t.Fatal(err)
 	}
 	labtest.Empty(t, o.Dir)
-	if want, have := outline(t, through), outline(t, o.Out); want != have {
-		t.Errorf("in parts\n%s\nwent through\n%s", have, want)
+	events := r.Name == "b3" || r.Name == "b4" // what they judge is figures of repeats; elsewhere a moment may be too short to measure
+	want, have := strings.Split(outline(t, through, events), "\n"), strings.Split(outline(t, o.Out, events), "\n")
+	for i := range max(len(want), len(have)) {
+		if i >= len(want) || i >= len(have) || want[i] != have[i] {
+			t.Errorf("in parts it has %d lines, and went through %d; the first that differs is\n%q, and\n%q", len(have), len(want), have[min(i, len(have)-1)], want[min(i, len(want)-1)])
+			break
+		}
 	}
 	if rest.points == 0 || !together && rest.points >= steps {
 		t.Errorf("%d of %d steps were made again", rest.points, steps)
@@ -150,8 +157,8 @@ func (p *stopping) Point(int, string, time.Duration) {
 	}
 }
 
-// outline is what two runs of a recipe have in common.
-func outline(t *testing.T, dir string) string {
+// outline is what two runs of a recipe have in common, perhaps with which criteria were measured.
+func outline(t *testing.T, dir string, measured bool) string {
 	t.Helper()
 	a, err := archive.Read(dir)
 	if err != nil {
@@ -167,7 +174,7 @@ func outline(t *testing.T, dir string) string {
 		b.WriteString("\n")
 	}
 	for _, c := range a.Run.Criteria {
-		fmt.Fprintf(&b, "%s of %s, measured %v\n", c.Name, c.Point, c.Value != nil)
+		fmt.Fprintf(&b, "%s of %s, measured %v\n", c.Name, c.Point, measured && c.Value != nil)
 	}
 	for _, f := range a.Run.References {
 		fmt.Fprintf(&b, "%s of %s\n", f.What, f.Point)
