@@ -76,7 +76,7 @@ func (r *Run) lead(ctx context.Context) {
 		var others []int
 		for g := range r.groups {
 			at, known := leader(states, g)
-			if r.leaders[g].Store(int32(at)); !known || at != 0 {
+			if r.leaders[g].Store(int32(at)); !known || at != 0 || states[0] == nil { // others may not know yet that it is gone
 				others = append(others, g)
 			}
 		}
