@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -239,7 +240,8 @@ func (k *filesRun) judgeHistory(t *testing.T) {
 func (k *filesRun) judgeMembers(want map[string]string, wait time.Duration) error {
 	late := time.Now().Add(wait)
 	for _, p := range k.hosts {
-		for name, content := range want {
+		for _, name := range slices.Sorted(maps.Keys(want)) { // a member applies nothing behind an object that it lacks
+			content := want[name]
 			for {
 				have, err := k.content(p, name, "?stale")
 				if err == nil && have == content {
