@@ -27,15 +27,18 @@ type Set struct {
 // Of returns the pictures of an archive. The format is one of package plot.
 func Of(a *archive.Archive, format string) *Set { return &Set{view.Of(a), format} }
 
+// maxCurves is how many curves a picture shows: names of more would lie over them. The page has them all.
+const maxCurves = 16
+
 // Outputs implements report.Files: throughput by each load, p99 against throughput, latency by percentile. A
-// picture without a curve is left out. A nil Set has the names that are known before.
+// picture without a curve, or with too many, is left out. A nil Set has the names that are known before.
 func (s *Set) Outputs() []report.Output {
 	if s == nil {
 		return nil
 	}
 	var all []report.Output
 	add := func(name string, curves int, draw func(io.Writer) error) {
-		if curves > 0 {
+		if curves > 0 && curves <= maxCurves {
 			all = append(all, report.Output{Name: name + "." + s.format, Write: draw})
 		}
 	}

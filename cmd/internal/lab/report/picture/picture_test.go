@@ -7,6 +7,7 @@ import (
 	"flag"
 	"image/png"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,23 @@ func draw(t *testing.T, a *archive.Archive, format string) map[string][]byte {
 		}
 	}
 	return all
+}
+
+// A picture whose names would lie over its curves is not drawn.
+func TestTooManyCurves(t *testing.T) {
+	a := read(t, nil)
+	points := a.Run.Points
+	for i := range maxCurves {
+		for _, p := range points {
+			p.Labels = maps.Clone(p.Labels)
+			p.Labels[archive.LabelTransport] = "tcp" + strings.Repeat("+", i)
+			a.Run.Points = append(a.Run.Points, p)
+		}
+	}
+	all := draw(t, a, plot.SVG)
+	if len(all) != 1 || all["percentiles.svg"] == nil { // that has the fastest few
+		t.Errorf("%d pictures", len(all))
+	}
 }
 
 // A sweep has three pictures, each of which names its lines, and says what the figures are not.
