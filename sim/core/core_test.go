@@ -28,7 +28,7 @@ var (
 )
 
 // TestMain lets garbage be: most runs have little that lasts, and would collect it all the time. A few hold a
-// gigabyte (messages on their way, mostly); they collect as soon as the heap has the limit.
+// gigabyte; they collect as soon as the heap has the limit.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(1600)
