@@ -255,8 +255,8 @@ func TestMembersAreBoundToKeys(t *testing.T) {
 	}
 }
 
-// A token that has done its work may stay set, also when the cluster gets TLS: the host is a member, and the token is
-// not looked at. On a directory that has not started it is refused as before.
+// A token that has done its work may stay set, also when the cluster gets TLS: the host is a member, and
+// the token is not looked at. On a directory that has not started it is refused as before.
 func TestASpentTokenMayStay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 2)

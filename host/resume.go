@@ -12,7 +12,7 @@ import "github.com/millrace/millrace/raft"
 // four times as long, because the other hosts may be slower to start. Where members make promises (lease.go)
 // it waits for the end of its own, which a member makes when it starts.
 //
-// The only voter of a group waits for nobody: no other member can lead.
+// The only voter of a group does not wait: no other member can lead.
 
 // resuming is a member's attempt to lead again. It belongs to the turn.
 type resuming struct {

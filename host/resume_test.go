@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The only voter of a group waits for no other member when it starts again: not for an election timeout, which
-// is a day here, and not for two heartbeats.
+// The only voter of a group waits for no other member when it starts again: not for an election timeout,
+// which is a day here, and not for two heartbeats.
 func TestTheOnlyVoterLeadsAtOnce(t *testing.T) {
 	ps := parties(t, 1)
 	c := ps[0].config(listOf(ps...))

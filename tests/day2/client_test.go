@@ -12,8 +12,8 @@ import (
 // account is where the client writes.
 const account = "client"
 
-// client adds one, again and again, all day, in one session. A command whose outcome is not known is sent again
-// with its number, to any member, until it is acknowledged. So each counts exactly once.
+// client adds one, again and again, all day, in one session. A command whose outcome is not known is sent
+// again with its number, to any member, until it is acknowledged. So each counts exactly once.
 type client struct {
 	session string
 	to      []*process

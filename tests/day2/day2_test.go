@@ -44,8 +44,8 @@ type day struct {
 	seen    int // promised sentences
 }
 
-// TestSecondDay is the day, step by step. Each begins where the one before has ended. A promise that is not kept
-// fails its step, and the day goes on; a step that cannot be done ends the day.
+// TestSecondDay is the day, step by step. Each begins where the one before has ended. A promise that is not
+// kept fails its step, and the day goes on; a step that cannot be done ends the day.
 func TestSecondDay(t *testing.T) {
 	d := &day{root: home(t), members: map[uint64]*process{}}
 	t.Cleanup(func() { d.end(t); unmountAll(t) })
@@ -376,8 +376,8 @@ func (d *day) moveAll(t *testing.T) {
 	d.client.goesOn(t, 10)
 }
 
-// removeOne removes member 4. The others are well at once, do not dial it for ever, and each of them knows how
-// many voters may fail.
+// removeOne removes member 4. The others are well at once, do not dial it for ever, and each of them knows
+// how many voters may fail.
 func (d *day) removeOne(t *testing.T) {
 	d.wellEverywhere(t)
 	for _, p := range d.running() {

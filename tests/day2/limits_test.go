@@ -72,7 +72,8 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// leaveDescriptors limits the open files of a process to what it has, and n more. restore puts the limit back.
+// leaveDescriptors limits the open files of a process to what it has, and n more. restore puts the limit
+// back.
 func leaveDescriptors(pid, n int) (restore func() error, err error) {
 	open, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(pid), "fd"))
 	if err != nil {

@@ -35,8 +35,8 @@ func resident(t *testing.T, p *process) int64 {
 	return 0
 }
 
-// A state of 256 MiB goes through processes that may have 64 MiB of heap: it is taken, sent to a member that is
-// beyond the log while clients write without a pause, and started from.
+// A state of 256 MiB goes through processes that may have 64 MiB of heap: it is taken, sent to a member
+// that is beyond the log while clients write without a pause, and started from.
 func TestStateIsLargerThanMemory(t *testing.T) {
 	const state, most = 256 << 20, 200 << 20
 	d := start(t, 3, func(p *process) {
@@ -187,7 +187,8 @@ func TestTimeoutsLeaveNothing(t *testing.T) {
 	d.wellEverywhere(t)
 }
 
-// A member that hangs is removed under load, and goes on later. It learns of its removal, and disturbs no one.
+// A member that hangs is removed under load, and goes on later. It learns of its removal, and disturbs no
+// one.
 func TestHungMemberIsRemoved(t *testing.T) {
 	d := start(t, 3, nil)
 	hung := d.follower(t)

@@ -20,8 +20,8 @@ type entry struct {
 	Note    string `json:",omitempty"`
 }
 
-// ledger is the state machine: the balance of each account. Its snapshots have pad bytes beside that, which are
-// streamed, so the state may be larger than the memory of the process.
+// ledger is the state machine: the balance of each account. Its snapshots have pad bytes beside that, which
+// are streamed, so the state may be larger than the memory of the process.
 type ledger struct {
 	balances map[string]int64
 	pad      int64
