@@ -37,6 +37,7 @@ type churn struct {
 	tokens  []*joining        // joining.go
 	named   map[memberOf]bool // hosts that a plan of an operator may have added
 	keyed   bool              // keys.go
+	strangers
 	moves   int               // moves.go
 	wiped   *machine          // whose directory is lost; nil: none
 	counts  map[string]int
