@@ -15,8 +15,8 @@ import (
 )
 
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
-// from Config.Peers, from SetPeer, from the rosters of the groups, and from a host itself, which says at each
-// connection where it listens. A host is never forgotten in one life of this one.
+// from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
+// each connection where it listens. A host is never forgotten in one life of this one.
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -53,10 +53,10 @@ func (l location) other() string {
 
 func (p *peers) init(c Config) {
 	p.addrs = map[uint64]location{}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		p.addrs[id] = location{given: addr}
 	}
-	ids := slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID })
+	ids := slices.DeleteFunc(sortedIDs(c.Members), func(id uint64) bool { return id == c.ID })
 	p.ids.Store(&ids)
 }
 
@@ -193,7 +193,7 @@ func (h *Host) rejectNew(id uint64) error {
 }
 
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
-// Config.Peers need not name them.
+// Config.Members need not name them.
 func (h *Host) recallAddrs() {
 	for _, r := range h.admission.records() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
@@ -261,7 +261,7 @@ const (
 	addressesKind  byte = 60
 	maxAddressBody      = 256 << 10
 	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as long as
-	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Peers, from
+	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Members, from
 	// SetPeer, from rosters, or when they come themselves.
 	maxHintedHosts = 64
 )
