@@ -38,9 +38,9 @@ type churn struct {
 	named   map[memberOf]bool // hosts that a plan of an operator may have added
 	keyed   bool              // keys.go
 	strangers
-	moves   int               // moves.go
-	wiped   *machine          // whose directory is lost; nil: none
-	counts  map[string]int
+	moves  int      // moves.go
+	wiped  *machine // whose directory is lost; nil: none
+	counts map[string]int
 }
 
 // plan is an execution that a client of the simulation waits for.
