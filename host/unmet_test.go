@@ -44,7 +44,7 @@ func (l *testHost) agree(beats int) {
 func openKept(t *testing.T, disk *crashfs.FS) *testHost {
 	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: disk, out: &recordingTransport{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere", 2: "nowhere", 3: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20, LogCacheBytes: -1}
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere", 2: "nowhere", 3: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20, LogCacheBytes: -1}
 	h, err := Open(t.Context(), c, WithEnv(l.manual.env()), WithFS(disk), WithTransport(l.out), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/host"
 )
 
-// strangers says what Config.Peers names in a run in which members change. The list counts until the log of a
+// strangers says what Config.Members names in a run in which members change. The list counts until the log of a
 // host has an entry, and may be shorter later. In such runs each host then names only the founders and itself.
 // So a host that starts again learns of the members that were added from its log and its snapshots. Without
 // addresses not even its record of the hosts that it has met makes them known.
@@ -22,8 +22,8 @@ func (w *world) drawStrangers() {
 	if w.churn.hasAddrs() {
 		return
 	}
-	for id := range w.config.Peers {
-		w.config.Peers[id] = ""
+	for id := range w.config.Members {
+		w.config.Members[id] = ""
 	}
 }
 
@@ -39,8 +39,8 @@ func (c *churn) nameFewer(to *host.Config, h *machine) {
 	if len(h.reached) == 0 {
 		return
 	}
-	to.Peers = maps.Clone(to.Peers)
-	maps.DeleteFunc(to.Peers, func(id uint64, _ string) bool {
+	to.Members = maps.Clone(to.Members)
+	maps.DeleteFunc(to.Members, func(id uint64, _ string) bool {
 		return id != h.id && !slices.Contains(c.w.groupConfig.Members, id)
 	})
 }
