@@ -63,7 +63,8 @@ func (m *meetings) has(id uint64) bool {
 	return p != nil && p.met.Load()
 }
 
-// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not known.
+// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
+// known.
 func (m *meetings) heardSince(id uint64) int64 {
 	if p := m.of(id); p != nil {
 		return p.heardSince.Load()

@@ -27,7 +27,7 @@ func (l *testHost) addStranger() {
 	l.agree(12)
 }
 
-// agree lets time pass while host 2 acknowledges all that it is sent, and everything stays as it is otherwise.
+// agree lets time pass while host 2 acknowledges all that it is sent.
 func (l *testHost) agree(beats int) {
 	for range beats {
 		if l.group.Err() != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/host"
 )
 
-// strangers says what Config.Members names in a run in which members change. The list counts until the log of a
-// host has an entry, and may be shorter later. In such runs each host then names only the founders and itself.
-// So a host that starts again learns of the members that were added from its log and its snapshots. Without
-// addresses not even its record of the hosts that it has met makes them known.
+// strangers says what Config.Members names in a run in which members change. The list counts until the log of
+// a host has an entry, and may be shorter later. In such runs each host then names only the founders and
+// itself. So a host that starts again learns of the members that were added from its log and its snapshots.
+// Without addresses not even its record of the hosts that it has met makes them known.
 type strangers struct {
 	named     bool // by the founders and themselves only
 	addressed bool
