@@ -47,6 +47,10 @@ type CallMetrics struct {
 	Retried    uint64 // commands that were sent or proposed once more
 	Duplicates uint64 // commands that came a second time and were not applied again
 	Expired    uint64 // commands that were refused because their session had expired
+	// Sessions is how many sessions this member knows now. SessionsEvicted counts those that it has forgotten
+	// before they expired, because the table was full (CommandOptions.Sessions, MaxBytes).
+	Sessions        int
+	SessionsEvicted uint64
 }
 
 // ReadMetrics are about reads on this host.
@@ -251,6 +255,9 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
+	if s, ok := g.apply.machine.(*commandGroup); ok {
+		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
+	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
 	m.Objects = g.objects.metrics()
