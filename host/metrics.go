@@ -146,7 +146,7 @@ type LaneMetrics struct {
 	AppendStalled time.Duration // now: for how long it has had work and completed none
 
 	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
-	ApplySubstitutes                 int // now: lanes that were started in the place of others
+	ApplySubstitutes                 int // now: lanes that were started in the place of those that hung; one for each group at most
 }
 
 // PeerMetrics are what a host knows of another one.
