@@ -58,6 +58,9 @@ func (e *examination) lookForIdentity() {
 		}
 	}
 	for _, id := range e.Founding().Refused {
+		if silent, ever := e.silence(id, 0); !ever || silent > e.recent() {
+			continue // it came with that directory once; now it does not come
+		}
 		came, _ := e.host.admission.incarnation(id)
 		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
@@ -186,7 +189,7 @@ func (e *examination) lookForLeader() {
 			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
-			heardSince = append(heardSince, e.host.meetings.of(id).heardSince.Load())
+			heardSince = append(heardSince, e.heardSince(id))
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -207,12 +210,20 @@ func (e *examination) lookForLeader() {
 		"hosts %v are heard, a quorum of %d voters, and yet no member was elected; this member has reached term %d", heard, len(voters), e.d.Status.Term)
 }
 
+// heardSince returns since when a host was never silent for two election timeouts.
+func (e *examination) heardSince(id uint64) int64 {
+	if p := e.host.meetings.of(id); p != nil {
+		return p.heardSince.Load()
+	}
+	return 0
+}
+
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
 // did before a tick does not count against it.
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
 	p := e.host.meetings.of(id)
 	if p == nil {
-		return 0, false
+		return e.now - before, false // this host does not know where it is
 	}
 	return e.now - max(p.heardAt.Load(), before), p.met.Load()
 }
@@ -254,7 +265,7 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.meetings.of(v.id).heardSince.Load())
+	silentSince := max(v.activeAt, e.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),

@@ -37,6 +37,7 @@ type line struct {
 	mu     sync.Mutex
 	addr   string
 	other  string // tried when addr does not lead to the peer; empty: there is none
+	rests  bool   // it is dialed only when something is queued, whatever its class
 	astray bool   // other is tried next
 	closed bool
 	cancel context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
@@ -251,10 +252,22 @@ func (p *line) release(l *link) {
 	l.lastWrite = time.Now()
 }
 
-// move changes the address and ends the attempt to reach the old one.
+// rest ends the link, or the attempt to make one. The next one waits until something is queued.
+func (p *line) rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rests = true
+	p.cancel()
+}
+
+// move changes the address and ends the attempt to reach the old one. It ends a rest.
 func (p *line) move(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.rests {
+		p.rests = false
+		signal(p.wake)
+	}
 	if addr != p.addr {
 		p.addr, p.astray = addr, false
 		p.cancel()
