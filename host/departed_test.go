@@ -40,7 +40,7 @@ func (l *testHost) silence(timeouts int) {
 // nothing names it. If it speaks it is known again. A member that is silent is never forgotten.
 func TestRemovedHostIsForgotten(t *testing.T) {
 	out := &restingTransport{rests: map[uint64]bool{}}
-	l := openTestHostWith(t, 3, func(c *Config) { c.Peers = map[uint64]string{1: "a:1", 2: "a:2", 3: "a:3"} }, WithTransport(out))
+	l := openTestHostWith(t, 3, func(c *Config) { c.Members = map[uint64]string{1: "a:1", 2: "a:2", 3: "a:3"} }, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
 	l.lead()
 	l.remove(3)

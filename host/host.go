@@ -269,7 +269,7 @@ func (h *Host) diskFull(g *Group, err error) {
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 
-// listen returns TCP to Peers. It calls event after Start only.
+// listen returns TCP to the Members. It calls event after Start only.
 func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
 	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Resolve: c.Resolve, TLS: c.transportTLS(event), Logger: logger})
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -281,7 +281,7 @@ func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport
 	if addr, is := c.exposed(); is && c.TLS == nil {
 		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
 	}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		if id != c.ID {
 			t.SetPeer(id, addr)
 		}

@@ -112,7 +112,7 @@ func TestTokensAreRefused(t *testing.T) {
 		{"a typo", "its checksum is wrong, so a character was changed", func(c *host.Config) { c.JoinTokens = []string{string(changed)} }},
 		{"another cluster", "is for cluster", func(c *host.Config) { c.Cluster = 99 }},
 		{"too many", "want at most 8", func(c *host.Config) { c.JoinTokens = strings.Split(strings.Repeat(token+" ", 9), " ")[:9] }},
-		{"not this machine", "cannot be used without TLS, because 10.0.0.1:7000 is not on this machine", func(c *host.Config) { c.Peers = map[uint64]string{1: "10.0.0.1:7000", 2: ps[1].addr} }},
+		{"not this machine", "cannot be used without TLS, because 10.0.0.1:7000 is not on this machine", func(c *host.Config) { c.Members = map[uint64]string{1: "10.0.0.1:7000", 2: ps[1].addr} }},
 		{"TLS", "is of a cluster without TLS, and Config.TLS is set", func(c *host.Config) { c.TLS = newMemberTLS(t, 2, testAuthority(t, "ours")).tls() }},
 	} {
 		c := ps[1].config(listOf(ps...))

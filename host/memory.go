@@ -40,7 +40,7 @@ func (c Config) largestAppend() int {
 
 // queueBytes returns the bound on what waits for one peer.
 func (c Config) queueBytes() int {
-	peers := int64(max(len(c.Peers)-1, 1))
+	peers := int64(max(len(c.Members)-1, 1))
 	return int(min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+1<<20), transport.DefaultQueueBytes))
 }
 

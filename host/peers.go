@@ -15,9 +15,9 @@ import (
 )
 
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
-// from Config.Peers, from SetPeer, from the rosters of the groups, and from a host itself, which says at each
-// connection where it listens. A host is forgotten only when it was
-// removed from the groups here, and is silent (departed.go).
+// from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
+// each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
+// silent (departed.go).
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -54,10 +54,10 @@ func (l location) other() string {
 
 func (p *peers) init(c Config) {
 	p.addrs = map[uint64]location{}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		p.addrs[id] = location{given: addr}
 	}
-	ids := slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID })
+	ids := slices.DeleteFunc(sortedIDs(c.Members), func(id uint64) bool { return id == c.ID })
 	p.ids.Store(&ids)
 }
 
@@ -169,7 +169,7 @@ func (h *Host) learnMembers(r *membership.Roster) {
 }
 
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
-// Config.Peers need not name them.
+// Config.Members need not name them.
 func (h *Host) recallAddrs() {
 	for _, r := range h.admission.records() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
@@ -235,7 +235,7 @@ const (
 	addressesKind  byte = 60
 	maxAddressBody      = 256 << 10
 	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as long as
-	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Peers, from
+	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Members, from
 	// SetPeer, from rosters, or when they come themselves.
 	maxHintedHosts = 64
 )

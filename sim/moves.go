@@ -31,7 +31,7 @@ func (l *life) transport() host.Transport {
 		return l
 	}
 	l.book, l.others = map[uint64]string{}, map[uint64]string{}
-	for id, addr := range l.w.config.Peers {
+	for id, addr := range l.w.config.Members {
 		l.book[id] = addr
 	}
 	return movable{l}
