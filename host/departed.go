@@ -7,9 +7,9 @@ import (
 )
 
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
-// silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and Explain and metrics
-// do not name it. It may still come. Then it is told that it was removed (refusing.go, rosterasked.go), and is
-// known again for as long as it speaks.
+// silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
+// Explain nor by metrics. It may still come. Then it is told that it was removed (refusing.go, rosterasked.go),
+// and is known again for as long as it speaks.
 //
 // Rejected: to forget a host as soon as it is removed. It may have missed that, and asks. Rejected: to refuse
 // its connections. It would never learn why.
@@ -17,8 +17,8 @@ import (
 // departedTimeouts is how long, in election timeouts, a removed host is silent before it is forgotten.
 const departedTimeouts = 16
 
-// restful is a transport that dials a host only when there is something to send, until SetPeer names it again.
-type restful interface{ Rest(id uint64) }
+// demandDialer is a transport that dials a host only for what is sent, until SetPeer names it.
+type demandDialer interface{ DialOnDemand(id uint64) }
 
 // forgetDeparted forgets the hosts that have gone for good. It is called once in two election timeouts.
 func (h *Host) forgetDeparted() {
@@ -92,8 +92,8 @@ func (h *Host) forget(id uint64) {
 	p.mu.Lock()
 	delete(p.addrs, id)
 	p.mu.Unlock()
-	if t, rests := h.transport.(restful); rests {
-		t.Rest(id)
+	if t, dials := h.transport.(demandDialer); dials {
+		t.DialOnDemand(id)
 	}
 	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 }

@@ -16,7 +16,7 @@ type restingTransport struct {
 }
 
 func (r *restingTransport) SetPeer(id uint64, _ string) { r.rests[id] = false }
-func (r *restingTransport) Rest(id uint64)              { r.rests[id] = true }
+func (r *restingTransport) DialOnDemand(id uint64)      { r.rests[id] = true }
 
 // remove puts a roster in force from which a member is removed.
 func (l *testHost) remove(id uint64) {

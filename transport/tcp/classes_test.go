@@ -67,12 +67,12 @@ func TestIdleClassesAreClosed(t *testing.T) {
 	}
 }
 
-// A peer that rests is dialed only for what is sent to it, until SetPeer names it again.
-func TestRest(t *testing.T) {
+// A peer on demand is dialed only for what is sent to it, until SetPeer names it again.
+func TestDialOnDemand(t *testing.T) {
 	one, two, in := talking(t, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Millisecond, time.Millisecond })
 	eventually(t, "a connection for consensus", func() bool { return one.Stats().PeersUp == 1 })
 	dials := one.Stats().Dials
-	one.Rest(2)
+	one.DialOnDemand(2)
 	eventually(t, "its end", func() bool { return one.Stats().PeersUp == 0 })
 	for sent := int64(10); sent <= 30; sent += 10 {
 		if !one.SendBytes(2, transport.Control, make([]byte, 10)) {

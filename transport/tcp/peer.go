@@ -45,12 +45,12 @@ func (t *Transport) SetOtherAddr(id uint64, addr string) {
 	}
 }
 
-// Rest makes a peer of the address book one that this host dials only when it has something to send. What the
-// peer sends is accepted as before. SetPeer ends the rest.
-func (t *Transport) Rest(id uint64) {
+// DialOnDemand makes a peer of the address book one that this host dials only when it has something to send.
+// What the peer sends is accepted as before. SetPeer ends that.
+func (t *Transport) DialOnDemand(id uint64) {
 	if p := t.peer(id); p != nil {
 		for _, l := range p.lines {
-			l.rest()
+			l.dialOnDemand()
 		}
 	}
 }
