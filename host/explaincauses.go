@@ -272,6 +272,7 @@ func (e *examination) judgeMember(v *memberView) {
 			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
 	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
 	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
+	case e.cannotSendTo(v):
 	case v.slow:
 		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
 			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))

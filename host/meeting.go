@@ -34,6 +34,7 @@ type meeting struct {
 	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
 	askedAt      atomic.Int64           // it was asked whether it is alive (Host.askIfAlive)
 	heardAt      atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	unsent       stretch                // calls of Send to it that the transport has refused, in whole or in part
 }
 
 func (m *meetings) init(others []uint64) {
