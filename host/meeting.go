@@ -247,6 +247,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takePlanRecord(from, body)
 	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
 		return h.takeRosterRecord(from, body)
+	case len(body) > 0 && (body[0] == viewQuestionKind || body[0] == viewAnswerKind):
+		return h.takeView(from, body)
 	case len(body) > 0 && body[0] == joinRefusedKind:
 		return h.takeJoinRefused(from, body)
 	case len(body) > 0 && body[0] == addressesKind:
