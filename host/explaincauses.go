@@ -299,7 +299,7 @@ func (e *examination) lookForPauses() {
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
-	e.d.Causes = append(e.d.Causes, Cause{
+	e.add(Cause{
 		Code: CodePaused, Since: e.duration(since),
 		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
 			rounded(e.duration(e.recent())), rounded(e.duration(missed)), n, rounded(e.duration(longest))),
