@@ -189,7 +189,7 @@ func (e *examination) lookForLeader() {
 			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
-			heardSince = append(heardSince, e.heardSince(id))
+			heardSince = append(heardSince, e.host.meetings.heardSince(id))
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -210,20 +210,12 @@ func (e *examination) lookForLeader() {
 		"hosts %v are heard, a quorum of %d voters, and yet no member was elected; this member has reached term %d", heard, len(voters), e.d.Status.Term)
 }
 
-// heardSince returns since when a host was never silent for two election timeouts.
-func (e *examination) heardSince(id uint64) int64 {
-	if p := e.host.meetings.of(id); p != nil {
-		return p.heardSince.Load()
-	}
-	return 0
-}
-
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
 // did before a tick does not count against it.
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
 	p := e.host.meetings.of(id)
 	if p == nil {
-		return e.now - before, false // this host does not know where it is
+		return e.now - before, false
 	}
 	return e.now - max(p.heardAt.Load(), before), p.met.Load()
 }
@@ -241,7 +233,10 @@ func (e *examination) lookForMembers() {
 		}
 		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
 			when := ""
-			if !ever {
+			switch {
+			case e.host.meetings.of(id) == nil:
+				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", maxHosts)
+			case !ever:
 				when = ", since this host has started"
 			}
 			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; one member less can fail meanwhile", id),
@@ -265,7 +260,7 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.heardSince(v.id))
+	silentSince := max(v.activeAt, e.host.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),

@@ -215,6 +215,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.loseAuthority(&core); err != nil {
 		return nil, err
 	}
+	h.learnHosts(store.members()) // before the core
 	g.flight = h.flight.recorder.Open(c.ID)
 	if g.node, err = flight.NewNode(core, store, g.flight); err != nil {
 		g.flight.Close()

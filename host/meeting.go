@@ -76,6 +76,23 @@ func (m *meetings) has(id uint64) bool {
 	return p != nil && p.met.Load()
 }
 
+// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
+// known.
+func (m *meetings) heardSince(id uint64) int64 {
+	if p := m.of(id); p != nil {
+		return p.heardSince.Load()
+	}
+	return 0
+}
+
+// refusal returns why a host refuses this one's directory, or nil.
+func (m *meetings) refusal(id uint64) *string {
+	if p := m.of(id); p != nil {
+		return p.refuses.Load()
+	}
+	return nil
+}
+
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
 	p := h.meetings.of(id)
@@ -207,10 +224,8 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.of(id); p != nil {
-			if said := p.refuses.Load(); said != nil {
-				by, why = append(by, id), *said
-			}
+		if said := g.host.meetings.refusal(id); said != nil {
+			by, why = append(by, id), *said
 		}
 	}
 	if len(by) > len(g.memberIDs())/2 {

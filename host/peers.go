@@ -153,19 +153,45 @@ func (p *peers) awaitAdding() {
 	defer p.adding.Unlock()
 }
 
-// learnMembers learns of the hosts of a roster that are not known yet.
+// learnMembers makes the members of a roster known to this host: each gets a meeting, a list of pulses and a
+// read lane. It must come before a core can send to them. A member that cannot be known, because this host
+// knows maxHosts others or is closing, is a member nevertheless. It is not heard, nothing is read for it, and
+// Explain says that it is unreachable.
 func (h *Host) learnMembers(r *membership.Roster) {
 	for _, m := range r.Members {
-		if m.ID == h.config.ID {
-			continue
-		}
-		if _, known := slices.BinarySearch(h.others(), m.ID); known && (h.peers.addr(m.ID) != "" || m.Addr == "") {
-			continue
-		}
-		if err := h.locate(m.ID, func(l location) location { l.given = m.Addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
-			h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", m.ID, "cause", err)
-		}
+		h.learn(m.ID, m.Addr)
 	}
+}
+
+// learnHosts makes members known of which only the ids are known.
+func (h *Host) learnHosts(ids []uint64) {
+	for _, id := range ids {
+		h.learn(id, "")
+	}
+}
+
+func (h *Host) learn(id uint64, addr string) {
+	if id == h.config.ID || h.knows(id) && (addr == "" || h.peers.addr(id) != "") {
+		return
+	}
+	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
+		h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", id, "cause", err)
+	}
+}
+
+// knows reports whether another host is known to this one.
+func (h *Host) knows(id uint64) bool {
+	_, known := slices.BinarySearch(h.others(), id)
+	return known
+}
+
+// rejectNew says why a plan cannot add a host as a member: this host knows too many others, and could not
+// reach it.
+func (h *Host) rejectNew(id uint64) error {
+	if n := len(h.others()); n >= maxHosts && id != h.config.ID && !h.knows(id) {
+		return fmt.Errorf("%w: host %d knows %d others, the most that it can, and host %d is not one of them; stop host %d and start it again, so that it forgets those that are gone", membership.ErrRefused, h.config.ID, n, id, h.config.ID)
+	}
+	return nil
 }
 
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
@@ -188,9 +214,14 @@ func (r peerRecord) locate(l location) location {
 }
 
 // noteMoved learns where a host says that it listens. If it said something else in its life before, the
-// others learn of it, too.
+// others learn of it, too. A host that says no address, or none that this one can dial, is known from then on
+// all the same: what comes from it counts.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
-	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil || h.isForgotten(peer.ID) {
+	if h.isForgotten(peer.ID) {
+		return // it is known again when it speaks (departed.go)
+	}
+	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
+		h.learn(peer.ID, "")
 		return
 	}
 	moved := before != "" && before != peer.Addr
@@ -283,7 +314,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			continue
 		}
-		if _, known := slices.BinarySearch(h.others(), id); !known && h.peers.hinted.Add(1) > maxHintedHosts {
+		if !h.knows(id) && h.peers.hinted.Add(1) > maxHintedHosts {
 			h.peers.hinted.Store(maxHintedHosts)
 			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", errTooManyHosts, maxHintedHosts, id)
 		}

@@ -117,6 +117,9 @@ func newWorld(o Options) *world {
 		w.config.Members[id] = firstAddr(id)
 		w.hosts = append(w.hosts, newMachine(w, id))
 	}
+	if w.churn != nil {
+		w.drawStrangers()
+	}
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
