@@ -60,6 +60,7 @@ func (c *hostClock) beat() (ticks int) {
 		h.placer.beat(c.ticks - c.missed)
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
+			h.forgetDeparted()
 		}
 	}
 	h.lookForHungTurns()

@@ -312,6 +312,9 @@ func (h *Host) Metrics() HostMetrics {
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.meetings.of(id)
+		if p == nil {
+			continue // it was forgotten just now
+		}
 		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -53,6 +54,9 @@ func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task
 func (r *readers) add(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lanes[id] != nil {
+		return // the host was forgotten, and is known again
+	}
 	l := &readLane{host: id}
 	l.task = r.start(fmt.Sprintf("reader for host %d", id), l)
 	r.lanes[id], r.order = l, append(r.order, l)
@@ -65,14 +69,21 @@ func (r *readers) all() []*readLane {
 	return append([]*readLane(nil), r.order...)
 }
 
-// ask makes a lane read, and tells the group afterwards.
-func (r *readers) ask(q readRequest) {
+// ask makes a lane read, and tells the group afterwards. The error is errNoReader if this host does not know
+// the one for which entries are asked (learnMembers): nothing is read then.
+func (r *readers) ask(q readRequest) error {
 	r.mu.Lock()
 	l := r.lanes[q.reader]
 	r.mu.Unlock()
+	if l == nil {
+		return fmt.Errorf("%w: %d", errNoReader, q.reader)
+	}
 	l.put(q)
 	l.task.Wake()
+	return nil
 }
+
+var errNoReader = errors.New("millrace: entries are not read for a host that is not known")
 
 func (l *readLane) put(q readRequest) {
 	l.mu.Lock()
