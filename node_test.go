@@ -736,10 +736,8 @@ func TestAroundANode(t *testing.T) {
 		if err := n.WaitApplied(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
-		for _, cause := range n.Explain().Causes {
-			if cause.Code != host.CodePaused { // the machine of the test is busy
-				t.Errorf("node %d: %v", i+1, cause)
-			}
+		for _, cause := range n.Explain().Causes { // that the machine of the test is busy is a warning
+			t.Errorf("node %d: %v", i+1, cause)
 		}
 		for n.Metrics().Applied < last { // the metrics are those of the end of its last turn
 			runtime.Gosched()

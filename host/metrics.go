@@ -150,7 +150,7 @@ type LaneMetrics struct {
 	AppendStalled time.Duration // now: for how long it has had work and completed none
 
 	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
-	ApplySubstitutes                 int // now: lanes that were started in the place of others
+	ApplySubstitutes                 int // now: lanes that were started in the place of those that hung; one for each group at most
 }
 
 // PeerMetrics are what a host knows of another one.
@@ -319,6 +319,9 @@ func (h *Host) Metrics() HostMetrics {
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.meetings.of(id)
+		if p == nil {
+			continue // it was forgotten just now
+		}
 		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
