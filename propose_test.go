@@ -127,7 +127,7 @@ func BenchmarkPropose(b *testing.B) {
 
 func openRaw(b *testing.B) *host.Group {
 	b.Helper()
-	h, err := host.Open(b.Context(), host.Config{ID: 1, Dir: scratch.Dir(b), Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := host.Open(b.Context(), host.Config{ID: 1, Dir: scratch.Dir(b), Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		b.Fatal(err)
 	}
