@@ -244,6 +244,10 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Leads = m.Role == raft.StateLeader
+	m.Halts = g.apply.halting.count.Load()
+	if h := g.apply.halted(); h != nil {
+		m.HaltedAt = h.First
+	}
 	r := &g.pending.refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
