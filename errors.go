@@ -45,8 +45,8 @@ var (
 	// ErrSkipped: machines could not apply the command, and all members were told to skip it
 	// (Node.SkipCommand). It has no effect.
 	ErrSkipped = host.ErrSkipped
-	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before it had the result. Do not propose
-	// it again; read the state on another member.
+	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before it
+	// had the result. Do not propose it again; read the state on another member.
 	ErrNoResult = host.ErrNoResult
 	// ErrAlreadyApplied: the command was applied once, earlier, and its result is not kept any more. Do not
 	// propose it again; read the state. errors.As finds an AlreadyAppliedError with its index.

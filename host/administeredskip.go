@@ -34,7 +34,7 @@ func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (
 // describeMachine says whether the machine of this member works.
 func (g *Group) describeMachine() string {
 	if h := g.apply.halted(); h != nil {
-		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.at(), h.Cause, h.rest())
+		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.at(), h.Cause, h.advice())
 	}
 	return fmt.Sprintf("the state machine of host %d works, and has applied entry %d", g.self, g.apply.applied.Load())
 }

@@ -38,7 +38,7 @@ type applyQueue struct {
 	workBytes int64
 	failed    bool
 
-	// Owned by whoever calls the machine.
+	// Owned by the lane or the turn that calls the machine.
 	passed []uint64 // commands that it was not given because the group skips them (skipped.go), ascending
 
 	// Owned by the lane.

@@ -16,7 +16,8 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, MachineHalted, MachineResumed, DiskFull,
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, MachineHalted,
+// MachineResumed, DiskFull,
 // RefusedForgotten, AuthorityLost, AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped,
 // Diverged, HostRefused, MemberRefused, MembersChanged, JoinRefused, SnapshotTaken, SnapshotSent,
 // SnapshotReceived, SnapshotInstalled, SnapshotPassed, SnapshotTransferAborted, SnapshotFailed,

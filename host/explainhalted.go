@@ -17,7 +17,7 @@ func (e *examination) lookForHalted() {
 	case h.err.First != h.err.Last:
 		fix = "start this host again: it applies these commands one at a time, and says which it is"
 	case h.err.Skipped > 0:
-		fix = "start this host again: the command is skipped, and this machine cannot begin anew in this life"
+		fix = "start this host again: the command is skipped, and this machine can begin from nothing only at a start"
 	}
 	e.found(CodeMachineHalted, 0, h.since, fix, "halted at %s: %v; the member votes and replicates, and refuses commands and reads", h.err.at(), h.err.Cause)
 }

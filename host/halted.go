@@ -48,7 +48,7 @@ type HaltedError struct {
 }
 
 func (e *HaltedError) Error() string {
-	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.at(), e.Cause, e.rest())
+	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.at(), e.Cause, e.advice())
 }
 
 // at names the command.
@@ -59,8 +59,8 @@ func (e *HaltedError) at() string {
 	return fmt.Sprintf("one of the commands %d to %d", e.First, e.Last)
 }
 
-// rest is what is not known yet.
-func (e *HaltedError) rest() string {
+// advice says what to do, if that is known.
+func (e *HaltedError) advice() string {
 	switch {
 	case e.stays:
 		return ""
@@ -165,7 +165,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.host.env.logger.Error("state machine halted; the member votes and replicates, and refuses commands and reads", about...)
 }
 
-// goOn makes a machine whose state was restored work again.
+// resume makes a machine whose state was restored work again.
 func (q *applyQueue) resume() {
 	h := q.halting.now.Swap(nil)
 	if h == nil {

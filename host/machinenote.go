@@ -59,7 +59,7 @@ func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
 	return max(committed, min(q.note.Committed, g.storage.log.LastIndex())), nil
 }
 
-// isSuspect reports whether a command is to be applied alone.
+// isSuspect reports whether a command must be applied alone.
 func (q *applyQueue) isSuspect(index uint64) bool {
 	return q.note.First <= index && index <= q.note.Last
 }

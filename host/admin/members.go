@@ -136,7 +136,7 @@ type MemberHost interface {
 	Skip(ctx context.Context, group, index uint64, yes bool) (Skip, error)
 }
 
-// Skip says what has become of a request to skip a command.
+// Skip says what happened to a request to skip a command.
 type Skip struct {
 	Group uint64 `json:"group"`
 	Index uint64 `json:"index"`
