@@ -163,8 +163,8 @@ func (n *Node[C, R]) Halted() error { return n.group.Halted() }
 // SkipCommand makes every member skip a command that machines cannot apply, as if it had never been proposed,
 // and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
 // host.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
-// with a snapshot continues at once; another one after its next start. A member that has applied the command must
-// be replaced.
+// with a snapshot continues at once; another one after its next start. A member that has applied the command
+// must be replaced.
 func (n *Node[C, R]) SkipCommand(ctx context.Context, index uint64) error {
 	return n.group.SkipCommand(ctx, index)
 }
