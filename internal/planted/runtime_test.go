@@ -87,6 +87,14 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/apply.go",
+		`		if vfs.IsShort(err) {
+			return nil, 0, shortRead{err}`, `		if vfs.IsShort(err) && false {
+			return nil, 0, shortRead{err}`}}},
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/readers.go",
+		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
+	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", edits: []edit{{"host/install.go",
+		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
 	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/snapshotopen.go",
