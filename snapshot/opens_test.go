@@ -35,7 +35,7 @@ func TestNoOpenEndsASnapshot(t *testing.T) {
 	_, sender := published(t, three)
 	from := value(sender.Open(three.id))(t)
 	for _, times := range []int{1, 4} {
-		for nth, hit := 1, true; hit; nth++ {
+		for nth, hit := 1, true; hit && !t.Failed(); nth++ {
 			t.Run(fmt.Sprintf("%d from open %d on", times, nth), func(t *testing.T) {
 				disk, store := published(t, one)
 				store.pace = 2 * BlockBytes
