@@ -17,8 +17,9 @@ type Codec[T any] interface {
 	// nothing is proposed.
 	Append(dst []byte, v T) ([]byte, error)
 	// Decode returns the value of an encoding. b belongs to the log: Decode must not change it, and copies what
-	// the value keeps of it. An error stops the group on this host, because the other members may have decoded
-	// the command.
+	// the value keeps of it. It must decode whatever Append returns: each command is decoded on its way in,
+	// unless the codec is a SureCodec that is sure, and one that is not decoded is not proposed. An error for a
+	// committed command halts the state machine of this member there.
 	Decode(b []byte) (T, error)
 }
 

@@ -118,7 +118,7 @@ func ExampleOpen() {
 // Several groups share the log, the connections and the goroutines of one host.
 func ExampleOpenGroup() {
 	ctx := context.Background()
-	h, err := host.Open(ctx, host.Config{ID: 1, Dir: "/var/lib/shelves", Peers: map[uint64]string{1: "127.0.0.1:7001"}})
+	h, err := host.Open(ctx, host.Config{ID: 1, Dir: "/var/lib/shelves", Members: map[uint64]string{1: "127.0.0.1:7001"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -104,6 +104,7 @@ type Machine[C, R any] struct {
 	sm          StateMachine[C, R]
 	durable     DurableStateMachine[C, R] // nil: it is in memory
 	codec       Codec[C]
+	tries       bool // commands are decoded on their way in
 	nonBlocking bool
 	version     string
 	results     Codec[R] // nil: results are not kept
@@ -118,13 +119,13 @@ type Machine[C, R any] struct {
 // group is opened, is restored from the newest snapshot, and gets the commands of the log after that. It
 // may apply a command when a quorum holds it durably, before the disk of this host does.
 func InMemory[C, R any](sm StateMachine[C, R], codec Codec[C]) Machine[C, R] {
-	return Machine[C, R]{sm: sm, codec: codec}
+	return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}
 }
 
 // Durable makes a Machine of a state machine that keeps its state on a disk. It gets only the commands after
 // the last one that it has applied.
 func Durable[C, R any](sm DurableStateMachine[C, R], codec Codec[C]) Machine[C, R] {
-	m := Machine[C, R]{codec: codec, durable: sm}
+	m := Machine[C, R]{codec: codec, tries: !isSure(codec), durable: sm}
 	if sm != nil {
 		m.sm = sm
 	}

@@ -393,7 +393,7 @@ func TestConfigIsExplained(t *testing.T) {
 		{func(c *millrace.Config) { c.ElectionTimeout = 150 * time.Millisecond }, "Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)"},
 		{func(c *millrace.Config) { c.StallTimeout = time.Millisecond }, "Config.StallTimeout is 1ms, want at least the election timeout (1s)"},
 		{func(c *millrace.Config) { c.MemoryBytes = 1 }, "Config.MemoryBytes is 1, want at least"},
-		{func(c *millrace.Config) { c.Members[0] = "127.0.0.1:7004" }, "Config.Peers names host 0, which is a reserved id"},
+		{func(c *millrace.Config) { c.Members[0] = "127.0.0.1:7004" }, "Config.Members names host 0, which is a reserved id"},
 		{func(c *millrace.Config) { c.MaxCommandBytes = 1 << 30 }, "MaxCommandBytes of group 1 is 1073741824, want 1 to 16777024"},
 		{func(c *millrace.Config) { c.MaxCommandBytes, c.MemoryBytes = 4000, 64<<10 }, "MaxCommandBytes of group 1 is 4000, want 1 to 3904"},
 		{func(c *millrace.Config) { c.MaxCommandBytes = -1 }, "Config.MaxCommandBytes is -1, want at least 1"},

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
 			c.want.Keys = g.host.keys.cameWith(c.want.ID)
 			c.want.Addr = g.host.peers.addr(c.want.ID)
-			if err := g.rejectAddrOf(c.want.ID, c.want.Addr); err != nil {
+			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 			}
 		}

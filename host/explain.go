@@ -57,6 +57,8 @@ const (
 	CodeMemberSilent CauseCode = "member silent"
 	// CodeSlowMember: this host leads, and a follower that works is far behind.
 	CodeSlowMember CauseCode = "slow member"
+	// CodeNotSent: this host leads, and has no space in its queue to the host of a follower that is behind.
+	CodeNotSent CauseCode = "not sent"
 	// CodeDiverged: this host leads, and members have applied the same commands and differ.
 	CodeDiverged CauseCode = "members differ"
 	// CodeSnapshotFails: a snapshot of this host's state machine could not be taken, so the log grows.

@@ -186,7 +186,7 @@ func (e *examination) lookForLeader() {
 			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
-			heardSince = append(heardSince, e.host.meetings.of(id).heardSince.Load())
+			heardSince = append(heardSince, e.host.meetings.heardSince(id))
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -212,7 +212,7 @@ func (e *examination) lookForLeader() {
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
 	p := e.host.meetings.of(id)
 	if p == nil {
-		return 0, false
+		return e.now - before, false
 	}
 	return e.now - max(p.heardAt.Load(), before), p.met.Load()
 }
@@ -230,7 +230,10 @@ func (e *examination) lookForMembers() {
 		}
 		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
 			when := ""
-			if !ever {
+			switch {
+			case e.host.meetings.of(id) == nil:
+				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", maxHosts)
+			case !ever:
 				when = ", since this host has started"
 			}
 			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; one member less can fail meanwhile", id),
@@ -254,13 +257,14 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.meetings.of(v.id).heardSince.Load())
+	silentSince := max(v.activeAt, e.host.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),
 			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
 	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
 	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
+	case e.cannotSendTo(v):
 	case v.slow:
 		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
 			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))

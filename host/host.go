@@ -93,6 +93,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if err != nil {
 		return nil, err
 	}
+	given := c
 	tokens, err := c.parseJoinTokens()
 	if err != nil {
 		return nil, err
@@ -117,8 +118,11 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		if err := c.validateTLS(); err != nil {
 			return nil, err
 		}
-		if err := c.rejectTokens(tokens); err != nil {
-			return nil, err
+		if rejected := c.rejectTokens(tokens); rejected != nil {
+			if c, err = c.dropSpent(given, e.fs, rejected); err != nil {
+				return nil, err
+			}
+			tokens.all = nil
 		}
 	case c.TLS != nil:
 		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
@@ -217,13 +221,13 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
+		s := &shard{transport: watchedSender{h.transport, h}, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
 		s.start(func(w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
 		})
 		h.shards = append(h.shards, s)
 	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
+	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.shortages.logger = h.env.logger
@@ -271,7 +275,7 @@ func (h *Host) diskFull(g *Group, err error) {
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 
-// listen returns TCP to Peers. It calls event after Start only.
+// listen returns TCP to the Members. It calls event after Start only.
 func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
 	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Resolve: c.Resolve, TLS: c.transportTLS(event), Logger: logger})
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -283,7 +287,7 @@ func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport
 	if addr, is := c.exposed(); is && c.TLS == nil {
 		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
 	}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		if id != c.ID {
 			t.SetPeer(id, addr)
 		}

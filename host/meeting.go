@@ -34,6 +34,7 @@ type meeting struct {
 	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
 	askedAt      atomic.Int64           // it was asked whether it is alive (Host.askIfAlive)
 	heardAt      atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	unsent       stretch                // calls of Send to it that the transport has refused, in whole or in part
 }
 
 func (m *meetings) init(others []uint64) {
@@ -60,6 +61,23 @@ func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
 func (m *meetings) has(id uint64) bool {
 	p := m.of(id)
 	return p != nil && p.met.Load()
+}
+
+// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
+// known.
+func (m *meetings) heardSince(id uint64) int64 {
+	if p := m.of(id); p != nil {
+		return p.heardSince.Load()
+	}
+	return 0
+}
+
+// refusal returns why a host refuses this one's directory, or nil.
+func (m *meetings) refusal(id uint64) *string {
+	if p := m.of(id); p != nil {
+		return p.refuses.Load()
+	}
+	return nil
 }
 
 // isThere reports whether something of another host has come within the last election timeout.
@@ -182,10 +200,8 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.of(id); p != nil {
-			if said := p.refuses.Load(); said != nil {
-				by, why = append(by, id), *said
-			}
+		if said := g.host.meetings.refusal(id); said != nil {
+			by, why = append(by, id), *said
 		}
 	}
 	if len(by) > len(g.memberIDs())/2 {

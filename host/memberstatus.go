@@ -35,7 +35,7 @@ type MemberInfo struct {
 	Role        membership.Role
 	Incarnation transport.Incarnation // the directory that it is bound to
 	Key         membership.Key        // of the certificate to which it is bound; zero: to none
-	Addr        string                // where it was when it was added, or Config.Peers
+	Addr        string                // where it was when it was added, or Config.Members
 	There       bool                  // it was heard within an election timeout; on a member that does not lead: in this life
 }
 

@@ -296,6 +296,9 @@ func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
 func (g *Group) rejectStages(r *membership.Roster, p membership.Plan) error {
 	for _, steps := range p.Stages {
 		for _, s := range steps {
+			if err := g.host.rejectNew(s.ID); err != nil && s.Op == membership.Add {
+				return err
+			}
 			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && g.leavesOutMember(s.ID) && !rebinds(p.Stages, s.ID) {
 				return fmt.Errorf("%w: host %d comes with another directory than member %d is bound to; replace the member", membership.ErrRefused, s.ID, s.ID)
 			}

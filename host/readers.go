@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -67,14 +68,21 @@ func (r *readers) all() []*readLane {
 	return append([]*readLane(nil), r.order...)
 }
 
-// ask makes a lane read, and tells the group afterwards.
-func (r *readers) ask(q readRequest) {
+// ask makes a lane read, and tells the group afterwards. The error is errNoReader if this host does not know
+// the one for which entries are asked (learnMembers): nothing is read then.
+func (r *readers) ask(q readRequest) error {
 	r.mu.Lock()
 	l := r.lanes[q.reader]
 	r.mu.Unlock()
+	if l == nil {
+		return fmt.Errorf("%w: %d", errNoReader, q.reader)
+	}
 	l.put(q)
 	l.task.Wake()
+	return nil
 }
+
+var errNoReader = errors.New("millrace: entries are not read for a host that is not known")
 
 func (l *readLane) put(q readRequest) {
 	l.mu.Lock()

@@ -131,6 +131,7 @@ func (h *machine) start() {
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
 	config.JoinTokens = h.tokens
 	h.w.placing.configure(&config, h.id)
+	h.w.churn.nameFewer(&config, h)
 	if h.cluster != 0 {
 		config.Joins, config.Cluster = true, h.cluster
 	}

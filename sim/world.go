@@ -78,7 +78,7 @@ func newWorld(o Options) *world {
 		}
 	}
 	w.config = host.Config{
-		Peers:             map[uint64]string{},
+		Members:           map[uint64]string{},
 		HeartbeatInterval: 20 * time.Millisecond,
 		ElectionTimeout:   100 * time.Millisecond,
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
@@ -114,8 +114,11 @@ func newWorld(o Options) *world {
 	}
 	for i := range n {
 		id := uint64(i + 1)
-		w.config.Peers[id] = firstAddr(id)
+		w.config.Members[id] = firstAddr(id)
 		w.hosts = append(w.hosts, newMachine(w, id))
+	}
+	if w.churn != nil {
+		w.drawStrangers()
 	}
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}

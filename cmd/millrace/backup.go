@@ -80,7 +80,7 @@ func newRestore(a app) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			done, err := restore(cmd.Context(), args[0], host.Config{ID: id, Cluster: cluster, Dir: args[1], Peers: peers})
+			done, err := restore(cmd.Context(), args[0], host.Config{ID: id, Cluster: cluster, Dir: args[1], Members: peers})
 			if err != nil {
 				return archiveStatus(err)
 			}

@@ -81,30 +81,33 @@ func (p *line) send(batch []transport.Envelope) bool {
 	}
 
 	p.mu.Lock()
-	switch {
-	case p.closed:
+	if p.closed {
 		p.mu.Unlock()
 		count.droppedUnknown.Add(uint64(fitting))
 		return false
-	case p.out.bytes()+total+transport.HeaderBytes > p.bound:
-		p.mu.Unlock()
-		count.droppedFull.Add(uint64(fitting))
-		p.t.losses.add(p.to)
-		return false
 	}
-	if fitting == len(batch) {
+	taken := fitting
+	if fitting == len(batch) && p.out.bytes()+total+transport.HeaderBytes <= p.bound {
 		p.out.addMessages(batch, total)
 	} else {
-		p.out.addFitting(batch, p.t.o.FrameBytes)
+		taken = p.out.addFitting(batch, p.t.o.FrameBytes, p.bound)
+	}
+	if taken < fitting {
+		count.droppedFull.Add(uint64(fitting - taken))
+		p.t.losses.add(p.to)
+	}
+	if taken == 0 {
+		p.mu.Unlock()
+		return false
 	}
 	p.push()
-	return fitting == len(batch)
+	return taken == len(batch)
 }
 
 // sendBytes is Transport.SendBytes for this line, whose class is that of kind.
 func (p *line) sendBytes(kind transport.Kind, body []byte) bool {
 	count := &p.t.count.kinds[kind]
-	if len(body) > min(kind.MaxBodyBytes(p.t.o.FrameBytes), p.bound-transport.HeaderBytes) {
+	if len(body) > kind.MaxBodyBytes(p.t.o.FrameBytes) {
 		count.droppedTooLarge.Add(1)
 		return false
 	}
@@ -118,7 +121,7 @@ func (p *line) sendBytes(kind transport.Kind, body []byte) bool {
 		if p.pulse.set(body) {
 			count.replaced.Add(1)
 		}
-	case p.out.bytes()+len(body)+transport.HeaderBytes > p.bound:
+	case !transport.Fits(p.out.bytes(), len(body)+transport.HeaderBytes, p.bound):
 		p.mu.Unlock()
 		count.droppedFull.Add(1)
 		return false
