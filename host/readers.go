@@ -56,6 +56,9 @@ func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task
 func (r *readers) add(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lanes[id] != nil {
+		return // the host was forgotten, and is known again
+	}
 	l := &readLane{host: id}
 	l.task = r.start(fmt.Sprintf("reader for host %d", id), l)
 	r.lanes[id], r.order = l, append(r.order, l)
