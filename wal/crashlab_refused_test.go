@@ -17,8 +17,8 @@ import (
 // refusedOdds is one in how many steps a workload does so.
 const refusedOdds = 40
 
-// refusesRoll draws whether the next step is such a part. It takes no random number of the workload.
-func (l *crashLab) refusesRoll() bool {
+// drawsRefusal draws whether the next step is such a part. It takes no random number of the workload.
+func (l *crashLab) drawsRefusal() bool {
 	return mix(l.seed^0x726f6c6c, uint64(l.op))>>8%refusedOdds == 0
 }
 

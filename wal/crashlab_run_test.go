@@ -202,7 +202,7 @@ func (l *crashLab) live(log *wal.Log, steps int) int {
 // step makes one random call on the log or its helper. It reports whether the log's life is over.
 func (l *crashLab) step(log *wal.Log) (over bool, err error) {
 	unsafe := l.config.mode.unsafe()
-	if l.refusesRoll() {
+	if l.drawsRefusal() {
 		return false, l.refuseRoll(log)
 	}
 	switch l.rng.IntN(17) {
