@@ -342,6 +342,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
+			p.settings.Store(nil)
 		}
 		h.watch.noteAdmitted(peer.ID)
 		return nil
