@@ -92,6 +92,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if err != nil {
 		return nil, err
 	}
+	given := c
 	tokens, err := c.parseJoinTokens()
 	if err != nil {
 		return nil, err
@@ -116,8 +117,11 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		if err := c.validateTLS(); err != nil {
 			return nil, err
 		}
-		if err := c.rejectTokens(tokens); err != nil {
-			return nil, err
+		if rejected := c.rejectTokens(tokens); rejected != nil {
+			if c, err = c.dropSpent(given, e.fs, rejected); err != nil {
+				return nil, err
+			}
+			tokens.all = nil
 		}
 	case c.TLS != nil:
 		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
