@@ -77,6 +77,15 @@ const (
 	CodeOverloaded CauseCode = "overloaded"
 )
 
+// causeCodes are all codes, in the order in which a Diagnosis names them.
+var causeCodes = []CauseCode{
+	CodeStopped, CodeIdentityRefused, CodeCertificateRefused, CodeNotFounded, CodeNotAdded,
+	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeApplyStuck, CodeObjectLacking,
+	CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
+	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodePlacementRests,
+	CodeSettingsDiffer, CodePaused, CodeOverloaded,
+}
+
 // isWarning reports whether a group with this cause works: an operator should know it, and no probe should
 // take the member out of service for it.
 func (c CauseCode) isWarning() bool {

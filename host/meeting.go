@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -71,6 +72,18 @@ func (m *meetings) all() map[uint64]*meeting { return *m.peers.Load() }
 
 // of returns the meeting with another host, or nil if that is not known.
 func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
+
+// refusals says which hosts refuse this one, and why; "": none does.
+func (m *meetings) refusals() string {
+	var said []string
+	for id, p := range m.all() {
+		if why := p.refuses.Load(); why != nil {
+			said = append(said, fmt.Sprintf("host %d refuses this host: %s", id, *why))
+		}
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
 
 // has reports whether a host was met.
 func (m *meetings) has(id uint64) bool {
