@@ -302,8 +302,8 @@ func TestWipedHostMovesAndJoinsByToken(t *testing.T) {
 	}
 }
 
-// A host that comes with a token for any new host, and the id of a member, learns why it is not made one: from
-// Explain, where its operator looks.
+// A host that comes with a token for any new host, and the id of a member, learns why it is not made one. Its
+// operator reads that in Explain, on that host.
 func TestRefusedTokenIsToldWhereItCame(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
