@@ -537,8 +537,8 @@ func TestCodecs(t *testing.T) {
 	if v, err := millrace.JSON[int]().Decode([]byte("x")); err == nil {
 		t.Errorf("JSON decodes x as %v", v)
 	}
-	n := open(t, alone(t), millrace.InMemory[func(), int64](&nilMachine[func()]{}, millrace.JSON[func()]()))
-	if _, err := n.Propose(t.Context(), nil); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
+	n := open(t, alone(t), millrace.InMemory[any, int64](&nilMachine[any]{}, millrace.JSON[any]()))
+	if _, err := n.Propose(t.Context(), func() {}); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
 		t.Errorf("a command that cannot be encoded: %v", err)
 	}
 }

@@ -29,6 +29,7 @@ type applyQueue struct {
 	running bool  // a lane works on it
 	again   bool  // and there is more
 	leaving bool  // the group is closed
+	slow    bool  // the last round was long
 	since   int64 // when running or waiting began, in ticks that were not missed
 
 	// Owned by the lane that works on it.

@@ -85,7 +85,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 {
+	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {

@@ -155,8 +155,8 @@ func (e *examination) lookForStuckApply() {
 		return
 	}
 	e.found(CodeApplyStuck, 0, s.since, fix,
-		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place, of %d at most",
-		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes, maxSubstitutes)
+		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
+		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.

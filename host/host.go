@@ -230,8 +230,9 @@ func (h *Host) startLanes() {
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.appliers = &applyLanes{
-		now:   h.env.env.Clock.Now,
-		ticks: h.clock.livedAtBeat,
+		now:       h.env.env.Clock.Now,
+		ticks:     h.clock.lived,
+		waitTicks: max(ticksIn(applyWait, h.config), 1),
 		start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
@@ -240,7 +241,7 @@ func (h *Host) startLanes() {
 	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	})
-	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
+	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
 	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
 	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
@@ -255,6 +256,7 @@ func (h *Host) incarnation() transport.Incarnation { return h.directory.identity
 
 const (
 	maxShards     = 16
+	minApplyLanes = 2 // one of them is for machines that are quick
 	maxApplyLanes = 64
 )
 

@@ -256,6 +256,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	}
 	if commands {
 		m.table = table
+		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.last
 		m.sums.restore(&block, m.held <= p.id.Index)
