@@ -65,6 +65,7 @@ func (c *hostClock) beat() (ticks int) {
 	}
 	h.lookForHungTurns()
 	h.lane.tick()
+	h.shortages.beat()
 	h.appliers.look()
 	h.snapshotLanes.look()
 	h.transfers.beat(c.ticks - c.missed)
