@@ -37,6 +37,11 @@ func (q *applyQueue) rebuild() (works bool) {
 			q.halt(again)
 			return false
 		}
+		if short := (shortRead{}); errors.As(err, &short) {
+			q.rebuilt = nil
+			q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+			return false
+		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.id.String(), "err", err)
 		return false
 	}

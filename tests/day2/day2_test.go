@@ -451,46 +451,70 @@ func (d *day) backUp(t *testing.T) {
 // pki is where the certificates are made.
 func (d *day) pki() string { return filepath.Join(d.root, "pki") }
 
-// give copies a file to a member, by one rename.
-func (d *day) give(t *testing.T, name string, p *process) string {
+// give copies a file to a directory of a member, by one rename, and returns its path from the member's.
+func (d *day) give(t *testing.T, name string, p *process, dir string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(d.pki(), name))
-	to := filepath.Join(p.cwd, "tls-"+name)
-	if err == nil {
-		err = os.WriteFile(to+".new", b, 0o600)
+	to := filepath.Join(p.cwd, dir)
+	err := os.MkdirAll(to, 0o700)
+	b, reads := os.ReadFile(filepath.Join(d.pki(), name))
+	if err = errors.Join(err, reads); err == nil {
+		err = os.WriteFile(filepath.Join(to, name+".new"), b, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(to+".new", to)
+		err = os.Rename(filepath.Join(to, name+".new"), filepath.Join(to, name))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Base(to)
+	return filepath.Join(dir, name)
 }
 
-// encrypt puts TLS on the cluster, with paths that are relative to the working directory.
+// encrypt puts TLS on the cluster, with paths that are relative to the working directory. Those of member 1
+// lead through a link, as in a volume of Kubernetes.
 func (d *day) encrypt(t *testing.T) {
 	mustMillrace(t, "cert", "ca", "--dir", d.pki(), "--name", "second day")
 	for _, p := range d.all() {
 		mustMillrace(t, "cert", "member", "--dir", d.pki(), "--id", fmt.Sprint(p.id))
-		p.extra = append(p.extra, "-cert", d.give(t, fmt.Sprintf("member-%d.pem", p.id), p), "-key", d.give(t, fmt.Sprintf("member-%d-key.pem", p.id), p), "-ca", d.give(t, "ca.pem", p))
+		at := "tls"
+		if p.id == 1 {
+			at = "tls-1"
+			if err := os.Symlink(at, filepath.Join(p.cwd, "tls")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for flag, name := range map[string]string{"-cert": fmt.Sprintf("member-%d.pem", p.id), "-key": fmt.Sprintf("member-%d-key.pem", p.id), "-ca": "ca.pem"} {
+			d.give(t, name, p, at)
+			p.extra = append(p.extra, flag, filepath.Join("tls", name))
+		}
 	}
 	d.restart(t)
 	d.client.goesOn(t, 10)
 }
 
-// rotate renews the certificate of one member, and gives another one a new key, while they run.
+// rotate renews the certificate of member 2, gives member 3 a new key, and exchanges the link of member 1 for
+// one to another directory, while they run.
 func (d *day) rotate(t *testing.T) {
-	renewed, rekeyed := d.members[2], d.members[3]
+	renewed, rekeyed, exchanged := d.members[2], d.members[3], d.members[1]
+	marks := map[*process]int{}
+	for _, p := range []*process{renewed, rekeyed, exchanged} {
+		marks[p] = p.mark()
+	}
 	mustMillrace(t, "cert", "renew", "--dir", d.pki(), "--id", "2")
-	since := renewed.mark()
-	d.give(t, "member-2.pem", renewed)
-	d.logs(t, renewed, since, "certificates were loaded")
+	d.give(t, "member-2.pem", renewed, "tls")
+	mustMillrace(t, "cert", "renew", "--dir", d.pki(), "--id", "1")
+	for _, name := range []string{"member-1.pem", "member-1-key.pem", "ca.pem"} {
+		d.give(t, name, exchanged, "tls-2")
+	}
+	link := filepath.Join(exchanged.cwd, "tls")
+	if err := errors.Join(os.Symlink("tls-2", link+".new"), os.Rename(link+".new", link)); err != nil {
+		t.Fatal(err)
+	}
 	mustMillrace(t, "cert", "member", "--dir", d.pki(), "--id", "3", "--force")
-	since = rekeyed.mark()
-	d.give(t, "member-3-key.pem", rekeyed)
-	d.give(t, "member-3.pem", rekeyed)
-	d.logs(t, rekeyed, since, "certificates were loaded")
+	d.give(t, "member-3-key.pem", rekeyed, "tls")
+	d.give(t, "member-3.pem", rekeyed, "tls")
+	for _, p := range []*process{renewed, rekeyed, exchanged} {
+		d.logs(t, p, marks[p], "certificates were loaded")
+	}
 	d.client.goesOn(t, 10)
 }
 
