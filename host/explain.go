@@ -227,6 +227,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForAuthority,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
+	(*examination).lookForHalted,
 	(*examination).lookForStuckApply,
 	(*examination).lookForLackingObject,
 	(*examination).lookForLeader,
