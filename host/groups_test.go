@@ -60,8 +60,8 @@ var failures = []failure{
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }
 
-// One group fails. It stops, or its machine halts, with its cause and an event, and answers its clients. The groups beside it, on
-// the same shard, log and lanes, go on, and it can be closed while they do.
+// One group fails. It stops, or its machine halts, with its cause and an event, and answers its clients. The
+// groups beside it, on the same shard, log and lanes, go on, and it can be closed while they do.
 func TestFailureStopsOneGroup(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
