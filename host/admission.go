@@ -238,12 +238,12 @@ func (a *admission) remember(now peerRecord) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk, a member that restarted must still be admitted, or votes for which the log reserves
-		// space are lost.
-		if !heard || before.Incarnation != now.Incarnation || !isFull(err) {
+		// On a full disk, or without a descriptor, a member that restarted must still be admitted, or votes
+		// for which the log reserves space are lost.
+		if !heard || before.Incarnation != now.Incarnation || !isFull(err) && !vfs.IsShort(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
-		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
+		a.logger.Warn("the disk is full, or no file can be opened; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -342,6 +342,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
+			p.settings.Store(nil)
 		}
 		h.watch.noteAdmitted(peer.ID)
 		return nil
@@ -349,6 +350,9 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	var refused *transport.DirectoryRefused
 	if errors.As(err, &refused) {
 		fix = fixDirectory
+		if why := h.applicants.refusal(peer.ID); why != "" {
+			err = refuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
+		}
 		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
 			err = refuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}

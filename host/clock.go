@@ -61,10 +61,12 @@ func (c *hostClock) beat() (ticks int) {
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
 			h.forgetDeparted()
+			h.greetRefusing()
 		}
 	}
 	h.lookForHungTurns()
 	h.lane.tick()
+	h.shortages.beat()
 	h.appliers.look()
 	h.snapshotLanes.look()
 	h.transfers.beat(c.ticks - c.missed)

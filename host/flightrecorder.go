@@ -27,10 +27,10 @@ type FlightRecorder struct {
 	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
 	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
 	Bytes int64
-	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is all
-	// that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the recordings of
-	// several members can be compared; with flight.Payloads the commands. What the core reads itself is always
-	// recorded: ids of hosts, terms, indexes, changes of members.
+	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is
+	// all that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the
+	// recordings of several members can be compared; with flight.Payloads the commands. What the core reads
+	// itself is always recorded: ids of hosts, terms, indexes, changes of members.
 	Data flight.Data
 }
 
@@ -105,6 +105,14 @@ func (f *flightRecorder) groupStopped(id uint64, cause error) {
 	}
 }
 
+// did is what the group has done.
+func (g stoppedGroup) did() string {
+	if errors.Is(g.cause, ErrMachineHalted) {
+		return "has halted its machine"
+	}
+	return "has stopped"
+}
+
 // RunOnce implements env.Worker: one file.
 func (f *flightRecorder) RunOnce() (more bool) {
 	f.mu.Lock()
@@ -118,12 +126,12 @@ func (f *flightRecorder) RunOnce() (more bool) {
 	more = len(f.waiting) > 0
 	f.mu.Unlock()
 	logger := f.host.env.logger
-	path, err := f.dump(fmt.Sprintf("group %d has stopped: %v", g.id, g.cause), g.id)
+	path, err := f.dump(fmt.Sprintf("group %d %s: %v", g.id, g.did(), g.cause), g.id)
 	if err != nil {
-		logger.Warn("millrace: the flight recorder cannot write what it has of a group that has stopped; DumpFlight may try again", "group", g.id, "host", f.host.config.ID, "err", err)
+		logger.Warn("millrace: the flight recorder cannot write what it has of a group that has stopped, or whose machine is halted; DumpFlight may try again", "group", g.id, "host", f.host.config.ID, "err", err)
 		return more
 	}
-	logger.Warn("millrace: the flight recorder has written the last inputs of a group that has stopped; millrace sim replay explains them", "group", g.id, "host", f.host.config.ID, "file", path)
+	logger.Warn("millrace: the flight recorder has written the last inputs of a group that has stopped, or whose machine is halted; millrace sim replay explains them", "group", g.id, "host", f.host.config.ID, "file", path)
 	return more
 }
 
@@ -174,7 +182,7 @@ func (f *flightRecorder) dump(reason string, groups ...uint64) (path string, err
 			path, err = "", fmt.Errorf("millrace: write a file of the flight recorder in %s: %w", dir, err)
 		}
 	}()
-	if err := errors.Join(fsys.MkdirAll(dir), fsys.SyncDir(f.host.config.Dir)); err != nil {
+	if err := errors.Join(fsys.MkdirAll(dir), vfs.SyncDir(fsys, f.host.config.Dir)); err != nil {
 		return "", err
 	}
 	numbers, err := flightFiles(fsys, dir)
@@ -198,7 +206,7 @@ func (f *flightRecorder) dump(reason string, groups ...uint64) (path string, err
 			return "", err
 		}
 	}
-	return path, fsys.SyncDir(dir)
+	return path, vfs.SyncDir(fsys, dir)
 }
 
 func flightName(n uint64) string { return fmt.Sprintf("%06d%s", n, flightSuffix) }

@@ -31,10 +31,11 @@ type Host struct {
 	memory    memory
 	waiters   waiterPool
 
-	shards   []*shard
-	lane     *appendLane
-	appliers *applyLanes
-	readers  *readers
+	shards    []*shard
+	lane      *appendLane
+	appliers  *applyLanes
+	readers   *readers
+	shortages shortages
 
 	snapshotLanes snapshotLanes
 	transfers     transfers
@@ -229,6 +230,7 @@ func (h *Host) startLanes() {
 	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
+	h.shortages.logger = h.env.logger
 	h.appliers = &applyLanes{
 		now:       h.env.env.Clock.Now,
 		ticks:     h.clock.lived,

@@ -3,9 +3,11 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/vfs"
 )
 
 // readers read old entries of the log, which are not in memory, for followers that catch up. There is one
@@ -114,6 +116,9 @@ func (l *readLane) RunOnce() (more bool) {
 	l.mu.Unlock()
 
 	entries, err := q.group.storage.log.Entries(q.lo, q.hi, q.maxBytes)
+	if vfs.IsShort(err) {
+		return l.postpone(q, err)
+	}
 	q.group.inbox.putFetched(fetched{q.reader, q.lo, entries, err})
 	q.group.wake()
 
@@ -121,6 +126,19 @@ func (l *readLane) RunOnce() (more bool) {
 	defer l.mu.Unlock()
 	l.reading = readRequest{}
 	return len(l.waiting) > 0
+}
+
+// postpone reads again at a later beat. What else waits for this lane waits with it.
+func (l *readLane) postpone(q readRequest, err error) (more bool) {
+	l.mu.Lock()
+	l.reading = readRequest{}
+	newer := slices.ContainsFunc(l.waiting, func(w readRequest) bool { return w.group == q.group })
+	if !newer {
+		l.waiting = append(l.waiting, q)
+	}
+	l.mu.Unlock()
+	q.group.host.shortages.later(l.task.Wake, err)
+	return false
 }
 
 // doing says what the lane is in the middle of.
