@@ -322,7 +322,7 @@ func (e *Execution) wait(ctx context.Context) error {
 		case <-e.group.ended:
 		case <-ctx.Done():
 			e.stop()
-			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, context.Cause(ctx))
+			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, e.group.waitEnd(ctx))
 		}
 	}
 }

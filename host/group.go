@@ -95,6 +95,7 @@ type Group struct {
 	refused,
 	dropped atomic.Uint64
 	roleTimes    roleTimes
+	waiting      waitingLine // owned by the turn
 	views        memberWatches
 	leaderViews  leaderViews
 	overload     overload
@@ -304,6 +305,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.checkStall()
 	g.checkMembers()
 	g.watchMembers()
+	g.sayWhatIsMissing()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
