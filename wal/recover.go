@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -49,6 +50,10 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	var err error
+	if opts.Dir, err = vfs.Absolute(opts.FS, opts.Dir); err != nil {
+		return nil, fmt.Errorf("wal: Options.Dir is a relative path, and the working directory is not known: %w", err)
+	}
 	l, err := recoverLog(opts, nil)
 	if opts.Salvage && errors.Is(err, ErrCorrupt) {
 		l, err = openSalvaged(opts, err)
