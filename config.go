@@ -233,7 +233,7 @@ func (c Config) host() host.Config {
 		ID:                c.ID,
 		Dir:               c.Dir,
 		Cluster:           c.Cluster,
-		Peers:             c.Members,
+		Members:           c.Members,
 		Joins:             c.Joins,
 		JoinTokens:        c.joinTokens(),
 		ClientAddrs:       c.ClientAddrs,

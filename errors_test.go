@@ -240,7 +240,7 @@ func amnesia(t *testing.T, _ *trio[[]byte, uint64]) error {
 	options := func() []host.Option {
 		return []host.Option{host.WithTransport(loopback.NewNetwork().Host(1)), host.WithFS(disk.Mount())}
 	}
-	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: "/data/1", Peers: map[uint64]string{1: ""}, Durability: wal.ModeUnsafeOS}, options()...)
+	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: "/data/1", Members: map[uint64]string{1: ""}, Durability: wal.ModeUnsafeOS}, options()...)
 	if err != nil {
 		t.Fatal(err)
 	}

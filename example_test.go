@@ -118,7 +118,7 @@ func ExampleOpen() {
 // Several groups share the log, the connections and the goroutines of one host.
 func ExampleOpenGroup() {
 	ctx := context.Background()
-	h, err := host.Open(ctx, host.Config{ID: 1, Dir: "/var/lib/shelves", Peers: map[uint64]string{1: "127.0.0.1:7001"}})
+	h, err := host.Open(ctx, host.Config{ID: 1, Dir: "/var/lib/shelves", Members: map[uint64]string{1: "127.0.0.1:7001"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -182,6 +182,13 @@ func ExampleInSession() {
 		_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.InSession(session, number, number))
 		fmt.Println(err)
 	}
+}
+
+// A group that remembers more sessions, for less time.
+func ExampleMachine_Sessions() {
+	machine := millrace.InMemory(newShelf(), millrace.JSON[Set]()).
+		Sessions(millrace.SessionOptions{Expiry: 10 * time.Minute, MaxBytes: 64 << 20})
+	_ = machine // for Open
 }
 
 // A server that does not want its members to forward sends the client to the leader.

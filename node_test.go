@@ -393,7 +393,7 @@ func TestConfigIsExplained(t *testing.T) {
 		{func(c *millrace.Config) { c.ElectionTimeout = 150 * time.Millisecond }, "Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)"},
 		{func(c *millrace.Config) { c.StallTimeout = time.Millisecond }, "Config.StallTimeout is 1ms, want at least the election timeout (1s)"},
 		{func(c *millrace.Config) { c.MemoryBytes = 1 }, "Config.MemoryBytes is 1, want at least"},
-		{func(c *millrace.Config) { c.Members[0] = "127.0.0.1:7004" }, "Config.Peers names host 0, which is a reserved id"},
+		{func(c *millrace.Config) { c.Members[0] = "127.0.0.1:7004" }, "Config.Members names host 0, which is a reserved id"},
 		{func(c *millrace.Config) { c.MaxCommandBytes = 1 << 30 }, "MaxCommandBytes of group 1 is 1073741824, want 1 to 16777024"},
 		{func(c *millrace.Config) { c.MaxCommandBytes, c.MemoryBytes = 4000, 64<<10 }, "MaxCommandBytes of group 1 is 4000, want 1 to 3904"},
 		{func(c *millrace.Config) { c.MaxCommandBytes = -1 }, "Config.MaxCommandBytes is -1, want at least 1"},
@@ -537,8 +537,8 @@ func TestCodecs(t *testing.T) {
 	if v, err := millrace.JSON[int]().Decode([]byte("x")); err == nil {
 		t.Errorf("JSON decodes x as %v", v)
 	}
-	n := open(t, alone(t), millrace.InMemory[func(), int64](&nilMachine[func()]{}, millrace.JSON[func()]()))
-	if _, err := n.Propose(t.Context(), nil); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
+	n := open(t, alone(t), millrace.InMemory[any, int64](&nilMachine[any]{}, millrace.JSON[any]()))
+	if _, err := n.Propose(t.Context(), func() {}); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
 		t.Errorf("a command that cannot be encoded: %v", err)
 	}
 }
@@ -736,10 +736,8 @@ func TestAroundANode(t *testing.T) {
 		if err := n.WaitApplied(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
-		for _, cause := range n.Explain().Causes {
-			if cause.Code != host.CodePaused { // the machine of the test is busy
-				t.Errorf("node %d: %v", i+1, cause)
-			}
+		for _, cause := range n.Explain().Causes { // that the machine of the test is busy is a warning
+			t.Errorf("node %d: %v", i+1, cause)
 		}
 		for n.Metrics().Applied < last { // the metrics are those of the end of its last turn
 			runtime.Gosched()

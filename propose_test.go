@@ -127,7 +127,7 @@ func BenchmarkPropose(b *testing.B) {
 
 func openRaw(b *testing.B) *host.Group {
 	b.Helper()
-	h, err := host.Open(b.Context(), host.Config{ID: 1, Dir: scratch.Dir(b), Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := host.Open(b.Context(), host.Config{ID: 1, Dir: scratch.Dir(b), Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestBrokenMachine(t *testing.T) {
 		{"error", func([]millrace.Command[[]byte]) error { return errors.New("the index is corrupt") }, millrace.Bytes(), "the index is corrupt"},
 		{"panic", func([]millrace.Command[[]byte]) error { panic("no such shelf") }, millrace.Bytes(), "panicked while applying entries"},
 		{"goexit", func([]millrace.Command[[]byte]) error { runtime.Goexit(); return nil }, millrace.Bytes(), "ended its goroutine (runtime.Goexit"},
-		{"codec", nil, forgetful{millrace.Bytes()}, "the codec cannot decode command 4, of 1 bytes: forgotten; all members of a group need the codec"},
+		{"codec", nil, liar{forgetful{millrace.Bytes()}}, "the codec cannot decode command 4, of 1 bytes: forgotten; all members of a group need the codec"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			n := open(t, alone(t), millrace.InMemory(&ledger{apply: broken.apply}, broken.codec))
@@ -348,6 +348,11 @@ func (s *tally) Apply(batch []millrace.Command[int64], results []int64) error {
 type forgetful struct{ millrace.Codec[[]byte] }
 
 func (forgetful) Decode([]byte) ([]byte, error) { return nil, errors.New("forgotten") }
+
+// liar says that it is sure, and is wrong.
+type liar struct{ forgetful }
+
+func (liar) Sure() bool { return true }
 
 // Close answers those who wait for a machine that hangs.
 func TestCloseAnswersWhileApplyHangs(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 func openRelative(t *testing.T) (*host.Host, *millrace.Node[[]byte, uint64], *album) {
 	t.Helper()
 	h, err := host.Open(t.Context(), host.Config{
-		ID: 1, Dir: "data", Peers: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10, AdminSocket: true,
+		ID: 1, Dir: "data", Members: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10, AdminSocket: true,
 		FlightRecorder: host.FlightRecorder{Bytes: 1 << 20},
 	}, host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // A socket needs a real directory.
 func TestAdminSocketNeedsTheMachinesFilesystem(t *testing.T) {
 	disk := crashfs.New()
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, AdminSocket: true}
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, AdminSocket: true}
 	_, err := Open(context.Background(), c, WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	if err == nil || !strings.Contains(err.Error(), "WithFS has replaced") {
 		t.Fatal(err)

@@ -238,12 +238,12 @@ func (a *admission) remember(now peerRecord) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk, a member that restarted must still be admitted, or votes for which the log reserves
-		// space are lost.
-		if !heard || before.Incarnation != now.Incarnation || !isFull(err) {
+		// On a full disk, or without a descriptor, a member that restarted must still be admitted, or votes
+		// for which the log reserves space are lost.
+		if !heard || before.Incarnation != now.Incarnation || !isFull(err) && !vfs.IsShort(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
-		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
+		a.logger.Warn("the disk is full, or no file can be opened; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -269,7 +269,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch joins := len(self.Members) == 0 || len(peer.Members) == 0; {
 	case joins && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong, or one of them was rescued: correct the address, or make the other one join with an empty directory and the number of the cluster that works",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong, or one of them was rescued: correct the address, or make the other one join with an empty directory and the number of the cluster that works",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case joins:
 		return nil
@@ -277,13 +277,13 @@ func rejectFounding(self, peer transport.Introduction) error {
 		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them; set Config.Cluster for all hosts or for none (their lists: %s)",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong: correct the address, or start the host whose number is wrong on an empty directory with the number of the others",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong: correct the address, or start the host whose number is wrong on an empty directory with the number of the others",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case self.Derived && self.Cluster != peer.Cluster && slices.Equal(self.Members, peer.Members):
 		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d, of the same hosts (%s): they were restored from different archives, or only one of them was; restore all hosts from the same archive, into new directories",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, transport.ListText(self.Members))
 	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (self.Cluster != peer.Cluster || !slices.Equal(self.Members, peer.Members)):
-		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; an address in Config.Peers leads to another cluster, or the first starts of the two had different Config.Peers; correct the address, or start the host whose list is wrong on an empty directory, with exactly the list of the others; if hosts must spell addresses differently, found the cluster with Config.Cluster; a host that comes later needs Config.Joins or a join token",
+		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; an address in Config.Members leads to another cluster, or the first starts of the two had different Config.Members; correct the address, or start the host whose list is wrong on an empty directory, with exactly the list of the others; if hosts must spell addresses differently, found the cluster with Config.Cluster; a host that comes later needs Config.Joins or a join token",
 			self.ID, peer.ID, lists)
 	case !slices.ContainsFunc(self.Members, func(m transport.Member) bool { return m.ID == peer.ID }):
 		return fmt.Errorf("host %d is not in its own founding list: %s", peer.ID, transport.ListText(peer.Members))
@@ -342,6 +342,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
+			p.settings.Store(nil)
 		}
 		h.watch.noteAdmitted(peer.ID)
 		return nil
@@ -349,6 +350,9 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	var refused *transport.DirectoryRefused
 	if errors.As(err, &refused) {
 		fix = fixDirectory
+		if why := h.applicants.refusal(peer.ID); why != "" {
+			err = refuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
+		}
 		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
 			err = refuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}
@@ -429,11 +433,11 @@ func (i identity) introduction(generation, life uint64, addr string) transport.I
 func (c Config) reachableAddr(t Transport) string {
 	a, ok := t.(interface{ Addr() string })
 	if !ok {
-		return c.Peers[c.ID]
+		return c.Members[c.ID]
 	}
 	host, _, err := net.SplitHostPort(a.Addr())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return c.Peers[c.ID]
+		return c.Members[c.ID]
 	}
 	return a.Addr()
 }

@@ -296,7 +296,7 @@ func TestAppendLaneStopsAtErrors(t *testing.T) {
 // The delays of a durability mode are measured with the host's clock.
 func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
 	manual, disk := &manualEnv{}, crashfs.New()
-	h, err := openOne(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
+	h, err := openOne(Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
 		WithEnv(manual.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)

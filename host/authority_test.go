@@ -29,7 +29,7 @@ func (c *trioOfDisks) config(i int) host.Config {
 func (c *trioOfDisks) start(i int, groups ...uint64) {
 	c.t.Helper()
 	end := c.network.Host(uint64(i + 1))
-	for id, addr := range c.config(i).Peers {
+	for id, addr := range c.config(i).Members {
 		end.SetPeer(id, addr)
 	}
 	h, err := host.Open(deadline(c.t), c.config(i), host.WithTransport(end), host.WithFS(c.disks[i].Mount()),

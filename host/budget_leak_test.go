@@ -45,7 +45,7 @@ func TestBudgetsReturn(t *testing.T) {
 			}
 			return nil
 		})
-		h, err := Open(t.Context(), Config{ID: uint64(i + 1), Dir: "data", Peers: peers, SegmentBytes: 64 << 10, MemoryBytes: 1 << 20, HeartbeatInterval: 10 * time.Millisecond},
+		h, err := Open(t.Context(), Config{ID: uint64(i + 1), Dir: "data", Members: peers, SegmentBytes: 64 << 10, MemoryBytes: 1 << 20, HeartbeatInterval: 10 * time.Millisecond},
 			WithFS(disk), WithTransport(own[i]), WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)

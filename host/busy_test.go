@@ -155,7 +155,7 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 		for p := range peers {
 			transport.SetPeer(p, "")
 		}
-		h, err := openOne(Config{ID: id, Dir: "/d", Peers: peers, Durability: wal.ModeMemory}, discard{},
+		h, err := openOne(Config{ID: id, Dir: "/d", Members: peers, Durability: wal.ModeMemory}, discard{},
 			WithTransport(transport), WithFS(crashfs.New()), WithLogger(quiet), WithEnv(e))
 		if err != nil {
 			b.Fatal(err)

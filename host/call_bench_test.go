@@ -81,7 +81,7 @@ type ignoring struct{}
 func (ignoring) Apply([]Entry) error { return nil }
 
 func benchGroup(b *testing.B, m StateMachine) *Group {
-	h, err := Open(b.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a"}, Durability: wal.ModeMemory},
+	h, err := Open(b.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a"}, Durability: wal.ModeMemory},
 		WithFS(crashfs.New()), WithTransport(loopback.NewNetwork().Host(1)), WithLogger(quiet))
 	if err != nil {
 		b.Fatal(err)

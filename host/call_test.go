@@ -41,7 +41,7 @@ func (c *echoCaller) call(command string) *Call {
 // A caller gets the result that the state machine of its host computed for its command.
 func TestCallGetsItsResult(t *testing.T) {
 	m := &echoMachine{}
-	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func openCallClusterWith(t *testing.T, n int, config GroupConfig, change func(*C
 		own = append(own, at)
 	}
 	for id := uint64(1); id <= uint64(n); id++ {
-		hostConfig := Config{ID: id, Dir: "data", Peers: peers, HeartbeatInterval: 10 * time.Millisecond}
+		hostConfig := Config{ID: id, Dir: "data", Members: peers, HeartbeatInterval: 10 * time.Millisecond}
 		change(&hostConfig)
 		h, err := Open(t.Context(), hostConfig, WithFS(crashfs.New()), WithTransport(own[id-1]), WithLogger(quiet))
 		if err != nil {
@@ -128,7 +128,7 @@ func TestCallHere(t *testing.T) {
 func TestCallWithoutLeader(t *testing.T) {
 	c := &callCluster{network: loopback.NewNetwork()}
 	at := c.network.Host(1)
-	h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, HeartbeatInterval: 10 * time.Millisecond},
+	h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a", 2: "b", 3: "c"}, HeartbeatInterval: 10 * time.Millisecond},
 		WithFS(crashfs.New()), WithTransport(at), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // loneGroup opens a group that never has a leader, on a host with little memory.
 func loneGroup(t *testing.T) (*Host, *Group) {
 	t.Helper()
-	h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, MemoryBytes: minMemoryBytes},
+	h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a", 2: "b", 3: "c"}, MemoryBytes: minMemoryBytes},
 		WithFS(crashfs.New()), WithTransport(loopback.NewNetwork().Host(1)), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)

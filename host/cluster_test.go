@@ -172,7 +172,7 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 	return host.Config{
 		ID:                id,
 		Dir:               filepath.Join(dir, fmt.Sprint(id)),
-		Peers:             peers,
+		Members:           peers,
 		HeartbeatInterval: 20 * time.Millisecond,
 		ElectionTimeout:   200 * time.Millisecond,
 		SegmentBytes:      1 << 20,

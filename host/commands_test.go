@@ -225,7 +225,7 @@ func openCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) 
 // startCommands opens the group and does not wait for anything.
 func startCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) *Group {
 	t.Helper()
-	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestASessionMayBeFull(t *testing.T) {
 // TestAnEntryWithoutHeaderStopsTheGroup: a group of plain entries cannot be opened as one of commands.
 func TestAnEntryWithoutHeaderStopsTheGroup(t *testing.T) {
 	dir := scratch.Dir(t)
-	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ type plainMachine struct{}
 func (plainMachine) Apply([]Entry) error { return nil }
 
 func TestCommandsAreRefusedAtOpen(t *testing.T) {
-	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}})
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

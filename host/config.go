@@ -14,28 +14,28 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Config configures a host. Only ID, Dir and Peers must be set; the defaults of the rest are safe. What
+// Config configures a host. Only ID, Dir and Members must be set; the defaults of the rest are safe. What
 // concerns one group is in GroupConfig.
 type Config struct {
-	// ID is this host's id in Peers, not 0. An id belongs to one directory forever: a host whose directory is
+	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose directory is
 	// lost has forgotten its votes and must not come back under its old id. Peers that knew the lost
 	// directory refuse it.
 	ID uint64
 	// Cluster distinguishes clusters, so that a wrong address does no harm: hosts of different clusters
-	// refuse each other. By default it is derived from Peers, ids and addresses, at the first start of each
-	// host, and kept in Dir; then the first starts of all hosts must be given exactly the same Peers. If
+	// refuse each other. By default it is derived from Members, ids and addresses, at the first start of each
+	// host, and kept in Dir; then the first starts of all hosts must be given exactly the same Members. If
 	// hosts spell addresses differently, set Cluster to the same number on all hosts before their first
 	// start; then only the ids are compared.
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of the hosts of the cluster, including this one. At the first start
+	// Members are the addresses (host:port) of the hosts of the cluster, including this one. At the first start
 	// they are the founding list, which must be the same on every host, unless Joins is set. Later they say
 	// where hosts are: they may change, and hosts that they do not name are learned of by the rosters of the
 	// groups and by SetPeer.
-	Peers map[uint64]string
+	Members map[uint64]string
 	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of
-	// that (Host.Cluster), and Peers must name this host and one that is reached. It is looked at when the
+	// that (Host.Cluster), and Members must name this host and one that is reached. It is looked at when the
 	// directory is new.
 	Joins bool
 	// JoinTokens are what Group.NewJoinToken has returned on a member, one for each group that this host will
@@ -44,10 +44,10 @@ type Config struct {
 	JoinTokens []string
 	// ClientAddrs are the addresses at which hosts serve clients, in whatever form the program uses, for
 	// instance a URL. They are optional, and only handed out: with a leader (Group.WaitLeader) and in a
-	// NotLeaderError. The ids must be in Peers. An address has at most 1,024 bytes. They may differ between
+	// NotLeaderError. The ids must be in Members. An address has at most 1,024 bytes. They may differ between
 	// starts.
 	ClientAddrs map[uint64]string
-	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
+	// Listen is the address to listen on; default Members[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
 	// Resolve turns the address of another host into the one to connect to, at each attempt, for clusters whose
@@ -60,11 +60,13 @@ type Config struct {
 	// an address is not a loopback address.
 	TLS *TLS
 
-	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
+	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms. All
+	// members should have the same one: Group.Explain names those that differ (settings.go).
 	HeartbeatInterval time.Duration
 	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice
-	// as long. It is rounded up to quarters of a heartbeat interval. Default ten intervals, at least two, at
-	// most a day.
+	// as long. It is rounded up to quarters of a heartbeat interval. All members should have the same one:
+	// one that is less patient than the leader's heartbeats are rare disturbs every leader. Default ten
+	// intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work
@@ -116,7 +118,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
+	c.Listen = cmp.Or(c.Listen, c.Members[c.ID])
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
 	c.StallTimeout = cmp.Or(c.StallTimeout, min(2*c.ElectionTimeout, maxElection))
@@ -141,10 +143,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host a different id, starting at 1", c.ID)
 	case c.Dir == "":
 		return errors.New("millrace: Config.Dir is empty; each host needs its own directory")
-	case len(c.Peers) == 0:
-		return errors.New("millrace: Config.Peers is empty; list the addresses of all hosts, this one's included")
-	case !has(c.Peers, c.ID):
-		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d; list the addresses of all hosts, this one's included", c.ID)
+	case len(c.Members) == 0:
+		return errors.New("millrace: Config.Members is empty; list the addresses of all hosts, this one's included")
+	case !has(c.Members, c.ID):
+		return fmt.Errorf("millrace: Config.Members has no entry for this host, id %d; list the addresses of all hosts, this one's included", c.ID)
 	case c.Joins && c.Cluster == 0:
 		return errors.New("millrace: Config.Joins is set and Config.Cluster is 0; set it to the number of the cluster, which Host.Cluster tells on its hosts")
 	case c.TLS.validate() != nil:
@@ -176,21 +178,21 @@ func (c Config) Validate() error {
 	case c.MaxGroups < 1:
 		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}
-	for id := range c.Peers {
+	for id := range c.Members {
 		if id == raft.None || id == raft.LocalAppendThread || id == raft.LocalApplyThread {
-			return fmt.Errorf("millrace: Config.Peers names host %d, which is a reserved id", id)
+			return fmt.Errorf("millrace: Config.Members names host %d, which is a reserved id", id)
 		}
 	}
 	for _, id := range sortedIDs(c.ClientAddrs) {
 		switch addr := c.ClientAddrs[id]; {
-		case !has(c.Peers, id):
-			return fmt.Errorf("millrace: Config.ClientAddrs names host %d, which is not in Config.Peers", id)
+		case !has(c.Members, id):
+			return fmt.Errorf("millrace: Config.ClientAddrs names host %d, which is not in Config.Members", id)
 		case len(addr) > maxClientAddrBytes:
 			return fmt.Errorf("millrace: Config.ClientAddrs gives host %d an address of %d bytes, want at most %d", id, len(addr), maxClientAddrBytes)
 		}
 	}
 	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
-		return fmt.Errorf("millrace: other hosts would refuse Config.Peers: %w", err)
+		return fmt.Errorf("millrace: other hosts would refuse Config.Members: %w", err)
 	}
 	return nil
 }
@@ -205,20 +207,20 @@ const maxClientAddrBytes = 1 << 10
 func (c Config) validateAddresses() error {
 	c = c.withDefaults()
 	owner := map[string]uint64{}
-	for _, id := range sortedIDs(c.Peers) {
-		addr := c.Peers[id]
+	for _, id := range sortedIDs(c.Members) {
+		addr := c.Members[id]
 		host, port, err := splitAddr(addr)
 		endpoint := fmt.Sprintf("%s %d", strings.ToLower(host), port)
 		switch other, taken := owner[endpoint]; {
 		case err != nil:
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
-		case len(c.Peers) == 1: // no host dials it
+			return fmt.Errorf("millrace: Config.Members gives host %d the address %.80q: %w", id, addr, err)
+		case len(c.Members) == 1: // no host dials it
 		case host == "" || net.ParseIP(host).IsUnspecified():
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which other hosts cannot dial; name a host in Config.Peers, and the address to listen on in Config.Listen", id, addr)
+			return fmt.Errorf("millrace: Config.Members gives host %d the address %q, which other hosts cannot dial; name a host in Config.Members, and the address to listen on in Config.Listen", id, addr)
 		case port == 0:
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
+			return fmt.Errorf("millrace: Config.Members gives host %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
 		case taken:
-			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
+			return fmt.Errorf("millrace: Config.Members gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
 		owner[endpoint] = id
 	}

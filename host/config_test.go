@@ -13,7 +13,7 @@ import (
 )
 
 func validConfig() Config {
-	return Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a:1", 2: "b:1", 3: "c:1"}}
+	return Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a:1", 2: "b:1", 3: "c:1"}}
 }
 
 // Each mistake has an error that names the setting and says what it should be.
@@ -29,10 +29,10 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.ID 18446744073709551615 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 }},
 		{"millrace: Config.ID 18446744073709551614 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 - 1 }},
 		{"millrace: Config.Dir is empty; each host needs its own directory", func(c *Config) { c.Dir = "" }},
-		{"millrace: Config.Peers is empty; list the addresses of all hosts, this one's included", func(c *Config) { c.Peers = nil }},
-		{"millrace: Config.Peers has no entry for this host, id 9; list the addresses of all hosts, this one's included", func(c *Config) { c.ID = 9 }},
-		{"millrace: Config.Peers names host 0, which is a reserved id", func(c *Config) { c.Peers[0] = "d:1" }},
-		{"millrace: Config.Peers names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Peers[math.MaxUint64] = "d:1" }},
+		{"millrace: Config.Members is empty; list the addresses of all hosts, this one's included", func(c *Config) { c.Members = nil }},
+		{"millrace: Config.Members has no entry for this host, id 9; list the addresses of all hosts, this one's included", func(c *Config) { c.ID = 9 }},
+		{"millrace: Config.Members names host 0, which is a reserved id", func(c *Config) { c.Members[0] = "d:1" }},
+		{"millrace: Config.Members names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Members[math.MaxUint64] = "d:1" }},
 		{"millrace: Config.HeartbeatInterval is 1ns, want at least 1ms", func(c *Config) { c.HeartbeatInterval = 1 }},
 		{"millrace: Config.HeartbeatInterval is -1s, want at least 1ms", func(c *Config) { c.HeartbeatInterval = -time.Second }},
 		{"millrace: Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)", func(c *Config) { c.ElectionTimeout = 150 * time.Millisecond }},
@@ -43,14 +43,14 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.StallTimeout is 24h0m0.000000001s, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 24*time.Hour + 1 }},
 		{"millrace: Config.MemoryBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.MemoryBytes = math.MaxInt64 }},
 		{"millrace: Config.LogCacheBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.LogCacheBytes = math.MaxInt64 }},
-		{"millrace: Config.ClientAddrs names host 4, which is not in Config.Peers", func(c *Config) { c.ClientAddrs = map[uint64]string{1: "x", 4: "y"} }},
+		{"millrace: Config.ClientAddrs names host 4, which is not in Config.Members", func(c *Config) { c.ClientAddrs = map[uint64]string{1: "x", 4: "y"} }},
 		{"millrace: Config.ClientAddrs gives host 2 an address of 1025 bytes, want at most 1024", func(c *Config) { c.ClientAddrs = map[uint64]string{2: strings.Repeat("x", 1025)} }},
 		{"millrace: Config.SnapshotBytesPerSecond is 65535, want 65536 to 1099511627776", func(c *Config) { c.SnapshotBytesPerSecond = 64<<10 - 1 }},
 		{"millrace: Config.ObjectBytesPerSecond is -1, want 65536 to 1099511627776", func(c *Config) { c.ObjectBytesPerSecond = -1 }},
 		{"millrace: Config.ObjectBytesPerSecond is 1099511627777, want 65536 to 1099511627776", func(c *Config) { c.ObjectBytesPerSecond = 1<<40 + 1 }},
 		{"millrace: Config.MaxGroups is -3, want at least 1", func(c *Config) { c.MaxGroups = -3 }},
-		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
-		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
+		{"millrace: other hosts would refuse Config.Members: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Members[2] = "a\nb" }},
+		{"millrace: other hosts would refuse Config.Members: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Members[2] = strings.Repeat("b", 17<<10) }},
 	} {
 		c := validConfig()
 		row.change(&c)
@@ -114,7 +114,7 @@ func TestGroupConfigValidate(t *testing.T) {
 		{"millrace: GroupConfig.ID is 0; number the groups of a cluster from 1", l.machine, GroupConfig{}},
 		{"millrace: GroupConfig.Members of group 2 is [2 3], without this host, 1; open a new group on its founding members only, or set GroupConfig.Joins where a member will be added later", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
 		{"millrace: GroupConfig.Members of group 2 is [1 2 2], which names a host twice", l.machine, GroupConfig{ID: 2, Members: []uint64{2, 1, 2}}},
-		{"millrace: GroupConfig.Members of group 2 names host 4, which is not in Config.Peers; give its address there, or leave it out", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
+		{"millrace: GroupConfig.Members of group 2 names host 4, which is not in Config.Members; give its address there, or leave it out", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
 		{"millrace: GroupConfig.MaxAppendBytes of group 2 is -1, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
 		{"millrace: GroupConfig.MaxAppendBytes of group 2 is 262145, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 256<<10 + 1}},
 		{fmt.Sprintf("millrace: GroupConfig.MaxCommandBytes of group 2 is -1, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: -1}},
@@ -156,7 +156,7 @@ func TestNilOptionClosesTheTransport(t *testing.T) {
 		if first {
 			options[0], options[1] = options[1], options[0]
 		}
-		if _, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a"}}, options...); err == nil || !out.closed {
+		if _, err := Open(t.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a"}}, options...); err == nil || !out.closed {
 			t.Errorf("nil comes first: %v: %v, closed %v", first, err, out.closed)
 		}
 	}

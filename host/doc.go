@@ -13,7 +13,7 @@
 //	h, err := host.Open(ctx, host.Config{
 //		ID:    1,
 //		Dir:   "data/1",
-//		Peers: map[uint64]string{1: "10.0.0.1:7001", 2: "10.0.0.2:7001", 3: "10.0.0.3:7001"},
+//		Members: map[uint64]string{1: "10.0.0.1:7001", 2: "10.0.0.2:7001", 3: "10.0.0.3:7001"},
 //	})
 //	g, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, &counter{})
 //	receipt, err := g.Propose(ctx, []byte("set x 1"))

@@ -52,7 +52,7 @@ func MayHaveCommitted(err error) bool {
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError struct {
 	Leader     uint64 // 0: not known
-	Addr       string // of the leader, in Config.Peers
+	Addr       string // of the leader, in Config.Members
 	ClientAddr string // of the leader, in Config.ClientAddrs; "": none is given there
 }
 

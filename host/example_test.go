@@ -18,7 +18,7 @@ func (c *counter) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// A group of one: the same calls make a group of three, with three hosts in Peers.
+// A group of one: the same calls make a group of three, with three hosts in Members.
 func Example() {
 	dir, err := os.MkdirTemp("", "millrace-example")
 	if err != nil {
@@ -28,9 +28,9 @@ func Example() {
 
 	ctx := context.Background()
 	h, err := host.Open(ctx, host.Config{
-		ID:    1,
-		Dir:   dir,
-		Peers: map[uint64]string{1: "127.0.0.1:0"},
+		ID:      1,
+		Dir:     dir,
+		Members: map[uint64]string{1: "127.0.0.1:0"},
 	}, host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)

@@ -58,6 +58,9 @@ func (e *examination) lookForIdentity() {
 		}
 	}
 	for _, id := range e.Founding().Refused {
+		if silent, ever := e.silence(id, 0); !ever || silent > e.recent() {
+			continue // it came with that directory once; now it does not come
+		}
 		came, _ := e.host.admission.incarnation(id)
 		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
@@ -152,8 +155,8 @@ func (e *examination) lookForStuckApply() {
 		return
 	}
 	e.found(CodeApplyStuck, 0, s.since, fix,
-		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place, of %d at most",
-		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes, maxSubstitutes)
+		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
+		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.
@@ -186,7 +189,7 @@ func (e *examination) lookForLeader() {
 			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
 		case silent <= e.unheardBound():
 			heard = append(heard, id)
-			heardSince = append(heardSince, e.host.meetings.of(id).heardSince.Load())
+			heardSince = append(heardSince, e.host.meetings.heardSince(id))
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -212,7 +215,7 @@ func (e *examination) lookForLeader() {
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
 	p := e.host.meetings.of(id)
 	if p == nil {
-		return 0, false
+		return e.now - before, false
 	}
 	return e.now - max(p.heardAt.Load(), before), p.met.Load()
 }
@@ -230,7 +233,10 @@ func (e *examination) lookForMembers() {
 		}
 		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
 			when := ""
-			if !ever {
+			switch {
+			case e.host.meetings.of(id) == nil:
+				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", maxHosts)
+			case !ever:
 				when = ", since this host has started"
 			}
 			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; one member less can fail meanwhile", id),
@@ -254,13 +260,14 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.meetings.of(v.id).heardSince.Load())
+	silentSince := max(v.activeAt, e.host.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),
 			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
 	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
 	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
+	case e.cannotSendTo(v):
 	case v.slow:
 		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
 			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))
@@ -287,7 +294,7 @@ func (e *examination) lookForPauses() {
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
-	e.d.Causes = append(e.d.Causes, Cause{
+	e.add(Cause{
 		Code: CodePaused, Since: e.duration(since),
 		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
 			rounded(e.duration(e.recent())), rounded(e.duration(missed)), n, rounded(e.duration(longest))),

@@ -341,7 +341,7 @@ func TestReceiptBelongsToItsCommand(t *testing.T) {
 
 func soloConfig(t *testing.T) host.Config {
 	return host.Config{
-		ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10,
+		ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}, SegmentBytes: 64 << 10,
 	}
 }
 
@@ -411,7 +411,7 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := config
-	other.ID, other.Peers = 2, map[uint64]string{2: "127.0.0.1:0"}
+	other.ID, other.Members = 2, map[uint64]string{2: "127.0.0.1:0"}
 	if err := open(other); err == nil {
 		t.Error("host 2 opened the directory of host 1")
 	}

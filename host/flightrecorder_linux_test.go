@@ -64,7 +64,7 @@ type loaded struct {
 
 func manualLeader(b *testing.B, f FlightRecorder) loaded {
 	e := &manualEnv{}
-	h, err := Open(b.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a"}, Durability: wal.ModeMemory, FlightRecorder: f},
+	h, err := Open(b.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a"}, Durability: wal.ModeMemory, FlightRecorder: f},
 		WithEnv(e.env()), WithFS(crashfs.New()), WithTransport(loopback.NewNetwork().Host(1)), WithLogger(quiet))
 	if err != nil {
 		b.Fatal(err)

@@ -134,7 +134,7 @@ func openDurable(b *testing.B, f host.FlightRecorder) durable {
 			t.SetPeer(id, addr)
 		}
 		h, err := openOne(host.Config{
-			ID: uint64(i + 1), Dir: filepath.Join(dir, fmt.Sprint(i+1)), Peers: peers, FlightRecorder: f,
+			ID: uint64(i + 1), Dir: filepath.Join(dir, fmt.Sprint(i+1)), Members: peers, FlightRecorder: f,
 			ElectionTimeout: 30 * time.Second, // on a busy machine, too, the leader leads to the end
 		}, discarding{}, host.WithTransport(t), host.WithLogger(quiet))
 		if err != nil {

@@ -62,7 +62,7 @@ func parties(t *testing.T, n int) []*party {
 	return ps
 }
 
-// listOf returns a Config.Peers of these hosts.
+// listOf returns a Config.Members of these hosts.
 func listOf(ps ...*party) map[uint64]string {
 	peers := map[uint64]string{}
 	for _, p := range ps {
@@ -73,7 +73,7 @@ func listOf(ps ...*party) map[uint64]string {
 
 func (p *party) config(peers map[uint64]string) host.Config {
 	return host.Config{
-		ID: p.id, Dir: filepath.Join(p.dir, "data"), Peers: peers, Listen: p.addr, SegmentBytes: 64 << 10,
+		ID: p.id, Dir: filepath.Join(p.dir, "data"), Members: peers, Listen: p.addr, SegmentBytes: 64 << 10,
 		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 	}
 }
@@ -621,19 +621,19 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		listen string
 		words  string
 	}{
-		{map[uint64]string{1: "127.0.0.1"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: "nowhere", 3: "127.0.0.1:3"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: ":2"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: "0.0.0.0:2"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:0"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:65536"}, "", "Config.Peers"},
-		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:http"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "nowhere", 3: "127.0.0.1:3"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: ":2"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "0.0.0.0:2"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:0"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:65536"}, "", "Config.Members"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:http"}, "", "Config.Members"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:2"}, "", "hosts 2 and 3"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:1"}, "", "hosts 1 and 2"},
 		{map[uint64]string{1: "localhost:1", 2: "LocalHost:01"}, "", "hosts 1 and 2"},
 		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
 	} {
-		c := host.Config{ID: 1, Dir: filepath.Join(scratch.Dir(t), "data"), Peers: row.peers, Listen: row.listen}
+		c := host.Config{ID: 1, Dir: filepath.Join(scratch.Dir(t), "data"), Members: row.peers, Listen: row.listen}
 		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err == nil {
 			h.Close(context.Background())
@@ -667,7 +667,7 @@ func TestHostTellsItsAddress(t *testing.T) {
 func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	dir := scratch.Dir(t)
 	open := func(id uint64, peers map[uint64]string, campaign bool) error {
-		c := host.Config{ID: id, Dir: dir, Peers: peers, Listen: "127.0.0.1:0", SegmentBytes: 64 << 10}
+		c := host.Config{ID: id, Dir: dir, Members: peers, Listen: "127.0.0.1:0", SegmentBytes: 64 << 10}
 		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err != nil {
 			return err

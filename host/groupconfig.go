@@ -16,7 +16,7 @@ import (
 type GroupConfig struct {
 	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
 	ID uint64
-	// Members are the ids of the hosts that found the group, and vote in it; default all of Config.Peers. All
+	// Members are the ids of the hosts that found the group, and vote in it; default all of Config.Members. All
 	// founding members must give the same list, with this host in it. When the group is founded its members
 	// are in its log, change by Group.Execute, and Members is not looked at any more.
 	Members []uint64
@@ -77,7 +77,7 @@ const (
 
 func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	if len(g.Members) == 0 {
-		g.Members = sortedIDs(c.Peers)
+		g.Members = sortedIDs(c.Members)
 	}
 	g.Members = slices.Clone(g.Members)
 	slices.Sort(g.Members)
@@ -111,8 +111,8 @@ func (g GroupConfig) validate(c Config) error {
 		return err
 	}
 	for _, id := range g.Members {
-		if !has(c.Peers, id) {
-			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Peers; give its address there, or leave it out", g.ID, id)
+		if !has(c.Members, id) {
+			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Members; give its address there, or leave it out", g.ID, id)
 		}
 	}
 	return nil

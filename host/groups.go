@@ -215,6 +215,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.loseAuthority(&core); err != nil {
 		return nil, err
 	}
+	h.learnHosts(store.members()) // before the core
 	g.flight = h.flight.recorder.Open(c.ID)
 	if g.node, err = flight.NewNode(core, store, g.flight); err != nil {
 		g.flight.Close()
@@ -236,7 +237,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 			g.countUnfounded(true)
 		}
 	}
-	g.resuming.voted = g.hard.Vote == g.self && g.bound.Load() != nil
+	g.resuming.voted = g.bound.Load() != nil && (g.hard.Vote == g.self || g.isAlone())
 	g.setVoters()
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()

@@ -36,7 +36,7 @@ func TestHandOverAtAnyTick(t *testing.T) {
 func TestHandOverAgain(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.lead()
-	for id := range p.config.Peers {
+	for id := range p.config.Members {
 		(*inbound)(p.Host).Unreachable(id)
 	}
 	p.manual.runIdle()

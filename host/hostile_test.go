@@ -147,7 +147,7 @@ func newFortress(t *testing.T) *fortress {
 	var last *cert.Credentials
 	for id := uint64(1); id <= 5; id++ {
 		files := tlsFiles(t, ca, id, time.Hour)
-		c := Config{ID: id, Dir: scratch.Dir(t), Peers: peers, Listen: "127.0.0.1:0", TLS: files, HeartbeatInterval: 50 * time.Millisecond, SegmentBytes: 1 << 20, MemoryBytes: 64 << 20}
+		c := Config{ID: id, Dir: scratch.Dir(t), Members: peers, Listen: "127.0.0.1:0", TLS: files, HeartbeatInterval: 50 * time.Millisecond, SegmentBytes: 1 << 20, MemoryBytes: 64 << 20}
 		m := &safeCommands{}
 		h, err := openOne(c, m, WithLogger(quiet))
 		if err != nil {

@@ -32,8 +32,8 @@ type identity struct {
 	ID      uint64 `json:"id"`
 	// Incarnation names this directory to other hosts. It is wal.Log.ID.
 	Incarnation transport.Incarnation `json:"incarnation"`
-	// Founders is Config.Peers as it was at the first start of a host that has founded the cluster; a host
-	// that has joined it has none. Config.Peers may change later.
+	// Founders is Config.Members as it was at the first start of a host that has founded the cluster; a host
+	// that has joined it has none. Config.Members may change later.
 	Founders []transport.Member `json:"founders"`
 }
 
@@ -48,8 +48,8 @@ func (c Config) founding() identity {
 	if c.Joins {
 		return id
 	}
-	for _, peer := range sortedIDs(c.Peers) {
-		id.Founders = append(id.Founders, transport.Member{ID: peer, Addr: c.Peers[peer]})
+	for _, peer := range sortedIDs(c.Members) {
+		id.Founders = append(id.Founders, transport.Member{ID: peer, Addr: c.Members[peer]})
 	}
 	if c.Cluster == 0 {
 		id.Derived, id.Cluster = true, deriveCluster(id.Founders)
@@ -193,5 +193,5 @@ func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	if err := fsys.Rename(draft, path); err != nil {
 		return err
 	}
-	return fsys.SyncDir(dir)
+	return vfs.SyncDir(fsys, dir)
 }

@@ -23,12 +23,12 @@ import (
 
 // us is the configuration of host 1 of a cluster.
 func us() Config {
-	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
+	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Members: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
 }
 
 // A host introduces itself with the address on which its transport listens.
 func TestIntroductionNamesTheAddress(t *testing.T) {
-	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("the owner is refused: %v", err)
 	}
 	moved := us()
-	moved.Peers = map[uint64]string{1: "a", 2: "elsewhere", 3: "c"}
+	moved.Members = map[uint64]string{1: "a", 2: "elsewhere", 3: "c"}
 	if err := visit(disk, moved); err != nil {
 		t.Errorf("the owner is refused after a peer has moved: %v", err)
 	}
@@ -158,7 +158,7 @@ func TestDerivedClusterStays(t *testing.T) {
 	}
 	vote(t, disk, c)
 	first := introduced()
-	c.Peers[2] = "elsewhere"
+	c.Members[2] = "elsewhere"
 	second := introduced()
 	if first.Cluster == 0 || !first.Derived || second.Cluster != first.Cluster || !slices.Equal(first.Members, second.Members) {
 		t.Errorf("cluster %d of %v became %d of %v", first.Cluster, first.Members, second.Cluster, second.Members)
@@ -238,7 +238,7 @@ func TestIdentityBesideAnotherLog(t *testing.T) {
 			}
 		}
 		corrected := us()
-		corrected.Peers[2] = "elsewhere"
+		corrected.Members[2] = "elsewhere"
 		corrected.ID = 3
 		if err := visit(other, corrected); err == nil {
 			t.Errorf("%s: a corrected configuration takes a log that the identity does not name", name)
@@ -331,7 +331,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 		t.Skip("one goroutine recovers hundreds of disks")
 	}
 	corrected := us()
-	corrected.ID, corrected.Peers[2] = 2, "elsewhere"
+	corrected.ID, corrected.Members[2] = 2, "elsewhere"
 	for name, prepare := range map[string]func(*crashfs.FS) error{
 		"first start": func(*crashfs.FS) error { return nil },
 		"correction":  func(disk *crashfs.FS) error { return visit(disk, us()) },
@@ -456,7 +456,7 @@ func TestAStartThatFailsOwnsNothing(t *testing.T) {
 	disk := crashfs.New()
 	open := func(peers map[uint64]string) error {
 		s := &manualEnv{}
-		h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: peers, SegmentBytes: 4 << 10}, WithEnv(s.env()), WithFS(disk), WithLogger(quiet))
+		h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Members: peers, SegmentBytes: 4 << 10}, WithEnv(s.env()), WithFS(disk), WithLogger(quiet))
 		if err != nil {
 			return err
 		}

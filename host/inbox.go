@@ -94,7 +94,7 @@ func (b *inbox) putProposal(p proposal) error {
 func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !b.memory.received.take(b.messageBytes, bytes) && !b.memory.received.takeAlone(bytes) {
+	if b.closed || !b.memory.received.take(b.messageBytes, bytes) && !b.memory.received.takeLarge(bytes) {
 		return len(messages)
 	}
 	b.messageBytes += bytes

@@ -93,14 +93,14 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 }
 
 // Messages are bounded in bytes, and a batch is taken whole or not at all. One that is larger than the share
-// is taken when nothing else waits. Answers of the local workers are always taken.
+// is taken beside what waits, and no other one meanwhile. Answers of the local workers are always taken.
 func TestInboxDropsMessages(t *testing.T) {
 	b := anInbox(0, 20)
 	three := make([]raftpb.Message, 3)
 	for i, step := range []struct {
 		bytes   int64
 		dropped int
-	}{{21, 0}, {1, 3}} {
+	}{{3, 0}, {21, 0}, {1, 3}, {21, 3}} {
 		if n := b.putMessages(three, step.bytes); n != step.dropped {
 			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
 		}
@@ -108,7 +108,7 @@ func TestInboxDropsMessages(t *testing.T) {
 	b.putAnswers(make([]raftpb.Message, 5))
 	var in inputs
 	b.take(&in, maxTurnBytes)
-	if len(in.messages) != 3 || len(in.answers) != 5 {
+	if len(in.messages) != 6 || len(in.answers) != 5 {
 		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
 	}
 	if n := b.putMessages(three, 10); n != 0 {

@@ -161,7 +161,7 @@ func (h *installHost) start() {
 func (h *installHost) tryStart() error {
 	h.manual = &manualEnv{now: h.all.now}
 	h.machine = &slots{}
-	config := Config{ID: h.id, Dir: "data", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 1 << 20, MemoryBytes: 64 << 20}
+	config := Config{ID: h.id, Dir: "data", Members: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 1 << 20, MemoryBytes: 64 << 20}
 	if h.all.change1 != nil {
 		h.all.change1(&config)
 	}

@@ -112,7 +112,7 @@ func TestTokensAreRefused(t *testing.T) {
 		{"a typo", "its checksum is wrong, so a character was changed", func(c *host.Config) { c.JoinTokens = []string{string(changed)} }},
 		{"another cluster", "is for cluster", func(c *host.Config) { c.Cluster = 99 }},
 		{"too many", "want at most 8", func(c *host.Config) { c.JoinTokens = strings.Split(strings.Repeat(token+" ", 9), " ")[:9] }},
-		{"not this machine", "cannot be used without TLS, because 10.0.0.1:7000 is not on this machine", func(c *host.Config) { c.Peers = map[uint64]string{1: "10.0.0.1:7000", 2: ps[1].addr} }},
+		{"not this machine", "cannot be used without TLS, because 10.0.0.1:7000 is not on this machine", func(c *host.Config) { c.Members = map[uint64]string{1: "10.0.0.1:7000", 2: ps[1].addr} }},
 		{"TLS", "is of a cluster without TLS, and Config.TLS is set", func(c *host.Config) { c.TLS = newMemberTLS(t, 2, testAuthority(t, "ours")).tls() }},
 	} {
 		c := ps[1].config(listOf(ps...))
@@ -255,6 +255,34 @@ func TestMembersAreBoundToKeys(t *testing.T) {
 	}
 }
 
+// A token that has done its work may stay set, also when the cluster gets TLS: the host is a member, and
+// the token is not looked at. On a directory that has not started it is refused as before.
+func TestASpentTokenMayStay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 2)
+	founded(t, ps[0])
+	token := ps[0].token(host.JoinTokenOptions{})
+	ps[1].join(token, ps[0], nil)
+	ps[1].waitMembers([]uint64{1, 2}, nil)
+	authority := testAuthority(t, "ours")
+	for _, p := range ps {
+		p.close()
+	}
+	for _, p := range ps {
+		c := p.config(listOf(ps...))
+		c.TLS = newMemberTLS(t, p.id, authority).tls()
+		if p == ps[1] {
+			c.JoinTokens = []string{token}
+		}
+		p.openConfig(c)
+		p.openGroup(1)
+	}
+	write(t, ps, "over TLS")
+	for _, p := range ps {
+		p.close()
+	}
+}
+
 // A host that was wiped, and has moved, joins by a token with the address of a member that does not lead and
 // refuses its directory: that one tells the leader where it is.
 func TestWipedHostMovesAndJoinsByToken(t *testing.T) {
@@ -270,6 +298,28 @@ func TestWipedHostMovesAndJoinsByToken(t *testing.T) {
 	lost.waitMembers([]uint64{1, 2, 3}, nil)
 	write(t, ps[:3], "with the host that has moved")
 	for _, p := range ps[:3] {
+		p.close()
+	}
+}
+
+// A host that comes with a token for any new host, and the id of a member, learns why it is not made one. Its
+// operator reads that in Explain, on that host.
+func TestRefusedTokenIsToldWhereItCame(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	lead := ps[0].Group(theGroup)
+	if err := lead.TransferLeadership(deadline(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	token := ps[0].token(host.JoinTokenOptions{})
+	ps[2].wipe()
+	ps[2].join(token, ps[0], nil)
+	ps[2].waitUntil("sentence about its directory and its token", func() bool {
+		d := ps[2].Group(theGroup).Explain()
+		at := slices.IndexFunc(d.Causes, func(c host.Cause) bool { return c.Code == host.CodeNotAdded })
+		return at >= 0 && strings.Contains(d.Causes[at].Evidence, "another directory") && strings.Contains(d.Causes[at].Evidence, "its join token does not make it a member: ")
+	})
+	for _, p := range ps {
 		p.close()
 	}
 }

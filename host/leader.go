@@ -56,7 +56,7 @@ func (h *Host) handOverAll(ctx context.Context) {
 // Leader is the leader of a group, as far as this host knows it.
 type Leader struct {
 	ID         uint64
-	Addr       string // in Config.Peers
+	Addr       string // in Config.Members
 	ClientAddr string // in Config.ClientAddrs; "": none is given there
 	Self       bool   // it is this host
 }

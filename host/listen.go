@@ -20,7 +20,7 @@ func (c Config) listen(listens bool, logger *slog.Logger, event func(tcp.TLSEven
 	if addr, is := c.exposed(); is && c.TLS == nil {
 		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
 	}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		if id != c.ID {
 			t.SetPeer(id, addr)
 		}

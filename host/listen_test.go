@@ -35,7 +35,7 @@ func TestListenErrorsNameTheSetting(t *testing.T) {
 			[]string{"Config.Listen is :" + port, "stop it, or change Config.Listen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Open(t.Context(), Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: map[uint64]string{1: row.member}, Listen: row.listen})
+			_, err := Open(t.Context(), Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Members: map[uint64]string{1: row.member}, Listen: row.listen})
 			if err == nil {
 				t.Fatal("it listens")
 			}

@@ -216,9 +216,9 @@ func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 func openTestHostWith(t *testing.T, voters int, change func(*Config), options ...Option) *testHost {
 	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
 	for id := range uint64(voters) {
-		c.Peers[id+1] = "nowhere"
+		c.Members[id+1] = "nowhere"
 	}
 	change(&c)
 	h, err := Open(t.Context(), c, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)

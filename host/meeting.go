@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,14 +27,17 @@ type meetings struct {
 }
 
 type meeting struct {
-	met          atomic.Bool            // in this life
-	ready        atomic.Bool            // the other host has met all others
-	told         atomic.Bool            // it was told in its present life where the others are (Host.tellAddresses)
-	refuses      atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
-	refusesSince atomic.Int64           // in ticks that were not missed, as the following
-	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
-	askedAt      atomic.Int64           // it was asked whether it is alive (Host.askIfAlive)
-	heardAt      atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	met          atomic.Bool              // in this life
+	ready        atomic.Bool              // the other host has met all others
+	told         atomic.Bool              // it was told in its present life where the others are (Host.tellAddresses), and settings
+	settings     atomic.Pointer[settings] // what it has said in its present life; nil: nothing
+	settingsAt   atomic.Int64             // when that was
+	refuses      atomic.Pointer[string]   // why the other host refuses this one's directory; nil: it does not
+	refusesSince atomic.Int64             // in ticks that were not missed, as the following
+	heardSince   atomic.Int64             // it was never silent for two election timeouts since then
+	askedAt      atomic.Int64             // it was asked whether it is alive (Host.askIfAlive)
+	heardAt      atomic.Int64             // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	unsent       stretch                  // calls of Send to it that the transport has refused, in whole or in part
 }
 
 func (m *meetings) init(others []uint64) {
@@ -44,10 +48,23 @@ func (m *meetings) init(others []uint64) {
 	m.peers.Store(&all)
 }
 
+// begin makes a meeting begin at a tick: the host was not silent before.
+func (p *meeting) begin(now int64) {
+	p.heardAt.Store(now)
+	p.heardSince.Store(now)
+}
+
 // add makes the meeting of one more host. The caller adds one at a time.
 func (m *meetings) add(id uint64) {
 	all := maps.Clone(m.all())
 	all[id] = new(meeting)
+	m.peers.Store(&all)
+}
+
+// remove forgets the meeting with a host. The caller removes one at a time, and adds none meanwhile.
+func (m *meetings) remove(id uint64) {
+	all := maps.Clone(m.all())
+	delete(all, id)
 	m.peers.Store(&all)
 }
 
@@ -56,10 +73,39 @@ func (m *meetings) all() map[uint64]*meeting { return *m.peers.Load() }
 // of returns the meeting with another host, or nil if that is not known.
 func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
 
+// refusals says which hosts refuse this one, and why; "": none does.
+func (m *meetings) refusals() string {
+	var said []string
+	for id, p := range m.all() {
+		if why := p.refuses.Load(); why != nil {
+			said = append(said, fmt.Sprintf("host %d refuses this host: %s", id, *why))
+		}
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
+
 // has reports whether a host was met.
 func (m *meetings) has(id uint64) bool {
 	p := m.of(id)
 	return p != nil && p.met.Load()
+}
+
+// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
+// known.
+func (m *meetings) heardSince(id uint64) int64 {
+	if p := m.of(id); p != nil {
+		return p.heardSince.Load()
+	}
+	return 0
+}
+
+// refusal returns why a host refuses this one's directory, or nil.
+func (m *meetings) refusal(id uint64) *string {
+	if p := m.of(id); p != nil {
+		return p.refuses.Load()
+	}
+	return nil
 }
 
 // isThere reports whether something of another host has come within the last election timeout.
@@ -89,7 +135,10 @@ func (m *meetings) areAllMet() bool {
 func (h *Host) meet(from uint64) {
 	p := h.meetings.of(from)
 	if p == nil {
-		return
+		h.recall(from)
+		if p = h.meetings.of(from); p == nil {
+			return
+		}
 	}
 	if now, before := h.clock.livedAtBeat(), p.heardAt.Load(); before != now {
 		if now-before > int64(2*h.config.electionTicks()) {
@@ -103,6 +152,7 @@ func (h *Host) meet(from uint64) {
 	if !p.told.Load() {
 		p.told.Store(true)
 		h.tellAddresses(from, h.others())
+		h.tellSettings(from)
 	}
 	if p.met.Load() {
 		return
@@ -150,7 +200,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.meetings.of(id); !p.met.Load() || !p.ready.Load() {
+		if p := h.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -171,6 +221,14 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 	}
 }
 
+// AdmittedBy implements transport.AdmissionReceiver. A follower that refused this host has nothing to say to
+// it, so the refusal ends here.
+func (h *inbound) AdmittedBy(by uint64) {
+	if p := h.meetings.of(by); p != nil {
+		p.refuses.Store(nil)
+	}
+}
+
 // stopIfRefused stops a group that is not founded, as far as its log says, when a majority of its members
 // refuse this host's directory. They can neither meet this host any more nor be all left out, so the group
 // cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
@@ -182,10 +240,8 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.of(id); p != nil {
-			if said := p.refuses.Load(); said != nil {
-				by, why = append(by, id), *said
-			}
+		if said := g.host.meetings.refusal(id); said != nil {
+			by, why = append(by, id), *said
 		}
 	}
 	if len(by) > len(g.memberIDs())/2 {
@@ -222,6 +278,10 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takePlanRecord(from, body)
 	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
 		return h.takeRosterRecord(from, body)
+	case len(body) > 0 && (body[0] == viewQuestionKind || body[0] == viewAnswerKind):
+		return h.takeView(from, body)
+	case len(body) > 0 && body[0] == settingsKind:
+		return h.takeSettings(from, body)
 	case len(body) > 0 && body[0] == joinRefusedKind:
 		return h.takeJoinRefused(from, body)
 	case len(body) > 0 && body[0] == addressesKind:

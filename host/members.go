@@ -197,6 +197,7 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 	if err != nil {
 		return next, err
 	}
+	g.host.learnMembers(next) // before the core, which may send to a new member at once
 	for i, cc := range changes {
 		if have := g.node.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
 			g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
@@ -243,8 +244,10 @@ func (g *Group) noteIgnored(e *notedEntry, why error) {
 	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.index, "cause", why)
 }
 
-// setRoster puts a roster in force.
+// setRoster puts a roster in force. From then on every part of the host may ask for its members, so they are
+// known before: also those of a group that is being opened, which only its snapshot names.
 func (g *Group) setRoster(next *membership.Roster) {
+	g.host.learnMembers(next)
 	m := &g.members
 	m.mu.Lock()
 	was := m.roster.Load()
@@ -265,7 +268,6 @@ func (g *Group) setRoster(next *membership.Roster) {
 	if h := m.hint.Load(); h != nil && h.Version <= next.Version {
 		m.hint.Store(nil)
 	}
-	g.host.learnMembers(next)
 	g.noteJoined(next)
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
@@ -398,6 +400,7 @@ func (g *Group) adoptFounders() {
 		return
 	}
 	ids := b.ids()
+	g.host.learnHosts(ids)
 	g.members.ids.Store(&ids)
 	g.storage.conf = raftpb.ConfState{Voters: ids}
 	for _, id := range ids {

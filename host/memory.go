@@ -38,9 +38,10 @@ func (c Config) largestAppend() int {
 	return int(min(maxInflightBytes, c.shareOf(receivedShare)/2, int64(c.queueBytes()/2)))
 }
 
-// queueBytes returns the bound on what waits for one peer.
+// queueBytes returns the bound on what waits for one peer. One message that is larger comes on top
+// (transport.Fits).
 func (c Config) queueBytes() int {
-	peers := int64(max(len(c.Peers)-1, 1))
+	peers := int64(max(len(c.Members)-1, 1))
 	return int(min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+1<<20), transport.DefaultQueueBytes))
 }
 
@@ -68,10 +69,22 @@ func (b *budget) take(own, n int64) bool {
 	}
 }
 
-// takeAlone reserves n bytes, however many, if nothing is held. So what is larger than the budget gets
-// through alone: a message of a host with more memory, or an append of tiny entries, which take twenty times
-// their encoded bytes. It reports whether it did.
-func (b *budget) takeAlone(n int64) bool { return b.used.CompareAndSwap(0, n) }
+// takeLarge reserves n bytes if that is more than a group alone gets, while no more than the budget is held.
+// So what is larger than the budget gets through: a message of a host with more memory, an entry that was
+// legal under earlier settings, or an append of tiny entries, which take twenty times their encoded bytes.
+// What is held is then the budget and one such thing at most.
+func (b *budget) takeLarge(n int64) bool {
+	for n > b.max/2 {
+		used := b.used.Load()
+		if used > b.max {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+	return false
+}
 
 // fits reports whether take would reserve n bytes.
 func (b *budget) fits(own, n int64) bool { return own+n <= b.max-b.used.Load() }

@@ -47,6 +47,10 @@ type CallMetrics struct {
 	Retried    uint64 // commands that were sent or proposed once more
 	Duplicates uint64 // commands that came a second time and were not applied again
 	Expired    uint64 // commands that were refused because their session had expired
+	// Sessions is how many sessions this member knows now. SessionsEvicted counts those that it has forgotten
+	// before they expired, because the table was full (CommandOptions.Sessions, MaxBytes).
+	Sessions        int
+	SessionsEvicted uint64
 }
 
 // ReadMetrics are about reads on this host.
@@ -111,6 +115,10 @@ type HostMetrics struct {
 	Groups, Leading, StoppedGroups, FullGroups int    // now: open groups, and those of them that are so
 	Placed                                     uint64 // hand-overs that leaders here have begun for the sake of placement
 	WithoutAuthority                           int    // the same
+	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause or a
+	// warning, for each code that Explain knows. Both are what Explain says at this moment.
+	Unhealthy int
+	Causes    []CauseCount
 
 	Memory    MemoryStats
 	Log       wal.Stats
@@ -125,6 +133,24 @@ type HostMetrics struct {
 	Strays                         uint64 // messages that were not for a group that is open here
 	Pauses                         uint64 // times in which the process did not run for more than a heartbeat interval
 	Paused                         time.Duration
+}
+
+// CauseCount is how many groups of a host have a cause.
+type CauseCount struct {
+	Code   CauseCode
+	Groups int
+}
+
+// countCauses counts what Explain says of a group.
+func (m *HostMetrics) countCauses(d Diagnosis) {
+	if !d.Healthy {
+		m.Unhealthy++
+	}
+	for i := range m.Causes {
+		if d.Has(m.Causes[i].Code) {
+			m.Causes[i].Groups++
+		}
+	}
 }
 
 // TransferMetrics are about what a host sends and receives of one kind, in all groups. Bytes are those of
@@ -146,7 +172,7 @@ type LaneMetrics struct {
 	AppendStalled time.Duration // now: for how long it has had work and completed none
 
 	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
-	ApplySubstitutes                 int // now: lanes that were started in the place of others
+	ApplySubstitutes                 int // now: lanes that were started in the place of those that hung; one for each group at most
 }
 
 // PeerMetrics are what a host knows of another one.
@@ -251,6 +277,9 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
+	if s, ok := g.apply.machine.(*commandGroup); ok {
+		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
+	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
 	m.Objects = g.objects.metrics()
@@ -281,8 +310,12 @@ func (h *Host) Metrics() HostMetrics {
 		EventsDropped: h.events.dropped.Load(), LogLinesDropped: h.logWriter.dropped.Load(), Strays: h.strays.Load(),
 		Placed: h.placer.begun.Load(),
 	}
+	for _, code := range causeCodes {
+		m.Causes = append(m.Causes, CauseCount{Code: code})
+	}
 	for _, g := range h.groups.all() {
 		m.Groups++
+		m.countCauses(g.Explain())
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
@@ -312,6 +345,9 @@ func (h *Host) Metrics() HostMetrics {
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.meetings.of(id)
+		if p == nil {
+			continue // it was forgotten just now
+		}
 		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,

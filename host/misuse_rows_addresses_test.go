@@ -39,7 +39,7 @@ var addressMisuses = []misuse{
 	},
 	{
 		name:   "Two addresses are swapped",
-		done:   "A cluster of three was founded. Host 1 starts again, and its `Config.Peers` gives host 2 the address of host 3, and the other way round.",
+		done:   "A cluster of three was founded. Host 1 starts again, and its `Config.Members` gives host 2 the address of host 3, and the other way round.",
 		advice: []string{"correct the address that host 1 has for host 2"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
@@ -53,7 +53,7 @@ var addressMisuses = []misuse{
 	},
 	{
 		name:   "One address for two hosts",
-		done:   "`Config.Peers` gives hosts 2 and 3 the same address.",
+		done:   "`Config.Members` gives hosts 2 and 3 the same address.",
 		advice: []string{"each host needs its own"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
@@ -63,8 +63,8 @@ var addressMisuses = []misuse{
 	},
 	{
 		name:   "An address that others cannot dial",
-		done:   "`Config.Peers` names the address on which host 1 listens, `0.0.0.0`.",
-		advice: []string{"name a host in Config.Peers, and the address to listen on in Config.Listen"},
+		done:   "`Config.Members` names the address on which host 1 listens, `0.0.0.0`.",
+		advice: []string{"name a host in Config.Members, and the address to listen on in Config.Listen"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(2)
 			peers := addresses(a, b)
@@ -86,7 +86,7 @@ var addressMisuses = []misuse{
 	},
 	{
 		name:   "A founding list without this host",
-		done:   "`Config.Peers` of host 3 names hosts 1 and 2 only.",
+		done:   "`Config.Members` of host 3 names hosts 1 and 2 only.",
 		advice: []string{"list the addresses of all hosts, this one's included"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
@@ -95,7 +95,7 @@ var addressMisuses = []misuse{
 	},
 	{
 		name:   "A group names a host that the cluster does not have",
-		done:   "`GroupConfig.Members` names host 9, and `Config.Peers` does not.",
+		done:   "`GroupConfig.Members` names host 9, and `Config.Members` does not.",
 		advice: []string{"give its address there, or leave it out"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(2)

@@ -11,7 +11,7 @@ import (
 var foundingMisuses = []misuse{
 	{
 		name: "A wrong founding list",
-		done: "Host 3 starts for the first time with a `Config.Peers` that lacks host 2. Hosts 1 and 2 have the whole list.",
+		done: "Host 3 starts for the first time with a `Config.Members` that lacks host 2. Hosts 1 and 2 have the whole list.",
 		advice: []string{
 			"start the host whose list is wrong on an empty directory, with exactly the list of the others",
 		},

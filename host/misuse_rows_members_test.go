@@ -21,7 +21,7 @@ var memberMisuses = []misuse{
 	},
 	{
 		name:   "A host is added with the address of a member",
-		done:   "Host 4 waits to be added. It listens on all addresses of its machine, and its `Config.Peers`, and `SetPeer` on host 1, give it the address of host 2.",
+		done:   "Host 4 waits to be added. It listens on all addresses of its machine, and its `Config.Members`, and `SetPeer` on host 1, give it the address of host 2.",
 		advice: []string{"each member needs its own"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
@@ -192,7 +192,7 @@ var returnMisuses = []misuse{
 			a.change(host.RemoveMember(3))
 			c.close()
 			config := c.config(addresses(a, b, c))
-			config.ID, config.Peers[4] = 4, "127.0.0.1:1"
+			config.ID, config.Members[4] = 4, "127.0.0.1:1"
 			s.fails("Host 4, Open", c.try(config))
 		},
 	},

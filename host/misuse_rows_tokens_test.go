@@ -121,7 +121,7 @@ var tokenMisuses = []misuse{
 			a, b := s.host(1), s.host(4)
 			s.found(a)
 			c := b.tokenConfig(a.token(host.JoinTokenOptions{}), a, nil)
-			c.Peers[1] = "10.0.0.1:7000"
+			c.Members[1] = "10.0.0.1:7000"
 			s.fails("Host 4, Open", b.try(c))
 		},
 	},

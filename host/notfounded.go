@@ -18,13 +18,14 @@ type Founding struct {
 	// knows. It is empty on other members.
 	Missing []uint64
 	// Refused are the members whose hosts come with another directory than the one that the group is bound
-	// to.
+	// to. A member that was removed is none.
 	Refused []uint64
 	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
 	// voters. Before Found is set they are what FoundWithout has asked for.
 	LeftOut []uint64
 	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused says
-	// why the leader does not add it by its join token; empty: nothing was said.
+	// why the leader does not add it by its join token, or why other hosts refuse its directory; empty: nothing
+	// was said.
 	Joins       bool
 	JoinRefused string
 }
@@ -82,11 +83,13 @@ func (g *Group) Founding() Founding {
 	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
+		} else {
+			f.JoinRefused = g.host.meetings.refusals()
 		}
 	}
 	if r := g.refuses.Load(); r != nil {
 		for _, id := range *r {
-			if !slices.Contains(f.LeftOut, id) {
+			if !slices.Contains(f.LeftOut, id) && !g.hasRemoved(id) {
 				f.Refused = append(f.Refused, id)
 			}
 		}

@@ -15,8 +15,9 @@ import (
 )
 
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
-// from Config.Peers, from SetPeer, from the rosters of the groups, and from a host itself, which says at each
-// connection where it listens. A host is never forgotten in one life of this one.
+// from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
+// each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
+// silent (departed.go).
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -53,10 +54,10 @@ func (l location) other() string {
 
 func (p *peers) init(c Config) {
 	p.addrs = map[uint64]location{}
-	for id, addr := range c.Peers {
+	for id, addr := range c.Members {
 		p.addrs[id] = location{given: addr}
 	}
-	ids := slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID })
+	ids := slices.DeleteFunc(sortedIDs(c.Members), func(id uint64) bool { return id == c.ID })
 	p.ids.Store(&ids)
 }
 
@@ -126,6 +127,7 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 			return fmt.Errorf("%w: %d", errTooManyHosts, len(ids))
 		}
 		h.meetings.add(id)
+		h.meetings.of(id).begin(h.clock.livedAtBeat())
 		h.pulses.add(id)
 		h.readers.add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
@@ -151,23 +153,49 @@ func (p *peers) awaitAdding() {
 	defer p.adding.Unlock()
 }
 
-// learnMembers learns of the hosts of a roster that are not known yet.
+// learnMembers makes the members of a roster known to this host: each gets a meeting, a list of pulses and a
+// read lane. It must come before a core can send to them. A member that cannot be known, because this host
+// knows maxHosts others or is closing, is a member nevertheless. It is not heard, nothing is read for it, and
+// Explain says that it is unreachable.
 func (h *Host) learnMembers(r *membership.Roster) {
 	for _, m := range r.Members {
-		if m.ID == h.config.ID {
-			continue
-		}
-		if _, known := slices.BinarySearch(h.others(), m.ID); known && (h.peers.addr(m.ID) != "" || m.Addr == "") {
-			continue
-		}
-		if err := h.locate(m.ID, func(l location) location { l.given = m.Addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
-			h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", m.ID, "cause", err)
-		}
+		h.learn(m.ID, m.Addr)
 	}
 }
 
+// learnHosts makes members known of which only the ids are known.
+func (h *Host) learnHosts(ids []uint64) {
+	for _, id := range ids {
+		h.learn(id, "")
+	}
+}
+
+func (h *Host) learn(id uint64, addr string) {
+	if id == h.config.ID || h.knows(id) && (addr == "" || h.peers.addr(id) != "") {
+		return
+	}
+	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
+		h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", id, "cause", err)
+	}
+}
+
+// knows reports whether another host is known to this one.
+func (h *Host) knows(id uint64) bool {
+	_, known := slices.BinarySearch(h.others(), id)
+	return known
+}
+
+// rejectNew says why a plan cannot add a host as a member: this host knows too many others, and could not
+// reach it.
+func (h *Host) rejectNew(id uint64) error {
+	if n := len(h.others()); n >= maxHosts && id != h.config.ID && !h.knows(id) {
+		return fmt.Errorf("%w: host %d knows %d others, the most that it can, and host %d is not one of them; stop host %d and start it again, so that it forgets those that are gone", membership.ErrRefused, h.config.ID, n, id, h.config.ID)
+	}
+	return nil
+}
+
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
-// Config.Peers need not name them.
+// Config.Members need not name them.
 func (h *Host) recallAddrs() {
 	for _, r := range h.admission.records() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
@@ -186,9 +214,14 @@ func (r peerRecord) locate(l location) location {
 }
 
 // noteMoved learns where a host says that it listens. If it said something else in its life before, the
-// others learn of it, too.
+// others learn of it, too. A host that says no address, or none that this one can dial, is known from then on
+// all the same: what comes from it counts.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
+	if h.isForgotten(peer.ID) {
+		return // it is known again when it speaks (departed.go)
+	}
 	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
+		h.learn(peer.ID, "")
 		return
 	}
 	moved := before != "" && before != peer.Addr
@@ -233,7 +266,7 @@ const (
 	addressesKind  byte = 60
 	maxAddressBody      = 256 << 10
 	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as long as
-	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Peers, from
+	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Members, from
 	// SetPeer, from rosters, or when they come themselves.
 	maxHintedHosts = 64
 )
@@ -278,10 +311,10 @@ func (h *Host) takeAddresses(body []byte) error {
 		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
 			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 		}
-		if h.knowsBetter(id, said) {
+		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			continue
 		}
-		if _, known := slices.BinarySearch(h.others(), id); !known && h.peers.hinted.Add(1) > maxHintedHosts {
+		if !h.knows(id) && h.peers.hinted.Add(1) > maxHintedHosts {
 			h.peers.hinted.Store(maxHintedHosts)
 			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", errTooManyHosts, maxHintedHosts, id)
 		}

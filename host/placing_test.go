@@ -43,7 +43,7 @@ func TestPlacementIsChecked(t *testing.T) {
 			}
 		}
 	}
-	if err := (Config{ID: 1, Dir: "d", Peers: map[uint64]string{1: ""}, Zone: "\xff"}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Zone") {
+	if err := (Config{ID: 1, Dir: "d", Members: map[uint64]string{1: ""}, Zone: "\xff"}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Zone") {
 		t.Error(err)
 	}
 	// What the caller has given may change afterwards.

@@ -166,18 +166,6 @@ func (g *Group) leavesNoQuorum(r *membership.Roster, stages [][]membership.Step)
 	return ""
 }
 
-// isHere reports whether a member is this one, or was heard lately. A member that does not lead need not hear
-// the others; for it a member is here that it has met in this life.
-func (g *Group) isHere(id uint64) bool {
-	switch {
-	case id == g.self:
-		return true
-	case g.status.Load().Role == raft.StateLeader:
-		return g.isThere(id)
-	}
-	return g.host.meetings.has(id)
-}
-
 // there returns those of some members that were heard lately.
 func (g *Group) there(ids []uint64) []uint64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return !g.isHere(id) })
@@ -296,6 +284,9 @@ func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
 func (g *Group) rejectStages(r *membership.Roster, p membership.Plan) error {
 	for _, steps := range p.Stages {
 		for _, s := range steps {
+			if err := g.host.rejectNew(s.ID); err != nil && s.Op == membership.Add {
+				return err
+			}
 			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && g.leavesOutMember(s.ID) && !rebinds(p.Stages, s.ID) {
 				return fmt.Errorf("%w: host %d comes with another directory than member %d is bound to; replace the member", membership.ErrRefused, s.ID, s.ID)
 			}

@@ -273,7 +273,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
-	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != (Leader{ID: 1, Addr: l.config.Peers[1], Self: true}) {
+	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != (Leader{ID: 1, Addr: l.config.Members[1], Self: true}) {
 		t.Error(leader, err)
 	}
 	if err := l.Close(context.Background()); err != nil {

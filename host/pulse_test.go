@@ -65,7 +65,7 @@ func (p *pulseHost) pulse(host uint64, r pulseRecord) {
 func (p *pulseHost) leadInTerm1() {
 	p.t.Helper()
 	p.lead()
-	for id := range p.config.Peers {
+	for id := range p.config.Members {
 		if id != 1 {
 			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
 		}

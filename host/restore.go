@@ -55,8 +55,8 @@ type RestoredGroup struct {
 
 // RestoreArchives makes c.Dir the directory of a host in a new cluster, whose groups begin with the state
 // and the sessions in archives (Group.Export), at most one for each group. Call it once for every host of
-// c.Peers, with the same archives and the same Peers, then Open the hosts with the same Config. The members
-// of each group are the hosts of Peers. Machines that keep their state on disk must begin empty.
+// c.Members, with the same archives and the same Members, then Open the hosts with the same Config. The
+// members of each group are the hosts of Members. Machines that keep their state on disk must begin empty.
 //
 // Cluster must not be that of an archive, and is best left 0: hosts that were restored from other archives
 // are then refused, whatever the mistake. With a number of your own only the number is compared.

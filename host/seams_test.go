@@ -57,7 +57,7 @@ func openWatched(t *testing.T) *watched {
 		w.transports = append(w.transports, tr)
 		peers[id] = tr.Addr()
 		w.configs = append(w.configs, host.Config{
-			ID: id, Dir: filepath.Join(dir, fmt.Sprint(id)), Peers: peers, SegmentBytes: 32 << 20,
+			ID: id, Dir: filepath.Join(dir, fmt.Sprint(id)), Members: peers, SegmentBytes: 32 << 20,
 			HeartbeatInterval: 2 * time.Second, ElectionTimeout: time.Minute,
 		})
 	}
@@ -71,7 +71,7 @@ func (w *watched) open(t *testing.T) {
 	t.Helper()
 	w.lives++
 	for i, c := range w.configs {
-		for id, addr := range c.Peers {
+		for id, addr := range c.Members {
 			if id != c.ID {
 				w.transports[i].SetPeer(id, addr)
 			}
@@ -127,7 +127,7 @@ func (w *watched) reopen(t *testing.T) {
 	t.Helper()
 	w.close(t)
 	for i, c := range w.configs {
-		tr, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Peers[c.ID], Logger: quiet})
+		tr, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Members[c.ID], Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func (h *keeperHost) options() CommandOptions {
 // start starts the host with an empty machine, or a durable one as it is.
 func (h *keeperHost) start() error {
 	h.manual, h.out = &manualEnv{now: h.now()}, &recordingTransport{}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
 	process, err := Open(context.Background(), c, WithEnv(h.manual.env()), WithFS(h.disk.Mount()), WithTransport(h.out), WithLogger(quiet), WithEvents(func(e Event) { h.events = append(h.events, e) }))
 	if err != nil {
 		return err
@@ -501,7 +501,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 		t.Fatal("setup: the log is whole")
 	}
 	h.disk.Crash(crashfs.LoseNothing, nil)
-	process, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20},
+	process, err := Open(t.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20},
 		WithEnv((&manualEnv{}).env()), WithFS(h.disk.Mount()), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)

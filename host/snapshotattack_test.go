@@ -222,7 +222,7 @@ func TestAnArchiveOfNoGroup(t *testing.T) {
 	if _, err := r.WriteArchive(t.Context(), &archive); err != nil {
 		t.Fatal(err)
 	}
-	config := Config{ID: 1, Dir: "new", Peers: map[uint64]string{1: "nowhere"}}
+	config := Config{ID: 1, Dir: "new", Members: map[uint64]string{1: "nowhere"}}
 	if done, err := RestoreArchives(t.Context(), config, []io.Reader{&archive}, WithFS(disk), WithLogger(quiet)); err == nil {
 		t.Errorf("it was restored: %+v", done)
 	}

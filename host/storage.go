@@ -30,6 +30,11 @@ type fetched struct {
 	err        error
 }
 
+// members returns all members of the configuration.
+func (s *storage) members() []uint64 {
+	return slices.Concat(s.conf.Voters, s.conf.VotersOutgoing, s.conf.Learners, s.conf.LearnersNext)
+}
+
 // InitialState implements raft.Storage.
 func (s *storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs := s.log.HardState()
@@ -56,7 +61,10 @@ func (s *storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 	if entries, found, err := s.take(reader, lo, hi); found {
 		return entries, toRaft(err)
 	}
-	g.host.readers.ask(readRequest{g, reader, lo, hi, min(maxSize, maxReadBytes)})
+	if err := g.host.readers.ask(readRequest{g, reader, lo, hi, min(maxSize, maxReadBytes)}); err != nil {
+		// This host cannot reach the member (Host.learnMembers), so nothing is read. For the core, it waits.
+		g.host.env.logger.Warn("a member gets no entries", "group", g.id, "host", g.self, "member", reader, "cause", err)
+	}
 	return nil, raft.ErrEntriesPending
 }
 

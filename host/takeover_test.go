@@ -33,7 +33,7 @@ func TestHungTurnIsLeftBehind(t *testing.T) {
 	e := env.Real()
 	e.Parallelism = 1 // one shard
 	stalled := make(chan host.TurnStalled, 100)
-	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "a"}, HeartbeatInterval: 5 * time.Millisecond, SegmentBytes: 1 << 20},
+	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "a"}, HeartbeatInterval: 5 * time.Millisecond, SegmentBytes: 1 << 20},
 		host.WithEnv(e), host.WithTransport(network.Host(1)), host.WithLogger(quiet),
 		host.WithEvents(func(e host.Event) {
 			if s, ok := e.(host.TurnStalled); ok {

@@ -116,9 +116,9 @@ func (h *Host) issuer() (ca [32]byte) {
 // exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this
 // machine.
 func (c Config) exposed() (addr string, is bool) {
-	for _, id := range sortedIDs(c.Peers) {
-		if !onLoopback(c.Peers[id]) {
-			return c.Peers[id], true
+	for _, id := range sortedIDs(c.Members) {
+		if !onLoopback(c.Members[id]) {
+			return c.Members[id], true
 		}
 	}
 	return c.Listen, !onLoopback(c.Listen)

@@ -92,7 +92,7 @@ func TestTLSIsCheckedByOpen(t *testing.T) {
 		}}, "it names no member: it has no URI like millrace://member/1"},
 	} {
 		dir := filepath.Join(t.TempDir(), "host")
-		h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "127.0.0.1:0"}, TLS: row.tls}, WithLogger(quiet))
+		h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}, TLS: row.tls}, WithLogger(quiet))
 		if err == nil {
 			h.Close(context.Background())
 		}
@@ -103,7 +103,7 @@ func TestTLSIsCheckedByOpen(t *testing.T) {
 			t.Errorf("%s: refused, and the directory exists: %v", row.name, err)
 		}
 	}
-	if _, err := Open(t.Context(), Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "x"}, TLS: good}, WithTransport(&recordingTransport{}), WithLogger(quiet)); err == nil || !strings.Contains(err.Error(), "WithTransport replaces it") {
+	if _, err := Open(t.Context(), Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: "x"}, TLS: good}, WithTransport(&recordingTransport{}), WithLogger(quiet)); err == nil || !strings.Contains(err.Error(), "WithTransport replaces it") {
 		t.Errorf("beside another transport: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func openSecured(t *testing.T, secured []*TLS, options ...Option) []*Host {
 		peers[uint64(i+1)] = fmt.Sprintf("127.0.0.1:%d", i+1)
 	}
 	for i, s := range secured {
-		c := Config{ID: uint64(i + 1), Dir: scratch.Dir(t), Peers: peers, Listen: "127.0.0.1:0", TLS: s, HeartbeatInterval: 20 * time.Millisecond, SegmentBytes: 1 << 20}
+		c := Config{ID: uint64(i + 1), Dir: scratch.Dir(t), Members: peers, Listen: "127.0.0.1:0", TLS: s, HeartbeatInterval: 20 * time.Millisecond, SegmentBytes: 1 << 20}
 		h, err := openOne(c, &commands{}, append([]Option{WithLogger(quiet)}, options...)...)
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestCertificateRefusedIsAnEvent(t *testing.T) {
 func TestPlainTCPWarns(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, ":0": true, "0.0.0.0:0": true} {
 		var log strings.Builder
-		h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Peers: map[uint64]string{1: "127.0.0.1:1"}, Listen: addr}, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:1"}, Listen: addr}, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ type counted struct {
 // A host runs on a log that the program brings, and refuses one that is not the log of its directory.
 func TestHostOnALogThatWasBrought(t *testing.T) {
 	network, dir, elsewhere := loopback.NewNetwork(), scratch.Dir(t), t.TempDir()
-	c := host.Config{ID: 1, Dir: dir, Peers: map[uint64]string{1: "a"}, SegmentBytes: 1 << 20}
+	c := host.Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "a"}, SegmentBytes: 1 << 20}
 	opened := 0
 	brought := func(in string) host.Option {
 		return host.WithLog(func(c host.LogConfig) (host.Log, error) {

@@ -125,7 +125,7 @@ func (g *Group) rejectLeaves(leaves []uint64) error {
 			g.id, leaves, leaves[here], g.self, h.config.ElectionTimeout)
 	}
 	for _, id := range leaves {
-		if why := h.meetings.of(id).refuses.Load(); why != nil {
+		if why := h.meetings.refusal(id); why != nil {
 			return fmt.Errorf("group %d cannot be founded without %v: host %d refuses the directory of host %d, so the group may be founded already, and host %d may have its only commands; host %d says: %s",
 				g.id, leaves, id, g.self, id, id, *why)
 		}

@@ -83,7 +83,7 @@ func (l *testHost) reopenAs(c GroupConfig) {
 
 // bindingWithout is bindingOf for all hosts, with some left out.
 func (l *testHost) bindingWithout(leaves ...uint64) (b binding) {
-	for _, id := range sortedIDs(l.config.Peers) {
+	for _, id := range sortedIDs(l.config.Members) {
 		i := incarnationOf(id)
 		switch {
 		case slices.Contains(leaves, id):

@@ -74,7 +74,7 @@ type options struct {
 func WithGroup(c millrace.GroupConfig) Option { return func(o *options) { o.group = c } }
 
 // WithHost changes the configuration of all hosts, such as their timeouts. change gets what New would use.
-// ID, Dir and Peers are set by New.
+// ID, Dir and Members are set by New.
 func WithHost(change func(*host.Config)) Option { return func(o *options) { o.host = change } }
 
 // New opens a cluster of n nodes, which the end of the test closes. newMachine returns a new machine each
@@ -98,11 +98,11 @@ func New[C, R any](t testing.TB, n int, newMachine func(id uint64) millrace.Mach
 	if o.host != nil {
 		o.host(&c.host)
 	}
-	c.host.Peers = map[uint64]string{}
+	c.host.Members = map[uint64]string{}
 	c.group.ID, c.group.Members = cmp.Or(c.group.ID, 1), nil
 	for i := range n {
 		id := uint64(i + 1)
-		c.host.Peers[id] = fmt.Sprintf("host-%d", id)
+		c.host.Members[id] = fmt.Sprintf("host-%d", id)
 		c.members = append(c.members, &member[C, R]{id: id, disk: newDisk(o.dir, id)})
 	}
 	t.Cleanup(c.end)
@@ -135,7 +135,7 @@ func (c *Cluster[C, R]) open(m *member[C, R]) error {
 	e := env.Real()
 	e.Clock = clock{e.Clock}
 	tr := c.net.Host(m.id)
-	for id, addr := range config.Peers {
+	for id, addr := range config.Members {
 		tr.SetPeer(id, addr)
 	}
 	ctx := context.Background()

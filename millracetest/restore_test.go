@@ -26,7 +26,7 @@ import (
 func restoredPeers() map[uint64]string { return map[uint64]string{4: "new-4", 5: "new-5", 6: "new-6"} }
 
 func restoredConfig(id uint64) host.Config {
-	return host.Config{ID: id, Dir: "data", Peers: restoredPeers(), HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
+	return host.Config{ID: id, Dir: "data", Members: restoredPeers(), HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 		SegmentBytes: 1 << 20, MemoryBytes: 64 << 20}
 }
 
@@ -36,7 +36,7 @@ func quiet() host.Option { return host.WithLogger(slog.New(slog.DiscardHandler))
 func restoredNode(t *testing.T, net *loopback.Network, disk *crashfs.FS, c host.Config) (*host.Host, *counter, *millrace.Node[int64, int64]) {
 	t.Helper()
 	tr := net.Host(c.ID)
-	for peer, addr := range c.Peers {
+	for peer, addr := range c.Members {
 		tr.SetPeer(peer, addr)
 	}
 	h, err := host.Open(deadline(t), c, host.WithFS(disk.Mount()), host.WithTransport(tr), quiet())
@@ -178,7 +178,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("with another archive: %+v, %v", other, err)
 	}
 	c = restoredConfig(4)
-	c.Peers[6] = "another"
+	c.Members[6] = "another"
 	if other, err = restoreOn(crashfs.New().Mount(), c, archive); err != nil || other.Cluster == done.Cluster {
 		t.Errorf("with another address: %+v, %v", other, err)
 	}
@@ -189,7 +189,7 @@ func TestRestoreRefuses(t *testing.T) {
 func TestACrashInARestore(t *testing.T) {
 	archive, _, _ := exported(t)
 	solo := restoredConfig(4)
-	solo.Peers = map[uint64]string{4: "new-4"}
+	solo.Members = map[uint64]string{4: "new-4"}
 	// The log prepares its segments beside the restore, so operations come from two goroutines. Images are
 	// judged afterwards.
 	type left struct {

@@ -37,9 +37,10 @@ type churn struct {
 	tokens  []*joining        // joining.go
 	named   map[memberOf]bool // hosts that a plan of an operator may have added
 	keyed   bool              // keys.go
-	moves   int               // moves.go
-	wiped   *machine          // whose directory is lost; nil: none
-	counts  map[string]int
+	strangers
+	moves  int      // moves.go
+	wiped  *machine // whose directory is lost; nil: none
+	counts map[string]int
 }
 
 // plan is an execution that a client of the simulation waits for.

@@ -61,9 +61,9 @@ func (m *impostors) appear() {
 	}
 	c := m.w.config
 	if foreign {
-		c.Peers = map[uint64]string{}
-		for id := range m.w.config.Peers {
-			c.Peers[id] = fmt.Sprintf("elsewhere-%d", id)
+		c.Members = map[uint64]string{}
+		for id := range m.w.config.Members {
+			c.Members[id] = fmt.Sprintf("elsewhere-%d", id)
 		}
 	}
 	l := m.open(real.id, c)

@@ -27,11 +27,11 @@ func (m movable) SetOtherAddr(id uint64, addr string) { m.others[id] = addr }
 
 // transport returns the transport of a process.
 func (l *life) transport() host.Transport {
-	if l.w.churn == nil || l.impostor {
+	if l.w.churn == nil || l.impostor || !l.w.churn.hasAddrs() {
 		return l
 	}
 	l.book, l.others = map[uint64]string{}, map[uint64]string{}
-	for id, addr := range l.w.config.Peers {
+	for id, addr := range l.w.config.Members {
 		l.book[id] = addr
 	}
 	return movable{l}
@@ -44,6 +44,9 @@ func (l *life) dials(h *machine) bool {
 
 // move stops one host, or all, and starts it at another address.
 func (c *churn) move() {
+	if !c.hasAddrs() {
+		return
+	}
 	moving := c.w.hosts
 	if c.rng.IntN(3) > 0 {
 		moving = moving[c.rng.IntN(len(moving)):][:1]

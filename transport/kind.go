@@ -11,6 +11,8 @@ import "fmt"
 //	control    forwarded commands, reads, joins    DefaultControlBytes    the newest is refused
 //	bulk       snapshots, large forwarded commands DefaultBulkBytes       the newest is refused
 //
+// "Full" is what Fits says: one thing that is larger than the whole bound still gets through.
+//
 // A pulse is a full statement: whatever it says replaces everything that an earlier pulse to the same host
 // said. So a pulse that waits is worth nothing once there is a newer one.
 type Kind uint8
@@ -87,6 +89,17 @@ const (
 	MaxPulseBytes       = 1 << 20  // the body of a pulse; that is some ten bytes for each of 100,000 groups
 	MaxControlBytes     = 4 << 20  // the body of kind control; a roster of a large group has 1 MiB
 )
+
+// Fits reports whether a queue of at most bound bytes, in which some wait, takes n more. What is larger than
+// the whole queue is taken while no more than the bound waits: it was legal under the settings of the host
+// that has made it, and dropping it at each try would keep a peer without it for ever. So a queue holds its
+// bound and one such thing at most.
+func Fits(waiting, n, bound int) bool {
+	if n > bound {
+		return waiting <= bound
+	}
+	return n <= bound-waiting
+}
 
 // DefaultFrameBytes is the largest body that is accepted, whether it comes in one frame or in several, and so
 // the size limit of a message.

@@ -25,7 +25,7 @@ func (e *MovedError) Error() string {
 // Unwrap makes errors.Is(err, ErrMoved) true.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Owned returns a view of fsys for a process that has taken lock in dir. MkdirAll and SyncDir fail with a
+// Owned returns a view of fsys for a process that has taken lock in dir. MkdirAll and the Sync of a directory fail with a
 // *MovedError while dir leads to another directory than when the lock was taken. So no directory is made
 // beside no lock, and no name there is ever durable. Locks of the machine's filesystem know their directory;
 // with any other lock the view refuses nothing.
@@ -59,10 +59,23 @@ func (o owned) MkdirAll(dir string) error {
 	return o.FS.MkdirAll(dir)
 }
 
-// SyncDir looks after the sync: a path that leads here then has led here during the sync.
-func (o owned) SyncDir(dir string) error {
-	if err := o.FS.SyncDir(dir); err != nil {
+func (o owned) OpenDir(dir string) (Dir, error) {
+	d, err := o.FS.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return ownedDir{Dir: d, of: o}, nil
+}
+
+type ownedDir struct {
+	Dir
+	of owned
+}
+
+// Sync looks after the sync: a path that leads here then has led here during the sync.
+func (d ownedDir) Sync() error {
+	if err := d.Dir.Sync(); err != nil {
 		return err
 	}
-	return o.lock.leads(o.dir)
+	return d.of.lock.leads(d.of.dir)
 }

@@ -27,7 +27,7 @@ func TestOwnedMakesNothingBesideNoLock(t *testing.T) {
 	inner := filepath.Join(dir, "groups", "1")
 	check := func(step string, moved bool) {
 		t.Helper()
-		for name, err := range map[string]error{"MkdirAll": fsys.MkdirAll(inner), "SyncDir": fsys.SyncDir(filepath.Dir(dir))} {
+		for name, err := range map[string]error{"MkdirAll": fsys.MkdirAll(inner), "Sync": vfs.SyncDir(fsys, filepath.Dir(dir))} {
 			if errors.Is(err, vfs.ErrMoved) != moved || !moved && err != nil {
 				t.Errorf("%s: %s: %v", step, name, err)
 			}

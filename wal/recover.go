@@ -185,6 +185,9 @@ func (r *recovery) takeDirectory() error {
 		return err
 	}
 	l.lock = lock
+	if l.names, err = l.opts.FS.OpenDir(l.opts.Dir); err != nil {
+		return err
+	}
 	if err := l.placeInPlace(); err != nil {
 		return err
 	}
@@ -254,7 +257,7 @@ func (r *recovery) removeEmpty(found traces) (traces, error) {
 		if err := r.log.opts.FS.Remove(t.seg.path); err != nil {
 			return nil, err
 		}
-		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {
+		if err := vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir); err != nil {
 			return nil, err
 		}
 	}

@@ -80,7 +80,7 @@ func newRestore(a app) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			done, err := restore(cmd.Context(), args[0], host.Config{ID: id, Cluster: cluster, Dir: args[1], Peers: peers})
+			done, err := restore(cmd.Context(), args[0], host.Config{ID: id, Cluster: cluster, Dir: args[1], Members: peers})
 			if err != nil {
 				return archiveStatus(err)
 			}
@@ -292,7 +292,7 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 	if err := os.Rename(draft, file); err != nil {
 		return n, errors.Join(err, os.Remove(draft))
 	}
-	return n, vfs.OS().SyncDir(filepath.Dir(file))
+	return n, vfs.SyncDir(vfs.OS(), filepath.Dir(file))
 }
 
 // restoredHost is the answer of restore. The names of its JSON form stay as they are.

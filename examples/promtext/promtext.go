@@ -159,6 +159,10 @@ func (f families) addHost(h host.HostMetrics) {
 	f.counter("connection_refusals_total", "Incoming connections that were refused.", l, h.Transport.Refusals)
 	f.counter("bad_frames_total", "Frames with a wrong checksum, length or content.", l, h.Transport.BadFrames)
 	f.gauge("peers_up", "Peers with a connection.", l, float64(h.Transport.PeersUp))
+	f.gauge("groups_unhealthy", "Groups that Explain does not call healthy.", l, float64(h.Unhealthy))
+	for _, c := range h.Causes {
+		f.gauge("groups_with_cause", "Groups with a cause or a warning of Explain.", l.with("cause", string(c.Code)), float64(c.Groups))
+	}
 	for _, p := range h.Peers {
 		pl := l.with("peer", id(p.Host))
 		f.gauge("peer_silent_seconds", "Time since something has come from a peer.", pl, p.Silent.Seconds())
@@ -269,6 +273,8 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.counter("group_retried_total", "Commands that were sent once more.", l, c.Retried)
 	f.counter("group_duplicates_total", "Commands that came twice and were applied once.", l, c.Duplicates)
 	f.counter("group_sessions_expired_total", "Commands whose session had expired.", l, c.Expired)
+	f.gauge("group_sessions", "Sessions that this member knows.", l, float64(c.Sessions))
+	f.counter("group_sessions_evicted_total", "Sessions that were forgotten before they expired, because the table was full.", l, c.SessionsEvicted)
 	for _, o := range []struct {
 		name string
 		n    uint64

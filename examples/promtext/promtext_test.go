@@ -145,7 +145,7 @@ func TestEscape(t *testing.T) {
 
 // A real host has the same series as the golden text.
 func TestHost(t *testing.T) {
-	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}},
+	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: "127.0.0.1:0"}},
 		host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func newChecker(t *testing.T, pkg string) *checker {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.files[c.dir+"/"+name] = f
+		c.files[path.Join(c.dir, name)] = f
 	}
 	exports := map[string]string{}
 	for line := range strings.Lines(goList(t, "{{.ImportPath}} {{.Export}}", "-export", "-deps", pkg)) {

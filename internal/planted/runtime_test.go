@@ -68,6 +68,21 @@ var runtimeBugs = []bug{
 			} else if verdict != session.Fresh {`}}},
 	{name: "any_key", what: "a host accepts a member with any key that a CA has signed", in: "host", found: "TestMembersAreBoundToKeys", edits: []edit{{"host/keys.go",
 		`presented.IsZero() || h.keys`, `presented.IsZero() || true || h.keys`}}},
+	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/members.go",
+		`	g.host.learnMembers(next) // before the core, which may send to a new member at once
+`, ``}}},
+	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/members.go",
+		`	g.host.learnMembers(next)
+	m := &g.members`, `	if g.node != nil {
+		g.host.learnMembers(next)
+	}
+	m := &g.members`}, {"host/groups.go",
+		`	h.learnHosts(store.members()) // before the core
+`, ``}}},
+	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/readers.go",
+		`	if l == nil {
+		return`, `	if l == nil && false {
+		return`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
@@ -87,6 +102,18 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/apply.go",
+		`		if vfs.IsShort(err) {
+			return nil, 0, shortRead{err}`, `		if vfs.IsShort(err) && false {
+			return nil, 0, shortRead{err}`}}},
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/readers.go",
+		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
+	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", edits: []edit{{"host/install.go",
+		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
+	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
+		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
+	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/applylanes.go",
+		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
 	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/snapshotopen.go",
@@ -147,13 +174,7 @@ var runtimeBugs = []bug{
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
 	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/members.go",
-		`if err != nil {
-		return next, err
-	}
-	for i, cc`, `if true {
-		return next, err
-	}
-	for i, cc`}}},
+		`	for i, cc := range changes {`, `	for i, cc := range changes[:0] {`}}},
 	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
 		`			q.makeWrites()
 `, `			q.makeWrites()
@@ -220,4 +241,16 @@ var runtimeBugs = []bug{
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
+	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
+		`return s.options.StopDiverged || in == DivergedOptions`, `return s.options.StopDiverged`}}},
+	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
+		`	if !ok {
+		return nil
+	}
+	if err := n.group.CheckSize(`, `	if !ok || true {
+		return nil
+	}
+	if err := n.group.CheckSize(`}}},
+	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/memory.go",
+		`for n > b.max/2 {`, `for n > b.max/2 && false {`}}},
 }

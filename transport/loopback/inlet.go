@@ -50,27 +50,25 @@ func (t *Transport) inlet(sender *Transport, class transport.Class) *inlet {
 	return in
 }
 
-// enqueue adds messages. The sender's goroutine calls it.
-func (t *Transport) enqueue(sender *Transport, batch []transport.Envelope) outcome {
-	total := 0
-	for i := range batch {
-		total += transport.MessageBytes(batch[i].Group, &batch[i].Message)
-	}
+// enqueue adds the messages for which there is space, and returns how many. The sender's goroutine calls it.
+func (t *Transport) enqueue(sender *Transport, batch []transport.Envelope) (added int, result outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	in := t.inlet(sender, transport.ClassConsensus)
-	switch {
-	case in == nil:
-		return noHost
-	case in.bytes[transport.Consensus]+total > t.bounds[transport.Consensus]:
-		return full
+	if in == nil {
+		return 0, noHost
 	}
-	in.bytes[transport.Consensus] += total
 	for i := range batch {
+		n := transport.MessageBytes(batch[i].Group, &batch[i].Message)
+		if !transport.Fits(in.bytes[transport.Consensus], n, t.bounds[transport.Consensus]) {
+			continue
+		}
+		in.bytes[transport.Consensus] += n
 		in.join(&batch[i])
+		added++
 	}
 	signal(in.wake)
-	return queued
+	return added, queued
 }
 
 // join appends a message to the last body, or begins another one.
@@ -99,7 +97,7 @@ func (t *Transport) enqueueBytes(sender *Transport, kind transport.Kind, body []
 		in.pulse, in.bytes[kind] = append([]byte{}, body...), len(body)
 		return result
 	}
-	if in.bytes[kind]+len(body) > t.bounds[kind] {
+	if !transport.Fits(in.bytes[kind], len(body), t.bounds[kind]) {
 		return full
 	}
 	in.queue = append(in.queue, append([]byte{}, body...))
@@ -184,6 +182,7 @@ func (t *Transport) admits(in *inlet, sender *Transport) bool {
 		return false
 	}
 	in.met = sender
+	transport.TellAdmission(sender.receiver, t.id)
 	return true
 }
 

@@ -143,8 +143,9 @@ func (t *Transport) Start(r transport.Receiver) {
 
 // Send encodes the messages of batch, which may belong to many groups, into the inlet that the receiving host
 // has for this one. It never blocks and keeps no part of batch. False means that messages were dropped: the
-// host is not in the address book, this transport is closed, or the inlet is full, then all of them; or a
-// message is larger than the largest body, then that one. True does not promise that the host exists.
+// host is not in the address book, or this transport is closed, then all of them; the inlet has no space, or
+// a message is larger than the largest body, then those that do not fit. True does not promise that the host
+// exists.
 func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	if !t.mayReach(to, transport.Consensus, len(batch)) {
 		return false
@@ -160,12 +161,19 @@ func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	if len(fitting) == 0 {
 		return len(batch) == 0
 	}
-	result := noHost
+	added, result := 0, noHost
 	if peer := t.net.reach(t.id, to); peer != nil {
-		result = peer.enqueue(t, fitting)
+		added, result = peer.enqueue(t, fitting)
 	}
-	t.note(to, transport.Consensus, len(fitting), result)
-	return len(fitting) == len(batch) && (result == queued || result == noHost)
+	if result == noHost {
+		t.note(to, transport.Consensus, len(fitting), noHost)
+		return len(fitting) == len(batch)
+	}
+	t.note(to, transport.Consensus, added, queued)
+	if added < len(fitting) {
+		t.note(to, transport.Consensus, len(fitting)-added, full)
+	}
+	return added == len(batch)
 }
 
 func withoutTooLarge(batch []transport.Envelope) []transport.Envelope {
@@ -180,8 +188,8 @@ func withoutTooLarge(batch []transport.Envelope) []transport.Envelope {
 
 // SendBytes queues one body of kind Pulse, Control or Bulk; another kind panics. It never blocks. The body is
 // copied. A pulse replaces one that still waits at the receiving host. False means that the body was dropped:
-// the host is not in the address book, this transport is closed, the inlet is full, or the body is larger
-// than the inlet. True does not promise that the host exists.
+// the host is not in the address book, this transport is closed, the inlet has no space, or the body is
+// larger than the largest one of its kind. True does not promise that the host exists.
 func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if !t.mayReach(to, kind.Opaque(), 1) {
 		return false
@@ -189,7 +197,7 @@ func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool 
 	result := noHost
 	peer := t.net.reach(t.id, to)
 	switch {
-	case len(body) > min(t.bounds[kind], transport.DefaultFrameBytes):
+	case len(body) > kind.MaxBodyBytes(transport.DefaultFrameBytes):
 		result = tooLarge
 	case peer != nil:
 		result = peer.enqueueBytes(t, kind, body)

@@ -34,15 +34,16 @@ type line struct {
 	bound int           // bytes that may wait
 	wake  chan struct{} // something is queued and no goroutine writes
 
-	mu     sync.Mutex
-	addr   string
-	other  string // tried when addr does not lead to the peer; empty: there is none
-	astray bool   // other is tried next
-	closed bool
-	cancel context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
-	link   *link              // nil while there is none
-	out    outbox
-	pulse  latest // class consensus only
+	mu       sync.Mutex
+	addr     string
+	other    string // tried when addr does not lead to the peer; empty: there is none
+	onDemand bool   // it is dialed only when something is queued, whatever its class
+	astray   bool   // other is tried next
+	closed   bool
+	cancel   context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
+	link     *link              // nil while there is none
+	out      outbox
+	pulse    latest // class consensus only
 }
 
 func newLine(t *Transport, to uint64, addr string, class transport.Class) *line {
@@ -81,30 +82,33 @@ func (p *line) send(batch []transport.Envelope) bool {
 	}
 
 	p.mu.Lock()
-	switch {
-	case p.closed:
+	if p.closed {
 		p.mu.Unlock()
 		count.droppedUnknown.Add(uint64(fitting))
 		return false
-	case p.out.bytes()+total+transport.HeaderBytes > p.bound:
-		p.mu.Unlock()
-		count.droppedFull.Add(uint64(fitting))
-		p.t.losses.add(p.to)
-		return false
 	}
-	if fitting == len(batch) {
+	taken := fitting
+	if fitting == len(batch) && p.out.bytes()+total+transport.HeaderBytes <= p.bound {
 		p.out.addMessages(batch, total)
 	} else {
-		p.out.addFitting(batch, p.t.o.FrameBytes)
+		taken = p.out.addFitting(batch, p.t.o.FrameBytes, p.bound)
+	}
+	if taken < fitting {
+		count.droppedFull.Add(uint64(fitting - taken))
+		p.t.losses.add(p.to)
+	}
+	if taken == 0 {
+		p.mu.Unlock()
+		return false
 	}
 	p.push()
-	return fitting == len(batch)
+	return taken == len(batch)
 }
 
 // sendBytes is Transport.SendBytes for this line, whose class is that of kind.
 func (p *line) sendBytes(kind transport.Kind, body []byte) bool {
 	count := &p.t.count.kinds[kind]
-	if len(body) > min(kind.MaxBodyBytes(p.t.o.FrameBytes), p.bound-transport.HeaderBytes) {
+	if len(body) > kind.MaxBodyBytes(p.t.o.FrameBytes) {
 		count.droppedTooLarge.Add(1)
 		return false
 	}
@@ -118,7 +122,7 @@ func (p *line) sendBytes(kind transport.Kind, body []byte) bool {
 		if p.pulse.set(body) {
 			count.replaced.Add(1)
 		}
-	case p.out.bytes()+len(body)+transport.HeaderBytes > p.bound:
+	case !transport.Fits(p.out.bytes(), len(body)+transport.HeaderBytes, p.bound):
 		p.mu.Unlock()
 		count.droppedFull.Add(1)
 		return false
@@ -251,10 +255,22 @@ func (p *line) release(l *link) {
 	l.lastWrite = time.Now()
 }
 
-// move changes the address and ends the attempt to reach the old one.
+// dialOnDemand ends the link, or the attempt to make one. The next one waits until something is queued.
+func (p *line) dialOnDemand() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onDemand = true
+	p.cancel()
+}
+
+// move changes the address and ends the attempt to reach the old one. It ends dialing on demand.
 func (p *line) move(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.onDemand {
+		p.onDemand = false
+		signal(p.wake)
+	}
 	if addr != p.addr {
 		p.addr, p.astray = addr, false
 		p.cancel()

@@ -58,13 +58,17 @@ func (o *outbox) addMessages(batch []transport.Envelope, total int) {
 	}
 }
 
-// addFitting appends those messages that have at most maxBytes.
-func (o *outbox) addFitting(batch []transport.Envelope, maxBytes int) {
+// addFitting appends those messages that have at most maxBytes and for which a queue of bound bytes has
+// space. It returns how many.
+func (o *outbox) addFitting(batch []transport.Envelope, maxBytes, bound int) (added int) {
 	for i := range batch {
-		if n := transport.MessageBytes(batch[i].Group, &batch[i].Message); n <= maxBytes {
+		n := transport.MessageBytes(batch[i].Group, &batch[i].Message)
+		if n <= maxBytes && transport.Fits(o.bytes(), n+transport.HeaderBytes, bound) {
 			o.addMessages(batch[i:i+1], n)
+			added++
 		}
 	}
+	return added
 }
 
 // addBody appends an opaque body.

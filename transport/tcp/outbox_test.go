@@ -89,7 +89,7 @@ func TestOutboxIsAList(t *testing.T) {
 					total += transport.MessageBytes(e.Group, &e.Message)
 				}
 				if maxBytes := 2 * chunkBytes; action == 0 {
-					o.addFitting(batch, maxBytes)
+					o.addFitting(batch, maxBytes, 1<<30)
 					batch = slices.DeleteFunc(batch, func(e transport.Envelope) bool { return transport.MessageBytes(e.Group, &e.Message) > maxBytes })
 				} else {
 					o.addMessages(batch, total)

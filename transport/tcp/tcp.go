@@ -68,7 +68,8 @@ type Options struct {
 	ID     uint64 // of this host; not zero
 	Listen string // address to bind, such as "10.0.0.1:7000"; port 0 picks one [127.0.0.1:0]
 
-	// What may wait for one peer, encoded. A body that is larger than its bound is refused.
+	// What may wait for one peer, encoded. A message or body that is larger than its bound is taken while no
+	// more than the bound waits (transport.Fits), so what waits is the bound and one more at most.
 	QueueBytes   int // messages of groups [64 MiB]
 	ControlBytes int // bodies of kind control [16 MiB]
 	BulkBytes    int // bodies of kind bulk [32 MiB]
@@ -269,9 +270,9 @@ func (t *Transport) peer(id uint64) *peer {
 // writes them. It never blocks and keeps no part of batch. One call for all groups costs one lock and one
 // wake.
 //
-// False means that messages were dropped: the host is not in the address book, the transport is closed, or
-// the queue is full, then all of them; or a message is larger than the largest body, then that one, and the
-// others are sent. In the last two cases Receiver.Unreachable follows.
+// False means that messages were dropped: the host is not in the address book, or the transport is closed,
+// then all of them; the queue has no space, or a message is larger than the largest body, then those that do
+// not fit, and the others are sent. In the last two cases Receiver.Unreachable follows.
 func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	p := t.peer(to)
 	if p == nil {
@@ -285,7 +286,7 @@ func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 // The body is copied. A pulse replaces one that still waits for the same host.
 //
 // False means that the body was dropped: the host is not in the address book, the transport is closed, the
-// queue is full, or the body is larger than the queue or the largest body. Receiver.Unreachable does not
+// queue has no space, or the body is larger than the largest one of its kind. Receiver.Unreachable does not
 // follow.
 func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	kind = kind.Opaque()

@@ -387,6 +387,52 @@ func TestResolve(t *testing.T) {
 	next(t, later, "connection to where it is found afterwards").Close()
 }
 
+// A message that is larger than the queue goes when no other one like it waits, and it takes no other message
+// of its batch with it. So an entry that was legal under larger settings reaches a peer.
+func TestMessageLargerThanTheQueue(t *testing.T) {
+	addr, conns := deaf(t)
+	l := newLedger()
+	const queueBytes = 64 << 10
+	tr := listening(t, l, func(o *Options) { o.QueueBytes = queueBytes })
+	tr.SetPeer(2, addr)
+	c := next(t, conns, "connection")
+	defer c.Close()
+	for len(l.unreachable) > 0 { // of the address before
+		<-l.unreachable
+	}
+	var batch []transport.Envelope
+	for i, bytes := range []int{1, 24 << 20, 23 << 20, 1} {
+		batch = append(batch, transport.Envelope{Group: uint64(i), Message: raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Index: uint64(i), Entries: []raftpb.Entry{{Data: make([]byte, bytes)}}}})
+	}
+	if tr.Send(2, batch) {
+		t.Error("the second of two messages that are larger than the queue was accepted")
+	}
+	if peer := next(t, l.unreachable, "report"); peer != 2 {
+		t.Errorf("host %d reported, want 2", peer)
+	}
+	if s := tr.Stats().Kinds[transport.Consensus]; s.DroppedFull != 2 || s.DroppedTooLarge != 0 {
+		t.Errorf("%d messages were dropped by a full queue and %d as too large, want 2 and 0", s.DroppedFull, s.DroppedTooLarge)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(maxWait))
+	frames := newFrameReader(c, transport.ClassConsensus, 64<<20, maxWait)
+	for want := uint64(0); want < 2; {
+		_, body, err := frames.next()
+		if err != nil {
+			t.Fatalf("message %d: %v", want, err)
+		}
+		arrived, err := transport.DecodeBody(body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range arrived {
+			if e.Message.Index != want || len(e.Message.Entries[0].Data) != len(batch[want].Message.Entries[0].Data) {
+				t.Fatalf("message %d with %d bytes, want %d", e.Message.Index, len(e.Message.Entries[0].Data), want)
+			}
+			want++
+		}
+	}
+}
+
 func TestMessageTooLarge(t *testing.T) {
 	l := newLedger()
 	tr := listening(t, l, func(o *Options) { o.FrameBytes = 1000 })

@@ -346,6 +346,32 @@ func numbersOf(a arrival) (numbers []uint64) {
 	return numbers
 }
 
+// largerThanTheQueue: a body that is larger than its whole queue goes, also behind others that wait; a second
+// one is refused as long as the first waits.
+func largerThanTheQueue(k *kit) {
+	const large = transport.DefaultFrameBytes - 1<<20 // the network holds less of it than what is beyond the bound
+	hosts, in, b := k.braked(2, func(a arrival) bool { return a.kind == transport.Bulk })
+	until(k, "a body", b.held, func() { hosts[0].SendBytes(2, transport.Bulk, number(0)) })
+	hosts[0].SendBytes(2, transport.Bulk, number(0))
+	body := make([]byte, large)
+	if !hosts[0].SendBytes(2, transport.Bulk, body) {
+		k.Errorf("a body of %d bytes was refused by a queue of %d with next to nothing in it", large, transport.DefaultBulkBytes)
+	}
+	if hosts[0].SendBytes(2, transport.Bulk, body) {
+		k.Errorf("a second body of %d bytes was accepted while the first waits", large)
+	}
+	if hosts[0].SendBytes(2, transport.Bulk, number(0)) {
+		k.Error("a small body was accepted although more than the bound waits")
+	}
+	b.off()
+	for {
+		a := next(k, in.arrivals, fmt.Sprintf("a body of %d bytes", large))
+		if a.kind == transport.Bulk && len(a.body) == large {
+			return
+		}
+	}
+}
+
 // tooLarge: what can never be sent is refused; a message that is too large does not take the others of its
 // batch with it.
 func tooLarge(k *kit) {

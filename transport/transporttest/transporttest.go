@@ -75,6 +75,7 @@ var cases = []struct {
 	{"ClassesDoNotWait", classesDoNotWait},
 	{"SendersDoNotWait", sendersDoNotWait},
 	{"Bounds", bounds},
+	{"LargerThanTheQueue", largerThanTheQueue},
 	{"TooLarge", tooLarge},
 	{"Strangers", strangers},
 	{"Restart", restart},

@@ -61,7 +61,7 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 		h, err := host.Open(ctx, host.Config{
 			ID:         uint64(i + 1),
 			Dir:        filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
-			Peers:      peers,
+			Members:    peers,
 			Durability: s.Durability,
 		}, host.WithTransport(t), host.WithFS(fs), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {

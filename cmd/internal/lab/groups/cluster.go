@@ -62,7 +62,7 @@ func (c *cluster) open(ctx context.Context) error {
 	for i, t := range transports {
 		id := uint64(i + 1)
 		h, err := host.Open(ctx, host.Config{
-			ID: id, Dir: filepath.Join(c.dir, fmt.Sprintf("host-%d", id)), Peers: peers, HeartbeatInterval: c.heartbeat,
+			ID: id, Dir: filepath.Join(c.dir, fmt.Sprintf("host-%d", id)), Members: peers, HeartbeatInterval: c.heartbeat,
 		}, host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e host.Event) {
 			if e, ok := e.(host.GroupStopped); ok {
 				c.stop(&stoppedError{id, e.Group, e.Err})

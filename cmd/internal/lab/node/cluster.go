@@ -51,7 +51,7 @@ func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err er
 	for id := uint64(1); id <= uint64(hosts); id++ {
 		t := transports[0]
 		transports = transports[1:]
-		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Peers: peers},
+		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Members: peers},
 			host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			return nil, err // Open has closed t

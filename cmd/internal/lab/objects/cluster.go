@@ -58,7 +58,7 @@ func openCluster(ctx context.Context, p Plan, round int, dir string, mode wal.Mo
 		transports = transports[1:]
 		m := &machine{}
 		m.begin()
-		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Peers: peers, Durability: mode},
+		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Members: peers, Durability: mode},
 			append([]host.Option{host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("host %d: %w", id, err) // Open has closed t

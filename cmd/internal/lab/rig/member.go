@@ -106,7 +106,7 @@ func (m *Member) Open(ctx context.Context) error {
 	}
 	s := c.setup
 	config := host.Config{
-		ID: m.ID, Cluster: cmp.Or(s.Cluster, clusterID), Dir: c.dir(i), Peers: peers, Durability: s.Durability,
+		ID: m.ID, Cluster: cmp.Or(s.Cluster, clusterID), Dir: c.dir(i), Members: peers, Durability: s.Durability,
 		HeartbeatInterval: s.Heartbeat, ElectionTimeout: s.Election, SnapshotBytesPerSecond: s.SnapshotsPerSec,
 	}
 	var founders []uint64

@@ -113,7 +113,7 @@ func open(ctx context.Context) (*cluster, error) {
 		for id, addr := range peers {
 			t.SetPeer(id, addr)
 		}
-		h, err := host.Open(ctx, host.Config{ID: uint64(i + 1), Dir: "/host", Peers: peers, SegmentBytes: segmentBytes},
+		h, err := host.Open(ctx, host.Config{ID: uint64(i + 1), Dir: "/host", Members: peers, SegmentBytes: segmentBytes},
 			host.WithTransport(t), host.WithFS(slowFS{vfs.Memory()}), host.WithLogger(quiet))
 		if err != nil {
 			return c, err

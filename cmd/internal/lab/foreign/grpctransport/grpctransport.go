@@ -159,7 +159,7 @@ func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 		switch {
 		case size > transport.DefaultFrameBytes:
 			stats.DroppedTooLarge++
-		case l.waits[transport.Consensus]+size > bounds[transport.Consensus]:
+		case !transport.Fits(l.waits[transport.Consensus], size, bounds[transport.Consensus]):
 			stats.DroppedFull++
 		default:
 			l.join(&batch[i], size)
@@ -183,7 +183,7 @@ func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool 
 	case l == nil:
 		stats.DroppedUnknown++
 		return false
-	case len(body) > min(bounds[kind], transport.DefaultFrameBytes):
+	case len(body) > kind.MaxBodyBytes(transport.DefaultFrameBytes):
 		stats.DroppedTooLarge++
 		return false
 	case kind == transport.Pulse:
@@ -191,7 +191,7 @@ func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool 
 			stats.Replaced++
 		}
 		l.pulse, l.waits[kind] = message(kind, body), len(body)
-	case l.waits[kind]+len(body) > bounds[kind]:
+	case !transport.Fits(l.waits[kind], len(body), bounds[kind]):
 		stats.DroppedFull++
 		return false
 	default:

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/transport"
+)
+
+// refusingTransport has no space for messages to one host.
+type refusingTransport struct{ full uint64 }
+
+func (r refusingTransport) Send(to uint64, _ []transport.Envelope) bool { return to != r.full }
+
+// A follower that is behind because this host drops what it sends to it has a disk that is well. The cause
+// ends when the messages leave again, or when the follower is level.
+func TestExplainNotSent(t *testing.T) {
+	l := openSecond(t)
+	timeout := int64(l.config.electionTicks())
+	now := 100 * timeout
+	l.hears(now, 1, 3)
+	to := watchedSender{refusingTransport{full: 3}, l.Host}
+	behind := memberView{id: 3, at: now, activeAt: now, ackedAt: now - 5*timeout, levelAt: now - 5*timeout, readingSince: -1, lostSince: -1, behind: 2, match: 7}
+	slow, level := behind, behind
+	slow.ackedAt, slow.slow = now, true
+	level.ackedAt, level.levelAt, level.behind = now, now, 0
+	for _, row := range []struct {
+		name    string
+		refused int // calls of Send
+		latest  int64
+		view    memberView
+		want    CauseCode
+	}{
+		{"nothing is dropped", 0, now, behind, CodeDiskStalled},
+		{"messages to it are dropped", 9, now, behind, CodeNotSent},
+		{"it is slow, and messages to it are dropped", 9, now, slow, CodeNotSent},
+		{"they were dropped before", 9, now - 3*timeout, behind, CodeDiskStalled},
+		{"it is level", 9, now, level, ""},
+	} {
+		p := l.meetings.of(3)
+		p.unsent.n.Store(0)
+		for range row.refused {
+			to.Send(3, nil)
+			to.Send(1, nil)
+		}
+		p.unsent.latest.Store(row.latest)
+		causes := l.examine(now, func(e *examination) { e.judgeMember(&row.view) })
+		switch {
+		case row.want == "" && len(causes) == 0:
+		case len(causes) != 1 || causes[0].Code != row.want || causes[0].Member != 3:
+			t.Errorf("%s: %+v, want %q", row.name, causes, row.want)
+		case row.want == CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
+			t.Errorf("%s: %s", row.name, causes[0].Evidence)
+		}
+		if n := l.meetings.of(1).unsent.n.Load(); n != 0 {
+			t.Errorf("%s: %d messages to host 1 count as dropped", row.name, n)
+		}
+	}
+}
