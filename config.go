@@ -189,8 +189,8 @@ func (c Config) validateAddresses() error {
 // mayLeave reports whether addresses may be those of other machines.
 func (c Config) mayLeave() bool { return c.Insecure || c.TLS != nil }
 
-// listen returns Listen for the host, where "" is its address in Members: a Listen without a host is on loopback
-// if all members are.
+// listen returns Listen for the host, where "" is its address in Members: a Listen without a host is on
+// loopback if all members are.
 func (c Config) listen() string {
 	name, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || name != "" || c.Insecure {

@@ -36,8 +36,8 @@ func openRelative(t *testing.T) (*host.Host, *millrace.Node[[]byte, uint64], *al
 }
 
 // A program with a relative Dir changes its working directory while the host runs. New segments, snapshots,
-// objects and files of the flight recorder go where Dir was in Open, the socket is removed there, and the next
-// start in the old working directory has everything.
+// objects and files of the flight recorder go where Dir was in Open, the socket is removed there, and the
+// next start in the old working directory has everything.
 func TestWorkingDirectoryChanges(t *testing.T) {
 	home, other := scratch.Dir(t), t.TempDir()
 	t.Chdir(home)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/transport/tcp"
 )
 
-// listen returns TCP to the members. listens says that the user has set Listen. listen calls event after Start
-// only.
+// listen returns TCP to the members. listens says that the user has set Listen. listen calls event after
+// Start only.
 func (c Config) listen(listens bool, logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
 	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Resolve: c.Resolve, TLS: c.transportTLS(event), Logger: logger})
 	if err != nil {
@@ -46,7 +46,7 @@ func (c Config) explainListen(listens bool, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		change = "another program, or a host that still runs, has the address: stop it, or " + change
 	case errors.Is(err, syscall.EACCES):
-		change += " to a port that this user may have, from 1024 on"
+		change += " to a port that this user may have, starting at 1024"
 	}
 	return fmt.Errorf("millrace: host %d cannot listen: %s: %w; %s", c.ID, where, refused, change)
 }

@@ -23,8 +23,8 @@ func TestListenErrorsNameTheSetting(t *testing.T) {
 		is             error
 		want           []string
 	}{
-		"its name is not known": {"nobody.invalid:7001", "", nil,
-			[]string{"millrace: host 1 cannot listen: Config.Listen is not set, so it listens on its address in Members, nobody.invalid:7001: ", "; set Config.Listen, for instance to :7001"}},
+		"its name is not known": {"pod.invalid:7001", "", nil,
+			[]string{"millrace: host 1 cannot listen: Config.Listen is not set, so it listens on its address in Members, pod.invalid:7001: ", "; set Config.Listen, for instance to :7001"}},
 		"its address is another machine's": {"192.0.2.10:7001", "", syscall.EADDRNOTAVAIL,
 			[]string{"Config.Listen is not set, so it listens on its address in Members, 192.0.2.10:7001: ", "; set Config.Listen, for instance to :7001"}},
 		"Listen is another machine's": {"127.0.0.1:7001", "192.0.2.10:7002", syscall.EADDRNOTAVAIL,

@@ -160,8 +160,8 @@ func (s *Store) load(id ID, published func(dir string) error) error {
 	return nil
 }
 
-// makeDir makes the directory of a snapshot, and none above it: if the store's own is not there any more, a
-// snapshot would be in a place where nobody looks for it.
+// makeDir makes the directory of a snapshot, and none above it: if the store's directory is not there any
+// more, a later start would not find the snapshot.
 func (s *Store) makeDir(id ID) error {
 	if _, err := s.fs.ReadDir(s.dir); err != nil {
 		return fmt.Errorf("the directory of the snapshots cannot be read: %w", err)

@@ -3,7 +3,7 @@ package vfs
 import "path/filepath"
 
 // Absolute returns a name of the same file that stays right when the process changes its working directory.
-// Whoever keeps a path calls it once, when the path is given. On a filesystem that has no working directory
+// A caller that keeps a path calls it once. On a filesystem that has no working directory
 // (a simulated disk) the path is returned as it is. The error is that of the system when it does not know the
 // working directory.
 func Absolute(fsys FS, path string) (string, error) {

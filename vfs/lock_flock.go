@@ -40,8 +40,8 @@ func (osLocks) Lock(path string) (io.Closer, error) {
 	return heldLock{file: f, dir: dir}, nil
 }
 
-// lockToRead implements LockToRead. flock needs no right to write, except on network filesystems, where a lock
-// on a file that is open for reading may be refused.
+// lockToRead implements LockToRead. flock needs no right to write, except on network filesystems, where a
+// lock on a file that is open for reading may be refused.
 func (osLocks) lockToRead(path string) (io.Closer, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -25,10 +25,10 @@ func (e *MovedError) Error() string {
 // Unwrap makes errors.Is(err, ErrMoved) true.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Owned returns a view of fsys for a process that has taken lock in dir. MkdirAll and the Sync of a directory fail with a
-// *MovedError while dir leads to another directory than when the lock was taken. So no directory is made
-// beside no lock, and no name there is ever durable. Locks of the machine's filesystem know their directory;
-// with any other lock the view refuses nothing.
+// Owned returns a view of fsys for a process that has taken lock in dir. MkdirAll and the Sync of a directory
+// fail with a *MovedError while dir leads to another directory than when the lock was taken. So no directory
+// is made beside no lock, and no name there is ever durable. Locks of the machine's filesystem know their
+// directory; with any other lock the view refuses nothing.
 func Owned(fsys FS, lock io.Closer, dir string) FS {
 	l, ok := lock.(dirLock)
 	if !ok {

@@ -33,8 +33,8 @@ func asReader(t *testing.T, f func()) {
 	f()
 }
 
-// A process that reads locks a directory in which it may write nothing, with and without the file of the lock,
-// and makes no file. Its lock and those of writers exclude each other.
+// A process that reads locks a directory in which it may write nothing, with and without the file of the
+// lock, and makes no file. Its lock and those of writers exclude each other.
 func TestLockToReadNeedsNoRightToWrite(t *testing.T) {
 	for _, file := range []string{"with a file", "without a file"} {
 		t.Run(file, func(t *testing.T) {
