@@ -9,8 +9,11 @@ import (
 // hostKey is the key of a host's certificate, by number; 0: the run has no TLS. A host gets another one while
 // it runs, and presents that when its groups have bound it to it. An operator who replaces the files of a
 // host that is down makes it come with a key that no other one knows, and accepts that when all faults have
-// stopped.
-type hostKey struct{ presented, wanted uint64 }
+// stopped. A host whose directory is new has a new key, too.
+type hostKey struct {
+	presented, wanted uint64
+	unnamed           bool // it was exchanged while the host was down, so an operator must accept it
+}
 
 // Key is what package host asks of a transport.
 func (l *life) Key() (presented, wanted [32]byte) {
@@ -31,12 +34,19 @@ func (c *churn) rekey() {
 	}
 	h.key.wanted++
 	if l := h.alive; l == nil || l.process == nil {
-		h.key.presented = h.key.wanted // the host does not know the one before any more
+		h.key.presented, h.key.unnamed = h.key.wanted, true // the host does not know the one before any more
 		c.w.note(fmt.Sprintf("host %d will come with key %d", h.id, h.key.wanted))
 		c.w.count(Rekeys)
 		return
 	}
 	c.present(h)
+}
+
+// renew gives a new machine, with an empty directory, a key that no other host knows. The plan or the token
+// that makes it a member binds it: nothing accepts it.
+func (h *machine) renew() {
+	h.key.wanted++
+	h.key.presented, h.key.unnamed = h.key.wanted, false
 }
 
 // present asks again and again whether a host may come with its new key.
@@ -73,7 +83,7 @@ func (c *churn) acceptKeys() {
 			continue
 		}
 		for _, other := range c.w.hosts {
-			if other != h && h.alive.process.AcceptKey(other.id) == nil {
+			if other != h && other.key.unnamed && h.alive.process.AcceptKey(other.id) == nil {
 				c.w.count(Accepts)
 			}
 		}
