@@ -68,7 +68,8 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow  slowMembers
+	slow slowMembers
+	lateOrders
 	reads reading // its own comments say who owns what
 	quietLead
 	placing groupPlacing // its own comments say who owns what
@@ -140,6 +141,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.grantSpace()
 	}
 	g.dropUncounted()
+	g.dropLateOrders()
 	g.pending.offer(g.taken.proposals, g.taken.since)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
