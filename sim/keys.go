@@ -12,7 +12,7 @@ import (
 // stopped. A host whose directory is new has a new key, too.
 type hostKey struct {
 	presented, wanted uint64
-	unnamed           bool // it was exchanged while the host was down, so an operator must accept it
+	ofDirectory       uint64 // the one with which its directory was new; nothing accepts that by hand
 }
 
 // Key is what package host asks of a transport.
@@ -34,7 +34,7 @@ func (c *churn) rekey() {
 	}
 	h.key.wanted++
 	if l := h.alive; l == nil || l.process == nil {
-		h.key.presented, h.key.unnamed = h.key.wanted, true // the host does not know the one before any more
+		h.key.presented = h.key.wanted // the host does not know the one before any more
 		c.w.note(fmt.Sprintf("host %d will come with key %d", h.id, h.key.wanted))
 		c.w.count(Rekeys)
 		return
@@ -46,7 +46,7 @@ func (c *churn) rekey() {
 // that makes it a member binds it: nothing accepts it.
 func (h *machine) renew() {
 	h.key.wanted++
-	h.key.presented, h.key.unnamed = h.key.wanted, false
+	h.key.presented, h.key.ofDirectory = h.key.wanted, h.key.wanted
 }
 
 // present asks again and again whether a host may come with its new key.
@@ -83,7 +83,7 @@ func (c *churn) acceptKeys() {
 			continue
 		}
 		for _, other := range c.w.hosts {
-			if other != h && other.key.unnamed && h.alive.process.AcceptKey(other.id) == nil {
+			if other != h && (other.key.presented == 0 || other.key.presented != other.key.ofDirectory) && h.alive.process.AcceptKey(other.id) == nil {
 				c.w.count(Accepts)
 			}
 		}

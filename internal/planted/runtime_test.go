@@ -92,6 +92,8 @@ var runtimeBugs = []bug{
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
 	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
 		`return !lockers[receiver] &&`, `return true || !lockers[receiver] &&`}}},
+	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
+		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
