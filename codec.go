@@ -13,8 +13,8 @@ import (
 // Codec turns commands into bytes and back. All members of a group must use the same one: what one member has
 // encoded, every other decodes, perhaps years later from its log. Its methods are called concurrently.
 type Codec[T any] interface {
-	// Append appends the encoding of v to dst. An error is returned to the caller of Propose or Submit, and
-	// nothing is proposed.
+	// Append appends the encoding of v to dst, whole: its size is looked at afterwards (SizedCodec). An error
+	// is returned to the caller of Propose or Submit, and nothing is proposed.
 	Append(dst []byte, v T) ([]byte, error)
 	// Decode returns the value of an encoding. b belongs to the log: Decode must not change it, and copies what
 	// the value keeps of it. It must decode whatever Append returns: each command is decoded on its way in,
@@ -44,10 +44,13 @@ func (inPlaceCodec) Decode(b []byte) ([]byte, error)      { return b[:len(b):len
 // JSON returns the codec of package encoding/json. Fields can be added to T later: an old member ignores
 // those that it does not know, a new one sees zero values in old commands. What encoding/json loses is lost:
 // unexported fields, and bytes of a string that are not UTF-8. Open and OpenGroup refuse a struct that has
-// unexported fields only.
+// unexported fields only, and a type with a function, a channel or a complex number in it.
 func JSON[T any]() Codec[T] {
 	if v := any((*T)(nil)); losesAll(reflect.TypeOf(v).Elem()) {
 		return noCodec[T]{fmt.Errorf("millrace: JSON[%v]: the type has no exported field, so encoding/json leaves all of them out; export them, or give the type MarshalJSON and UnmarshalJSON", reflect.TypeOf(v).Elem())}
+	}
+	if never := neverEncodes(reflect.TypeFor[T]()); never != nil {
+		return noCodec[T]{fmt.Errorf("millrace: JSON[%v]: encoding/json encodes no value of type %v; leave it out with the tag json:\"-\", or give the type MarshalJSON and UnmarshalJSON", reflect.TypeFor[T](), never)}
 	}
 	return jsonCodec[T]{}
 }

@@ -184,6 +184,13 @@ func ExampleInSession() {
 	}
 }
 
+// A group that remembers more sessions, for less time.
+func ExampleMachine_Sessions() {
+	machine := millrace.InMemory(newShelf(), millrace.JSON[Set]()).
+		Sessions(millrace.SessionOptions{Expiry: 10 * time.Minute, MaxBytes: 64 << 20})
+	_ = machine // for Open
+}
+
 // A server that does not want its members to forward sends the client to the leader.
 func ExampleNotLeaderError() {
 	var node *millrace.Node[Set, string] // opened elsewhere

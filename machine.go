@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
 )
 
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
@@ -111,6 +113,7 @@ type Machine[C, R any] struct {
 	keeps       bool
 	digest      func() uint64 // nil: none
 
+	sessions     SessionOptions
 	stopDiverged bool
 	objects      *ObjectOptions // nil: the group has none
 }
@@ -150,6 +153,16 @@ func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 	return m
 }
 
+// SessionOptions bound the sessions of the clients of a group (Machine.Sessions).
+type SessionOptions = session.Options
+
+// Sessions bounds what members remember of the sessions of clients (InSession), in place of the defaults: an
+// idle session is forgotten after an hour of log time, or sooner when other sessions take 16 MiB, which is
+// 52,428 sessions of one command each. The bounds are chosen when the group is founded: all members must have
+// the same at every start. A member that differs from a majority stops its group, and one that differs from
+// its snapshot is refused by Open. MaxResultBytes counts with Results only; its default is 8 MiB then.
+func (m Machine[C, R]) Sessions(o SessionOptions) Machine[C, R] { m.sessions = o; return m }
+
 // Digest makes members compare their states. f returns a number that depends on the whole state and is
 // equal for equal states; it is called about once a second between two batches, while commands come. A
 // difference is an event (host.Diverged) and a cause in Node.Explain, both on the leader, which compares.
@@ -178,13 +191,28 @@ func (m Machine[C, R]) validate() error {
 	if m.sm == nil {
 		return errors.New("millrace: the machine has no state machine; make it with InMemory or Durable")
 	}
+	if v := reflect.ValueOf(m.sm); isNil(v) {
+		return fmt.Errorf("millrace: the state machine is a nil %v, so its first call would panic; make a value of the type", v.Type())
+	}
 	if err := rejectCodec(m.codec, "commands"); err != nil {
 		return err
+	}
+	if err := m.sessions.Validate(); err != nil {
+		return fmt.Errorf("%w (Machine.Sessions)", err)
 	}
 	if m.keeps {
 		return rejectCodec(m.results, "results")
 	}
 	return nil
+}
+
+// isNil reports whether a value that is in an interface is nil itself.
+func isNil(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
 }
 
 // commands returns the machine as a group has it.
@@ -209,7 +237,7 @@ const maxScratch = 4 << 10
 
 // options returns what the host must know about a machine.
 func (m Machine[C, R]) options() host.CommandOptions {
-	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
+	o := host.CommandOptions{Sessions: m.sessions, KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
 	if m.durable != nil {
 		o.Applied = m.durable.Applied
 	}

@@ -537,8 +537,8 @@ func TestCodecs(t *testing.T) {
 	if v, err := millrace.JSON[int]().Decode([]byte("x")); err == nil {
 		t.Errorf("JSON decodes x as %v", v)
 	}
-	n := open(t, alone(t), millrace.InMemory[func(), int64](&nilMachine[func()]{}, millrace.JSON[func()]()))
-	if _, err := n.Propose(t.Context(), nil); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
+	n := open(t, alone(t), millrace.InMemory[any, int64](&nilMachine[any]{}, millrace.JSON[any]()))
+	if _, err := n.Propose(t.Context(), func() {}); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
 		t.Errorf("a command that cannot be encoded: %v", err)
 	}
 }
@@ -736,10 +736,8 @@ func TestAroundANode(t *testing.T) {
 		if err := n.WaitApplied(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
-		for _, cause := range n.Explain().Causes {
-			if cause.Code != host.CodePaused { // the machine of the test is busy
-				t.Errorf("node %d: %v", i+1, cause)
-			}
+		for _, cause := range n.Explain().Causes { // that the machine of the test is busy is a warning
+			t.Errorf("node %d: %v", i+1, cause)
 		}
 		for n.Metrics().Applied < last { // the metrics are those of the end of its last turn
 			runtime.Gosched()

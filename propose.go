@@ -169,12 +169,18 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	if err != nil {
 		return nil, err
 	}
+	if err := n.rejectSize(command); err != nil {
+		return nil, err
+	}
 	data, err := n.machine.codec.Append(dst, command)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	case len(data) < len(dst) || string(data[:len(appendMark)]) != appendMark:
 		return nil, fmt.Errorf("millrace: not proposed: Append of the codec returned %d bytes that do not begin with the %d bytes of dst; it must return dst with the encoding appended", len(data), len(dst))
+	}
+	if err := n.group.CheckSize(len(data) - host.CallRoom); err != nil {
+		return nil, err // before it is decoded, and copied
 	}
 	if n.machine.tries {
 		if err := tryDecode(n.machine.codec, data[len(dst):len(data):len(data)]); err != nil {

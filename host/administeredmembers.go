@@ -45,10 +45,11 @@ func (a administered) Members(group uint64) (admin.Members, error) {
 	if err != nil {
 		return admin.Members{}, err
 	}
+	g.awaitView(context.Background())
 	m := g.Members()
 	of := admin.Members{
 		Host: g.self, Cluster: a.h.directory.identity.Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
-		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
+		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, View: m.View, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
 	}
 	if r := g.roster(); r != nil && r.Plan != nil {
 		of.PlanID = hex.EncodeToString(r.Plan.ID[:])
@@ -107,12 +108,13 @@ func (a administered) Plan(ctx context.Context, group uint64, changes []admin.Ch
 		}
 		g.waitHeard(ctx, c.ID)
 	}
+	g.awaitView(ctx)
 	p, err := g.Plan(wants...)
 	if err != nil {
 		return admin.Plan{}, err
 	}
 	a.h.plans.keep(&administeredPlan{id: p.plan.ID, group: g, plan: p})
-	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
+	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), View: p.View, Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
 	for _, s := range p.Stages {
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
 	}

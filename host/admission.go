@@ -245,12 +245,12 @@ func (a *admission) remember(now peerRecord) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk, a member that restarted must still be admitted, or votes for which the log reserves
-		// space are lost.
-		if !heard || before.Incarnation != now.Incarnation || !isFull(err) {
+		// On a full disk, or without a descriptor, a member that restarted must still be admitted, or votes
+		// for which the log reserves space are lost.
+		if !heard || before.Incarnation != now.Incarnation || !isFull(err) && !vfs.IsShort(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
-		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
+		a.logger.Warn("the disk is full, or no file can be opened; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

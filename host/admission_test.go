@@ -144,15 +144,21 @@ func TestAdmissionIsDurable(t *testing.T) {
 	}
 }
 
-// A new directory is not admitted if it cannot be recorded. On a full disk, a new life of a known directory
-// is.
+// A new directory is not admitted if it cannot be recorded. On a full disk, or without a descriptor, a new
+// life of a known directory is.
 func TestAdmissionOnAFullDisk(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EMFILE} {
+		t.Run(cause.Error(), func(t *testing.T) { admitsOnAFullDisk(t, cause) })
+	}
+}
+
+func admitsOnAFullDisk(t *testing.T, cause error) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
 	if err := a.admit(member(2), "r", false); err != nil {
 		t.Fatal(err)
 	}
-	full := func(crashfs.Op) error { return syscall.ENOSPC }
+	full := func(crashfs.Op) error { return cause }
 	disk.SetHook(full)
 	later := member(2)
 	later.Generation, later.Life = 6, 60

@@ -1,12 +1,14 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 )
 
 // applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
@@ -29,13 +31,18 @@ type applyQueue struct {
 	running bool  // a lane works on it
 	again   bool  // and there is more
 	leaving bool  // the group is closed
+	slow    bool  // the last round was long
 	since   int64 // when running or waiting began, in ticks that were not missed
 
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
 	workBytes int64
 	failed    bool
+	short     bool // what it was to read could not be opened: shortages
 }
+
+// shortRead says that entries could not be read for lack of a descriptor.
+type shortRead struct{ error }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
 // error: it is the user's code, and breaks one member, not the process. So does the end of the goroutine. A
@@ -120,6 +127,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	if q.failed {
 		return false
 	}
+	q.short = false
 	q.runBetween()
 	q.runCapture()
 	if len(q.work) == 0 {
@@ -147,6 +155,11 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	if q.work = q.work[done:]; len(q.work) == 0 {
 		q.hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
+	}
+	if short := (shortRead{}); errors.As(err, &short) {
+		q.short = true
+		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+		return false
 	}
 	if err != nil {
 		q.failed = true
@@ -237,6 +250,9 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 			through = work[i].Commit
 		}
 		entries, err := q.read(first.Index+1, through+1, maxBytes)
+		if vfs.IsShort(err) {
+			return nil, 0, shortRead{err}
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.group.id, err)
 		}

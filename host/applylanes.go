@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -10,22 +11,37 @@ import (
 )
 
 // applyLanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
-// of them at a time. Groups that lead here come first, because their clients wait.
+// of them at a time. Groups that lead here come first, because their clients wait. Groups whose last round
+// was long come last. Those that have waited for long come first, but one lane is left to the others. So
+// slow machines hold quick ones up for one round, however many they are.
 //
-// A state machine that hangs holds its lane. The host then starts another lane in its place, up to
-// maxSubstitutes, and reports the group (ApplyStalled).
+// A state machine that hangs holds its lane. Two rules keep that from the other groups (look):
+//
+//   - A lane that has hung for applyStall is reported (ApplyStalled), and another one is started in its
+//     place.
+//   - When every lane is in a call and none has taken a queue for applyWait, although one waits, three lanes
+//     are started for each that there is. So 1,000 machines that hang at once hold the others up for five
+//     times applyWait on a host with two lanes. If the machines only compute, lanes come free, or new lanes
+//     get no processor: then no more are started.
+//
+// A lane is started only for a queue that has none. So there are never more lanes than groups, apart from the
+// wanted ones. They stay when their machines return.
 type applyLanes struct {
-	now   func() time.Duration
-	ticks func() int64 // that were not missed, as of the last beat
-	start func(name string, w env.Worker) env.Task
-	event func(Event)
+	now       func() time.Duration
+	ticks     func() int64 // that were not missed
+	waitTicks int64        // applyWait, in ticks
+	start     func(name string, w env.Worker) env.Task
+	event     func(Event)
 
 	mu      sync.Mutex
 	leaders ring[*applyQueue]
 	others  ring[*applyQueue]
+	slow    ring[*applyQueue] // their last round was long
 	lanes   []*applyLane
 	idle    []*applyLane
-	wanted  int // lanes, apart from those that hang
+	wanted  int   // lanes, apart from those that hang; at least minApplyLanes
+	onSlow  int   // lanes that work on slow queues
+	took    int64 // when a lane has last taken a queue, in ticks that were not missed
 }
 
 // applyLane is one lane: env.Worker.
@@ -37,13 +53,19 @@ type applyLane struct {
 	queue    *applyQueue // on which it works
 	since    time.Duration
 	reported bool
+	slow     bool // the queue was slow when it was taken
+	isIdle   bool
 }
 
 const (
-	// maxSubstitutes bounds the lanes that replace those that hang.
-	maxSubstitutes = 64
 	// applyStall is how long one call of a state machine may take before it is reported.
 	applyStall = time.Second
+	// applyWait is how long queues wait while all lanes are in calls, before more lanes are started.
+	applyWait = applyStall / 4
+	// longRound is how long a round may take before its group comes behind those that are quicker.
+	longRound = applyStall / 20
+	// lanesForEach is how many lanes are started for each that there is, when all are held.
+	lanesForEach = 3
 )
 
 // grow starts lanes until n of them do not hang.
@@ -59,7 +81,8 @@ func (p *applyLanes) grow(n int) {
 func (p *applyLanes) addLane() {
 	l := &applyLane{pool: p}
 	l.task = p.start(fmt.Sprintf("apply %d", len(p.lanes)+1), l)
-	p.lanes, p.idle = append(p.lanes, l), append(p.idle, l)
+	p.lanes = append(p.lanes, l)
+	p.makeIdle(l)
 }
 
 // enqueue tells the lanes that a queue has something.
@@ -83,11 +106,48 @@ func (p *applyLanes) enqueue(q *applyQueue) {
 
 func (p *applyLanes) push(q *applyQueue, leads bool) {
 	q.since = p.ticks()
-	if leads {
+	switch {
+	case q.slow:
+		p.slow.push(&q.ready)
+	case leads:
 		p.leaders.push(&q.ready)
-	} else {
+	default:
 		p.others.push(&q.ready)
 	}
+}
+
+// waiting returns how many queues wait for a lane. The caller holds the lock.
+func (p *applyLanes) waiting() int { return p.leaders.n + p.others.n + p.slow.n }
+
+// longest returns since when the queue waits that has waited for longest. The caller holds the lock.
+func (p *applyLanes) longest() (since int64) {
+	since = math.MaxInt64
+	for _, r := range []*ring[*applyQueue]{&p.leaders, &p.others, &p.slow} {
+		if r.n > 0 {
+			since = min(since, r.first.owner.since)
+		}
+	}
+	return since
+}
+
+// pop takes out the queue that is next.
+func (p *applyLanes) pop() *place[*applyQueue] {
+	if p.slow.n > 0 && p.onSlow < len(p.lanes)-1 && p.ticks()-p.slow.first.owner.since >= p.waitTicks {
+		return p.slow.pop()
+	}
+	for _, r := range []*ring[*applyQueue]{&p.leaders, &p.others} {
+		if r.n > 0 {
+			return r.pop()
+		}
+	}
+	return p.slow.pop()
+}
+
+// awaited reports whether a queue waits for a lane, which look must see.
+func (p *applyLanes) awaited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting() > 0
 }
 
 func (p *applyLanes) takeIdle() *applyLane {
@@ -96,7 +156,7 @@ func (p *applyLanes) takeIdle() *applyLane {
 	}
 	last := len(p.idle) - 1
 	lane := p.idle[last]
-	p.idle = p.idle[:last]
+	p.idle, lane.isIdle = p.idle[:last], false
 	return lane
 }
 
@@ -116,18 +176,18 @@ func (l *applyLane) RunOnce() (more bool) {
 func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := p.leaders.pop()
-	if next == nil {
-		next = p.others.pop()
-	}
+	next := p.pop()
 	if next == nil {
 		p.makeIdle(l)
 		return nil, 0
 	}
-	q = next.owner
-	q.running, q.since = true, p.ticks()
-	l.queue, l.since, l.reported = q, p.now(), false
-	if share = maxRoundBytes; p.leaders.n+p.others.n > 0 {
+	q, p.took = next.owner, p.ticks()
+	q.running, q.since = true, p.took
+	l.queue, l.since, l.reported, l.slow = q, p.now(), false, q.slow
+	if l.slow {
+		p.onSlow++
+	}
+	if share = maxRoundBytes; p.waiting() > 0 {
 		share = maxShareBytes
 	}
 	return q, share
@@ -135,25 +195,27 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 
 // makeIdle makes a lane idle, unless it is.
 func (p *applyLanes) makeIdle(l *applyLane) {
-	for _, other := range p.idle {
-		if other == l {
-			return
-		}
+	if !l.isIdle {
+		l.isIdle = true
+		p.idle = append(p.idle, l)
 	}
-	p.idle = append(p.idle, l)
 }
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
 func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 	leads := q.group.status.Load().Role == raft.StateLeader
+	now := p.now()
 	p.mu.Lock()
-	q.running, l.queue = false, nil
+	q.running, l.queue, q.slow = false, nil, now-l.since >= longRound
+	if l.slow {
+		p.onSlow--
+	}
 	gone := q.leaving
-	if !gone && !q.failed && (left || q.again || !q.empty() && q.parkedAt() == 0) {
+	if !gone && !q.failed && (left || q.again || !q.empty() && q.parkedAt() == 0 && !q.short) {
 		p.push(q, leads)
 	}
 	q.again = false
-	if more = p.leaders.n+p.others.n > 0; !more {
+	if more = p.waiting() > 0; !more {
 		p.makeIdle(l)
 	}
 	p.mu.Unlock()
@@ -175,25 +237,32 @@ func (p *applyLanes) leave(q *applyQueue) {
 	}
 }
 
-// look reports state machines that hang, and starts lanes in the place of those that they hold. When such a
-// machine comes back there is a lane more than wanted, which the next one that hangs will need.
+// look reports state machines that hang, and starts lanes for the queues that those keep from one. When such
+// a machine comes back there is a lane more than wanted, which the next one that hangs will need.
 func (p *applyLanes) look() {
 	var events []Event
-	now, hang := p.now(), 0
+	now, ticks, hung, busy := p.now(), p.ticks(), 0, 0
 	p.mu.Lock()
 	for _, l := range p.lanes {
-		if l.queue == nil || now-l.since < applyStall {
+		if l.queue == nil {
 			continue
 		}
-		if hang++; !l.reported {
+		if busy++; now-l.since < applyStall {
+			continue
+		}
+		if hung++; !l.reported {
 			l.reported = true
 			events = append(events, ApplyStalled{Group: l.queue.group.id, For: now - l.since})
 		}
 	}
+	waiting := p.waiting()
+	more := p.wanted - (len(p.lanes) - hung)
+	if waiting > 0 && busy == len(p.lanes) && ticks-max(p.took, p.longest()) >= p.waitTicks {
+		more = max(more, min(lanesForEach*len(p.lanes), waiting))
+	}
 	var woken []*applyLane
-	for len(p.lanes)-hang < p.wanted && len(p.lanes) < p.wanted+maxSubstitutes {
-		p.addLane()
-		if p.leaders.n+p.others.n > 0 {
+	for range more {
+		if p.addLane(); len(woken) < waiting {
 			woken = append(woken, p.takeIdle())
 		}
 	}

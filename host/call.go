@@ -86,6 +86,22 @@ func (g *Group) Call(c *Call) error {
 	return nil
 }
 
+// CheckSize returns what Call would answer to a command of n bytes, without its room, as far as the size
+// goes. It is for those who know the size before they have encoded the command. A refusal counts like one of
+// Call. Any goroutine may call it.
+func (g *Group) CheckSize(n int) error {
+	if n <= g.config.MaxCommandBytes {
+		return nil
+	}
+	err := g.tooLarge(n)
+	g.pending.refusals.note(err, 1)
+	return err
+}
+
+func (g *Group) tooLarge(n int) error {
+	return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+}
+
 func (g *Group) rejectCall(c *Call) error {
 	n := len(c.Data) - CallRoom
 	switch {
@@ -94,7 +110,7 @@ func (g *Group) rejectCall(c *Call) error {
 	case n < 0:
 		return fmt.Errorf("millrace: the Data of a Call has %d bytes, want %d bytes of room and the command", len(c.Data), CallRoom)
 	case n > g.config.MaxCommandBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+		return g.tooLarge(n)
 	case g.host.closing.Load():
 		return ErrStopped
 	}

@@ -65,10 +65,12 @@ func (c *hostClock) beat() (ticks int) {
 		h.placer.beat(c.ticks - c.missed)
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
+			h.forgetDeparted()
 		}
 	}
 	h.lookForHungTurns()
 	h.lane.tick()
+	h.shortages.beat()
 	h.appliers.look()
 	h.snapshotLanes.look()
 	h.transfers.beat(c.ticks - c.missed)
@@ -89,7 +91,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 {
+	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {

@@ -47,7 +47,9 @@ type Command struct {
 
 // CommandOptions configure Commands. The zero value is safe.
 type CommandOptions struct {
-	// Sessions bounds the table of sessions. All members of a group must have the same.
+	// Sessions bounds the table of sessions. All members of a group must always have the same, because the
+	// bounds decide which commands are applied. A member whose bounds differ from those of a majority
+	// stops its group, and one whose bounds differ from those of a snapshot does not open it.
 	Sessions session.Options
 	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first
 	// result, and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8
@@ -106,6 +108,8 @@ type commandGroup struct {
 	sums    sums
 
 	suppressed atomic.Uint64 // commands that were not applied, of all verdicts
+	evicted    atomic.Uint64 // sessions that were forgotten because the table was full
+	sessions   atomic.Int64  // in the table
 
 	// Owned by the apply lane; scratch.
 	batch []Command
@@ -169,6 +173,7 @@ func (s *commandGroup) readApplied(g *Group) error {
 // the state in between (sums).
 func (s *commandGroup) Apply(entries []Entry) error {
 	defer s.clear()
+	defer s.countSessions()
 	for i := range entries {
 		e := &entries[i]
 		h, command, err := session.Decode(e.Data)
@@ -215,6 +220,13 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 	}
 	return s.flush()
+}
+
+// countSessions notes for Metrics what is in the table.
+func (s *commandGroup) countSessions() {
+	n, _ := s.table.Sessions()
+	s.sessions.Store(int64(n))
+	s.evicted.Add(s.table.TakeEvicted())
 }
 
 // suppress does not apply a command, and tells the call that waits for it.

@@ -143,7 +143,7 @@ func (d *directory) take(log Log) error {
 			return err
 		}
 		// An earlier run may have died between the rename of the file and its sync.
-		if err := d.fs.SyncDir(dir); err != nil {
+		if err := vfs.SyncDir(d.fs, dir); err != nil {
 			return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
 		}
 		return nil
@@ -175,7 +175,7 @@ func removeDurably(fsys vfs.FS, dir, name string) error {
 	if err != nil {
 		return err
 	}
-	return fsys.SyncDir(dir)
+	return vfs.SyncDir(fsys, dir)
 }
 
 // Close releases the directory.

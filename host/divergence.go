@@ -45,8 +45,9 @@ type DivergedIn string
 
 // The sums that are compared.
 const (
-	// DivergedOptions: the members have other CommandOptions.Sessions, so they will not agree about which
-	// commands to apply.
+	// DivergedOptions: the members have other CommandOptions.Sessions, so they would not agree about which
+	// commands to apply. A member that differs from a majority in this stops its group, whatever
+	// CommandOptions.StopDiverged says.
 	DivergedOptions DivergedIn = "options"
 	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace
 	// has a bug.
@@ -134,7 +135,7 @@ func (e *examination) lookForDivergence() {
 	fix := "find what is not the same on every host: the order of a map, the clock, chance, another program; then restart the members that are wrong with an empty state machine"
 	switch d.In {
 	case DivergedOptions:
-		fix = "give all members of the group the same CommandOptions.Sessions"
+		fix = "give all members of the group the same CommandOptions.Sessions (Machine.Sessions); those that differ from a majority stop"
 	case DivergedCommands:
 		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
 	}
@@ -264,7 +265,7 @@ func (d *divergence) compare(g *Group) {
 		g.host.events.emit(*found)
 		g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", found.String())
 	}
-	if d.machine.options.StopDiverged {
+	if d.machine.stops(found.In) {
 		d.stopMinority(g, found)
 	}
 }
@@ -454,8 +455,14 @@ type stopOrder struct {
 	sum          uint64 // of the majority
 }
 
-// takeStop takes such an order: only from the leader that this member follows, only if the member has the
-// option, and only if its own checkpoint says the same.
+// stops reports whether a member stops that differs from a majority in this. Other options are never borne:
+// the member forgets other sessions, and would apply other commands from then on.
+func (s *commandGroup) stops(in DivergedIn) bool {
+	return s.options.StopDiverged || in == DivergedOptions
+}
+
+// takeStop takes such an order: only from the leader that this member follows, only if the member stops for
+// it, and only if its own checkpoint says the same.
 func (h *Host) takeStop(from uint64, body []byte) error {
 	o, err := decodeStop(body)
 	if err != nil {
@@ -465,7 +472,7 @@ func (h *Host) takeStop(from uint64, body []byte) error {
 	if g == nil || !g.hasCommands || g.status.Load().Leader != from {
 		return nil
 	}
-	if m := g.divergence.machine; m.options.StopDiverged && g.divergence.differs(o) {
+	if m := g.divergence.machine; m.stops(o.in) && g.divergence.differs(o) {
 		g.fail(m.divergedError(&o))
 	}
 	return nil
@@ -495,6 +502,10 @@ func (d *divergence) differs(o stopOrder) bool {
 }
 
 func (s *commandGroup) divergedError(o *stopOrder) error {
+	if o.in == DivergedOptions {
+		return fmt.Errorf("%w: group %d has other CommandOptions.Sessions (Machine.Sessions) on this host, so it would forget other sessions and apply other commands; give all members the same, then start this host again",
+			ErrDiverged, o.group)
+	}
 	return fmt.Errorf("%w: in its %s after entry %d of group %d, where the majority has sum %016x; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine",
 		ErrDiverged, o.in, o.index, o.group, o.sum)
 }

@@ -197,6 +197,12 @@ func TestAnOrderToStop(t *testing.T) {
 		}
 	}
 	s := bareCommands(&listMachine{}, CommandOptions{}, 0)
+	if s.stops(DivergedState) || s.stops(DivergedResults) || !s.stops(DivergedOptions) {
+		t.Error("without StopDiverged, a member must stop for other options, and for nothing else")
+	}
+	if err := s.divergedError(&stopOrder{1, 5, DivergedOptions, "v1", 9}); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "other CommandOptions.Sessions (Machine.Sessions) on this host") {
+		t.Error(err)
+	}
 	err := s.divergedError(&stopOrder{1, 5, DivergedState, "v1", 9})
 	const want = "millrace: this member has diverged from the majority: in its state after entry 5 of group 1, where the majority has sum 0000000000000009; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine"
 	if !errors.Is(err, ErrDiverged) || err.Error() != want {

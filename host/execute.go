@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
 )
 
 // MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
@@ -59,14 +60,18 @@ func RemoveMember(id uint64) MemberChange {
 type MemberPlan struct {
 	// Stages are what happens, one after the other.
 	Stages []PlanStage
-	// Tolerates is how many voters may fail before the plan begins, as far as this host knows who is there.
-	// It is negative if there is no quorum now.
+	// View is the member by whose view the plan is judged: the leader, which this one is or has asked
+	// (Members.View). It is 0 if no leader has told. Then the plan is judged as if all members that were met
+	// in this life were there, and the leader judges it again.
+	View uint64
+	// Tolerates is how many voters may fail before the plan begins, by that view. It is negative if there is
+	// no quorum now.
 	Tolerates int
-	// Absent are members that this host has not heard lately.
+	// Absent are members that were not heard lately, by that view; none if View is 0.
 	Absent []uint64
 
-	group uint64
-	plan  membership.Plan
+	group, host, leader uint64
+	plan                membership.Plan
 }
 
 // PlanStage is one change of the members.
@@ -83,7 +88,13 @@ type PlanStage struct {
 // String is a page for an operator.
 func (p *MemberPlan) String() string {
 	var b strings.Builder
+	if p.View == raft.None {
+		return p.unseen()
+	}
 	fmt.Fprintf(&b, "plan %v for group %d, which tolerates %s now", p.plan.ID, p.group, tolerance(p.Tolerates))
+	if p.View != p.host {
+		fmt.Fprintf(&b, ", as host %d says, which leads", p.View)
+	}
 	if len(p.Absent) > 0 {
 		fmt.Fprintf(&b, "; members %v were not heard lately", p.Absent)
 	}
@@ -94,6 +105,27 @@ func (p *MemberPlan) String() string {
 		}
 	}
 	return b.String()
+}
+
+// unseen is the page of a member that does not know who is there.
+func (p *MemberPlan) unseen() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %v for group %d; how many failures it tolerates is unknown to host %d (%s)", p.plan.ID, p.group, p.host, whomToAsk(p.leader))
+	for i, s := range p.Stages {
+		fmt.Fprintf(&b, "\n%d. %s, with voters %v", i+1, s.What, s.Voters)
+		if len(s.Learners) > 0 {
+			fmt.Fprintf(&b, " and learners %v", s.Learners)
+		}
+	}
+	return b.String()
+}
+
+// whomToAsk says who knows which members are there.
+func whomToAsk(leader uint64) string {
+	if leader == raft.None {
+		return "no leader is known"
+	}
+	return fmt.Sprintf("host %d leads: ask there", leader)
 }
 
 func tolerance(n int) string {
@@ -116,8 +148,11 @@ var ErrPlanCancelled = errors.New("millrace: the plan was cancelled")
 
 // Plan says what changes of the members would do, stage by stage, and changes nothing. It judges by what this
 // host knows: who is a member, and which hosts were heard within an election timeout. The error wraps
-// ErrMembersUnchanged and says what cannot be. Any member may plan. It is safe for concurrent use.
+// ErrMembersUnchanged and says what cannot be. Any member may plan. A member that does not lead asks the
+// leader which members are there, and uses its last answer (MemberPlan.View). Plan never waits, and is safe
+// for concurrent use.
 func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
+	g.askView()
 	r := g.roster()
 	if r == nil {
 		return nil, g.notFounded()
@@ -138,9 +173,9 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 	}
-	p := &MemberPlan{group: g.id, plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
+	p := &MemberPlan{group: g.id, host: g.self, leader: g.status.Load().Leader, View: g.viewer(), plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
 	for _, id := range r.IDs() {
-		if !g.isHere(id) {
+		if p.View != raft.None && !g.isHere(id) {
 			p.Absent = append(p.Absent, id)
 		}
 	}

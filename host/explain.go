@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,12 @@ const (
 	CodeOverloaded CauseCode = "overloaded"
 )
 
+// isWarning reports whether a group with this cause works: an operator should know it, and no probe should
+// take the member out of service for it.
+func (c CauseCode) isWarning() bool {
+	return c == CodePaused || c == CodePlacementRests
+}
+
 // Cause is one thing that is wrong with a group, as far as one of its members can see.
 type Cause struct {
 	Code CauseCode
@@ -91,30 +98,27 @@ type Cause struct {
 type Diagnosis struct {
 	Group, Host uint64
 	Status      Status
-	// Healthy means that there are no causes.
-	Healthy bool
-	Causes  []Cause
+	// Healthy means that there are no causes. Warnings do not count: the group works.
+	Healthy          bool
+	Causes, Warnings []Cause
 	// Leaderless is for how long this host has known no leader; 0 if it knows one. An election takes up to
 	// two election timeouts, and is no cause.
 	Leaderless time.Duration
 }
 
-// Has reports whether a cause has the code.
+// Has reports whether a cause or a warning has the code.
 func (d Diagnosis) Has(code CauseCode) bool {
-	for i := range d.Causes {
-		if d.Causes[i].Code == code {
-			return true
-		}
-	}
-	return false
+	is := func(c Cause) bool { return c.Code == code }
+	return slices.ContainsFunc(d.Causes, is) || slices.ContainsFunc(d.Warnings, is)
 }
 
-// String is a page for an operator: the verdict first, then each cause with its evidence and what to do.
+// String is a page for an operator: the verdict first, then each cause with its evidence and what to do, then
+// the warnings.
 func (d Diagnosis) String() string {
 	var b strings.Builder
 	switch n := len(d.Causes); n {
 	case 0:
-		fmt.Fprintf(&b, "group %d, seen from host %d: healthy\n", d.Group, d.Host)
+		fmt.Fprintf(&b, "group %d, seen from host %d: healthy%s\n", d.Group, d.Host, warned(len(d.Warnings)))
 	case 1:
 		fmt.Fprintf(&b, "group %d, seen from host %d: not healthy: %s\n", d.Group, d.Host, d.Causes[0].name())
 	default:
@@ -126,17 +130,35 @@ func (d Diagnosis) String() string {
 	}
 	fmt.Fprintf(&b, "  %s\n", d.position())
 	for i := range d.Causes {
-		c := &d.Causes[i]
-		fmt.Fprintf(&b, "\n%d. %s", i+1, c.name())
-		if c.Since > 0 {
-			fmt.Fprintf(&b, ", for %v", rounded(c.Since))
-		}
-		fmt.Fprintf(&b, "\n   what is seen: %s\n   what to do:   %s\n", c.Evidence, c.Fix)
+		fmt.Fprintf(&b, "\n%d. %s", i+1, &d.Causes[i])
+	}
+	for i := range d.Warnings {
+		fmt.Fprintf(&b, "\nwarning: %s", &d.Warnings[i])
 	}
 	if leader := d.Status.Leader; leader != raft.None && leader != d.Host {
 		fmt.Fprintf(&b, "\nHost %d leads; it sees how far the other members are.\n", leader)
 	}
 	return b.String()
+}
+
+// String is the cause with its evidence and what to do, on three lines.
+func (c *Cause) String() string {
+	text := c.name()
+	if c.Since > 0 {
+		text += fmt.Sprintf(", for %v", rounded(c.Since))
+	}
+	return text + fmt.Sprintf("\n   what is seen: %s\n   what to do:   %s\n", c.Evidence, c.Fix)
+}
+
+// warned says how many warnings there are.
+func warned(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", with a warning"
+	}
+	return fmt.Sprintf(", with %d warnings", n)
 }
 
 // name is the code, and the member if it is another one.
@@ -230,10 +252,19 @@ func (g *Group) Explain() Diagnosis {
 
 // found adds a cause. since is a tick that was not missed.
 func (e *examination) found(code CauseCode, member uint64, since int64, fix, evidence string, args ...any) {
-	e.d.Causes = append(e.d.Causes, Cause{
+	e.add(Cause{
 		Code: code, Member: member, Since: max(e.duration(e.now-since), 0),
 		Evidence: fmt.Sprintf(evidence, args...), Fix: fix,
 	})
+}
+
+// add puts a cause among the causes or the warnings.
+func (e *examination) add(c Cause) {
+	if c.Code.isWarning() {
+		e.d.Warnings = append(e.d.Warnings, c)
+		return
+	}
+	e.d.Causes = append(e.d.Causes, c)
 }
 
 // duration converts ticks.

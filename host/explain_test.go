@@ -6,6 +6,26 @@ import (
 	"testing"
 )
 
+// A paused process is a warning: the group is healthy, and the page says both.
+func TestExplainWarns(t *testing.T) {
+	l := openTestHost(t, 1)
+	defer l.Close(context.Background())
+	l.lead()
+	l.manual.tickLate(10 * l.config.electionTicks())
+	d := l.group.Explain()
+	if !d.Healthy || len(d.Causes) > 0 || len(d.Warnings) != 1 || !d.Has(CodePaused) {
+		t.Fatalf("a process that was paused: %+v", d)
+	}
+	page := d.String()
+	if !strings.Contains(page, "seen from host 1: healthy, with a warning\n") || !strings.Contains(page, "\nwarning: process paused\n   what is seen: in the last 20s") {
+		t.Errorf("the page is\n%s", page)
+	}
+	l.silence(recentTimeouts + 1)
+	if d := l.group.Explain(); len(d.Warnings) > 0 {
+		t.Errorf("the pause is long ago: %v", d)
+	}
+}
+
 // A difference that the leader has found is a cause, and the page of a healthy group is two lines.
 func TestExplainDivergence(t *testing.T) {
 	l := openTestHost(t, 1)

@@ -58,6 +58,9 @@ func (e *examination) lookForIdentity() {
 		}
 	}
 	for _, id := range e.Founding().Refused {
+		if silent, ever := e.silence(id, 0); !ever || silent > e.recent() {
+			continue // it came with that directory once; now it does not come
+		}
 		came, _ := e.host.admission.incarnation(id)
 		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
@@ -152,8 +155,8 @@ func (e *examination) lookForStuckApply() {
 		return
 	}
 	e.found(CodeApplyStuck, 0, s.since, fix,
-		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place, of %d at most",
-		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes, maxSubstitutes)
+		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
+		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.
@@ -291,7 +294,7 @@ func (e *examination) lookForPauses() {
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
-	e.d.Causes = append(e.d.Causes, Cause{
+	e.add(Cause{
 		Code: CodePaused, Since: e.duration(since),
 		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
 			rounded(e.duration(e.recent())), rounded(e.duration(missed)), n, rounded(e.duration(longest))),

@@ -12,9 +12,9 @@ import (
 )
 
 // openSecond opens host 2 of three, in a founded group that host 1 leads. Nothing is heard from then on.
-func openSecond(t *testing.T) *testHost {
+func openSecond(t *testing.T, options ...Option) *testHost {
 	t.Helper()
-	l := openTestHostWith(t, 3, func(c *Config) { c.ID = 2 })
+	l := openTestHostWith(t, 3, func(c *Config) { c.ID = 2 }, options...)
 	t.Cleanup(func() { _ = l.Close(over()) })
 	m := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Term: 1, Commit: begun,
 		Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0)), foundedAt(3, 1)}}

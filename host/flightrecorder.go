@@ -27,10 +27,10 @@ type FlightRecorder struct {
 	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
 	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
 	Bytes int64
-	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is all
-	// that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the recordings of
-	// several members can be compared; with flight.Payloads the commands. What the core reads itself is always
-	// recorded: ids of hosts, terms, indexes, changes of members.
+	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is
+	// all that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the
+	// recordings of several members can be compared; with flight.Payloads the commands. What the core reads
+	// itself is always recorded: ids of hosts, terms, indexes, changes of members.
 	Data flight.Data
 }
 
@@ -174,7 +174,7 @@ func (f *flightRecorder) dump(reason string, groups ...uint64) (path string, err
 			path, err = "", fmt.Errorf("millrace: write a file of the flight recorder in %s: %w", dir, err)
 		}
 	}()
-	if err := errors.Join(fsys.MkdirAll(dir), fsys.SyncDir(f.host.config.Dir)); err != nil {
+	if err := errors.Join(fsys.MkdirAll(dir), vfs.SyncDir(fsys, f.host.config.Dir)); err != nil {
 		return "", err
 	}
 	numbers, err := flightFiles(fsys, dir)
@@ -198,7 +198,7 @@ func (f *flightRecorder) dump(reason string, groups ...uint64) (path string, err
 			return "", err
 		}
 	}
-	return path, fsys.SyncDir(dir)
+	return path, vfs.SyncDir(fsys, dir)
 }
 
 func flightName(n uint64) string { return fmt.Sprintf("%06d%s", n, flightSuffix) }

@@ -96,6 +96,7 @@ type Group struct {
 	dropped atomic.Uint64
 	roleTimes    roleTimes
 	views        memberWatches
+	leaderViews  leaderViews
 	overload     overload
 	counts       groupCounts
 	transfer     *Transfer    // under way, and owned by the turn; nil: none

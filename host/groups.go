@@ -237,7 +237,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 			g.countUnfounded(true)
 		}
 	}
-	g.resuming.voted = g.hard.Vote == g.self && g.bound.Load() != nil
+	g.resuming.voted = g.bound.Load() != nil && (g.hard.Vote == g.self || g.isAlone())
 	g.setVoters()
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()

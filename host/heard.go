@@ -66,6 +66,13 @@ func (h *heard) take(from uint64, r pulseRecord, now int64, groups *groupTable) 
 	}
 }
 
+// forget forgets what a host has said. Groups that it covers go on: its list is silent.
+func (h *heard) forget(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.peers, id)
+}
+
 // newHeardList makes a list cover those of its groups that follow.
 func newHeardList(from uint64, name pulseName, lines []pulseLine, now int64, groups *groupTable) *heardList {
 	l := &heardList{from: from, name: name}

@@ -31,10 +31,11 @@ type Host struct {
 	memory    memory
 	waiters   waiterPool
 
-	shards   []*shard
-	lane     *appendLane
-	appliers *applyLanes
-	readers  *readers
+	shards    []*shard
+	lane      *appendLane
+	appliers  *applyLanes
+	readers   *readers
+	shortages shortages
 
 	snapshotLanes snapshotLanes
 	transfers     transfers
@@ -92,6 +93,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if err != nil {
 		return nil, err
 	}
+	given := c
 	tokens, err := c.parseJoinTokens()
 	if err != nil {
 		return nil, err
@@ -116,8 +118,11 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		if err := c.validateTLS(); err != nil {
 			return nil, err
 		}
-		if err := c.rejectTokens(tokens); err != nil {
-			return nil, err
+		if rejected := c.rejectTokens(tokens); rejected != nil {
+			if c, err = c.dropSpent(given, e.fs, rejected); err != nil {
+				return nil, err
+			}
+			tokens.all = nil
 		}
 	case c.TLS != nil:
 		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
@@ -225,9 +230,11 @@ func (h *Host) startLanes() {
 	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
+	h.shortages.logger = h.env.logger
 	h.appliers = &applyLanes{
-		now:   h.env.env.Clock.Now,
-		ticks: h.clock.livedAtBeat,
+		now:       h.env.env.Clock.Now,
+		ticks:     h.clock.lived,
+		waitTicks: max(ticksIn(applyWait, h.config), 1),
 		start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
@@ -236,7 +243,7 @@ func (h *Host) startLanes() {
 	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	})
-	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
+	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
 	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
 	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
@@ -251,6 +258,7 @@ func (h *Host) incarnation() transport.Incarnation { return h.directory.identity
 
 const (
 	maxShards     = 16
+	minApplyLanes = 2 // one of them is for machines that are quick
 	maxApplyLanes = 64
 )
 

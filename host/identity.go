@@ -193,5 +193,5 @@ func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	if err := fsys.Rename(draft, path); err != nil {
 		return err
 	}
-	return fsys.SyncDir(dir)
+	return vfs.SyncDir(fsys, dir)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 )
 
 // A snapshot that was received is installed in steps, and each step has its place:
@@ -157,7 +158,10 @@ func (q *appendQueue) restore(in *install) {
 		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
 		return
 	}
-	if err := g.restoreReceived(p); err != nil {
+	if err := g.restoreReceived(p); vfs.IsShort(err) {
+		g.host.shortages.later(func() { g.apply.startDrained(func() { q.restore(in) }) }, err)
+		return
+	} else if err != nil {
 		g.fail(errRestore(err))
 		return
 	}
@@ -191,7 +195,8 @@ func (q *applyQueue) runDrained() {
 	(*f)()
 }
 
-// restoreReceived restores from a snapshot that is on the disk.
+// restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
+// all is as it was, and it may be called again.
 func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
 	store, err := g.snapshots.store()
 	if err != nil {
@@ -203,7 +208,7 @@ func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
 	}
 	err = fmt.Errorf("the state machine of group %d ended its goroutine (runtime.Goexit, as t.Fatal does) in Restore", g.id)
 	defer func() {
-		if err != nil {
+		if err != nil && !vfs.IsShort(err) {
 			g.fail(errRestore(err)) // also when this goroutine ends
 		}
 	}()

@@ -255,6 +255,34 @@ func TestMembersAreBoundToKeys(t *testing.T) {
 	}
 }
 
+// A token that has done its work may stay set, also when the cluster gets TLS: the host is a member, and
+// the token is not looked at. On a directory that has not started it is refused as before.
+func TestASpentTokenMayStay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 2)
+	founded(t, ps[0])
+	token := ps[0].token(host.JoinTokenOptions{})
+	ps[1].join(token, ps[0], nil)
+	ps[1].waitMembers([]uint64{1, 2}, nil)
+	authority := testAuthority(t, "ours")
+	for _, p := range ps {
+		p.close()
+	}
+	for _, p := range ps {
+		c := p.config(listOf(ps...))
+		c.TLS = newMemberTLS(t, p.id, authority).tls()
+		if p == ps[1] {
+			c.JoinTokens = []string{token}
+		}
+		p.openConfig(c)
+		p.openGroup(1)
+	}
+	write(t, ps, "over TLS")
+	for _, p := range ps {
+		p.close()
+	}
+}
+
 // A host that was wiped, and has moved, joins by a token with the address of a member that does not lead and
 // refuses its directory: that one tells the leader where it is.
 func TestWipedHostMovesAndJoinsByToken(t *testing.T) {

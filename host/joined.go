@@ -53,7 +53,7 @@ func writeJoined(fsys vfs.FS, hostDir string, group uint64, text joinedText) err
 		return fmt.Errorf("millrace: make directory %s: %w", dir, err)
 	}
 	for _, d := range []string{dir, groupsDir(hostDir), hostDir} {
-		if err := fsys.SyncDir(d); err != nil {
+		if err := vfs.SyncDir(fsys, d); err != nil {
 			return fmt.Errorf("millrace: sync directory %s: %w", d, err)
 		}
 	}

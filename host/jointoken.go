@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
 )
 
 // A join token lets a host with an empty directory become a member of a group, once, without an operator who
@@ -254,6 +255,22 @@ func (c Config) rejectTokens(t tokens) error {
 		}
 	}
 	return nil
+}
+
+// dropSpent leaves out tokens that cannot be used as this host is configured, because of rejected, if they
+// have done their work: the directory has started in the cluster of the tokens. A token may stay set for
+// years, while a cluster gets TLS, or replaces its CA. Otherwise dropSpent returns rejected. given is the
+// configuration without what the tokens say.
+func (c Config) dropSpent(given Config, fsys vfs.FS, rejected error) (Config, error) {
+	have, found, err := readIdentity(fsys, c.Dir)
+	if err != nil || !found || have.Cluster != c.Cluster {
+		return c, rejected
+	}
+	if started, err := hasStarted(fsys, logDir(c.Dir)); err != nil || !started {
+		return c, errors.Join(rejected, err)
+	}
+	c.Joins = given.Joins
+	return c, nil
 }
 
 // of returns the token for a group.

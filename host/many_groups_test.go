@@ -61,7 +61,12 @@ func openSolo(t *testing.T, machine host.StateMachine, options ...host.Option) (
 // openLeader opens a group of which this host is the only member, and returns when it leads.
 func openLeader(t *testing.T, h *host.Host, id uint64, machine host.StateMachine) *host.Group {
 	t.Helper()
-	g, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: id, Members: []uint64{1}}, machine)
+	return openLeaderWith(t, h, host.GroupConfig{ID: id, Members: []uint64{1}}, machine)
+}
+
+func openLeaderWith(t *testing.T, h *host.Host, c host.GroupConfig, machine host.StateMachine) *host.Group {
+	t.Helper()
+	g, err := h.OpenGroup(t.Context(), c, machine)
 	if err != nil {
 		t.Error(err)
 		return nil

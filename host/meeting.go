@@ -45,10 +45,23 @@ func (m *meetings) init(others []uint64) {
 	m.peers.Store(&all)
 }
 
+// begin makes a meeting begin at a tick: the host was not silent before.
+func (p *meeting) begin(now int64) {
+	p.heardAt.Store(now)
+	p.heardSince.Store(now)
+}
+
 // add makes the meeting of one more host. The caller adds one at a time.
 func (m *meetings) add(id uint64) {
 	all := maps.Clone(m.all())
 	all[id] = new(meeting)
+	m.peers.Store(&all)
+}
+
+// remove forgets the meeting with a host. The caller removes one at a time, and adds none meanwhile.
+func (m *meetings) remove(id uint64) {
+	all := maps.Clone(m.all())
+	delete(all, id)
 	m.peers.Store(&all)
 }
 
@@ -107,7 +120,10 @@ func (m *meetings) areAllMet() bool {
 func (h *Host) meet(from uint64) {
 	p := h.meetings.of(from)
 	if p == nil {
-		return
+		h.recall(from)
+		if p = h.meetings.of(from); p == nil {
+			return
+		}
 	}
 	if now, before := h.clock.livedAtBeat(), p.heardAt.Load(); before != now {
 		if now-before > int64(2*h.config.electionTicks()) {
@@ -168,7 +184,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.meetings.of(id); !p.met.Load() || !p.ready.Load() {
+		if p := h.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -186,6 +202,14 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 	p.refuses.Store(&why)
 	for _, g := range h.groups.all() {
 		g.stopIfRefused()
+	}
+}
+
+// AdmittedBy implements transport.AdmissionReceiver. A follower that refused this host has nothing to say to
+// it, so the refusal ends here.
+func (h *inbound) AdmittedBy(by uint64) {
+	if p := h.meetings.of(by); p != nil {
+		p.refuses.Store(nil)
 	}
 }
 
@@ -238,6 +262,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takePlanRecord(from, body)
 	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
 		return h.takeRosterRecord(from, body)
+	case len(body) > 0 && (body[0] == viewQuestionKind || body[0] == viewAnswerKind):
+		return h.takeView(from, body)
 	case len(body) > 0 && body[0] == joinRefusedKind:
 		return h.takeJoinRefused(from, body)
 	case len(body) > 0 && body[0] == addressesKind:

@@ -96,6 +96,9 @@ func TestMembersChange(t *testing.T) {
 	write(t, ps[1:], "with three others and a learner")
 	for _, p := range ps[1:] {
 		p.waitMembers([]uint64{3, 4, 5}, []uint64{2})
+		if d := p.Group(theGroup).Explain(); d.Has(host.CodeIdentityRefused) {
+			t.Errorf("host 1 was removed, and is not refused: %v", d)
+		}
 	}
 	for _, p := range ps[1:] {
 		p.close()

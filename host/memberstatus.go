@@ -24,6 +24,10 @@ type Members struct {
 	Plan, Waits string
 	// Tokens are the join tokens that were not used, without their secrets.
 	Tokens []membership.Token
+	// View is the member by whose view There and Tolerates are: this one if it leads, or else the leader, which
+	// was asked and has answered within two election timeouts. It is 0 if no leader has told. Then There is true
+	// of members that this one hears itself, the others may be well, and Tolerates means nothing.
+	View uint64
 	// Tolerates is how many of the voters that were heard lately may fail before there is no quorum. It is
 	// negative if there is none now.
 	Tolerates int
@@ -36,26 +40,29 @@ type MemberInfo struct {
 	Incarnation transport.Incarnation // the directory that it is bound to
 	Key         membership.Key        // of the certificate to which it is bound; zero: to none
 	Addr        string                // where it was when it was added, or Config.Members
-	There       bool                  // it was heard within an election timeout; on a member that does not lead: in this life
+	There       bool                  // it was heard within an election timeout, by the member that Members.View names
 }
 
-// Members returns who the members of the group are, as this member has applied it. It never waits.
+// Members returns who the members of the group are, as this member has applied it, and which of them are
+// there, as the leader knows it. It never waits: a member that does not lead asks the leader, and the answer
+// is in a later call.
 func (g *Group) Members() Members {
+	g.askView()
 	r := g.roster()
 	if r == nil {
-		var m Members
+		m := Members{View: g.viewer()}
 		for _, id := range g.memberIDs() {
-			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.peers.addr(id), There: g.isHere(id)})
+			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.peers.addr(id), There: g.isKnownHere(id)})
 		}
 		return m
 	}
 	m := Members{
-		Version: r.Version, Founded: true,
+		Version: r.Version, Founded: true, View: g.viewer(),
 		Voters: slices.Clone(r.Conf.Voters), Outgoing: slices.Clone(r.Conf.VotersOutgoing), Learners: slices.Clone(r.Conf.Learners),
 		Tolerates: r.Spare(g.isHere), Tokens: slices.Clone(r.Tokens),
 	}
 	for _, member := range r.Members {
-		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Key: member.Keys[0], Addr: member.Addr, There: g.isHere(member.ID)}
+		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Key: member.Keys[0], Addr: member.Addr, There: g.isKnownHere(member.ID)}
 		if addr := g.host.peers.addr(member.ID); addr != "" {
 			info.Addr = addr
 		}

@@ -47,6 +47,10 @@ type CallMetrics struct {
 	Retried    uint64 // commands that were sent or proposed once more
 	Duplicates uint64 // commands that came a second time and were not applied again
 	Expired    uint64 // commands that were refused because their session had expired
+	// Sessions is how many sessions this member knows now. SessionsEvicted counts those that it has forgotten
+	// before they expired, because the table was full (CommandOptions.Sessions, MaxBytes).
+	Sessions        int
+	SessionsEvicted uint64
 }
 
 // ReadMetrics are about reads on this host.
@@ -146,7 +150,7 @@ type LaneMetrics struct {
 	AppendStalled time.Duration // now: for how long it has had work and completed none
 
 	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
-	ApplySubstitutes                 int // now: lanes that were started in the place of others
+	ApplySubstitutes                 int // now: lanes that were started in the place of those that hung; one for each group at most
 }
 
 // PeerMetrics are what a host knows of another one.
@@ -251,6 +255,9 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
+	if s, ok := g.apply.machine.(*commandGroup); ok {
+		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
+	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
 	m.Objects = g.objects.metrics()
@@ -312,6 +319,9 @@ func (h *Host) Metrics() HostMetrics {
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.meetings.of(id)
+		if p == nil {
+			continue // it was forgotten just now
+		}
 		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,

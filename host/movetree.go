@@ -45,7 +45,7 @@ func moveTree(fsys vfs.FS, from, to string) error {
 		}
 		files = append(files, src)
 	}
-	if err := fsys.SyncDir(to); err != nil {
+	if err := vfs.SyncDir(fsys, to); err != nil {
 		return fmt.Errorf("millrace: sync directory %s: %w", to, err)
 	}
 	for _, src := range files {
@@ -53,7 +53,7 @@ func moveTree(fsys vfs.FS, from, to string) error {
 			return fmt.Errorf("millrace: remove %s: %w", src, err)
 		}
 	}
-	if err := fsys.SyncDir(from); err != nil {
+	if err := vfs.SyncDir(fsys, from); err != nil {
 		return fmt.Errorf("millrace: sync directory %s: %w", from, err)
 	}
 	return nil

@@ -18,7 +18,7 @@ type Founding struct {
 	// knows. It is empty on other members.
 	Missing []uint64
 	// Refused are the members whose hosts come with another directory than the one that the group is bound
-	// to.
+	// to. A member that was removed is none.
 	Refused []uint64
 	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
 	// voters. Before Found is set they are what FoundWithout has asked for.
@@ -86,7 +86,7 @@ func (g *Group) Founding() Founding {
 	}
 	if r := g.refuses.Load(); r != nil {
 		for _, id := range *r {
-			if !slices.Contains(f.LeftOut, id) {
+			if !slices.Contains(f.LeftOut, id) && !g.hasRemoved(id) {
 				f.Refused = append(f.Refused, id)
 			}
 		}

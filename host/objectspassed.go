@@ -1,5 +1,7 @@
 package host
 
+import "github.com/millrace/millrace/vfs"
+
 // A member that waits for an object which no member has any more (groupObjects) cannot apply what its log
 // has. The others have removed the files, because they have compacted the log behind the end of the set: so
 // they have a snapshot that is beyond it. The member says so to the leader, which offers that snapshot,
@@ -55,7 +57,11 @@ func (q *applyQueue) pass() {
 	}
 	q.calling.Lock()
 	defer q.calling.Unlock()
-	if err := g.restoreReceived(p); err != nil {
+	if err := g.restoreReceived(p); vfs.IsShort(err) {
+		g.objects.passing.CompareAndSwap(nil, p)
+		g.host.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
+		return
+	} else if err != nil {
 		q.failed = true
 		g.fail(errRestore(err))
 		return

@@ -16,7 +16,8 @@ import (
 
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
 // from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
-// each connection where it listens. A host is never forgotten in one life of this one.
+// each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
+// silent (departed.go).
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -126,6 +127,7 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 			return fmt.Errorf("%w: %d", errTooManyHosts, len(ids))
 		}
 		h.meetings.add(id)
+		h.meetings.of(id).begin(h.clock.livedAtBeat())
 		h.pulses.add(id)
 		h.readers.add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
@@ -215,6 +217,9 @@ func (r peerRecord) locate(l location) location {
 // others learn of it, too. A host that says no address, or none that this one can dial, is known from then on
 // all the same: what comes from it counts.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
+	if h.isForgotten(peer.ID) {
+		return // it is known again when it speaks (departed.go)
+	}
 	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
 		h.learn(peer.ID, "")
 		return
@@ -306,7 +311,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
 			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 		}
-		if h.knowsBetter(id, said) {
+		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			continue
 		}
 		if !h.knows(id) && h.peers.hinted.Add(1) > maxHintedHosts {

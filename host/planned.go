@@ -166,18 +166,6 @@ func (g *Group) leavesNoQuorum(r *membership.Roster, stages [][]membership.Step)
 	return ""
 }
 
-// isHere reports whether a member is this one, or was heard lately. A member that does not lead need not hear
-// the others; for it a member is here that it has met in this life.
-func (g *Group) isHere(id uint64) bool {
-	switch {
-	case id == g.self:
-		return true
-	case g.status.Load().Role == raft.StateLeader:
-		return g.isThere(id)
-	}
-	return g.host.meetings.has(id)
-}
-
 // there returns those of some members that were heard lately.
 func (g *Group) there(ids []uint64) []uint64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return !g.isHere(id) })

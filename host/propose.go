@@ -111,7 +111,7 @@ func (g *Group) take(command []byte, w *waiter) error {
 	case len(command) == 0:
 		return ErrEmpty
 	case len(command) > g.config.MaxCommandBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", ErrTooLarge, len(command), g.config.MaxCommandBytes)
+		return g.tooLarge(len(command))
 	}
 	if g.host.closing.Load() {
 		return ErrStopped

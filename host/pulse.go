@@ -61,6 +61,13 @@ func (p *pulses) add(id uint64) {
 	p.peers = slices.Insert(p.peers, at, &pulsesTo{peer: id, entries: map[uint64]*pulseEntry{}})
 }
 
+// remove takes a host out, with what it has answered.
+func (p *pulses) remove(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.peers = slices.DeleteFunc(p.peers, func(to *pulsesTo) bool { return to.peer == id })
+}
+
 // set puts a group into the lists of its members, without those left out. It reports whether there is
 // space in all of them. A group that has stopped is refused: it was taken out when it stopped
 // (Group.leavePulses), and the turn under way must not put it back.

@@ -3,9 +3,11 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/vfs"
 )
 
 // readers read old entries of the log, which are not in memory, for followers that catch up. There is one
@@ -54,6 +56,9 @@ func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task
 func (r *readers) add(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lanes[id] != nil {
+		return // the host was forgotten, and is known again
+	}
 	l := &readLane{host: id}
 	l.task = r.start(fmt.Sprintf("reader for host %d", id), l)
 	r.lanes[id], r.order = l, append(r.order, l)
@@ -111,6 +116,9 @@ func (l *readLane) RunOnce() (more bool) {
 	l.mu.Unlock()
 
 	entries, err := q.group.storage.log.Entries(q.lo, q.hi, q.maxBytes)
+	if vfs.IsShort(err) {
+		return l.postpone(q, err)
+	}
 	q.group.inbox.putFetched(fetched{q.reader, q.lo, entries, err})
 	q.group.wake()
 
@@ -118,6 +126,19 @@ func (l *readLane) RunOnce() (more bool) {
 	defer l.mu.Unlock()
 	l.reading = readRequest{}
 	return len(l.waiting) > 0
+}
+
+// postpone reads again at a later beat. What else waits for this lane waits with it.
+func (l *readLane) postpone(q readRequest, err error) (more bool) {
+	l.mu.Lock()
+	l.reading = readRequest{}
+	newer := slices.ContainsFunc(l.waiting, func(w readRequest) bool { return w.group == q.group })
+	if !newer {
+		l.waiting = append(l.waiting, q)
+	}
+	l.mu.Unlock()
+	q.group.host.shortages.later(l.task.Wake, err)
+	return false
 }
 
 // doing says what the lane is in the middle of.

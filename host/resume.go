@@ -11,6 +11,8 @@ import "github.com/millrace/millrace/raft"
 // group waits for two heartbeats first, in which that leader would be heard, and tries again after twice and
 // four times as long, because the other hosts may be slower to start. Where members make promises (lease.go)
 // it waits for the end of its own, which a member makes when it starts.
+//
+// The only voter of a group does not wait: no other member can lead.
 
 // resuming is a member's attempt to lead again. It belongs to the turn.
 type resuming struct {
@@ -47,5 +49,15 @@ func (g *Group) resumeAt() int64 {
 	if !g.resuming.voted {
 		return never
 	}
-	return max(g.resuming.since+2*ticksPerHeartbeat<<g.resuming.tries, g.at.ticks+int64(g.node.PromisedTicks()))
+	promised := g.at.ticks + int64(g.node.PromisedTicks())
+	if g.isAlone() {
+		return promised
+	}
+	return max(g.resuming.since+2*ticksPerHeartbeat<<g.resuming.tries, promised)
+}
+
+// isAlone reports whether this member is the only voter of a founded group.
+func (g *Group) isAlone() bool {
+	r := g.roster()
+	return r != nil && r.Spare(func(id uint64) bool { return id == g.self }) >= 0
 }

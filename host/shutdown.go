@@ -142,16 +142,22 @@ func (s *shutdown) wait(ctx context.Context) error {
 	}
 }
 
-// waitsFor says what each part that has not stopped is in the middle of.
+// waitsFor says what parts that have not stopped are in the middle of, and how many more there are.
 func (s *shutdown) waitsFor() (doing []string) {
 	s.mu.Lock()
 	running := slices.Clone(s.running)
 	s.mu.Unlock()
-	for _, p := range running {
+	for _, p := range running[:min(len(running), maxNamedParts)] {
 		doing = append(doing, p.doing())
+	}
+	if more := len(running) - len(doing); more > 0 {
+		doing = append(doing, fmt.Sprintf("and %d more", more))
 	}
 	return doing
 }
+
+// maxNamedParts bounds what an error of Close names: a thousand state machines may hang.
+const maxNamedParts = 16
 
 func oneByOne(stops []func()) {
 	for _, stop := range stops {

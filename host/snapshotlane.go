@@ -11,8 +11,8 @@ import (
 // snapshotLanes do the work of snapshots that may block on a disk or on a state machine that writes its
 // state: taking, and whatever else of snapshots reads and writes files. There are two lanes for all groups of
 // a host, so that two groups at most load the disk at a time, and one that hangs does not stop the others.
-// A machine whose WriteTo hangs holds its lane: the host then starts another one in its place, up to
-// maxSnapshotSubstitutes, and reports it (SnapshotStalled).
+// A machine whose WriteTo hangs holds its lane: the host then starts another one in its place, one for each
+// group at most, and reports it (SnapshotStalled).
 //
 // They also say which group may take a snapshot next. At most maxTakes are under way, from the capture to the
 // end, because each holds a view of the state in memory; those that hang are not counted. A group gets a
@@ -64,9 +64,8 @@ type laneWork struct {
 }
 
 const (
-	snapshotLaneCount      = 2
-	maxTakes               = 2
-	maxSnapshotSubstitutes = 8
+	snapshotLaneCount = 2
+	maxTakes          = 2
 	// snapshotStall is how long one piece of work may take before it is reported: a part of 64 MiB is written
 	// and synced in less on any disk, but a machine may write a large state in one piece.
 	snapshotStall = 30 * time.Second
@@ -311,7 +310,7 @@ func (p *snapshotLanes) look() {
 		}
 	}
 	var woken []*snapshotLane
-	for len(p.lanes)-hang < snapshotLaneCount && len(p.lanes) < snapshotLaneCount+maxSnapshotSubstitutes {
+	for len(p.lanes)-hang < snapshotLaneCount {
 		p.addLane()
 		if p.ready.n > 0 {
 			woken = append(woken, p.takeIdle())

@@ -121,8 +121,8 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
 		unfit = append(unfit, damage)
 	}
-	// What is newer stays: if the log was not durable (wal.Mode.Unsafe), the log has lost the mark of a snapshot
-	// that was installed, and the snapshot is the only one.
+	// What is newer stays: if the log was not durable (wal.Mode.Unsafe), the log has lost the mark of a
+	// snapshot that was installed, and the snapshot is the only one.
 	for _, id := range newer {
 		unfit = append(unfit, fmt.Errorf("snapshot %v is newer than the log, which ends at entry %d, and was not installed when the host was opened", id, log.LastIndex()))
 	}
@@ -256,6 +256,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	}
 	if commands {
 		m.table = table
+		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.last
 		m.sums.restore(&block, m.held <= p.id.Index)
@@ -301,8 +302,8 @@ func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifes
 		} else if !returned {
 			err = errors.New("the state machine ended its goroutine in Restore")
 		}
-		if watched.damage != nil {
-			err = watched.damage // whatever the machine made of it
+		if watched.cause != nil {
+			err = watched.cause // whatever the machine made of it
 		}
 		err = errors.Join(err, state.Close())
 	}()
@@ -315,16 +316,17 @@ func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifes
 	return err
 }
 
-// damageReader remembers that what it reads is damaged: a machine may return another error.
+// damageReader remembers that what it reads is damaged, or cannot be opened for now: a machine may return
+// another error.
 type damageReader struct {
-	r      io.Reader
-	damage error
+	r     io.Reader
+	cause error
 }
 
 func (d *damageReader) Read(b []byte) (int, error) {
 	n, err := d.r.Read(b)
-	if err != nil && isDamage(err) {
-		d.damage = err
+	if isDamage(err) || vfs.IsShort(err) {
+		d.cause = err
 	}
 	return n, err
 }
@@ -550,7 +552,7 @@ func removeTree(fsys vfs.FS, dir string) error {
 			return err
 		}
 	}
-	if err := fsys.SyncDir(dir); err != nil {
+	if err := vfs.SyncDir(fsys, dir); err != nil {
 		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
 	}
 	if err := fsys.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

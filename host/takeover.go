@@ -11,7 +11,8 @@ import (
 
 // A turn must not wait, but a state machine that is declared NonBlocking may break its promise. Then the
 // shard is taken over: another worker runs the turns of the other groups, and the group that hangs is left
-// behind until its turn returns. Its host does not vouch for it meanwhile.
+// behind until its turn returns. Its host does not vouch for it meanwhile. At most one worker for each group
+// is left behind.
 
 // shardWorker runs the turns of a shard: env.Gatherer. One of them does so at a time.
 type shardWorker struct {
@@ -26,9 +27,6 @@ type shardWorker struct {
 	outgoing outgoing // what they send while other groups wait
 	unsent   int      // turns whose messages may be in it
 }
-
-// maxLeftBehind bounds the turns that hang in one shard. With one more, the whole shard hangs.
-const maxLeftBehind = 16
 
 // RunOnce implements env.Worker: one turn of one group.
 func (w *shardWorker) RunOnce() (more bool) {
@@ -128,7 +126,7 @@ func (s *shard) takeOver() (g *Group, ran time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g = s.running.group
-	if ran = s.now() - s.running.since; g == nil || ran <= s.longTurn || len(s.behind) >= maxLeftBehind {
+	if ran = s.now() - s.running.since; g == nil || ran <= s.longTurn {
 		return nil, 0
 	}
 	g.stuck, g.wokenStuck = true, true

@@ -118,8 +118,15 @@ func (m *mortal) MkdirAll(dir string) error {
 	return m.alive(func() error { return m.FS.MkdirAll(dir) })
 }
 
-func (m *mortal) SyncDir(dir string) error {
-	return m.alive(func() error { return m.FS.SyncDir(dir) })
+func (m *mortal) OpenDir(dir string) (vfs.Dir, error) {
+	if err := m.err(); err != nil {
+		return nil, err
+	}
+	d, err := m.FS.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return mortalDir{d, m}, nil
 }
 
 func (m *mortal) OpenDirect(name string) (vfs.BlockWriter, error) {
@@ -132,6 +139,13 @@ func (m *mortal) OpenDirect(name string) (vfs.BlockWriter, error) {
 	}
 	return mortalBlocks{w, m}, nil
 }
+
+type mortalDir struct {
+	vfs.Dir
+	life *mortal
+}
+
+func (d mortalDir) Sync() error { return d.life.alive(d.Dir.Sync) }
 
 type mortalFile struct {
 	vfs.File

@@ -209,7 +209,7 @@ func copyTree(t *testing.T, from, to vfs.FS, dir string, damaged bool) {
 		_, err = out.WriteAt(content, 0)
 		must(errors.Join(err, out.Sync(), out.Close(), in.Close()))
 	}
-	must(to.SyncDir(dir))
+	must(vfs.SyncDir(to, dir))
 }
 
 // A crash before any operation of a rescue leaves the directory of the old host as it was, one that Open

@@ -64,7 +64,7 @@ func (d disks) Remove(name string) error                     { return d.on(name,
 func (d disks) RemoveDir(dir string) error                   { return d.on(dir, vfs.FS.RemoveDir) }
 func (d disks) ReadDir(dir string) ([]string, error)         { return get(d, dir, vfs.FS.ReadDir) }
 func (d disks) MkdirAll(dir string) error                    { return d.on(dir, vfs.FS.MkdirAll) }
-func (d disks) SyncDir(dir string) error                     { return d.on(dir, vfs.FS.SyncDir) }
+func (d disks) OpenDir(dir string) (vfs.Dir, error)          { return get(d, dir, vfs.FS.OpenDir) }
 func (d disks) OpenDirect(n string) (vfs.BlockWriter, error) { return get(d, n, vfs.FS.OpenDirect) }
 func (d disks) BootID() (string, error)                      { return "", nil }
 func (d disks) Lock(path string) (io.Closer, error)          { return get(d, path, vfs.FS.Lock) }

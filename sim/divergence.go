@@ -27,7 +27,7 @@ const (
 	OneIsWrong
 	// OneIsStopped: the same, and the members have host.CommandOptions.StopDiverged.
 	OneIsStopped
-	// OtherOptions: one host has other bounds of sessions.
+	// OtherOptions: one host has other bounds of sessions, and stops.
 	OtherOptions
 	// Upgrade: the hosts are restarted one by one, with a new version whose results differ. Nothing may be
 	// reported.
@@ -135,6 +135,9 @@ func (s *diverging) disturb() {
 	}
 }
 
+// stops reports whether the member that is wrong must stop.
+func (s *diverging) stops() bool { return s.kind == OneIsStopped || s.kind == OtherOptions }
+
 // noteDiverged takes a report.
 func (s *diverging) noteDiverged(d host.Diverged) {
 	if len(s.report.Reported) == 0 {
@@ -171,17 +174,17 @@ func (s *diverging) check() {
 		// A machine that got all commands again with the new version is right, and one that has stopped says
 		// nothing to a new leader.
 		lasts := !sound && s.kind != UpgradeWithOldName
-		if d := r.group.Explain(); d.Has(host.CodeDiverged) != (lasts && r.leads()) && s.kind != OneIsStopped {
+		if d := r.group.Explain(); d.Has(host.CodeDiverged) != (lasts && r.leads()) && !s.stops() {
 			w.violate("%s says: %v", r.name, d)
 		}
 		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
-			if s.kind != OneIsStopped || r.life.host != s.wrong {
+			if !s.stops() || r.life.host != s.wrong {
 				w.violate("%s has stopped: %v", r.name, err)
 			}
 			s.report.Stopped = true
 		}
 	})
-	if s.kind == OneIsStopped && !s.report.Stopped {
+	if s.stops() && !s.report.Stopped {
 		w.violate("host %d is wrong for %v and has not stopped: %v", s.wrong.id, w.now-s.began, reported)
 	}
 }
@@ -193,7 +196,7 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 	if m.isNew && s.kind == Upgrade {
 		o.Version = "v2"
 	}
-	if s.kind == OneIsStopped && r.life.host == s.wrong {
+	if s.stops() && r.life.host == s.wrong {
 		s.wrong.leftOut = true // its group may stop
 	}
 	if s.kind == OtherOptions && r.life.host == s.wrong {

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -170,7 +171,7 @@ func (d *doctor) look() {
 		d.ledAt = d.w.now
 	}
 	d.each(func(r *replica, diagnosis host.Diagnosis) {
-		for _, c := range diagnosis.Causes {
+		for _, c := range slices.Concat(diagnosis.Causes, diagnosis.Warnings) {
 			v := verdict{r.life.host.id, c.Code, c.Member}
 			if !d.allows(v) && !d.isWanted(v) {
 				d.w.violate("%v, and %s names a cause that is not there: %v; %s\n%s", d.kind, r.name, v, diagnosis, d.w.positions())
@@ -211,7 +212,7 @@ func (d *doctor) allSeen() bool {
 func (d *doctor) allHealthy() bool {
 	healthy := 0
 	d.each(func(_ *replica, diagnosis host.Diagnosis) {
-		if diagnosis.Healthy {
+		if diagnosis.Healthy && len(diagnosis.Warnings) == 0 {
 			healthy++
 		}
 	})
@@ -230,8 +231,8 @@ func (d *doctor) pages() (text string) {
 func (d *doctor) page() (text string) {
 	most := -1
 	d.each(func(_ *replica, diagnosis host.Diagnosis) {
-		if len(diagnosis.Causes) > most {
-			most, text = len(diagnosis.Causes), diagnosis.String()
+		if n := len(diagnosis.Causes) + len(diagnosis.Warnings); n > most {
+			most, text = n, diagnosis.String()
 		}
 	})
 	return text

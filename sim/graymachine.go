@@ -21,8 +21,9 @@ import (
 type hangs struct {
 	w       *world
 	hangsAt func(l *life, e host.Entry) (for_ time.Duration)
-	calls   []*machineCall // under way
-	current *machineCall   // that runs now
+	group   func(id uint64) bool // whose machines may hang; nil: those of all groups
+	calls   []*machineCall       // under way
+	current *machineCall         // that runs now
 	over    bool
 }
 
@@ -113,7 +114,9 @@ func (m hangingMachine) Apply(entries []host.Entry) error {
 		if m.replica.life.dead {
 			return crashfs.ErrCrashed
 		}
-		if d := m.hangs.hangsAt(m.replica.life, entries[i]); d > 0 && !m.hangs.over {
+		if m.hangs.group != nil && !m.hangs.group(m.replica.id) {
+			// the machine of this group works
+		} else if d := m.hangs.hangsAt(m.replica.life, entries[i]); d > 0 && !m.hangs.over {
 			c := m.hangs.current
 			goOn := c.goOn
 			c.hung <- d

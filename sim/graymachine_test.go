@@ -48,3 +48,18 @@ func TestStuckMachines(t *testing.T) {
 		})
 	}
 }
+
+// All groups of three hosts but three hang in their state machines, and the others are applied all the same:
+// after a second at most, and from then on as if nothing hung.
+func TestHungGroups(t *testing.T) {
+	var took []time.Duration
+	for seed := uint64(1); seed <= max(*grays/6, 1); seed++ {
+		d, err := sim.HungGroups(sim.Options{Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	t.Logf("%d seeds; the others are applied after a median of %v, at most %v", len(took), took[len(took)/2], took[len(took)-1])
+}

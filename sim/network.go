@@ -212,6 +212,7 @@ func (n *network) introduce(from, to *life) bool {
 		return false
 	}
 	n.w.checkImpostor(from, to)
+	transport.TellAdmission(from.receiver, to.host.id)
 	n.met[p] = as
 	return true
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // A Receiver puts together a snapshot that another member offers. The offer is the other member's manifest,
@@ -23,6 +25,7 @@ type Receiver struct {
 	store *Store
 	id    ID
 	dir   string
+	names vfs.Dir // dir, held as in Writer
 	offer []byte
 	m     *Manifest
 
@@ -87,6 +90,7 @@ func (s *Store) Receive(ctx context.Context, m Manifest, further ...Source) (*Re
 		r.parts[i].missing = kept.Parts[i].Blocks()
 	}
 	if err := r.begin(ctx, further); err != nil {
+		r.closeNames()
 		s.mu.Lock()
 		resumable := r.err == nil && s.unfinished[id] != nil
 		s.mu.Unlock()
@@ -94,6 +98,13 @@ func (s *Store) Receive(ctx context.Context, m Manifest, further ...Source) (*Re
 		return nil, fmt.Errorf("snapshot: receive %v in %s: %w", id, s.dir, err)
 	}
 	return r, nil
+}
+
+// closeNames closes the directory.
+func (r *Receiver) closeNames() {
+	if r.names != nil {
+		_ = r.names.Close() // what must be durable is, or does not count
+	}
 }
 
 // mark notes that blocks were received.
@@ -298,21 +309,19 @@ func (r *Receiver) wrote(part int, off int64, n int) error {
 			given = append(given, i) // the next time it is waited for
 		}
 		recv := filepath.Join(r.dir, recvFile(i))
-		if err := r.writeBack(i, recv); err != nil {
+		f, err := r.store.fs.Open(recv)
+		if vfs.IsShort(err) {
+			continue // Finish syncs it
+		}
+		if err == nil {
+			err = errors.Join(r.parts[i].unsynced.writeBack(f), f.Close())
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("write back %s: %w", recv, err), r.drop(i))
 		}
 	}
 	r.written = given
 	return errors.Join(errs...)
-}
-
-// writeBack gives the disk what was written of a part.
-func (r *Receiver) writeBack(i int, recv string) error {
-	f, err := r.store.fs.Open(recv)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.parts[i].unsynced.writeBack(f), f.Close())
 }
 
 // Finish makes what was received durable and verifies the SHA-256 of every part. It returns ErrIncomplete if
@@ -342,7 +351,7 @@ func (r *Receiver) Finish(ctx context.Context) error {
 	if errs != nil {
 		return fmt.Errorf("snapshot: receive %v in %s: %w: %w", r.id, r.store.dir, ErrIncomplete, errors.Join(errs...))
 	}
-	if err := r.store.fs.SyncDir(r.dir); err != nil {
+	if err := r.names.Sync(); err != nil {
 		return r.fail(err)
 	}
 	r.complete = true
@@ -352,13 +361,20 @@ func (r *Receiver) Finish(ctx context.Context) error {
 // finishPart makes recv-N part-N, or drops it.
 func (r *Receiver) finishPart(ctx context.Context, i int) error {
 	recv := filepath.Join(r.dir, recvFile(i))
-	if err := r.syncReceived(i, recv); err != nil {
+	f, err := r.openReceived(i, recv)
+	if vfs.IsShort(err) {
+		return err // what was received stays
+	}
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
 		if r.parts[i].begun {
 			return errors.Join(fmt.Errorf("sync %s: %w", recv, err), r.drop(i))
 		}
 		return err
 	}
-	err := verifyFile(ctx, r.store.fs, recv, r.m, i)
+	err = verifyFile(ctx, r.store.fs, recv, r.m, i)
 	if damage := (*DamageError)(nil); errors.As(err, &damage) {
 		return errors.Join(err, r.drop(i))
 	}
@@ -374,21 +390,16 @@ func (r *Receiver) finishPart(ctx context.Context, i int) error {
 	return nil
 }
 
-// syncReceived makes the content of recv-N durable. A part without content gets its file here.
-func (r *Receiver) syncReceived(i int, recv string) (err error) {
-	if !r.parts[i].begun {
-		f, err := r.store.fs.Create(recv)
-		if err != nil {
-			return err
-		}
+// openReceived opens recv-N. A part without content gets its file here.
+func (r *Receiver) openReceived(i int, recv string) (vfs.File, error) {
+	if r.parts[i].begun {
+		return r.store.fs.Open(recv)
+	}
+	f, err := r.store.fs.Create(recv)
+	if err == nil {
 		r.setBegun(i)
-		return errors.Join(f.Sync(), f.Close())
 	}
-	f, err := r.store.fs.Open(recv)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return f, err
 }
 
 // Publish publishes the snapshot after Finish: the offer becomes the MANIFEST. When it returns nil, the
@@ -403,6 +414,8 @@ func (r *Receiver) Publish() error {
 	fsys, offer := r.store.fs, filepath.Join(r.dir, offerFile)
 	same, err := sameBytes(fsys, offer, r.offer)
 	switch {
+	case vfs.IsShort(err):
+		return fmt.Errorf("snapshot: publish %v in %s: %w", r.id, r.store.dir, err)
 	case err != nil:
 		return r.fail(err)
 	case !same:
@@ -411,10 +424,11 @@ func (r *Receiver) Publish() error {
 	if err := fsys.Rename(offer, filepath.Join(r.dir, manifestFile)); err != nil {
 		return r.fail(err)
 	}
-	if err := fsys.SyncDir(r.dir); err != nil {
+	if err := r.names.Sync(); err != nil {
 		return r.fail(err)
 	}
 	r.ended = true
+	r.closeNames()
 	r.store.addPublished(r.m, true)
 	r.store.end(r.id, &r.store.receiving, false)
 	return nil
@@ -428,6 +442,7 @@ func (r *Receiver) Close() error {
 	}
 	if !r.ended {
 		r.ended = true
+		r.closeNames()
 		r.store.end(r.id, &r.store.receiving, false)
 	}
 	return nil
@@ -440,6 +455,7 @@ func (r *Receiver) Abort() error {
 		return nil
 	}
 	r.ended = true
+	r.closeNames()
 	r.store.forget(r.id)
 	err := r.store.removeDir(r.id)
 	r.store.end(r.id, &r.store.receiving, err != nil)

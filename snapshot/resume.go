@@ -30,8 +30,12 @@ func (r *Receiver) begin(ctx context.Context, further []Source) error {
 	if err := s.fs.MkdirAll(r.dir); err != nil {
 		return err
 	}
+	var err error
+	if r.names, err = s.fs.OpenDir(r.dir); err != nil {
+		return err
+	}
 	if err := r.writeOffer(); err != nil {
-		return r.fail(err)
+		return err
 	}
 	s.mu.Lock()
 	s.unfinished[r.id] = r.m
@@ -52,7 +56,7 @@ func (r *Receiver) begin(ctx context.Context, further []Source) error {
 }
 
 // writeOffer makes the offer durable, unless it is there. Blocks that another offer left in this directory
-// are checked against this one like all others.
+// are checked against this one like all others. Before the rename an error puts nothing in doubt.
 func (r *Receiver) writeOffer() error {
 	fsys, name := r.store.fs, filepath.Join(r.dir, offerFile)
 	same, err := sameBytes(fsys, name, r.offer)
@@ -64,10 +68,13 @@ func (r *Receiver) writeOffer() error {
 			return err
 		}
 		if err := fsys.Rename(filepath.Join(r.dir, offerFile+draftSuffix), name); err != nil {
-			return err
+			return r.fail(err)
 		}
 	}
-	return fsys.SyncDir(r.dir)
+	if err := r.names.Sync(); err != nil {
+		return r.fail(err)
+	}
+	return nil
 }
 
 // contentSum is what makes parts equal (Part.sameContent), whatever they are called.

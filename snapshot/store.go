@@ -102,7 +102,7 @@ func (s *Store) load(id ID) error {
 	switch {
 	case slices.Contains(names, manifestFile):
 		// The process that renamed MANIFEST may have died before it synced the name.
-		if err := s.fs.SyncDir(dir); err != nil {
+		if err := vfs.SyncDir(s.fs, dir); err != nil {
 			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
 		}
 		m, err := readDirectory(s.fs, dir, id)
@@ -416,7 +416,8 @@ func (s *Store) execute(id ID) error {
 // removeDir removes a directory with what is in it. The MANIFEST goes first, durably, so that no crash leaves
 // one without its parts. The sync is needed even if there is no MANIFEST: a process may have died between the
 // removal and the sync. If this sync fails, another one proves nothing (vfs, rule 5), so this process leaves
-// the directory alone from then on.
+// the directory alone from then on. So both directories are opened before anything is removed: a lack of
+// descriptors is no failed sync.
 func (s *Store) removeDir(id ID) (err error) {
 	dir := s.path(id)
 	defer func() {
@@ -431,12 +432,34 @@ func (s *Store) removeDir(id ID) (err error) {
 	if err != nil {
 		return err
 	}
+	above, err := s.fs.OpenDir(s.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, above.Close()) }()
+	if err := s.emptyDir(id, names); err != nil {
+		return err
+	}
+	if err := s.fs.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // vfs.Memory lists nothing instead
+		return err
+	}
+	return above.Sync()
+}
+
+// emptyDir removes what is in a directory.
+func (s *Store) emptyDir(id ID, names []string) (err error) {
+	dir := s.path(id)
+	d, err := s.fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
 	if slices.Contains(names, manifestFile) {
 		if err := s.fs.Remove(filepath.Join(dir, manifestFile)); err != nil {
 			return err
 		}
 	}
-	if err := s.fs.SyncDir(dir); err != nil {
+	if err := d.Sync(); err != nil {
 		err = fmt.Errorf("%w; the directory is removed when the host starts again", err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -448,8 +471,5 @@ func (s *Store) removeDir(id ID) (err error) {
 			return err
 		}
 	}
-	if err := s.fs.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // vfs.Memory lists nothing instead
-		return err
-	}
-	return s.fs.SyncDir(s.dir)
+	return nil
 }

@@ -20,6 +20,7 @@ type Writer struct {
 	store *Store
 	id    ID
 	dir   string
+	names vfs.Dir // dir, held so that no lack of descriptors comes between a name and its sync
 	parts []Part
 	// labels are those of the parts so far, and last is the newest.
 	labels map[label]bool
@@ -51,11 +52,15 @@ func (s *Store) Create(id ID) (*Writer, error) {
 	if err == nil {
 		err = s.fs.MkdirAll(s.path(id))
 	}
+	var names vfs.Dir
+	if err == nil {
+		names, err = s.fs.OpenDir(s.path(id))
+	}
 	if err != nil {
 		s.end(id, &s.writing, true)
 		return nil, fmt.Errorf("snapshot: create %v in %s: %w", id, s.dir, err)
 	}
-	return &Writer{store: s, id: id, dir: s.path(id), labels: map[label]bool{}}, nil
+	return &Writer{store: s, id: id, dir: s.path(id), names: names, labels: map[label]bool{}}, nil
 }
 
 // claim takes a directory for a Writer or a Receiver, of which there is one each at a time.
@@ -301,7 +306,7 @@ func (w *Writer) SyncParts() error {
 		return err
 	}
 	// The contents were synced one by one, when each part was complete.
-	if err := w.store.fs.SyncDir(w.dir); err != nil {
+	if err := w.names.Sync(); err != nil {
 		return w.fail(err)
 	}
 	w.synced = true
@@ -328,7 +333,7 @@ func (w *Writer) Publish(m Manifest) error {
 	if err != nil {
 		return w.fail(err)
 	}
-	if err := w.store.publish(w.dir, b); err != nil {
+	if err := w.publish(b); err != nil {
 		return w.fail(err)
 	}
 	// What is kept shares no memory with the caller.
@@ -337,20 +342,22 @@ func (w *Writer) Publish(m Manifest) error {
 		return w.fail(err)
 	}
 	w.ended = true
+	_ = w.names.Close() // all that it was for is durable
 	w.store.addPublished(&kept, false)
 	w.store.end(w.id, &w.store.writing, false)
 	return nil
 }
 
 // publish writes MANIFEST. What it names is durable.
-func (s *Store) publish(dir string, manifest []byte) error {
-	if err := writeDraft(s.fs, dir, manifestFile, manifest); err != nil {
+func (w *Writer) publish(manifest []byte) error {
+	fsys, dir := w.store.fs, w.dir
+	if err := writeDraft(fsys, dir, manifestFile, manifest); err != nil {
 		return err
 	}
-	if err := s.fs.Rename(filepath.Join(dir, manifestFile+draftSuffix), filepath.Join(dir, manifestFile)); err != nil {
+	if err := fsys.Rename(filepath.Join(dir, manifestFile+draftSuffix), filepath.Join(dir, manifestFile)); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(dir)
+	return w.names.Sync()
 }
 
 // Abort removes what was written. It is right after an error, and does nothing after Publish or another
@@ -363,6 +370,7 @@ func (w *Writer) Abort() error {
 	if w.stream != nil {
 		w.stream.drop()
 	}
+	_ = w.names.Close() // nothing of it counts
 	err := w.store.removeDir(w.id)
 	w.store.end(w.id, &w.store.writing, err != nil)
 	return err

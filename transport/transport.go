@@ -106,6 +106,21 @@ type RefusalReceiver interface {
 	RefusedBy(by uint64, why string)
 }
 
+// AdmissionReceiver is a RefusalReceiver that learns when a refusal has ended: the host that refused may have
+// nothing to say, so nothing else tells.
+type AdmissionReceiver interface {
+	RefusalReceiver
+	// AdmittedBy reports that host by has welcomed an introduction. It is called as RefusedBy is.
+	AdmittedBy(by uint64)
+}
+
+// TellAdmission tells a receiver that host by has admitted it, if it is an AdmissionReceiver.
+func TellAdmission(r Receiver, by uint64) {
+	if told, ok := r.(AdmissionReceiver); ok {
+		told.AdmittedBy(by)
+	}
+}
+
 // TellRefusal tells a receiver that host by has refused it with err, if it is a DirectoryRefused and r is a
 // RefusalReceiver.
 func TellRefusal(r Receiver, by uint64, err error) {

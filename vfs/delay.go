@@ -3,7 +3,7 @@ package vfs
 import "time"
 
 // WithSyncDelay returns fs with d added to every File.Sync, after the real one, so that a fast local disk
-// stands for a slow one such as a cloud volume. SyncDir is not delayed, as no measured path uses it.
+// stands for a slow one such as a cloud volume. Dir.Sync is not delayed, as no measured path uses it.
 func WithSyncDelay(fs FS, d time.Duration) FS {
 	if d <= 0 {
 		return fs

@@ -129,7 +129,13 @@ func (m *memoryFS) RemoveDir(dir string) error {
 	return nil
 }
 
-func (m *memoryFS) SyncDir(string) error { return nil }
+func (m *memoryFS) OpenDir(string) (Dir, error) { return volatileDir{}, nil }
+
+// volatileDir is a directory in which nothing is ever durable.
+type volatileDir struct{}
+
+func (volatileDir) Sync() error  { return nil }
+func (volatileDir) Close() error { return nil }
 
 func (m *memoryFS) OpenDirect(string) (BlockWriter, error) { return nil, errors.ErrUnsupported }
 

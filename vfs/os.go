@@ -92,26 +92,33 @@ func (o osFS) MkdirAll(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return o.SyncDir(parent)
+	return SyncDir(o, parent)
 }
 
 // syncParent makes the entry of an existing directory durable. If its parent may not be opened (as "/" in a
 // sandbox), another user made this directory, and nothing is done.
 func (o osFS) syncParent(dir string) error {
-	err := o.SyncDir(filepath.Dir(filepath.Clean(dir)))
+	err := SyncDir(o, filepath.Dir(filepath.Clean(dir)))
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	return err
 }
 
-func (osFS) SyncDir(dir string) error {
+func (osFS) OpenDir(dir string) (Dir, error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = d.Sync()
-	return errors.Join(err, d.Close())
+	info, err := d.Stat()
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		_ = d.Close() // it was never used
+		return nil, err
+	}
+	return d, nil
 }
 
 // osFile keeps the RawConn beside the file. It pins the descriptor during a system call, so that a misplaced

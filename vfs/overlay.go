@@ -205,8 +205,8 @@ func (o *Overlay) MkdirAll(dir string) error {
 	return err
 }
 
-// SyncDir implements FS: there is nothing to make durable.
-func (o *Overlay) SyncDir(string) error { return nil }
+// OpenDir implements FS: there is nothing to make durable.
+func (o *Overlay) OpenDir(string) (Dir, error) { return volatileDir{}, nil }
 
 // OpenDirect implements FS: there are no direct writes.
 func (o *Overlay) OpenDirect(string) (BlockWriter, error) { return nil, errors.ErrUnsupported }

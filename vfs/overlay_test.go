@@ -157,7 +157,7 @@ func TestReadOnly(t *testing.T) {
 	for what, err := range map[string]error{
 		"create": create, "direct": direct, "lock": lock, "write": write, "rename": view.Rename(name, name+"2"), "remove": view.Remove(name),
 		"link": view.Link(name, name+"2"), "rmdir": view.RemoveDir(dir),
-		"mkdir": view.MkdirAll(filepath.Join(dir, "sub")), "syncdir": view.SyncDir(dir), "sync": r.Sync(), "truncate": r.Truncate(0), "preallocate": r.Preallocate(0, 9),
+		"mkdir": view.MkdirAll(filepath.Join(dir, "sub")), "syncdir": SyncDir(view, dir), "sync": r.Sync(), "truncate": r.Truncate(0), "preallocate": r.Preallocate(0, 9),
 	} {
 		if !errors.Is(err, syscall.EROFS) {
 			t.Errorf("%s: %v", what, err)

@@ -47,7 +47,7 @@ func (r readOnly) Link(from, _ string) error                   { return reject("
 func (r readOnly) Remove(name string) error                    { return reject("remove", name) }
 func (r readOnly) RemoveDir(dir string) error                  { return reject("rmdir", dir) }
 func (r readOnly) MkdirAll(dir string) error                   { return reject("mkdir", dir) }
-func (r readOnly) SyncDir(dir string) error                    { return reject("sync", dir) }
+func (r readOnly) OpenDir(dir string) (Dir, error)             { return nil, reject("sync", dir) }
 func (r readOnly) OpenDirect(name string) (BlockWriter, error) { return nil, reject("open", name) }
 func (r readOnly) Lock(path string) (io.Closer, error)         { return nil, reject("lock", path) }
 func (r readOnly) held(path string) (Holder, error)            { return Held(r.FS, path) }

@@ -13,13 +13,17 @@
 //     n is 0 (see BlockWriter).
 //  2. File.Sync returned nil: the contents and size of the file at the time of the call are durable. Its name
 //     is not.
-//  3. SyncDir returned nil: creations, links, renames and removals in that directory before the call are
+//  3. Dir.Sync returned nil: creations, links, renames and removals in that directory before the call are
 //     durable.
 //  4. MkdirAll returned nil: the directories themselves are durable. RemoveDir returned nil: the directory is
-//     gone, and durably so after SyncDir of its parent. Until then a crash may bring it back, with the names
+//     gone, and durably so after a sync of its parent. Until then a crash may bring it back, with the names
 //     in it that were not durably removed.
 //  5. File.Sync returned an error: it is unknown which bytes written since the last success are durable, and
-//     another Sync proves nothing (the kernel may have marked the pages clean). The caller must stop.
+//     another Sync proves nothing (the kernel may have marked the pages clean). The caller must stop. The
+//     same is true of Dir.Sync and names.
+//  6. A call that opens something (Create, Open, OpenDir, OpenDirect, ReadDir, Lock) returned an error:
+//     nothing was written, synced or lost by it. If the process has no descriptor or no memory just then
+//     (EMFILE, ENFILE, ENOMEM), it may be tried again later.
 package vfs
 
 import (
@@ -52,8 +56,8 @@ type FS interface {
 	ReadDir(dir string) ([]string, error)
 	// MkdirAll makes a directory and its missing parents, durably.
 	MkdirAll(dir string) error
-	// SyncDir makes the directory's entries durable.
-	SyncDir(dir string) error
+	// OpenDir opens an existing directory to make its entries durable. See Dir.
+	OpenDir(dir string) (Dir, error)
 	// OpenDirect opens an existing file for writes that bypass the page cache: whole blocks of BlockBytes, at
 	// offsets that are multiples of BlockBytes, from memory that Blocks returned. Reads through other handles
 	// see these writes as usual. It returns errors.ErrUnsupported if the filesystem has no direct I/O.
@@ -80,6 +84,26 @@ type File interface {
 	// Preallocate reserves space for the bytes [off, off+n) and grows the file to hold them. Bytes that are
 	// gained read as zeros. On a filesystem that cannot reserve, the file only grows. A full disk is ENOSPC.
 	Preallocate(off, n int64) error
+}
+
+// Dir is an open directory. It is safe for concurrent use; Close must be the last call.
+//
+// It is a value of its own because an open may fail for lack of a descriptor, and a sync must not: who
+// cannot take a change of a name back opens the directory before the change, and holds it for as long as
+// names change.
+type Dir interface {
+	io.Closer
+	// Sync makes the entries durable (fsync). See rule 5 for its errors.
+	Sync() error
+}
+
+// SyncDir opens a directory, syncs it and closes it: for a caller that gives up its work after any error.
+func SyncDir(fsys FS, dir string) error {
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // BlockWriter is a file opened by OpenDirect. If its WriteAt fails, the caller must assume that any byte of

@@ -72,7 +72,7 @@ func contract(t *testing.T, disk vfs.FS, root string) {
 	g, err := disk.Create(dir + "/three")
 	must(err)
 	must(g.Close())
-	must(disk.SyncDir(dir))
+	must(vfs.SyncDir(disk, dir))
 	names, err := disk.ReadDir(dir)
 	must(err)
 	if !slices.Equal(names, []string{"three", "two"}) {
@@ -166,12 +166,12 @@ func links(t *testing.T, disk vfs.FS, root string) {
 	}
 	must(disk.Remove(dir + "/in/two"))
 	must(disk.RemoveDir(dir + "/in"))
-	must(disk.SyncDir(dir))
+	must(vfs.SyncDir(disk, dir))
 	if err := disk.RemoveDir(dir + "/in"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("rmdir of a missing directory: %v", err)
 	}
 	must(disk.RemoveDir(dir))
-	must(disk.SyncDir(root))
+	must(vfs.SyncDir(disk, root))
 	if names, err := disk.ReadDir(root); err != nil || slices.Contains(names, "links") {
 		t.Errorf("names %v, %v", names, err)
 	}
@@ -185,7 +185,7 @@ func TestWriteBackProvesNothing(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		disk := crashfs.New()
 		f, err := disk.Create("/file")
-		if err = errors.Join(err, disk.SyncDir("/")); err != nil {
+		if err = errors.Join(err, vfs.SyncDir(disk, "/")); err != nil {
 			t.Fatal(err)
 		}
 		span := vfs.Span{Bytes: 1000}

@@ -155,10 +155,10 @@ func (r retrying) Sync() error {
 type retryingDirs struct{ vfs.FS }
 
 func (r retryingDirs) SyncDir(dir string) error {
-	if err := r.FS.SyncDir(dir); err == nil {
+	if err := vfs.SyncDir(r.FS, dir); err == nil {
 		return nil
 	}
-	return r.FS.SyncDir(dir)
+	return vfs.SyncDir(r.FS, dir)
 }
 
 // late delays the last write until the next sync has finished.

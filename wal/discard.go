@@ -46,7 +46,7 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("wal: %w", err)
 		}
-		if err := fsys.SyncDir(dir); err != nil {
+		if err := vfs.SyncDir(fsys, dir); err != nil {
 			return err
 		}
 	}

@@ -82,9 +82,20 @@ func (f *faulty) MkdirAll(dir string) error {
 	return errors.Join(f.fault(), f.unless(func() error { return f.disk.MkdirAll(dir) }))
 }
 
-func (f *faulty) SyncDir(dir string) error {
-	return errors.Join(f.fault(), f.unless(func() error { return f.disk.SyncDir(dir) }))
+func (f *faulty) OpenDir(dir string) (vfs.Dir, error) {
+	if err := f.fault(); err != nil {
+		return nil, err
+	}
+	d, err := f.disk.OpenDir(dir)
+	return faultyDir{d, f}, err
 }
+
+type faultyDir struct {
+	vfs.Dir
+	f *faulty
+}
+
+func (d faultyDir) Sync() error { return errors.Join(d.f.fault(), d.f.unless(d.Dir.Sync)) }
 
 func (f *faulty) OpenDirect(name string) (vfs.BlockWriter, error) {
 	if err := f.fault(); err != nil {

@@ -35,19 +35,20 @@ import (
 type Fence struct {
 	// Generation is higher after each Open of the directory.
 	Generation uint64
-	// Amnesia means that the log may lack entries that it acknowledged. The member must not vote, nor count for
-	// a commit, until it has caught up (CaughtUp).
+	// Amnesia means that the log may lack entries that it acknowledged. The member must not vote, nor count
+	// for a commit, until it has caught up (CaughtUp).
 	Amnesia bool
-	// LacksTerms means that the log may lack terms and votes, too, because it was salvaged. A power cut takes no
-	// terms and votes in any mode but memory. It is set with Amnesia only.
+	// LacksTerms means that the log may lack terms and votes, too, because it was salvaged. A power cut
+	// takes no terms and votes in any mode but memory. It is set with Amnesia only.
 	LacksTerms bool
 }
 
 // fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after
 // Close.
 type fenceState struct {
-	mu  sync.Mutex // held while the file is written
-	now fence      // as it is on disk
+	mu   sync.Mutex // held while the file is written
+	now  fence      // as it is on disk
+	file vfs.File   // held from Open to Close, so that no lack of descriptors stops the log
 }
 
 // past is what FENCE says of the log's last life, and what happened to the machine since.
@@ -121,7 +122,12 @@ func (r *recovery) enterFence(tail *trace) error {
 	}
 	f.log = r.log.logID
 	r.log.fence.now, r.log.generation = f, f.generation
-	return r.log.dir.writeFence(f, r.scan.past.copy)
+	if err := r.log.dir.writeFence(f, r.scan.past.copy); err != nil {
+		return err
+	}
+	var err error
+	r.log.fence.file, err = r.log.opts.FS.Open(r.log.dir.fencePath())
+	return err
 }
 
 // completeFence notes, when the recovery is done, that there is a log and how far it reaches. In a safe mode
@@ -141,7 +147,7 @@ func (r *recovery) completeFence() error {
 	if f == r.log.fence.now {
 		return nil
 	}
-	if err := r.log.dir.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
+	if err := writeCopies(r.log.fence.file, f, 0); isFull(err) { // both copies are whole since enterFence
 		return nil
 	} else if err != nil {
 		return err
@@ -229,7 +235,7 @@ func (l *Log) editFence(change func(*fence)) error {
 	if f == l.fence.now || f.version == 0 { // the latter before Open has written one, and after Close
 		return nil
 	}
-	if err := l.dir.writeFence(f, 0); err != nil { // both copies are whole since Open
+	if err := writeCopies(l.fence.file, f, 0); err != nil { // both copies are whole since Open
 		return err
 	}
 	l.fence.now = f

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -177,7 +178,7 @@ func chooseFence(b []byte, path string) (f fence, from int, err error) {
 }
 
 // writeFence makes f the fence, durably. from is the number of a whole copy, which is written last.
-func (d directory) writeFence(f fence, from int) (err error) {
+func (d directory) writeFence(f fence, from int) error {
 	if from == noCopy {
 		return d.createFence(f)
 	}
@@ -185,10 +186,14 @@ func (d directory) writeFence(f fence, from int) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	return errors.Join(writeCopies(file, f, from), file.Close())
+}
+
+// writeCopies overwrites both copies, the one with the number last behind the other.
+func writeCopies(file vfs.File, f fence, last int) error {
 	block := make([]byte, fenceBlock) // all of it: a disk that cannot read a block can write it
 	copy(block, f.encode())
-	for _, i := range [fenceCopies]int{1 - from, from} {
+	for _, i := range [fenceCopies]int{1 - last, last} {
 		if _, err := file.WriteAt(block, int64(i)*fenceBlock); err != nil {
 			return err
 		}
@@ -224,5 +229,5 @@ func (d directory) createFence(f fence) error {
 	if err := disk.Rename(draft, path); err != nil {
 		return err
 	}
-	return disk.SyncDir(d.path)
+	return vfs.SyncDir(disk, d.path)
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -41,6 +42,7 @@ type Log struct {
 	opts   Options
 	dir    directory
 	lock   io.Closer
+	names  vfs.Dir // Dir, held from Open to Close: syncDir
 	helper env.Task
 	stats  *counters // of the table
 
@@ -149,6 +151,12 @@ func (l *Log) closeFiles() error {
 	errs := l.table.closeSegments()
 	for _, s := range l.supply.ready {
 		errs = append(errs, s.close())
+	}
+	if l.fence.file != nil {
+		errs = append(errs, l.fence.file.Close())
+	}
+	if l.names != nil {
+		errs = append(errs, l.names.Close())
 	}
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -201,7 +202,7 @@ func (r *recovery) writeLoss() error {
 	if err := disk.Rename(draft, filepath.Join(r.log.opts.Dir, lossName)); err != nil {
 		return err
 	}
-	return disk.SyncDir(r.log.opts.Dir)
+	return vfs.SyncDir(disk, r.log.opts.Dir)
 }
 
 // forgetLoss removes the file, durably. Amnesia ended before, durably. An error is final, like any error of
@@ -215,8 +216,5 @@ func (l *Log) forgetLoss() error {
 	if err != nil {
 		return l.failAt("remove", path, 0, err)
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return l.failAt("sync", l.opts.Dir, 0, err)
-	}
-	return nil
+	return l.syncDir()
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -28,7 +29,7 @@ func TestCloseNotesThatThereIsALog(t *testing.T) {
 	if f, _, err := opts.directory().readFence(); err != nil || f.flags != flagMade|flagClosed|flagPowerCut {
 		t.Errorf("after Close the fence is %+v, %v", f, err)
 	}
-	if err := errors.Join(disk.Remove(testDir+"/"+record.SegmentName(1)), disk.SyncDir(testDir)); err != nil {
+	if err := errors.Join(disk.Remove(testDir+"/"+record.SegmentName(1)), vfs.SyncDir(disk, testDir)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -180,6 +181,9 @@ func (r *recovery) takeDirectory() error {
 		return err
 	}
 	l.lock = lock
+	if l.names, err = l.opts.FS.OpenDir(l.opts.Dir); err != nil {
+		return err
+	}
 	if err := l.placeInPlace(); err != nil {
 		return err
 	}
@@ -249,7 +253,7 @@ func (r *recovery) removeEmpty(found traces) (traces, error) {
 		if err := r.log.opts.FS.Remove(t.seg.path); err != nil {
 			return nil, err
 		}
-		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {
+		if err := vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -256,18 +257,18 @@ func (r *recovery) setAside(tail *trace, names []string) error {
 		if err := disk.Rename(r.log.table.segmentPath(a.id), to); err != nil {
 			return err
 		}
-		if err := disk.SyncDir(r.log.opts.Dir); err != nil {
+		if err := vfs.SyncDir(disk, r.log.opts.Dir); err != nil {
 			return err
 		}
 		if tail == nil || tail.seg.id != a.id {
 			continue
 		}
-		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only this
-		// rename destroys the damaged file.
+		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only
+		// this rename destroys the damaged file.
 		if err := r.replaceTail(tail.seg); err != nil {
 			return err
 		}
-		if err := disk.SyncDir(r.log.opts.Dir); err != nil {
+		if err := vfs.SyncDir(disk, r.log.opts.Dir); err != nil {
 			return err
 		}
 	}
@@ -325,13 +326,13 @@ func (r *recovery) finishDraft() error {
 	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
-	if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
+	if err := vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
 		return err
 	}
 	if err := r.log.opts.FS.Rename(r.log.dir.draftPath(), r.log.table.segmentPath(id)); err != nil {
 		return err
 	}
-	return r.log.opts.FS.SyncDir(r.log.opts.Dir)
+	return vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir)
 }
 
 // removeDraft removes a draft that no salvage needs any more, durably.
@@ -342,7 +343,7 @@ func (d directory) removeDraft(names []string) error {
 	if err := d.fs.Remove(d.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) { // finishDraft took it
 		return err
 	}
-	return d.fs.SyncDir(d.path)
+	return vfs.SyncDir(d.fs, d.path)
 }
 
 // writeDraft writes the accepted part of the damaged segment to the draft, durably with its name.
@@ -361,7 +362,7 @@ func (r *recovery) writeDraft(size int64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return r.log.opts.FS.SyncDir(r.log.opts.Dir)
+	return vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir)
 }
 
 // replaceTail makes the draft the file of the segment.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -111,7 +112,7 @@ func (sc *scan) read() (err error) {
 	if f := &sc.past.fence; f.has(flagMade) && f.owner != sc.owner {
 		return wrongOwner(sc.dir.fencePath(), f.owner, sc.owner)
 	}
-	if err := sc.dir.fs.SyncDir(sc.dir.path); err != nil {
+	if err := vfs.SyncDir(sc.dir.fs, sc.dir.path); err != nil {
 		return err
 	}
 	if err := sc.rejectDraft(sc.names); err != nil {

@@ -218,14 +218,15 @@ func (s *segment) writeZeros(size int64) (int64, error) {
 
 // syncDir makes the names in the directory durable. If the sync fails, the kernel may have forgotten a name
 // on which another caller is about to rely, and it tells only one of several callers. So an error is final,
-// and is made known before another caller can trust its own success.
+// and is made known before another caller can trust its own success. A directory that cannot be opened is no
+// such error, since nothing was synced; here it cannot happen, as the directory is held open.
 func (l *Log) syncDir() error {
 	l.dirMu.Lock()
 	defer l.dirMu.Unlock()
 	if err := l.failure(); err != nil {
 		return err
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+	if err := l.names.Sync(); err != nil {
 		return l.failAt("sync", l.opts.Dir, 0, err)
 	}
 	return nil

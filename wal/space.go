@@ -27,7 +27,7 @@ func isFull(err error) bool {
 // descriptors or memory of the process or the machine. For a file that holds no records yet, such an error
 // does not stop the log.
 func isShort(err error) bool {
-	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	return isFull(err) || vfs.IsShort(err)
 }
 
 // full returns the error of an append that found no space.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -181,7 +182,7 @@ func (r *recovery) writeTorn(t *trace, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, disk.Remove(path))
 	}
-	return disk.SyncDir(r.log.opts.Dir)
+	return vfs.SyncDir(disk, r.log.opts.Dir)
 }
 
 // removeOldTorn removes the oldest saved ends so that more new ones can be kept. A recovery cuts off one

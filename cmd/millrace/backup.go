@@ -286,7 +286,7 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 	if err := os.Rename(draft, file); err != nil {
 		return n, errors.Join(err, os.Remove(draft))
 	}
-	return n, vfs.OS().SyncDir(filepath.Dir(file))
+	return n, vfs.SyncDir(vfs.OS(), filepath.Dir(file))
 }
 
 // restoredHost is the answer of restore. The names of its JSON form stay as they are.

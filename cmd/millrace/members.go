@@ -106,7 +106,7 @@ func refused(err error) error {
 }
 
 const membersJSON = `JSON: host, cluster, group, leader, founded, version, members [{id, role, heard, addr, incarnation}], more, removed [id],
-tolerates, plan_id, plan, waits, tokens [{name, id, learner, seconds}].
+view (who says which are heard; 0: no leader has answered), tolerates, plan_id, plan, waits, tokens [{name, id, learner, seconds}].
 
 `
 
@@ -114,7 +114,7 @@ func newMembersList(a app) *cobra.Command {
 	var q asking
 	return q.flags(&cobra.Command{
 		Use: "list DIR", Short: "Who the members of a group are", Args: wantArgs(1, "one directory"),
-		Long: "list says who the members are, as this host has applied it, which of them it has heard lately, how many more voters may fail,\nwhich join tokens are open, and how far a plan under way is.\n\n" +
+		Long: "list says who the members are, as this host has applied it, which of them the leader has heard lately, how many more voters\nmay fail, which join tokens are open, and how far a plan under way is.\n\n" +
 			membersJSON + membersExitHelp(exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withHost(cmd.Context(), args[0], func(c *admin.Client) error {
@@ -144,17 +144,20 @@ func (m *memberList) WriteText(w io.Writer) error {
 		leader = fmt.Sprintf("host %d leads", m.Leader)
 	}
 	fmt.Fprintf(&b, "group %d of cluster %d, version %d of its members, as host %d has applied it; %s\n", m.Group, m.Cluster, m.Version, m.Host, leader)
-	fmt.Fprintf(&b, "%6s  %-14s  %-6s  %-32s  %s\n", "host", "role", "heard", "directory", "address")
+	fmt.Fprintf(&b, "%6s  %-14s  %-7s  %-32s  %s\n", "host", "role", "heard", "directory", "address")
 	for _, i := range m.Members.Members {
 		heard := "no"
-		if i.Heard {
+		switch {
+		case i.Heard:
 			heard = "yes"
+		case m.View == 0:
+			heard = "unknown"
 		}
 		role, directory := i.Role, i.Incarnation
 		if !m.Founded {
 			role, directory = "founder", "-"
 		}
-		fmt.Fprintf(&b, "%6d  %-14s  %-6s  %-32s  %s\n", i.ID, role, heard, directory, i.Addr)
+		fmt.Fprintf(&b, "%6d  %-14s  %-7s  %-32s  %s\n", i.ID, role, heard, directory, i.Addr)
 	}
 	if m.More > 0 {
 		fmt.Fprintf(&b, "and %d more\n", m.More)
@@ -162,6 +165,10 @@ func (m *memberList) WriteText(w io.Writer) error {
 	switch {
 	case !m.Founded:
 		fmt.Fprintln(&b, "the group is not founded yet")
+	case m.View == 0 && m.Leader != 0:
+		fmt.Fprintf(&b, "how many more voters may fail is unknown to host %d (%s: ask there)\n", m.Host, leader)
+	case m.View == 0:
+		fmt.Fprintf(&b, "how many more voters may fail is unknown to host %d (%s)\n", m.Host, leader)
 	case m.Tolerates < 0:
 		fmt.Fprintln(&b, "the voters that were heard lately are no quorum")
 	default:

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/wal/inspect"
 )
 
-const planJSON = `JSON: id, group, text, tolerates, absent [id], stages [{what, tolerates_during, tolerates_after}].
+const planJSON = `JSON: id, group, text, view (who says which members are heard; 0: no leader has answered), tolerates, absent [id], stages [{what, tolerates_during, tolerates_after}].
 
 `
 

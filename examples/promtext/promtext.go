@@ -269,6 +269,8 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.counter("group_retried_total", "Commands that were sent once more.", l, c.Retried)
 	f.counter("group_duplicates_total", "Commands that came twice and were applied once.", l, c.Duplicates)
 	f.counter("group_sessions_expired_total", "Commands whose session had expired.", l, c.Expired)
+	f.gauge("group_sessions", "Sessions that this member knows.", l, float64(c.Sessions))
+	f.counter("group_sessions_evicted_total", "Sessions that were forgotten before they expired, because the table was full.", l, c.SessionsEvicted)
 	for _, o := range []struct {
 		name string
 		n    uint64

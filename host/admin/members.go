@@ -54,8 +54,10 @@ type Members struct {
 	Members []Member `json:"members"`
 	More    int      `json:"more,omitempty"` // members that the line had no room for
 	Removed []uint64 `json:"removed,omitempty"`
-	// Tolerates is how many more voters may fail, as far as the host knows.
-	Tolerates int    `json:"tolerates"`
+	// View is the member that knows which members are heard: the leader, which was asked. It is 0 if none has
+	// answered. Then Heard is true only of members that the host hears itself, and Tolerates means nothing.
+	View      uint64 `json:"view"`
+	Tolerates int    `json:"tolerates"` // how many more voters may fail
 	PlanID    string `json:"plan_id,omitempty"`
 	Plan      string `json:"plan,omitempty"`  // under way
 	Waits     string `json:"waits,omitempty"` // for what
@@ -85,6 +87,7 @@ type Plan struct {
 	ID        string   `json:"id"`
 	Group     uint64   `json:"group"`
 	Text      string   `json:"text"`
+	View      uint64   `json:"view"` // as in Members
 	Tolerates int      `json:"tolerates"`
 	Absent    []uint64 `json:"absent,omitempty"`
 	Stages    []Stage  `json:"stages"`

@@ -118,7 +118,7 @@ func (r *formReader) read() {
 	for i, want := range t.optionNumbers() {
 		name := [...]string{"expiry in nanoseconds", "bytes of all sessions", "bytes of a session", "bytes of results"}[i]
 		if have := r.number(name); r.err == nil && have != want {
-			r.fail("their %s is %d, and this member has %d; give all members of the group the same options", name, have, want)
+			r.fail("their %s is %d, and this member has %d; give all members of the group the same options (CommandOptions.Sessions, Machine.Sessions), and keep them", name, have, want)
 		}
 	}
 	t.now = r.time("log time")

@@ -112,7 +112,7 @@ func TestRestoreRefuses(t *testing.T) {
 	refused("too many sessions", many.AppendTo(nil))
 
 	other := New(Options{Expiry: time.Minute, MaxBytes: 12 << 10, MaxSessionBytes: 4 << 10})
-	const want = "millrace: the sessions cannot be restored: their expiry in nanoseconds is 60000000000, and this member has 2000000000; give all members of the group the same options"
+	const want = "millrace: the sessions cannot be restored: their expiry in nanoseconds is 60000000000, and this member has 2000000000; give all members of the group the same options (CommandOptions.Sessions, Machine.Sessions), and keep them"
 	if err := refused("other options", other.AppendTo(nil)); err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

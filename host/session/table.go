@@ -8,10 +8,14 @@ import (
 // Options bound a table. All members of a group must have the same ones: they decide which commands are
 // applied. The zero value stands for the defaults.
 type Options struct {
-	// Expiry is the log time after which an idle session is forgotten; default 1 h, at least 1 s.
+	// Expiry is the log time after which an idle session is forgotten, if there is space for it for so long
+	// (MaxBytes); default 1 h, at least 1 s.
 	Expiry time.Duration
 	// MaxBytes bounds the memory of the sessions and their numbers; default 16 MiB, at least MaxSessionBytes.
-	// When it is full, the session that was idle for longest is forgotten.
+	// When it is full, the session that was idle for longest is forgotten: with the default, the 52,428 last
+	// sessions of one unanswered command each are known, however long ago the first of them came. Each member
+	// holds as much memory, and each snapshot has the sessions. A table that has no space for the sessions
+	// that come within 10 ms of log time refuses new ones: they are born with those that it has forgotten.
 	MaxBytes int64
 	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes
 	// SessionBytes and NumberBytes for each number that it has applied and whose answer its client still waits
@@ -117,6 +121,7 @@ type Table struct {
 	now      time.Duration
 	floor    time.Duration // an unknown session that was born at it or before it is Expired; -1: none
 	bytes    int64         // what sessions and numbers count
+	evicted  uint64        // sessions that were forgotten for lack of space, until TakeEvicted
 	sessions map[ID]*session
 	idle     *session // the ring of all sessions; its next is the one that was idle for longest
 	last     *session // that was found last; nil if it is gone
@@ -139,6 +144,13 @@ func (t *Table) Now() time.Duration { return t.now }
 
 // Sessions returns the number of sessions, and what they count against MaxBytes.
 func (t *Table) Sessions() (n int, bytes int64) { return len(t.sessions), t.bytes }
+
+// TakeEvicted returns how many sessions were forgotten because the table was full, since the last call. Those
+// that have expired do not count.
+func (t *Table) TakeEvicted() (n uint64) {
+	n, t.evicted = t.evicted, 0
+	return n
+}
 
 // Advance takes a stamp, forgets the sessions that have expired, and returns the log time. A stamp before the
 // log time changes nothing.
@@ -181,6 +193,7 @@ func (t *Table) Apply(m Mark, index, term uint64) (Verdict, Record) {
 	at = s.insert(at, number{value: m.Number, index: index, term: term})
 	for t.bytes > t.options.MaxBytes && t.idle.next != s {
 		t.floor = max(t.floor, t.idle.next.id.Birth)
+		t.evicted++
 		t.forget(t.idle.next)
 	}
 	if t.results.most > 0 {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 )
@@ -37,6 +38,19 @@ func TestSessionsExpireInLogTime(t *testing.T) {
 	expect("a session of the future", late, Expired)
 }
 
+// TestHowManySessionsAreKnown: the documents say how many sessions of one command the default has space for.
+func TestHowManySessionsAreKnown(t *testing.T) {
+	table, n := New(Options{}), uint64(0)
+	for ; table.TakeEvicted() == 0; n++ {
+		id := ID{}
+		binary.LittleEndian.PutUint64(id.Client[:], n+1)
+		table.Apply(Mark{ID: id, Number: 1, Low: 1}, n+1, 1)
+	}
+	if known, _ := table.Sessions(); known != 52_428 || n != 52_429 {
+		t.Errorf("%d sessions are known after %d have come", known, n)
+	}
+}
+
 // TestAnEvictedSessionIsExpired: a session that was forgotten for lack of space is refused, and so is each
 // that the table may have forgotten.
 func TestAnEvictedSessionIsExpired(t *testing.T) {
@@ -55,6 +69,9 @@ func TestAnEvictedSessionIsExpired(t *testing.T) {
 	}
 	if n, bytes := table.Sessions(); n != 3 || bytes > twinOptions.MaxBytes {
 		t.Fatalf("%d sessions of %d bytes, want 3 and at most %d", n, bytes, twinOptions.MaxBytes)
+	}
+	if n, again := table.TakeEvicted(), table.TakeEvicted(); n != 1 || again != 0 {
+		t.Errorf("%d sessions count as forgotten for lack of space, and then %d, want 1 and 0", n, again)
 	}
 	for client, want := range map[byte]Verdict{1: Expired, 2: Duplicate, 3: Duplicate, 4: Duplicate} {
 		if have := apply(client, time.Duration(client), 1); have != want {

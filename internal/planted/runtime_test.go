@@ -113,6 +113,18 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/apply.go",
+		`		if vfs.IsShort(err) {
+			return nil, 0, shortRead{err}`, `		if vfs.IsShort(err) && false {
+			return nil, 0, shortRead{err}`}}},
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/readers.go",
+		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
+	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", edits: []edit{{"host/install.go",
+		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
+	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
+		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
+	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/applylanes.go",
+		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
 	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/snapshotopen.go",
@@ -240,4 +252,14 @@ var runtimeBugs = []bug{
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
+	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
+		`return s.options.StopDiverged || in == DivergedOptions`, `return s.options.StopDiverged`}}},
+	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
+		`	if !ok {
+		return nil
+	}
+	if err := n.group.CheckSize(`, `	if !ok || true {
+		return nil
+	}
+	if err := n.group.CheckSize(`}}},
 }

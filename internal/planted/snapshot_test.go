@@ -4,13 +4,13 @@ package planted_test
 // said to be here, and a power cut takes it.
 var objectBugs = []bug{
 	{name: "object_published_before_parts_have_names", in: "object/files", what: "an object is here before the names of its parts are durable", found: "TestCrashesLeaveObjectsWhole", edits: []edit{{"snapshot/writer.go",
-		`if err := w.store.fs.SyncDir(w.dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := w.names.Sync(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "object_directory_not_synced", in: "object/files", what: "an object is here before its manifest has a durable name", found: "TestCrashesLeaveObjectsWhole", edits: []edit{{"snapshot/writer.go",
-		`	return s.fs.SyncDir(dir)
+		`	return w.names.Sync()
 `, `	return nil
 `}}},
 	{name: "object_fetched_not_published_durably", in: "object/files", what: "an object that was fetched is here before its manifest has a durable name", found: "TestCrashesLeaveObjectsWhole", edits: []edit{{"snapshot/receiver.go",
-		`	if err := fsys.SyncDir(r.dir); err != nil {
+		`	if err := r.names.Sync(); err != nil {
 		return r.fail(err)
 	}
 	r.ended`, `	r.ended`}}},
@@ -22,7 +22,7 @@ var objectBugs = []bug{
 var snapshotBugs = []bug{
 	// Taking and publishing.
 	{name: "snapshot_published_before_parts_have_names", in: "snapshot", what: "a snapshot is published before the names of its parts are durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
-		`if err := w.store.fs.SyncDir(w.dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := w.names.Sync(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "snapshot_part_not_synced", in: "snapshot", what: "a snapshot is published before a part of a stream is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
 		`	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
@@ -39,11 +39,11 @@ var snapshotBugs = []bug{
 `, `	return nil
 `}}},
 	{name: "snapshot_publish_not_synced", in: "snapshot", what: "a snapshot counts before its manifest has a durable name", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/writer.go",
-		`	return s.fs.SyncDir(dir)
+		`	return w.names.Sync()
 `, `	return nil
 `}}},
 	{name: "snapshot_open_trusts_names", in: "snapshot", what: "a store lists a manifest whose name the process before it did not sync", found: "TestProcessDiesAtEachOperation", edits: []edit{{"snapshot/store.go",
-		`		if err := s.fs.SyncDir(dir); err != nil {
+		`		if err := vfs.SyncDir(s.fs, dir); err != nil {
 			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
 		}
 `, ``}}},
@@ -58,12 +58,35 @@ var snapshotBugs = []bug{
 
 	// Removing.
 	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/store.go",
-		`	if err := s.fs.SyncDir(dir); err != nil {
+		`	if err := d.Sync(); err != nil {
 		err = fmt.Errorf(`, `	if err := error(nil); err != nil {
 		err = fmt.Errorf(`}}},
 	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/store.go",
 		`		s.stuck[id] = err
 `, ``}}},
+	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/store.go",
+		`	d, err := s.fs.OpenDir(dir)
+	if err != nil {
+`, `	d, err := s.fs.OpenDir(dir)
+	if err != nil {
+		s.mu.Lock()
+		s.stuck[id] = err
+		s.mu.Unlock()
+`}}},
+	{name: "snapshot_received_part_dropped_without_descriptor", in: "snapshot", what: "what was received of a part is thrown away when it cannot be opened for a moment", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/receiver.go",
+		`	if vfs.IsShort(err) {
+		return err // what`, `	if false {
+		return err // what`}}},
+	{name: "object_removed_without_the_directory_above", in: "object/files", what: "an object whose directory is gone, and was not made durable, can never be removed", found: "TestNoOpenEndsAnObject", edits: []edit{{"object/files/store.go",
+		`	above, err := s.fs.OpenDir(s.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, above.Close()) }()
+	if err := s.fs.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return above.Sync()`, `	return errors.Join(err, s.fs.RemoveDir(dir), vfs.SyncDir(s.fs, s.dir))`}}},
 	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/store.go",
 		`e.pins == 0 && `, `e.pins >= 0 && `}}},
 	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/store.go",
@@ -77,22 +100,22 @@ var snapshotBugs = []bug{
 	{name: "snapshot_resumes_with_foreign_blocks", in: "snapshot", what: "a receive continues with blocks that the offer does not name", found: "TestRandomReceives", edits: []edit{{"snapshot/resume.go",
 		`if readBlock(f, p, b, piece) != nil {`, `if n, _ := f.ReadAt(piece, b*BlockBytes); n < len(piece) {`}}},
 	{name: "snapshot_received_part_not_synced", in: "snapshot", what: "a received part is published before it is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
-		`	f, err := r.store.fs.Open(recv)
-	if err != nil {
-		return err
+		`	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
 	}
-	return errors.Join(f.Sync(), f.Close())`, `	f, err := r.store.fs.Open(recv)
 	if err != nil {
-		return err
+		if r.parts`, `	if err == nil {
+		err = f.Close()
 	}
-	return f.Close()`}}},
+	if err != nil {
+		if r.parts`}}},
 	{name: "snapshot_received_names_not_synced", in: "snapshot", what: "a received snapshot is published before the names of its parts are durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
-		`	if err := r.store.fs.SyncDir(r.dir); err != nil {
+		`	if err := r.names.Sync(); err != nil {
 		return r.fail(err)
 	}
 	r.complete`, `	r.complete`}}},
 	{name: "snapshot_received_not_published_durably", in: "snapshot", what: "a received snapshot counts before its manifest has a durable name", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/receiver.go",
-		`	if err := fsys.SyncDir(r.dir); err != nil {
+		`	if err := r.names.Sync(); err != nil {
 		return r.fail(err)
 	}
 	r.ended`, `	r.ended`}}},

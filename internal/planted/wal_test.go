@@ -118,9 +118,9 @@ var walBugs = []bug{
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.watermark)`, `s.file.WriteAt(tail[:t.end-t.watermark], t.watermark)`}}},
 	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
-		`if err := sc.dir.fs.SyncDir(sc.dir.path); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := vfs.SyncDir(sc.dir.fs, sc.dir.path); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
+		`		if err := vfs.SyncDir(r.log.opts.FS, r.log.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: "TestLogsOfRandomRecords", edits: []edit{{"wal/recover.go",
 		`for _, g := range r.mendStates() {`, `for _, g := range r.mendStates()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
@@ -269,15 +269,19 @@ var walBugs = []bug{
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
 	{name: "descriptors_are_final", what: "a log for which there is no descriptor for a moment stops for good", found: "TestOutOfDescriptors", edits: []edit{{"wal/space.go",
-		`	return isFull(err) || errors.Is(err, syscall.EMFILE)`, `	return isFull(err) || err == nil && errors.Is(err, syscall.EMFILE)`}}},
+		`	return isFull(err) || vfs.IsShort(err)`, `	return isFull(err) || err == nil && vfs.IsShort(err)`}}},
+	{name: "directory_opened_anew", what: "the log opens its directory for each sync of it, and takes the error of that open for one of the sync", found: "TestNoOpenEndsTheLog", edits: []edit{{"wal/segment.go",
+		`if err := l.names.Sync(); err != nil {`, `if err := vfs.SyncDir(l.opts.FS, l.opts.Dir); err != nil {`}}},
+	{name: "fence_opened_anew", what: "the log opens FENCE each time that it writes it, and an open that fails ends the log", found: "TestNoOpenEndsTheLog", edits: []edit{{"wal/fence.go",
+		`	if err := writeCopies(l.fence.file, f, 0); err != nil { // both`, `	if err := l.dir.writeFence(f, 0); err != nil { // both`}}},
 
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fencefile.go",
-		`	return disk.SyncDir(d.path)`, `	return nil`}}},
+		`	return vfs.SyncDir(disk, d.path)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy is in one sector, which is old or new", edits: []edit{{"wal/fencefile.go",
-		`		if err := file.Sync(); err != nil {`, `		if i != from {
+		`		if err := file.Sync(); err != nil {`, `		if i != last {
 			continue
 		}
 		if err := file.Sync(); err != nil {`}}},

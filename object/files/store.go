@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,8 @@ type Info struct {
 	Bytes int64
 	// Hash is the SHA-256 of the manifest: objects with equal hashes have equal contents.
 	Hash [32]byte
-	// Manifest is the length of the encoded manifest, in bytes. A member that fetches the object must know it.
+	// Manifest is the length of the encoded manifest, in bytes. A member that fetches the object must know
+	// it.
 	Manifest int64
 }
 
@@ -104,17 +106,31 @@ func (s *Store) path(id object.ID) string { return filepath.Join(s.dir, id.Strin
 // removeDir removes the empty directory of an object, durably.
 func (s *Store) removeDir(id object.ID) error {
 	dir := s.path(id)
-	names, err := s.fs.ReadDir(dir)
-	if err == nil && len(names) > 0 {
-		err = fmt.Errorf("it has %s", strings.Join(names, ", "))
-	}
-	if err == nil {
-		err = errors.Join(s.fs.RemoveDir(dir), s.fs.SyncDir(s.dir))
-	}
-	if err != nil {
+	if err := s.removeEmpty(dir); err != nil {
 		return fmt.Errorf("objects: remove %s: %w", dir, err)
 	}
 	return nil
+}
+
+// removeEmpty opens the directory above before it removes anything: if there is no descriptor, all is as it
+// was. A directory that is gone was removed by an earlier call, whose sync may have failed.
+func (s *Store) removeEmpty(dir string) (err error) {
+	names, err := s.fs.ReadDir(dir)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case len(names) > 0:
+		return fmt.Errorf("it has %s", strings.Join(names, ", "))
+	}
+	above, err := s.fs.OpenDir(s.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, above.Close()) }()
+	if err := s.fs.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return above.Sync()
 }
 
 // get returns the store of an object, or nil.

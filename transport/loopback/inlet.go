@@ -182,6 +182,7 @@ func (t *Transport) admits(in *inlet, sender *Transport) bool {
 		return false
 	}
 	in.met = sender
+	transport.TellAdmission(sender.receiver, t.id)
 	return true
 }
 

@@ -72,6 +72,23 @@ func (r refused) RefusedBy(by uint64, why string) {
 	}
 }
 
+func (r refused) AdmittedBy(by uint64) { r.by <- by }
+
+// A host that is admitted is told so: a refusal that it was told before has ended.
+func TestAdmissionIsTold(t *testing.T) {
+	n, hosts, _ := pair(t)
+	three := n.Host(3)
+	defer three.Close()
+	r := refused{ledger{make(chan uint64, 100), make(chan uint64, 100)}, make(chan uint64, 100)}
+	three.SetPeer(2, "")
+	hosts[1].SetPeer(3, "")
+	three.Start(r)
+	send(three, 2, 1)
+	if by := next(t, r.by, "admission"); by != 2 {
+		t.Errorf("admitted by host %d, want 2", by)
+	}
+}
+
 // A host whose directory is refused is told so.
 func TestRefusedDirectoryIsTold(t *testing.T) {
 	n, made := NewNetwork(), func() ledger { return ledger{make(chan uint64, 100), make(chan uint64, 100)} }

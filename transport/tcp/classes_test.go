@@ -67,6 +67,26 @@ func TestIdleClassesAreClosed(t *testing.T) {
 	}
 }
 
+// A peer on demand is dialed only for what is sent to it, until SetPeer names it again.
+func TestDialOnDemand(t *testing.T) {
+	one, two, in := talking(t, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Millisecond, time.Millisecond })
+	eventually(t, "a connection for consensus", func() bool { return one.Stats().PeersUp == 1 })
+	dials := one.Stats().Dials
+	one.DialOnDemand(2)
+	eventually(t, "its end", func() bool { return one.Stats().PeersUp == 0 })
+	for sent := int64(10); sent <= 30; sent += 10 {
+		if !one.SendBytes(2, transport.Control, make([]byte, 10)) {
+			t.Fatal("a body was refused")
+		}
+		eventually(t, "the body", func() bool { return in.bulk.Load() == sent })
+	}
+	if s := one.Stats(); s.PeersUp != 0 || s.Dials != dials+1 {
+		t.Errorf("%d peers up after %d dials, want none after %d", s.PeersUp, s.Dials, dials+1)
+	}
+	one.SetPeer(2, two.Addr())
+	eventually(t, "a connection for consensus again", func() bool { return one.Stats().PeersUp == 1 })
+}
+
 // The counts of each kind, at both ends.
 func TestStatsOfKinds(t *testing.T) {
 	one, two, in := talking(t, nil)

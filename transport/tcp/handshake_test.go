@@ -119,6 +119,25 @@ func TestRefusedDirectoryIsTold(t *testing.T) {
 	}
 }
 
+func (w wipedReceiver) AdmittedBy(by uint64) {
+	select {
+	case w.told <- fmt.Sprintf("host %d admits", by):
+	default:
+	}
+}
+
+// A host that is welcome is told so: a refusal that it was told before has ended.
+func TestAdmissionIsTold(t *testing.T) {
+	other := listening(t, newLedger(), func(o *Options) { o.ID = 2 })
+	other.SetPeer(1, "127.0.0.1:1")
+	w := wipedReceiver{newLedger(), make(chan string, 1)}
+	tr := listening(t, w, nil)
+	tr.SetPeer(2, other.Addr())
+	if told := next(t, w.told, "admission"); told != "host 2 admits" {
+		t.Errorf("told %q", told)
+	}
+}
+
 // A refusal, with its reason, is in the logs of the dialing host and of the refusing host. No message passes,
 // and the sender gets a report.
 func TestDialerIsRefused(t *testing.T) {

@@ -34,15 +34,16 @@ type line struct {
 	bound int           // bytes that may wait
 	wake  chan struct{} // something is queued and no goroutine writes
 
-	mu     sync.Mutex
-	addr   string
-	other  string // tried when addr does not lead to the peer; empty: there is none
-	astray bool   // other is tried next
-	closed bool
-	cancel context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
-	link   *link              // nil while there is none
-	out    outbox
-	pulse  latest // class consensus only
+	mu       sync.Mutex
+	addr     string
+	other    string // tried when addr does not lead to the peer; empty: there is none
+	onDemand bool   // it is dialed only when something is queued, whatever its class
+	astray   bool   // other is tried next
+	closed   bool
+	cancel   context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
+	link     *link              // nil while there is none
+	out      outbox
+	pulse    latest // class consensus only
 }
 
 func newLine(t *Transport, to uint64, addr string, class transport.Class) *line {
@@ -254,10 +255,22 @@ func (p *line) release(l *link) {
 	l.lastWrite = time.Now()
 }
 
-// move changes the address and ends the attempt to reach the old one.
+// dialOnDemand ends the link, or the attempt to make one. The next one waits until something is queued.
+func (p *line) dialOnDemand() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onDemand = true
+	p.cancel()
+}
+
+// move changes the address and ends the attempt to reach the old one. It ends dialing on demand.
 func (p *line) move(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.onDemand {
+		p.onDemand = false
+		signal(p.wake)
+	}
 	if addr != p.addr {
 		p.addr, p.astray = addr, false
 		p.cancel()

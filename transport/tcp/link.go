@@ -201,7 +201,7 @@ func (t *Transport) introduction(p *proof) transport.Introduction {
 	return self
 }
 
-// judgeVerdict returns why the verdict of host to is no welcome.
+// judgeVerdict returns why the verdict of host to is no welcome, and tells the receiver.
 func (t *Transport) judgeVerdict(v verdict, to uint64) error {
 	switch {
 	case v.code == refusedDirectory:
@@ -218,6 +218,7 @@ func (t *Transport) judgeVerdict(v verdict, to uint64) error {
 	if v.host.ID != to {
 		return fmt.Errorf("refused by this host: host %d answered instead of host %d", v.host.ID, to)
 	}
+	transport.TellAdmission(t.receiver, to)
 	return nil
 }
 

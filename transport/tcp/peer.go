@@ -45,6 +45,16 @@ func (t *Transport) SetOtherAddr(id uint64, addr string) {
 	}
 }
 
+// DialOnDemand makes a peer of the address book one that this host dials only when it has something to send.
+// What the peer sends is accepted as before. SetPeer ends that.
+func (t *Transport) DialOnDemand(id uint64) {
+	if p := t.peer(id); p != nil {
+		for _, l := range p.lines {
+			l.dialOnDemand()
+		}
+	}
+}
+
 func (p *peer) close() {
 	for _, l := range p.lines {
 		l.close()

@@ -36,7 +36,7 @@ func (p *line) run() {
 func (p *line) awaitWork() bool {
 	for {
 		p.mu.Lock()
-		closed, needed := p.closed, p.class == transport.ClassConsensus || p.waits()
+		closed, needed := p.closed, p.class == transport.ClassConsensus && !p.onDemand || p.waits()
 		p.mu.Unlock()
 		if closed || needed {
 			return !closed

@@ -77,7 +77,7 @@ func TestCrashKillsHandlesAndLocks(t *testing.T) {
 func TestNamesNeedSyncDir(t *testing.T) {
 	d := crashfs.New()
 	ok(t, create(t, d, "/old").Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	ok(t, create(t, d, "/new").Sync())
 	ok(t, d.Rename("/old", "/moved"))
 	if names, _ := d.Image(crashfs.LoseAll, nil).ReadDir("/"); len(names) != 1 || names[0] != "old" {
@@ -108,7 +108,7 @@ func TestTornWrites(t *testing.T) {
 	old, young := bytes.Repeat([]byte("o"), 4*crashfs.SectorBytes), bytes.Repeat([]byte("y"), 3*crashfs.SectorBytes)
 	write(t, f, 0, old)
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 100, young)
 	rng := rand.New(rand.NewPCG(2, 2))
 	seen := map[string]bool{}
@@ -145,7 +145,7 @@ func TestTornWrites(t *testing.T) {
 func TestFailedSyncIsNeverMadeGood(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 0, []byte("x"))
 	d.SetHook(crashfs.FailNth(crashfs.OpSync, 1, syscall.EIO))
 	if err := f.Sync(); !errors.Is(err, syscall.EIO) {
@@ -160,7 +160,7 @@ func TestFailedSyncIsNeverMadeGood(t *testing.T) {
 func TestHookMayCrash(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	d.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite {
 			d.Crash(crashfs.LoseAll, nil)
@@ -182,7 +182,7 @@ func TestTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := crashfs.New()
 		f := create(t, d, "/f")
-		ok(t, d.SyncDir("/"))
+		ok(t, vfs.SyncDir(d, "/"))
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3))
 		versions := [][]byte{nil} // versions[0] is durable
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {

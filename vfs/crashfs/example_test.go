@@ -15,7 +15,7 @@ func save(disk vfs.FS, record string) error {
 		return err
 	}
 	_, err = f.WriteAt([]byte(record), 0)
-	return errors.Join(err, f.Sync(), f.Close()) // disk.SyncDir("/") is missing
+	return errors.Join(err, f.Sync(), f.Close()) // vfs.SyncDir(disk, "/") is missing
 }
 
 func load(disk vfs.FS) string {

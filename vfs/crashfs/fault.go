@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -69,6 +70,21 @@ func (w When) hook(result func(Op) error) func(Op) error {
 			return nil
 		}
 		return result(op)
+	}
+}
+
+// FailOpens returns a hook with which k operations that open something, from the n-th on (1 is the next
+// one), fail with err: for a while the process has no descriptor left. It is safe for concurrent use.
+func FailOpens(n, k int, err error) func(Op) error {
+	var seen atomic.Int64
+	return func(op Op) error {
+		if !op.Kind.Opens() {
+			return nil
+		}
+		if i := int(seen.Add(1)); i < n || i >= n+k {
+			return nil
+		}
+		return err
 	}
 }
 

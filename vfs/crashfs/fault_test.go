@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -133,12 +134,12 @@ func TestLyingSyncs(t *testing.T) {
 	write(t, f, 0, []byte("x"))
 	d.SetHook(crashfs.Hooks(crashfs.When{Kind: crashfs.OpSync, Nth: 1}.Do(crashfs.Lie), crashfs.When{Kind: crashfs.OpSyncDir, Nth: 1}.Do(crashfs.Lie)))
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	if n := d.Pending(); n != 3 { // the name, the length and a sector
 		t.Errorf("after two lies %d changes are pending, want 3", n)
 	}
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	if n := d.Pending(); n != 0 {
 		t.Errorf("after the truth %d changes are pending", n)
 	}
@@ -149,7 +150,7 @@ func TestLyingSyncs(t *testing.T) {
 func TestWhatAFailedSyncForgetsMustBeWrittenAgain(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 0, sectorsOf("...."))
 	ok(t, f.Sync())
 	write(t, f, 0, sectorsOf("abcd"))
@@ -186,7 +187,7 @@ func TestWhatAFailedSyncForgetsMustBeWrittenAgain(t *testing.T) {
 func TestHungSync(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 0, []byte("x"))
 	until, asked := make(chan struct{}), make(chan struct{})
 	d.SetHook(crashfs.When{Kind: crashfs.OpSync, Nth: 1}.Call(func(op crashfs.Op) {
@@ -251,7 +252,7 @@ func TestFlipBitAtRest(t *testing.T) {
 	f := create(t, d, "/f")
 	write(t, f, 0, []byte("abc"))
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 2, []byte("C"))
 	ok(t, d.FlipBit("/f", 0, 1))
 	if got := contents(t, d, "/f"); string(got) != "cbC" {

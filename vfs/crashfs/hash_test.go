@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // Disks that a reader cannot tell apart have the same hash; all others differ.
@@ -72,18 +74,18 @@ func TestSyncDirForgets(t *testing.T) {
 		then func(d *FS)
 		want []string
 	}{
-		"synced again":     {func(d *FS) { _ = d.SyncDir("/") }, nil},
-		"after the death":  {func(d *FS) { d.Crash(LoseNothing, nil); _ = d.SyncDir("/") }, []string{"a"}},
-		"made once more":   {func(d *FS) { _ = d.Remove("/a"); _, _ = d.Create("/a"); _ = d.SyncDir("/") }, []string{"a"}},
-		"renamed":          {func(d *FS) { _ = d.Rename("/a", "/b"); _ = d.SyncDir("/") }, []string{"b"}},
-		"another made too": {func(d *FS) { _, _ = d.Create("/c"); _ = d.SyncDir("/") }, []string{"c"}},
+		"synced again":     {func(d *FS) { _ = vfs.SyncDir(d, "/") }, nil},
+		"after the death":  {func(d *FS) { d.Crash(LoseNothing, nil); _ = vfs.SyncDir(d, "/") }, []string{"a"}},
+		"made once more":   {func(d *FS) { _ = d.Remove("/a"); _, _ = d.Create("/a"); _ = vfs.SyncDir(d, "/") }, []string{"a"}},
+		"renamed":          {func(d *FS) { _ = d.Rename("/a", "/b"); _ = vfs.SyncDir(d, "/") }, []string{"b"}},
+		"another made too": {func(d *FS) { _, _ = d.Create("/c"); _ = vfs.SyncDir(d, "/") }, []string{"c"}},
 	} {
 		d := New()
 		if _, err := d.Create("/a"); err != nil {
 			t.Fatal(err)
 		}
 		d.SetHook(FailNth(OpSyncDir, 1, syscall.EIO))
-		if err := d.SyncDir("/"); !errors.Is(err, syscall.EIO) {
+		if err := vfs.SyncDir(d, "/"); !errors.Is(err, syscall.EIO) {
 			t.Fatal(err)
 		}
 		row.then(d)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -73,7 +74,7 @@ func TestImagesOfOverwrittenSectors(t *testing.T) {
 	f := create(t, d, "/f")
 	write(t, f, 0, sectorsOf("abc"))
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 0, sectorsOf("abX")) // two sectors stay as they were
 	write(t, f, 512, sectorsOf("YZ"))
 	if n := d.Pending(); n != 2 {
@@ -94,7 +95,7 @@ func TestImagesOfOverwrittenSectors(t *testing.T) {
 func TestImagesOfNamesAndLengths(t *testing.T) {
 	d := crashfs.New()
 	ok(t, create(t, d, "/old").Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	f := create(t, d, "/new")
 	write(t, f, 0, sectorsOf("n"))
 	ok(t, d.Rename("/old", "/moved"))
@@ -120,7 +121,7 @@ func TestAllSubsetsOfEightSectors(t *testing.T) {
 		f := create(t, d, "/f")
 		write(t, f, 0, sectorsOf(strings.Repeat("o", n)))
 		ok(t, f.Sync())
-		ok(t, d.SyncDir("/"))
+		ok(t, vfs.SyncDir(d, "/"))
 		write(t, f, 0, sectorsOf(strings.Repeat("y", n)))
 		seen := map[string]bool{}
 		for _, s := range shapes(t, d, 256) {
@@ -164,7 +165,7 @@ func TestDescriptionIsOneLineThatReplays(t *testing.T) {
 		}
 	}
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	for desc := range d.Images(10, 1) {
 		if desc.Code() != "-" || desc.String() != "everything is durable (code -)" {
 			t.Errorf("%v", desc)
@@ -178,7 +179,7 @@ func TestCodesOfManyVersions(t *testing.T) {
 	f := create(t, d, "/f")
 	write(t, f, 0, sectorsOf("."))
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	for i := range 50 {
 		write(t, f, 0, sectorsOf(string(rune('A'+i))))
 	}
@@ -195,9 +196,9 @@ func TestStaleBlocks(t *testing.T) {
 		write(t, old, 0, sectorsOf("PQ"))
 		ok(t, old.Sync())
 		ok(t, d.Remove("/old"))
-		ok(t, d.SyncDir("/"))
+		ok(t, vfs.SyncDir(d, "/"))
 		f := create(t, d, "/f")
-		ok(t, d.SyncDir("/"))
+		ok(t, vfs.SyncDir(d, "/"))
 		ok(t, f.Preallocate(0, 2*crashfs.SectorBytes))
 		write(t, f, 0, sectorsOf("n"))
 		stale, own := false, false
@@ -235,7 +236,7 @@ func TestImagesAreAllThatImageDraws(t *testing.T) {
 			case 0:
 				ok(t, f.Sync())
 			case 1:
-				ok(t, d.SyncDir("/"))
+				ok(t, vfs.SyncDir(d, "/"))
 			case 2:
 				ok(t, f.Truncate(int64(rapid.IntRange(0, 2).Draw(rt, "sectors")*crashfs.SectorBytes)))
 			case 3:
@@ -270,7 +271,7 @@ func TestImagesAreIndependent(t *testing.T) {
 	f := create(t, d, "/f")
 	write(t, f, 0, sectorsOf("aaaaaaaaaa"))
 	ok(t, f.Sync())
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	write(t, f, 0, sectorsOf("b"))
 	var images []*crashfs.FS
 	for _, image := range d.Images(10, 1) {
@@ -329,7 +330,7 @@ func TestImagesStopWhenTheLoopDoes(t *testing.T) {
 func TestManyPrefixesAreThinnedOut(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	for i := range 500 {
 		write(t, f, int64(i)*crashfs.SectorBytes, sectorsOf("x"))
 	}
@@ -352,7 +353,7 @@ func TestManyPrefixesAreThinnedOut(t *testing.T) {
 func TestZeros(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
-	ok(t, d.SyncDir("/"))
+	ok(t, vfs.SyncDir(d, "/"))
 	ok(t, f.Truncate(1<<20))
 	ok(t, f.Sync())
 	write(t, f, 0, make([]byte, 1<<20))

@@ -32,7 +32,7 @@ func TestLinksInACrash(t *testing.T) {
 	must(t, disk.MkdirAll("/a"))
 	must(t, disk.MkdirAll("/b"))
 	put(t, disk, "/a/one", "text")
-	must(t, disk.SyncDir("/a"))
+	must(t, vfs.SyncDir(disk, "/a"))
 	must(t, disk.Link("/a/one", "/b/two"))
 	seen := map[string]bool{}
 	for d, image := range disk.Images(16, 1) {
@@ -47,7 +47,7 @@ func TestLinksInACrash(t *testing.T) {
 	if used := disk.UsedBytes(); used != 4096 {
 		t.Errorf("a file with two names uses %d bytes, want 4096", used)
 	}
-	must(t, disk.SyncDir("/b"))
+	must(t, vfs.SyncDir(disk, "/b"))
 	must(t, disk.Remove("/a/one"))
 	for d, image := range disk.Images(16, 1) {
 		if have := load2(image, "/b/two"); have != "text" {
@@ -72,7 +72,7 @@ func TestRemovedDirectoriesInACrash(t *testing.T) {
 	disk := crashfs.New()
 	must(t, disk.MkdirAll("/a/b"))
 	put(t, disk, "/a/b/file", "text")
-	must(t, disk.SyncDir("/a/b"))
+	must(t, vfs.SyncDir(disk, "/a/b"))
 	must(t, disk.Remove("/a/b/file"))
 	must(t, disk.RemoveDir("/a/b"))
 	judge := func(image *crashfs.FS) string {
@@ -103,7 +103,7 @@ func TestRemovedDirectoriesInACrash(t *testing.T) {
 	if _, err := again.ReadDir("/a/b"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the process died, and the directory is back: %v", err)
 	}
-	must(t, disk.SyncDir("/a"))
+	must(t, vfs.SyncDir(disk, "/a"))
 	for d, image := range disk.Images(16, 1) {
 		if judge(image) != "gone" {
 			t.Errorf("after SyncDir of the parent the directory comes back: %v", d)
@@ -117,7 +117,7 @@ func TestDirectoryMadeAgainIsEmpty(t *testing.T) {
 	disk := crashfs.New()
 	must(t, disk.MkdirAll("/a"))
 	put(t, disk, "/a/file", "text")
-	must(t, disk.SyncDir("/a"))
+	must(t, vfs.SyncDir(disk, "/a"))
 	must(t, disk.Remove("/a/file"))
 	must(t, disk.RemoveDir("/a"))
 	must(t, disk.MkdirAll("/a"))

@@ -102,11 +102,11 @@ func (m mount) MkdirAll(dir string) error {
 	return m.disk.mkdirAll(dir, m.power)
 }
 
-func (m mount) SyncDir(dir string) error {
-	if err := m.dead("syncdir", dir); err != nil {
-		return err
+func (m mount) OpenDir(dir string) (vfs.Dir, error) {
+	if err := m.dead("opendir", dir); err != nil {
+		return nil, err
 	}
-	return m.disk.syncDir(dir, m.power)
+	return m.disk.openDir(dir, m.power)
 }
 
 func (m mount) BootID() (string, error) {

@@ -7,6 +7,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // Names are durable separately from files: a creation, rename or removal is a nameOp until SyncDir makes it
@@ -25,8 +28,45 @@ type nameOp struct {
 	forgotten bool
 }
 
-// SyncDir implements vfs.FS.
-func (d *FS) SyncDir(dir string) error { return d.syncDir(dir, d.powerNow()) }
+// OpenDir implements vfs.FS.
+func (d *FS) OpenDir(dir string) (vfs.Dir, error) { return d.openDir(dir, d.powerNow()) }
+
+func (d *FS) openDir(dir string, power uint64) (vfs.Dir, error) {
+	dir = path.Clean(dir)
+	err := d.begin(Op{Kind: OpOpenDir, Name: dir})
+	defer d.mu.Unlock()
+	if err = d.reject("opendir", dir, power, err); err != nil {
+		return nil, err
+	}
+	if !d.dirs[dir] {
+		return nil, &fs.PathError{Op: "opendir", Path: dir, Err: fs.ErrNotExist}
+	}
+	return &openDir{disk: d, name: dir, power: power}, nil
+}
+
+// openDir is an open directory.
+type openDir struct {
+	disk   *FS
+	name   string
+	power  uint64
+	closed atomic.Bool
+}
+
+// Sync implements vfs.Dir.
+func (o *openDir) Sync() error {
+	if o.closed.Load() {
+		return &fs.PathError{Op: "syncdir", Path: o.name, Err: fs.ErrClosed}
+	}
+	return o.disk.syncDir(o.name, o.power)
+}
+
+// Close implements vfs.Dir.
+func (o *openDir) Close() error {
+	if o.closed.Swap(true) {
+		return &fs.PathError{Op: "close", Path: o.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
 
 func (d *FS) syncDir(dir string, power uint64) error {
 	dir = path.Clean(dir)

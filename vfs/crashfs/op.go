@@ -36,15 +36,26 @@ const (
 	OpLink // Name is the new name
 	OpRemoveDir
 	OpWriteBack // Off and Len are those of the span that begins to be written
+	OpOpenDir   // Name is the directory's; its syncs are OpSyncDir
 )
 
-var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate", "link", "rmdir", "writeback"}
+var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate", "link", "rmdir", "writeback", "opendir"}
 
 func (k OpKind) String() string {
 	if k < 0 || int(k) >= len(opNames) {
 		return fmt.Sprintf("OpKind(%d)", int(k))
 	}
 	return opNames[k]
+}
+
+// Opens are the operations for which the machine's filesystem needs a descriptor: the kinds that fail when
+// the process has none left. A Lock is taken once, and needs none here.
+func (k OpKind) Opens() bool {
+	switch k {
+	case OpCreate, OpOpen, OpOpenDir, OpReadDir, OpMkdir:
+		return true
+	}
+	return false
 }
 
 // FailNth returns a hook that fails the n-th operation of a kind (1 is the next one) with err, and no other.

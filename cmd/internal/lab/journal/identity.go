@@ -103,5 +103,5 @@ func replace(fsys vfs.FS, path string, text []byte) error {
 	if err := fsys.Rename(next, path); err != nil {
 		return err
 	}
-	return fsys.SyncDir(filepath.Dir(path))
+	return vfs.SyncDir(fsys, filepath.Dir(path))
 }

@@ -96,7 +96,7 @@ func writeRaw(ctx context.Context, path string, r *repeated) (err error) {
 			last = next
 		}
 	}
-	return errors.Join(f.Sync(), fsys.SyncDir(filepath.Dir(path)), context.Cause(ctx))
+	return errors.Join(f.Sync(), vfs.SyncDir(fsys, filepath.Dir(path)), context.Cause(ctx))
 }
 
 // each calls f for 0 to n-1, all at once.

@@ -108,10 +108,24 @@ func (f *countingFS) wrap(file vfs.File, err error) (vfs.File, error) {
 	return countingFile{File: file, syncs: &f.syncs}, nil
 }
 
-// SyncDir implements vfs.FS.
-func (f *countingFS) SyncDir(dir string) error {
-	f.syncs.Add(1)
-	return f.FS.SyncDir(dir)
+// OpenDir implements vfs.FS.
+func (f *countingFS) OpenDir(dir string) (vfs.Dir, error) {
+	d, err := f.FS.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return countingDir{Dir: d, syncs: &f.syncs}, nil
+}
+
+type countingDir struct {
+	vfs.Dir
+	syncs *atomic.Uint64
+}
+
+// Sync implements vfs.Dir.
+func (d countingDir) Sync() error {
+	d.syncs.Add(1)
+	return d.Dir.Sync()
 }
 
 type countingFile struct {

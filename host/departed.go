@@ -1,0 +1,114 @@
+package host
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/host/membership"
+)
+
+// A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
+// silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
+// Explain nor by metrics. It may still come. Then it is told that it was removed (refusing.go,
+// rosterasked.go), and is known again for as long as it speaks.
+//
+// Rejected: to forget a host as soon as it is removed. It may have missed that, and asks. Rejected: to refuse
+// its connections. It would never learn why.
+
+// departedTimeouts is how long, in election timeouts, a removed host is silent before it is forgotten.
+const departedTimeouts = 16
+
+// demandDialer is a transport that dials a host only for what is sent, until SetPeer names it.
+type demandDialer interface{ DialOnDemand(id uint64) }
+
+// forgetDeparted forgets the hosts that have gone for good. It is called once in two election timeouts.
+func (h *Host) forgetDeparted() {
+	now := h.clock.livedAtBeat()
+	for _, id := range h.others() {
+		p := h.meetings.of(id)
+		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
+			h.forget(id)
+		}
+	}
+}
+
+// isDeparted reports whether a host was removed from a group here and is needed by none.
+func (h *Host) isDeparted(id uint64) bool {
+	departed := false
+	for _, g := range h.groups.all() {
+		if g.needs(id) {
+			return false
+		}
+		departed = departed || g.hasRemoved(id)
+	}
+	return departed && !h.applicants.has(id)
+}
+
+// needs reports whether a host is a member of the group, leads it, or is about to become a member.
+func (g *Group) needs(id uint64) bool {
+	if g.isMember(id) || g.status.Load().Leader == id {
+		return true
+	}
+	if hint := g.members.hint.Load(); hint != nil && hint.Role(id) != membership.None {
+		return true
+	}
+	r := g.roster()
+	return r != nil && r.Plan != nil && slices.ContainsFunc(r.Plan.Stages, func(steps []membership.Step) bool {
+		return slices.ContainsFunc(steps, func(s membership.Step) bool { return s.ID == id })
+	})
+}
+
+// hasRemoved reports whether a host was a member and was removed.
+func (g *Group) hasRemoved(id uint64) bool {
+	r := g.roster()
+	return r != nil && r.Role(id) == membership.None && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id })
+}
+
+// has reports whether a host came last with a token.
+func (c *applicants) has(id uint64) bool {
+	if c.count.Load() == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[id] != nil
+}
+
+// forget makes a host unknown. Its read lane stays, for the day when it is known again.
+func (h *Host) forget(id uint64) {
+	p := &h.peers
+	p.adding.Lock()
+	defer p.adding.Unlock()
+	ids := h.others()
+	at, known := slices.BinarySearch(ids, id)
+	if !known || h.closing.Load() {
+		return
+	}
+	ids = slices.Delete(slices.Clone(ids), at, at+1)
+	p.ids.Store(&ids)
+	h.pulses.remove(id)
+	h.heard.forget(id)
+	h.meetings.remove(id)
+	h.watch.noteAdmitted(id)
+	p.mu.Lock()
+	delete(p.addrs, id)
+	p.mu.Unlock()
+	if t, dials := h.transport.(demandDialer); dials {
+		t.DialOnDemand(id)
+	}
+	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
+}
+
+// recall makes a host known again that was forgotten and speaks.
+func (h *Host) recall(id uint64) {
+	if last := h.admission.last(id); last.ID == id && h.isDeparted(id) {
+		if err := h.locate(id, last.locate); err != nil {
+			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
+		}
+	}
+}
+
+// isForgotten reports whether a host is not known because it has departed.
+func (h *Host) isForgotten(id uint64) bool {
+	_, known := slices.BinarySearch(h.others(), id)
+	return !known && h.isDeparted(id)
+}

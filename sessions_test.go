@@ -1,0 +1,59 @@
+package millrace_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace"
+)
+
+// Machine.Sessions bounds what is remembered of sessions: the one that was idle for longest is forgotten
+// first, its command is not applied again, and Metrics counts it.
+func TestSessionsAreBounded(t *testing.T) {
+	m := millrace.InMemory[int64, int64](&nilMachine[int64]{}, millrace.Binary[int64]()).Sessions(millrace.SessionOptions{MaxBytes: 8 << 10})
+	c := alone(t)
+	n := open(t, c, m)
+	first := n.NewSession()
+	once := func(s millrace.SessionID) error {
+		_, err := n.Propose(t.Context(), 1, millrace.InSession(s, 1, 1))
+		return err
+	}
+	if err := errors.Join(once(first), once(n.NewSession())); err != nil {
+		t.Fatal(err)
+	}
+	if err := once(first); !errors.Is(err, millrace.ErrAlreadyApplied) {
+		t.Fatalf("while there is space: %v", err)
+	}
+	for n.Metrics().Calls.SessionsEvicted < 7 {
+		// One that is born within 10 ms of log time of a forgotten one counts as forgotten, too.
+		if err := once(n.NewSession()); err != nil && !errors.Is(err, millrace.ErrSessionExpired) {
+			t.Fatal(err)
+		}
+	}
+	if err := once(first); !errors.Is(err, millrace.ErrSessionExpired) {
+		t.Errorf("when 7 are forgotten: %v", err)
+	}
+	if calls := n.Metrics().Calls; calls.Sessions != 25 {
+		t.Errorf("%d sessions of 320 bytes are known, want 25", calls.Sessions)
+	}
+	if _, err := n.TakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+
+	// The snapshot keeps the group from starting with other bounds.
+	other := m.Sessions(millrace.SessionOptions{MaxBytes: 16 << 10})
+	if _, err := millrace.Open(t.Context(), c, other, quiet()); err == nil || !strings.Contains(err.Error(), "Machine.Sessions") {
+		t.Errorf("with other bounds than the snapshot: %v", err)
+	}
+	if err := open(t, c, m).Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, err := millrace.Open(t.Context(), alone(t), m.Sessions(millrace.SessionOptions{Expiry: 1}), quiet()); err == nil || !strings.Contains(err.Error(), "sessions expire after 1ns, want at least 1s (Machine.Sessions)") {
+		t.Errorf("an expiry of 1 ns: %v", err)
+	}
+}
