@@ -10,13 +10,13 @@ import (
 )
 
 // A panic in a turn is a bug of ours: a broken invariant of the core, or an error of the language (nil, an
-// index out of range). It stops the group if all that it can have left half-done belongs to the group, and the
-// process if not. docs/decisions/0031-panics.md has the reasons, and what a panic does elsewhere.
+// index out of range). It stops the group if all that it can have left half-done belongs to the group, and
+// the process if not. docs/decisions/0031-panics.md has the reasons, and what a panic does elsewhere.
 //
-// The stack says what was under way. Other groups are touched only under a lock, and a lock is released in the
-// function that took it. So if no function between the turn and the panic takes a lock, and all of them are
-// the core's and this package's, no lock is held and nothing that groups share is half-changed. Otherwise the
-// panic goes on: a host that has stopped is started again by its supervisor, and one that hangs is not.
+// The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
+// the function that took it. So if no function between the turn and the panic takes a lock, and all of them
+// are the core's and this package's, no lock is held and nothing that groups share is half-changed. Otherwise
+// the panic goes on: a host that has stopped is started again by its supervisor, and one that hangs is not.
 
 // lockers are the types of this package whose methods take locks.
 var lockers = words(`

@@ -16,9 +16,9 @@ import (
 // So a member refuses an order that may have waited for half an election timeout or longer. It knows how long
 // the order was in the inbox. What was in a socket it does not know: it refuses all orders when its clock is
 // late, which is a pause that was not noticed yet, and for half an election timeout after a pause as long as
-// that. This costs no transfer that its leader still wants: the leader repeats the order with every sign of life
-// of the target, until it gives up. Rejected: a number in the order, which the target compares with what it
-// hears later. After a pause the order is read first, and what is later behind it.
+// that. This costs no transfer that its leader still wants: the leader repeats the order with every sign of
+// life of the target, until it gives up. Rejected: a number in the order, which the target compares with what
+// it hears later. After a pause the order is read first, and what is later behind it.
 
 // lateOrders is what a group knows of the order to campaign that came last.
 type lateOrders struct {
@@ -40,9 +40,8 @@ func (g *Group) noteOrderAt() {
 	g.orderAt.CompareAndSwap(0, max(g.host.clock.metronome.ticks(), 1))
 }
 
-// refusesOrders reports whether an order to campaign that came at a tick may have waited too long;
-// 0 is now.
-func (g *Group) refusesOrders(since int64) bool {
+// mayBeLate reports whether an order to campaign that came at a tick may have waited too long. 0 is now.
+func (g *Group) mayBeLate(since int64) bool {
 	c, late := &g.host.clock, g.host.config.lateTicks()
 	now := c.metronome.ticks()
 	return since > 0 && now-since >= late || now-c.latest().ticks >= late || c.livedAtBeat()-c.pauses.longAt.Load() < late
@@ -50,7 +49,7 @@ func (g *Group) refusesOrders(since int64) bool {
 
 // dropLateOrders drops orders to campaign that may be late from what a turn has taken.
 func (g *Group) dropLateOrders() {
-	if !slices.ContainsFunc(g.taken.messages, isOrder) || !g.refusesOrders(g.orderAt.Swap(0)) {
+	if !slices.ContainsFunc(g.taken.messages, isOrder) || !g.mayBeLate(g.orderAt.Swap(0)) {
 		return
 	}
 	before := len(g.taken.messages)

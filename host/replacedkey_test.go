@@ -10,7 +10,8 @@ import (
 )
 
 // A machine is lost with its directory and its key, and another one takes its place with a key of its own: by
-// a plan of an operator, or by a join token. The group binds the member to the new key, over real connections.
+// a plan of an operator, or by a join token. The group binds the member to the new key. The connections are
+// real.
 func TestReplacedMemberKeepsItsNewKey(t *testing.T) {
 	for name, byToken := range map[string]bool{"plan": false, "token": true} {
 		t.Run(name, func(t *testing.T) { replaceWithNewKey(t, byToken) })
