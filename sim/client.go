@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -16,6 +17,7 @@ type clients struct {
 	rng       *rand.Rand
 	submitted int
 	pace      time.Duration
+	largest   int // bytes of a command; 0: they are small
 }
 
 type pending struct {
@@ -86,6 +88,9 @@ func (c *clients) submitTo(r *replica) {
 		return
 	}
 	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
+	if c.largest > 0 {
+		command += strings.Repeat(".", c.rng.IntN(c.largest))
+	}
 	if c.w.nemesis.stopped {
 		r.ghost.lastCommand = command
 	}

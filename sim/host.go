@@ -130,6 +130,7 @@ func (h *machine) start() {
 	h.w.mixConfig(&config, h)
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
 	config.JoinTokens = h.tokens
+	h.w.lowerMemory(&config, h.id)
 	h.w.placing.configure(&config, h.id)
 	h.w.churn.nameFewer(&config, h)
 	if h.cluster != 0 {

@@ -33,6 +33,9 @@ type network struct {
 	knows map[link]bool                   // link.to has durably recorded the directory of link.from
 	taken map[uint64]*life                // impostors at the address of a host (impostor.go)
 
+	queue   int          // bounds what waits on a link, in bytes of messages (lowered.go); 0: there is no bound
+	waiting map[link]int // if there is one
+
 	impostors, refusals int // so far
 	messages            int // of groups, so far
 	channels            uint64
@@ -43,7 +46,7 @@ type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
 	return network{w: w, rng: splitSeed(w.options.Seed, 2), lies: splitSeed(w.options.Seed, 16), cut: map[link]bool{}, late: map[link]time.Duration{}, slowest: time.Millisecond,
-		met: map[pair]transport.Introduction{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
+		met: map[pair]transport.Introduction{}, knows: map[link]bool{}, waiting: map[link]int{}, taken: map[uint64]*life{}}
 }
 
 // link is one direction between two hosts.
@@ -63,6 +66,12 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 	}
 	batch = l.w.net.withoutSwallowed(l, batch)
+	fitting := l.w.net.takeFitting(l, to, batch)
+	if len(fitting) == 0 && len(batch) > 0 {
+		return false
+	}
+	isWhole := len(fitting) == len(batch)
+	batch = fitting
 	l.w.net.messages += len(batch)
 	for k := range batch {
 		m := &batch[k].Message
@@ -77,7 +86,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.messages += len(batch)
 	}
 	batch = l.w.net.lieInTerms(l, to, batch)
-	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch))) && isWhole
 }
 
 func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept []transport.Envelope) {

@@ -8,10 +8,10 @@ import (
 // What the groups of a host hold for clients, peers and the disk stays within its bounds (thesis §10.2).
 // Checked after each event of a host.
 
-// checkMemory: what the groups of a host hold stays within its bounds. The messages of one frame that are
-// more than the share are taken alone.
+// checkMemory: what the groups of a host hold stays within its bounds. One thing that is larger than the
+// share comes on top.
 func (w *world) checkMemory(l *life) {
-	const frame = 4 << 20 // 64 KiB of tiny entries, in memory
+	const large = 4 << 20 // the largest thing: 64 KiB of tiny entries, in memory
 	m := l.process.Memory()
 	for _, of := range []struct {
 		what string
@@ -20,8 +20,8 @@ func (w *world) checkMemory(l *life) {
 	}{
 		{"commands that wait", m.Waiting, m.Waiting.Share},
 		{"commands that are proposed", m.Proposed, m.Proposed.Share},
-		{"messages received", m.Received, max(m.Received.Share, frame)},
-		{"entries that wait for the disk", m.Writing, m.Writing.Share + m.Proposed.Share + max(m.Received.Share, frame)},
+		{"messages received", m.Received, m.Received.Share + large},
+		{"entries that wait for the disk", m.Writing, m.Writing.Share + m.Proposed.Share + m.Received.Share + large},
 	} {
 		if of.Used < 0 || of.Used > of.most {
 			w.breaks(property.Memory, "%s holds %d bytes of %s, want at most %d", l.name, of.Used, of.what, of.most)

@@ -54,14 +54,15 @@ type world struct {
 	mixed        bool // hosts run with different settings (strike.go)
 	scenario     bool // scenario.go
 	suppressed   uint64
-	padding      int          // bytes that each snapshot has besides its content
-	calls        *callOptions // nil: the groups take plain entries
-	objects      *objects     // nil: the groups have none
-	user         user         // user.go; nil: the clients are the simulator's
-	churn        *churn       // churn.go; nil: the members stay
-	restoring    *restoring   // restored.go; nil: no directory is copied
-	placing      *placing     // placement.go; nil: no host has a zone, and no group a Placement
-	violation    *Violation   // the first
+	memory       map[uint64]int64 // MemoryBytes of hosts, where it is not that of the config
+	padding      int              // bytes that each snapshot has besides its content
+	calls        *callOptions     // nil: the groups take plain entries
+	objects      *objects         // nil: the groups have none
+	user         user             // user.go; nil: the clients are the simulator's
+	churn        *churn           // churn.go; nil: the members stay
+	restoring    *restoring       // restored.go; nil: no directory is copied
+	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
+	violation    *Violation       // the first
 }
 
 func newWorld(o Options) *world {

@@ -13,6 +13,6 @@ var transportBugs = []bug{
 		`refuse); err != nil {`, `refuse); err != nil && false {`}}},
 	{name: "any_member", what: "a host accepts the certificate of another member", in: "transport/tcp", found: "TestCertificatesAreRefusedAtBothEnds", edits: []edit{{"transport/cert/verify.go",
 		`case named != id:`, `case named != id && false:`}}},
-	{name: "queue_of_all_or_nothing", what: "a queue to a peer never takes a message that is larger than the queue", in: "transport/tcp", found: "TestMessageLargerThanTheQueue", edits: []edit{{"transport/kind.go",
+	{name: "queue_of_all_or_nothing", what: "a queue to a peer never takes a message that is larger than the queue", in: "transport/tcp", found: "TestMessageLargerThanTheQueue", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"transport/kind.go",
 		`return waiting <= bound`, `return false`}}},
 }
