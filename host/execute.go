@@ -160,8 +160,8 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	var wants []membership.Want
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
-			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
-			c.want.Keys = g.host.keys.cameWith(c.want.ID)
+			came := g.host.cameWith(c.want.ID, r)
+			c.want.Incarnation, c.want.Keys = came.incarnation, membership.Keys{came.key}
 			c.want.Addr = g.host.peers.addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
