@@ -22,6 +22,7 @@ func TestDivergence(t *testing.T) {
 		{"sound", sim.SoundMachines}, {"map order", sim.MapOrder}, {"reads the clock", sim.ReadsClock},
 		{"one is wrong", sim.OneIsWrong}, {"one is stopped", sim.OneIsStopped}, {"other options", sim.OtherOptions},
 		{"upgrade", sim.Upgrade}, {"upgrade with the old name", sim.UpgradeWithOldName},
+		{"poison command", sim.Poisoned},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var after []time.Duration
@@ -31,7 +32,9 @@ func TestDivergence(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				calls += r.Calls
+				if calls += r.Calls; row.kind == sim.Poisoned && r.Halts == 0 {
+					t.Errorf("seed %d: no machine was halted", seed)
+				}
 				if len(r.Reported) > 0 {
 					after = append(after, r.After)
 				}
