@@ -36,6 +36,8 @@ const (
 	UpgradeWithOldName
 	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
 	Poisoned
+	// PoisonedWithSnapshots is the same, of machines that are made again from snapshots in the same life.
+	PoisonedWithSnapshots
 )
 
 // DivergenceReport says how a run of Divergence ended.
@@ -44,6 +46,7 @@ type DivergenceReport struct {
 	After    time.Duration   // from the first possible difference until the first report
 	Stopped  bool            // the wrong member has stopped
 	Calls    int             // that got a result
+	Resumed  int             // machines that worked again in the same life
 	Halts    int             // halted machines that the operator has seen,
 	Skips    int             // and how often the operator has asked for a skip
 }
@@ -85,12 +88,15 @@ func (s *diverging) run() {
 		s.wrong = pick(s.rng, w.hosts...)
 		s.from = 100 + s.rng.Uint64N(100)
 	}
+	if s.kind == PoisonedWithSnapshots {
+		w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(s.rng, int64(1<<10), 4<<10), KeepBytes: pick(s.rng, int64(1), 8<<10)}
+	}
 	w.startHosts()
 	s.schedule()
 	if !w.runUntil(w.now+healTime, func() bool { return s.report.Calls > 20 }) {
 		w.violate("%d commands in %v without a fault", s.report.Calls, healTime)
 	}
-	if s.kind == Poisoned {
+	if s.kind >= Poisoned {
 		s.poison()
 	}
 	for range 8 {
@@ -102,7 +108,7 @@ func (s *diverging) run() {
 		h.start()
 	}
 	w.pass(3 * time.Second)
-	if s.kind == Poisoned {
+	if s.kind >= Poisoned {
 		s.checkPoison()
 	}
 	s.check()
@@ -157,7 +163,7 @@ func (s *diverging) noteDiverged(d host.Diverged) {
 // check: what was reported is what is wrong.
 func (s *diverging) check() {
 	w, reported := s.w, s.report.Reported
-	sound := s.kind == SoundMachines || s.kind == Upgrade || s.kind == Poisoned
+	sound := s.kind == SoundMachines || s.kind == Upgrade || s.kind >= Poisoned
 	switch {
 	case sound && len(reported) > 0:
 		w.violate("nothing is wrong, and a leader reports: %v", reported[0])
@@ -210,6 +216,9 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 	}
 	if s.kind == OtherOptions && r.life.host == s.wrong {
 		o.Sessions = session.Options{Expiry: time.Minute}
+	}
+	if s.kind == PoisonedWithSnapshots {
+		return host.Commands(poisonedMachine{m}, o)
 	}
 	return host.Commands(m, o)
 }

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -94,3 +96,46 @@ func (s *diverging) checkPoison() {
 		s.w.violate("no command was skipped")
 	}
 }
+
+// poisonedMachine is a divergingMachine whose state fits into a snapshot. A machine that is halted is made
+// again from one, in the same life.
+type poisonedMachine struct{ *divergingMachine }
+
+// Snapshot implements host.Snapshotter: the sum, the count, and the map in the order of its keys.
+func (m poisonedMachine) Snapshot() (host.Snapshot, error) {
+	state := binary.LittleEndian.AppendUint64(nil, m.all)
+	state = binary.LittleEndian.AppendUint64(state, uint64(m.count))
+	for k := range byte(8) {
+		state = binary.LittleEndian.AppendUint64(state, m.keys[k])
+	}
+	return poisonedState(state), nil
+}
+
+// Restore implements host.Snapshotter.
+func (m poisonedMachine) Restore(_ context.Context, r io.Reader) error {
+	state, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	m.all, m.count = binary.LittleEndian.Uint64(state), int(binary.LittleEndian.Uint64(state[8:]))
+	for k := range byte(8) {
+		if v := binary.LittleEndian.Uint64(state[16+8*int(k):]); v > 0 {
+			m.keys[k] = v
+		} else {
+			delete(m.keys, k)
+		}
+	}
+	return nil
+}
+
+// poisonedState is a state that was copied.
+type poisonedState []byte
+
+// WriteTo implements host.Snapshot.
+func (s poisonedState) WriteTo(_ context.Context, w io.Writer) error {
+	_, err := w.Write(s)
+	return err
+}
+
+// Close implements host.Snapshot.
+func (poisonedState) Close() error { return nil }

@@ -20,4 +20,8 @@ var poisonBugs = []bug{
 		`	g.openSkips(committed)
 `, `	_ = committed
 `}}},
+	{name: "suspect_state_goes_on", what: "a machine that is made again from a snapshot keeps the state in which it has halted", in: "sim", found: "TestDivergence", args: "-divergences 6", says: "poison", edits: []edit{{"host/rebuild.go",
+		`	err = g.restoreFrom(context.Background(), p, r)
+`, `	_ = context.Background()
+`}}},
 }
