@@ -53,6 +53,7 @@ type crashLab struct {
 	replay labPath     // nil: examine everything
 	seen   map[uint64]labVerdict
 	failed string
+	again  string // the command that repeats a failure; "" if a path does
 }
 
 // newCrashLab draws a laboratory from a seed.
@@ -97,6 +98,9 @@ func (l *crashLab) mayStayClosed(err error) bool {
 
 // fail keeps the first failure.
 func (l *crashLab) fail(path labPath, format string, args ...any) {
+	if l.failed == "" && l.again != "" {
+		l.failed = fmt.Sprintf("before %v: %s\n  again: %s", l.last, fmt.Sprintf(format, args...), l.again)
+	}
 	if l.failed == "" {
 		l.failed = fmt.Sprintf("after %v: %s\n  replay: go test ./wal -run 'TestCrashLab$' -crashlab.replay=%d%s", l.last, fmt.Sprintf(format, args...), l.seed, path)
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -299,6 +300,7 @@ func (w *labWorkload) data() []byte {
 
 // labClock is a clock that the laboratory moves.
 type labClock struct {
+	mu     sync.Mutex // not held while a timer's function runs
 	now    time.Duration
 	timers []*labTimer
 }
@@ -309,9 +311,14 @@ type labTimer struct {
 	due   time.Duration // 0: not set
 }
 
-func (c *labClock) Now() time.Duration                         { return c.now }
-func (c *labClock) Boottime() time.Duration                    { return c.now }
+func (c *labClock) Boottime() time.Duration                    { return c.Now() }
 func (c *labClock) Every(time.Duration, func() int) env.Ticker { return nil }
+
+func (c *labClock) Now() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
 
 func (c *labClock) Timer(f func()) env.Timer {
 	t := &labTimer{clock: c, f: f}
@@ -319,15 +326,36 @@ func (c *labClock) Timer(f func()) env.Timer {
 	return t
 }
 
-func (t *labTimer) Set(d time.Duration) { t.due = t.clock.now + d }
-func (t *labTimer) Stop()               { t.due = 0 }
+func (t *labTimer) Set(d time.Duration) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.due = t.clock.now + d
+}
+
+func (t *labTimer) Stop() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.due = 0
+}
+
+// fires reports whether the timer is due, and is so once.
+func (t *labTimer) fires() bool {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	if t.due == 0 || t.due > t.clock.now {
+		return false
+	}
+	t.due = 0
+	return true
+}
 
 // advance moves the clock and calls the timers that are due.
 func (c *labClock) advance(d time.Duration) {
+	c.mu.Lock()
 	c.now += d
+	c.mu.Unlock()
 	for _, t := range c.timers {
-		if t.due > 0 && t.due <= c.now {
-			t.due = 0
+		if t.fires() {
 			t.f()
 		}
 	}

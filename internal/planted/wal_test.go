@@ -285,6 +285,18 @@ var walBugs = []bug{
 	{name: "discard_not_synced", what: "segments that were discarded come back", found: "TestDiscardIsRepeatedAfterACut", edits: []edit{{"wal/discard.go",
 		`		if err := vfs.SyncDir(fsys, dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 
+	// What takes two threads on one log (the laboratory with threads).
+	{name: "claim_not_held", what: "the helper and an append make the same segment at once", found: "TestThreads", edits: []edit{{"wal/prepare.go",
+		`	l.supply.claim()
+	defer l.supply.release()
+	if l.supply.starved`, `	if l.supply.starved`}}},
+	{name: "tail_taken_for_synced", what: "a flush that synced the segment before the tail takes the tail for synced, too", found: "TestThreads", edits: []edit{{"wal/sync.go",
+		`	if older == f.tail { // it was sealed since the flush was taken
+		return nil
+	}`, `	if older != nil {
+		return nil
+	}`}}},
+
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
