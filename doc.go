@@ -32,7 +32,7 @@
 //	ErrTooLarge        the command is larger than Config.MaxCommandBytes
 //	ErrIndeterminate   the context or the node ended after the command was on its way
 //	ErrAlreadyApplied  it was applied before, and its result is not kept (Machine.Results keeps it)
-//	ErrNoResult        it is committed, and this host has stopped before it had the result
+//	ErrNoResult        it is committed, and this host has stopped or halted before it had the result
 //	ErrSessionExpired  a session of yours (InSession) was idle for too long and is forgotten
 //	ErrSessionFull     too many numbers of a session of yours are unanswered
 //	ErrDiverged        Node.Err: the member differs from the majority (Machine.StopDiverged)
@@ -40,9 +40,10 @@
 //	ErrRemoved         the group was removed from this host
 //	ErrAmnesia         Open: the log may lack what this host has promised, and no others can fill the gap
 //
-// Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". What a state
-// machine has against a command is a part of its result, not an error: an error of Apply means that this
-// member is broken, and stops it.
+// Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". All that wrap
+// the context's say what was missing when it ended: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader
+// or ErrDiskFull, and the sentence names the hosts. What a state machine has against a command is a part of
+// its result, not an error: an error of Apply means that this member is broken, and stops it.
 //
 // # Shutting down
 //

@@ -116,7 +116,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{results: m.results}}, nil
+	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
@@ -155,6 +155,19 @@ func (n *Node[C, R]) Status() Status { return n.group.Status() }
 
 // Err returns why the group has stopped on this host, or nil while it runs.
 func (n *Node[C, R]) Err() error { return n.group.Err() }
+
+// Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. The
+// group has not failed then: Err is nil. It never waits.
+func (n *Node[C, R]) Halted() error { return n.group.Halted() }
+
+// SkipCommand makes every member skip a command that machines cannot apply, as if it had never been proposed,
+// and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
+// host.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
+// with a snapshot continues at once; another one after its next start. A member that has applied the command
+// must be replaced.
+func (n *Node[C, R]) SkipCommand(ctx context.Context, index uint64) error {
+	return n.group.SkipCommand(ctx, index)
+}
 
 // Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
 // since when, and what to do. A healthy group has none. It never waits.
@@ -231,7 +244,7 @@ func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err er
 		}
 		c.Objects, data = of.Names, of.Data
 	}
-	if c.Value, err = n.machine.codec.Decode(data); err != nil {
+	if c.Value, err = decodeSafely(n.machine.codec, data); err != nil {
 		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
 	}
 	return c, false, nil

@@ -67,7 +67,8 @@ type Caller interface {
 
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
 // hears nothing then. Errors: an OverloadedError, ErrTooLarge, ErrStopped, ErrNotLeader if c.Here, and what
-// session.Mark.Validate says.
+// session.Mark.Validate says, and a HaltedError
+// if the state machine of this member is halted.
 func (g *Group) Call(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
@@ -114,6 +115,9 @@ func (g *Group) rejectCall(c *Call) error {
 	case g.host.closing.Load():
 		return ErrStopped
 	}
+	if err := g.rejectHalted(); err != nil {
+		return err
+	}
 	if c.Here {
 		if leader := g.Status().Leader; leader != g.self && g.Err() == nil {
 			return g.host.notLeader(leader)
@@ -128,24 +132,24 @@ func (g *Group) rejectCall(c *Call) error {
 // bytes is what a call counts against the bounds of memory.
 func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
 
-// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps only
-// the context's if the command is certainly not committed and never will be, an ErrIndeterminate if it may
-// be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
+// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps
+// no ErrIndeterminate if the command is certainly not committed and never will be, an ErrIndeterminate if it
+// may be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
 // owner must ignore what it may still hear.
 func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	for {
 		switch {
 		case c.w.withdraw():
 			g.calls.gaveUp(g)
-			return notProposed(ctx)
+			return g.notProposed(ctx)
 		case c.w.giveUp():
 			g.calls.gaveUp(g)
-			return indeterminate(ctx)
+			return g.Indeterminate(ctx)
 		case c.w.answered():
 			return nil
 		}
 		if phase := c.w.phase.Load(); phase == waiterWithdrawn || phase == waiterGivenUp {
-			return indeterminate(ctx) // it was withdrawn before
+			return g.Indeterminate(ctx) // it was withdrawn before
 		}
 	}
 }

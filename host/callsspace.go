@@ -149,7 +149,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 		return w.err
 	case <-ctx.Done():
 		g.spaces.leave(&w)
-		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), context.Cause(ctx))
+		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
 	}
 }
 
@@ -174,6 +174,16 @@ func (g *Group) grantSpace() {
 	for p := s.waits.first; p != nil && p.owner.bytes <= free; p = s.waits.first {
 		free -= p.owner.bytes
 		p.leave()
+		s.n.Add(-1)
+		p.owner.end(nil)
+	}
+}
+
+// release ends all waits, as if there were space: what comes then is refused for another reason.
+func (s *spaces) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := s.waits.pop(); p != nil; p = s.waits.pop() {
 		s.n.Add(-1)
 		p.owner.end(nil)
 	}

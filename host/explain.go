@@ -80,7 +80,7 @@ const (
 // causeCodes are all codes, in the order in which a Diagnosis names them.
 var causeCodes = []CauseCode{
 	CodeStopped, CodeIdentityRefused, CodeCertificateRefused, CodeNotFounded, CodeNotAdded,
-	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeApplyStuck, CodeObjectLacking,
+	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
 	CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
 	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodePlacementRests,
 	CodeSettingsDiffer, CodePaused, CodeOverloaded,
@@ -227,6 +227,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForAuthority,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
+	(*examination).lookForHalted,
 	(*examination).lookForStuckApply,
 	(*examination).lookForLackingObject,
 	(*examination).lookForLeader,

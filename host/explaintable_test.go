@@ -95,6 +95,14 @@ var causeTests = []causeTest{
 	{code: CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.withoutAuthority.Store(false) }},
 	{code: CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.append.full.Store(true) }, end: func(l *testHost) { l.group.append.full.Store(false) }},
 	{code: CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.lane.working.Store(false) }},
+	{code: CodeMachineHalted, open: openLone, begin: func(l *testHost) {
+		l.machine.fail = func(Entry) error { return errMachine }
+		l.submit("x")
+		l.manual.runIdle()
+	}, end: func(l *testHost) {
+		l.machine.fail = nil
+		l.reopen()
+	}},
 	{code: CodeApplyStuck, elsewhere: "the ailment MachineStuck of sim.Explain"},
 	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.apply.parked.Store(nil) }},
 	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},

@@ -161,7 +161,7 @@ var recordLies = map[string]recordLie{
 }
 
 // notRecords are constants that are named like kinds of records, and are the first bytes of entries.
-var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true}
+var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true, "skipKind": true}
 
 type recordLie struct {
 	kind   transport.Kind // Consensus: Control
@@ -364,7 +364,7 @@ func wrongEntries(v *view) [][]raftpb.Entry {
 		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
 	}
 	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
-		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}} {
+		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}, {skipKind}} {
 			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
 		}
 	}

@@ -206,6 +206,16 @@ func (h *Host) greetUnmet() {
 	}
 }
 
+// greetRefusing greets the hosts that refuse this one, so that the end of a refusal is noticed. It is called
+// once in two election timeouts.
+func (h *Host) greetRefusing() {
+	for _, id := range h.others() {
+		if h.meetings.refusal(id) != nil {
+			h.greet(id, greetsAsk)
+		}
+	}
+}
+
 // RefusedBy implements transport.RefusalReceiver.
 func (h *inbound) RefusedBy(by uint64, why string) {
 	p := h.meetings.of(by)

@@ -77,6 +77,11 @@ type GroupMetrics struct {
 
 	Leads, Founded, Stopped, DiskFull bool
 
+	// HaltedAt is the first of the commands of which one has halted the state machine (Group.Halted); 0: it
+	// works. Halts counts how often it has halted.
+	HaltedAt uint64
+	Halts    uint64
+
 	Campaigns     uint64 // elections that this member has begun, pre-votes included
 	Elected       uint64 // leaderships that this member has won
 	LeaderChanges uint64 // times that this member has learned of another leader
@@ -265,6 +270,10 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Leads = m.Role == raft.StateLeader
+	m.Halts = g.apply.halting.count.Load()
+	if h := g.apply.halted(); h != nil {
+		m.HaltedAt = h.First
+	}
 	r := &g.pending.refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),

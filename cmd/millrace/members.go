@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,6 +28,7 @@ and has an admin socket (Config.AdminSocket). Any member does, also one that doe
   token      a join token, with which a new host becomes a member by itself
   address    say where another host is
   accept-key accept the key of a certificate that another host has never named
+  skip       skip a command that state machines cannot apply
 
 A plan is in the log of its group: when execute is interrupted, only the watching ends.
 
@@ -51,7 +53,7 @@ left out (add 4) if this host knows it. Several changes are carried out together
 func newMembers(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "members",
-		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, rescue",
+		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, skip, rescue",
 		Long:  membersLong,
 		Example: `  millrace members list /var/lib/app
   millrace members plan /var/lib/app add 4=10.0.0.4:7000 remove 1
@@ -61,7 +63,7 @@ func newMembers(a app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newRescue(a))
+	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newMembersSkip(a), newRescue(a))
 	for _, sub := range append(cmd.Commands(), cmd) {
 		sub.Flags().SortFlags = false
 	}
@@ -86,8 +88,11 @@ func withHost(ctx context.Context, dir string, do func(*admin.Client) error) err
 		return context.Cause(ctx)
 	}
 	socket := filepath.Join(dir, admin.SocketName)
-	if _, err := os.Lstat(socket); err != nil {
+	switch _, err := os.Lstat(socket); {
+	case errors.Is(err, fs.ErrNotExist):
 		return cannot(fmt.Errorf("%s has no admin socket: start the host, with Config.AdminSocket set, or do it in its program (Node.Plan, Group.VerifyObject): %w", dir, err))
+	case err != nil:
+		return cannot(err)
 	}
 	c, err := admin.Dial(ctx, socket)
 	if err != nil {

@@ -83,6 +83,17 @@ var runtimeBugs = []bug{
 		`	if l == nil {
 		return`, `	if l == nil && false {
 		return`}}},
+	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/vouched.go",
+		`		return d
+`, `		d.key = h.keys.came[id].key
+		return d
+`}}},
+	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
+		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
+	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
+		`return !lockers[receiver] &&`, `return true || !lockers[receiver] &&`}}},
+	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
+		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",

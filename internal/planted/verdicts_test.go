@@ -22,4 +22,7 @@ var verdictBugs = []bug{
 		`return c == CodePaused || c`, `return c`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admission.go",
 		`h.applicants.refusal(peer.ID); why != ""`, `h.applicants.refusal(peer.ID); false && why != ""`}}},
+	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "sim", found: "TestChurn", args: "-churns 3", says: "names a cause: ", edits: []edit{{"host/pulse.go",
+		`	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
+`, ``}}},
 }
