@@ -67,7 +67,7 @@ import (
 // keeps what FoundWithout has said. A host that forgets it waits for all members, which is safe, and is told
 // again.
 
-// host.Group.FoundWithout founds the group without some of its members. It returns when this host has taken that over;
+// FoundWithout founds the group without some of its members. It returns when this host has taken that over;
 // Founding, and the event GroupFounded, say how far the group is. It is called on one of the members to keep,
 // which tells the others. They must be a majority of GroupConfig.Members and must all be up once. The members
 // that are left out do not vote and are not counted. A host that comes later is refused in this group with a
