@@ -317,7 +317,7 @@ func TestFarTermNeedsTwoPeers(t *testing.T) {
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: far}))
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgPreVoteResp, From: 3, To: 1, Term: far, Reject: true}))
 	if rn.raft.term != far {
-		t.Fatalf("have term %d, want %d", rn.raft.term, far)
+		t.Fatalf("have term %d, want %d", rn.raft.term, uint64(far))
 	}
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: far + maxTermJump}))
 	// A new member hears one leader only.

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"math"
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -54,7 +55,7 @@ func TestStepDown(t *testing.T) {
 // A quiet time without end ends.
 func TestStepDownForEver(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(*Config) {})
-	for _, quiet := range []int{-1, 0, 1 << 62} {
+	for _, quiet := range []int{-1, 0, math.MaxInt / 2} {
 		elect(t, rn, s)
 		rn.StepDown(quiet)
 		if left := rn.TicksToEvent(); left < 10 || left > maxSkippedTicks+20 {

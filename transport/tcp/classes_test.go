@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -347,7 +348,7 @@ func (s *slowBulk) Deliver(from uint64, kind transport.Kind, body []byte) {
 // Options that make no sense are refused with a sentence.
 func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{
-		{}, {ID: 1, QueueBytes: -1}, {ID: 1, ControlBytes: -1}, {ID: 1, BulkBytes: -5}, {ID: 1, FrameBytes: 1 << 40}, {ID: 1, MaxStrangers: -1},
+		{}, {ID: 1, QueueBytes: -1}, {ID: 1, ControlBytes: -1}, {ID: 1, BulkBytes: -5}, {ID: 1, FrameBytes: math.MaxInt}, {ID: 1, MaxStrangers: -1},
 	} {
 		tr, err := Listen(o)
 		if err == nil {
