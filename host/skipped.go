@@ -172,7 +172,7 @@ func (g *Group) StartSkip(index uint64) *Execution {
 // and must be replaced.
 //
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
-// unless its own machine is halted exactly at this command. If ctx ends first, the command may be skipped all
+// unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx ends first, the command may be skipped all
 // the same. It is safe for concurrent use, and may be repeated.
 func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 	return g.StartSkip(index).wait(ctx)
@@ -193,6 +193,9 @@ func (g *Group) takeSkip(q planRequest) error {
 	if err := g.rejectSkip(s.index); err != nil {
 		return err
 	}
+	if g.awaitsOthers() {
+		return nil // it is asked again
+	}
 	g.proposeHost(q.data)
 	return nil
 }
@@ -212,7 +215,19 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
 	}
+	for _, m := range g.machine.ahead {
+		if m.applied >= index {
+			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
+		}
+	}
 	return nil
+}
+
+// awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
+// may have applied the command. A leader that is halted asks at once.
+func (g *Group) awaitsOthers() bool {
+	s := &g.machine
+	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.at.ticks < s.began+int64(g.host.config.electionTicks()))
 }
 
 // appliedSkippedError is why a member that has applied a skipped command halts.
