@@ -172,8 +172,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 // and must be replaced.
 //
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
-// unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx ends first, the command may be skipped all
-// the same. It is safe for concurrent use, and may be repeated.
+// unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx
+// ends first, the command may be skipped all the same. It is safe for concurrent use, and may be repeated.
 func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 	return g.StartSkip(index).wait(ctx)
 }
