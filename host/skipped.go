@@ -61,6 +61,7 @@ type skips struct {
 	mu      sync.Mutex
 	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
 	known   atomic.Uint64                 // the last entry that skips one
+	noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start
 }
 
 // orderedSkip is a command that is skipped, and the entry that says so.
@@ -152,7 +153,10 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	s := skipEntry{index: index}
 	_, err := io.ReadFull(g.host.secrets(), s.id[:])
 	e := g.execution(s.encode(), "the skip of command %d", index)
-	e.outcome = func(*membership.Roster) (done bool, err error) { return g.skips.of(index) > 0, nil }
+	e.outcome = func(*membership.Roster) (done bool, err error) {
+		by := g.skips.of(index)
+		return by > 0 && (g.Halted() == nil || g.skips.noted.Load() >= by), nil
+	}
 	switch {
 	case index == 0:
 		err = fmt.Errorf("millrace: command 0 cannot be skipped; entries are numbered from 1")
