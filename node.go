@@ -116,7 +116,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{results: m.results}}, nil
+	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
@@ -244,7 +244,7 @@ func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err er
 		}
 		c.Objects, data = of.Names, of.Data
 	}
-	if c.Value, err = n.machine.codec.Decode(data); err != nil {
+	if c.Value, err = decodeSafely(n.machine.codec, data); err != nil {
 		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
 	}
 	return c, false, nil

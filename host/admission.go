@@ -46,10 +46,17 @@ type admission struct {
 	leaving map[uint64]transport.Incarnation
 	// review ends the connections of a host that are not kept (transport.Reviewer).
 	review func(id uint64)
-	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it.
-	turnedAway map[uint64]transport.Incarnation
+	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it. Only
+	// hosts that are known, or members, are noted.
+	turnedAway map[uint64]newDirectory
 
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
+}
+
+// newDirectory is a directory that may take the place of another one, and the key with which its host came.
+type newDirectory struct {
+	incarnation transport.Incarnation
+	key         membership.Key // zero: without TLS
 }
 
 // peerRecord is what this host records of a peer: its last admitted life.
@@ -82,7 +89,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]transport.Incarnation{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]newDirectory{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -203,7 +210,7 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {
-		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again (Group.Plan, ReplaceMember)",
+		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and Joins, and replace it again (Plan, ReplaceMember)",
 			now.ID, remote, now.Incarnation)
 	}
 	before, heard := a.known[now.ID]
@@ -212,7 +219,7 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 	}
 	if err := rejectLife(before, now, peer.LifeAt(before.Generation), remote); err != nil {
 		if before.Incarnation != now.Incarnation {
-			a.turnedAway[now.ID] = now.Incarnation
+			a.turnedAway[now.ID] = newDirectory{now.Incarnation, peer.Key}
 		}
 		return false, err
 	}
@@ -296,7 +303,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 func rejectLife(before, now peerRecord, was uint32, remote string) error {
 	switch {
 	case before.Incarnation != now.Incarnation:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with GroupConfig.Joins, and then replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with Joins set, and then replace the lost directory by its new one on another host (Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
@@ -337,7 +344,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
-		h.keys.note(peer.ID, peer.Key)
+		h.keys.note(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
@@ -446,5 +453,5 @@ func (c Config) reachableAddr(t Transport) string {
 func (a *admission) turnAway(peer transport.Introduction) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turnedAway[peer.ID] = peer.Incarnation
+	a.turnedAway[peer.ID] = newDirectory{peer.Incarnation, peer.Key}
 }

@@ -62,9 +62,9 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		p := recover()
 		switch {
 		case p == nil && !returned:
-			q.halt(q.haltAt(with, "ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
+			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
 		case p != nil:
-			err = q.haltAt(with, "panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
+			err = q.haltAt(with, q.callee()+" panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
 		}
 	}()
 	for rest := entries; len(rest) > 0; {
@@ -76,7 +76,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 					q.noteApplied(entries[:at.index-entries[0].Index])
 					return at
 				}
-				return q.haltAt(with, "failed to apply", err)
+				return q.haltAt(with, "state machine failed to apply", err)
 			}
 			q.calls.Add(1)
 			q.entries.Add(uint64(n))
@@ -132,8 +132,8 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 	}
 }
 
-// panicked is a panic of the state machine. Its stack is once in the log, with the halt of the machine: each
-// caller gets the error.
+// panicked is a panic of the state machine, or of a turn (containment.go). Its stack is once in the log, with
+// the halt of the machine or the end of the group: each caller gets the error.
 type panicked struct {
 	text  string
 	stack []byte

@@ -75,7 +75,9 @@ func RestoreArchives(ctx context.Context, c Config, archives []io.Reader, option
 	if err := c.Validate(); err != nil {
 		return Restored{}, err
 	}
-	c = c.withDefaults()
+	if c, err = c.withDefaults().absolute(e.fs); err != nil {
+		return Restored{}, err
+	}
 	if c.Durability.Kind == wal.KindMemory {
 		return Restored{}, errors.New("millrace: a host with a log in memory cannot be restored: each of its starts would begin without the archive; choose another Config.Durability")
 	}
@@ -118,7 +120,7 @@ func openArchives(archives []io.Reader) (read []archive, err error) {
 			return nil, fmt.Errorf("millrace: archive %d: %w", i, err)
 		}
 		if a.manifest = a.reader.Manifest(); a.manifest.Group == 0 {
-			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Group.Export", i)
+			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Export", i)
 		}
 		a.hash = a.manifest.Hash()
 		if a.block, err = decodeHostBlock(a.manifest.Host); err != nil {
@@ -169,7 +171,7 @@ func (r *restore) run(ctx context.Context, archives []archive) (_ Restored, err 
 		return Restored{}, fmt.Errorf("millrace: read %s: %w", dir, err)
 	}
 	for _, name := range names {
-		if name != "LOCK" && name != restoringFile+".new" {
+		if name != "LOCK" && name != restoringFile+".new" && !isOfVolume(name) {
 			return Restored{}, fmt.Errorf("millrace: directory %s is not new, it has %q; a restore needs a directory with nothing in it: name another one, or move what is there away", dir, name)
 		}
 	}
