@@ -71,9 +71,14 @@ func (q *applyQueue) writeNote() {
 	if h := q.halted(); h != nil && h.First != h.Last {
 		next.First, next.Last = h.First, h.Last
 	}
-	next.Committed = max(next.Committed, q.group.skips.known.Load())
+	known := q.group.skips.known.Load()
+	next.Committed = max(next.Committed, known)
 	if err := q.storeNote(next); err != nil {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
+	}
+	if q.group.skips.noted.Swap(known) < known {
+		q.group.executions.poll() // a caller may start this host again as soon as it is told
+		q.group.members.changed.notify()
 	}
 }
 

@@ -61,6 +61,7 @@ type skips struct {
 	mu      sync.Mutex
 	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
 	known   atomic.Uint64                 // the last entry that skips one
+	noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start
 }
 
 // orderedSkip is a command that is skipped, and the entry that says so.
@@ -152,7 +153,10 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	s := skipEntry{index: index}
 	_, err := io.ReadFull(g.host.secrets(), s.id[:])
 	e := g.execution(s.encode(), "the skip of command %d", index)
-	e.outcome = func(*membership.Roster) (done bool, err error) { return g.skips.of(index) > 0, nil }
+	e.outcome = func(*membership.Roster) (done bool, err error) {
+		by := g.skips.of(index)
+		return by > 0 && (g.Halted() == nil || g.skips.noted.Load() >= by), nil
+	}
 	switch {
 	case index == 0:
 		err = fmt.Errorf("millrace: command 0 cannot be skipped; entries are numbered from 1")
@@ -172,8 +176,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 // and must be replaced.
 //
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
-// unless its own machine is halted exactly at this command. If ctx ends first, the command may be skipped all
-// the same. It is safe for concurrent use, and may be repeated.
+// unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx
+// ends first, the command may be skipped all the same. It is safe for concurrent use, and may be repeated.
 func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 	return g.StartSkip(index).wait(ctx)
 }
@@ -192,6 +196,9 @@ func (g *Group) takeSkip(q planRequest) error {
 	}
 	if err := g.rejectSkip(s.index); err != nil {
 		return err
+	}
+	if g.awaitsOthers() {
+		return nil // it is asked again
 	}
 	g.proposeHost(q.data)
 	return nil
@@ -212,7 +219,19 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
 	}
+	for _, m := range g.machine.ahead {
+		if m.applied >= index {
+			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
+		}
+	}
 	return nil
+}
+
+// awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
+// may have applied the command. A leader that is halted asks at once.
+func (g *Group) awaitsOthers() bool {
+	s := &g.machine
+	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.at.ticks < s.began+int64(g.host.config.electionTicks()))
 }
 
 // appliedSkippedError is why a member that has applied a skipped command halts.

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -59,6 +60,13 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 	}
 	if err := l.Group(4).Halted(); !errors.As(err, &halted) || halted.First != 2 || halted.Skipped != 4 {
 		t.Errorf("a member that is halted there: %v", err)
+	}
+	if err := l.Group(4).rejectSkip(2); err != nil {
+		t.Errorf("as a leader it refuses: %v", err)
+	}
+	l.Group(4).machine.ahead = []aheadMember{{id: 3, applied: 2}}
+	if err := l.Group(4).rejectSkip(2); !errors.Is(err, ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
+		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}
 	for id := uint64(2); id <= 4; id++ {
 		if st := l.Group(id).Status(); l.Group(id).Err() != nil || st.Committed != 5 || st.Durable != 5 {

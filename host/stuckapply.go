@@ -45,7 +45,8 @@ type stuckApply struct {
 	watch  stallWatch
 	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
 	number uint64 // of the latest question
-	next   int64  // the tick of the next question
+	began  int64  // the tick of the first question
+	next   int64  // of the next question
 	before int64  // the tick of the question before the latest
 	asked  int64  // and of the latest
 	ahead  []aheadMember
@@ -70,7 +71,7 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 		return
 	}
 	if s.goal == 0 {
-		s.goal, s.next = g.node.BasicStatus().Commit, now
+		s.goal, s.began, s.next = g.node.BasicStatus().Commit, now, now
 	}
 	if stalled > bound && mayAct && g.handOverAhead(stalled) {
 		return
@@ -103,6 +104,8 @@ func (g *Group) stuckDue() int64 {
 	switch {
 	case !s.watch.busy:
 		return never
+	case s.goal == 0 && g.apply.halted() != nil:
+		return max(s.watch.since, g.at.ticks) + 1
 	case s.goal == 0:
 		return s.watch.since + g.host.config.stallTicks()/2 + 1
 	}

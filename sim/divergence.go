@@ -38,6 +38,8 @@ const (
 	Poisoned
 	// PoisonedWithSnapshots is the same, of machines that are made again from snapshots in the same life.
 	PoisonedWithSnapshots
+	// PoisonedAlone: the machine of one host halts, and those of the others go on. It must not lead for long.
+	PoisonedAlone
 )
 
 // DivergenceReport says how a run of Divergence ended.
@@ -84,7 +86,7 @@ func (s *diverging) run() {
 	w.net.drop = pick(s.rng, 0, 0, 0.02)
 	w.net.slowest = pick(s.rng, 300*time.Microsecond, 3*time.Millisecond)
 	s.version, s.machines = map[*machine]int{}, map[*replica]*divergingMachine{}
-	if s.kind == OneIsWrong || s.kind == OneIsStopped || s.kind == OtherOptions {
+	if s.kind == OneIsWrong || s.kind == OneIsStopped || s.kind == OtherOptions || s.kind == PoisonedAlone {
 		s.wrong = pick(s.rng, w.hosts...)
 		s.from = 100 + s.rng.Uint64N(100)
 	}
@@ -247,7 +249,7 @@ func (m *divergingMachine) Apply(batch []host.Command) error {
 		}
 		key, value := c.Data[0]&7, binary.LittleEndian.Uint64(c.Data)
 		switch {
-		case value != poisonValue:
+		case value != poisonValue, s.kind == PoisonedAlone && m.replica.life.host != s.wrong:
 			m.count++
 		case c.Index%2 == 0:
 			panic(errPoison)

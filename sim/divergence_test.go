@@ -23,6 +23,7 @@ func TestDivergence(t *testing.T) {
 		{"one is wrong", sim.OneIsWrong}, {"one is stopped", sim.OneIsStopped}, {"other options", sim.OtherOptions},
 		{"upgrade", sim.Upgrade}, {"upgrade with the old name", sim.UpgradeWithOldName},
 		{"poison command", sim.Poisoned}, {"poison command and snapshots", sim.PoisonedWithSnapshots},
+		{"poison command for one", sim.PoisonedAlone},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var after []time.Duration
