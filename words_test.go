@@ -41,7 +41,7 @@ func TestSentencesOfHostNameWhatThisPackageHas(t *testing.T) {
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				text, ok := n.(*ast.BasicLit)
-				if !ok || text.Kind != token.STRING {
+				if !ok || text.Kind != token.STRING || strings.HasPrefix(text.Value, "`\n") { // a list of words
 					return true
 				}
 				for _, m := range setting.FindAllStringSubmatch(text.Value, -1) {
