@@ -10,9 +10,10 @@ import (
 
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
-// ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps the
-// one of a context says what was missing when the context ended: errors.Is finds ErrNotFounded, ErrNoQuorum,
-// ErrNoLeader or ErrDiskFull in it, and ErrIndeterminate as well if the command may have been committed.
+// ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps
+// the one of a context says what was missing when the context ended: errors.Is finds ErrNotFounded,
+// ErrNoQuorum, host.ErrNoLeader or host.ErrDiskFull in it, and ErrIndeterminate as well if the command may
+// have been committed.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
 	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
@@ -36,12 +37,6 @@ var (
 	// ErrNoQuorum: the wait has ended while this host heard too few voters to commit anything. The error
 	// names the hosts that were heard. Start the members that are down, or mend the network.
 	ErrNoQuorum = host.ErrNoQuorum
-	// ErrNoLeader: the wait has ended while no leader was known, although a quorum was heard. An election
-	// takes up to two election timeouts; if it takes longer, ask Explain on each member.
-	ErrNoLeader = host.ErrNoLeader
-	// ErrDiskFull: the wait has ended, or the node has stopped, while the disk of this host refused entries.
-	// Make space.
-	ErrDiskFull = host.ErrDiskFull
 	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that
 	// could say what is missing, so Open refuses. The error says which command shows what is missing, and
 	// which one accepts the loss.

@@ -37,6 +37,7 @@ func TestEveryError(t *testing.T) {
 	var notLeader *millrace.NotLeaderError
 	var overloaded *millrace.OverloadedError
 	var haltedError *millrace.HaltedError
+	var notFounded *millrace.NotFoundedError
 	var alreadyApplied *millrace.AlreadyAppliedError
 	producers := map[string]struct {
 		is      error // errors.Is
@@ -63,6 +64,9 @@ func TestEveryError(t *testing.T) {
 		"ErrMachineHalted":    {millrace.ErrMachineHalted, &haltedError, false, halted},
 		"HaltedError":         {millrace.ErrMachineHalted, &haltedError, false, halted},
 		"ErrSkipped":          {millrace.ErrSkipped, nil, false, skipped},
+		"ErrNotFounded":       {millrace.ErrNotFounded, &notFounded, false, neverFounded},
+		"NotFoundedError":     {millrace.ErrNotFounded, &notFounded, false, neverFounded},
+		"ErrNoQuorum":         {millrace.ErrNoQuorum, nil, false, withoutQuorum},
 		"ErrNoObjects":        {millrace.ErrNoObjects, nil, false, noObjects},
 		"ErrObjectUnknown":    {millrace.ErrObjectUnknown, nil, false, objectUnknown},
 		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
@@ -215,6 +219,26 @@ func unknown(t *testing.T, c *trio[[]byte, uint64]) error {
 	cancel()
 	_, _, err = p.Wait(ended)
 	return err
+}
+
+// neverFounded proposes on one of two members, the other of which never comes.
+func neverFounded(t *testing.T, _ *trio[[]byte, uint64]) error {
+	c := millrace.Config{ID: 1, Dir: "/data/1", Members: map[uint64]string{1: "one", 2: "two"}}
+	n := open(t, c, millrace.InMemory(&ledger{}, millrace.Bytes()), millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(crashfs.New().Mount())))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := n.Propose(ctx, []byte("x"))
+	return err
+}
+
+// withoutQuorum reads on a leader that hears no other member.
+func withoutQuorum(t *testing.T, c *trio[[]byte, uint64]) error {
+	leader, _ := c.leader(t)
+	c.isolate(leader, true)
+	defer c.isolate(leader, false)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	return leader.View(ctx, millrace.Linearizable, func(millrace.ReadAt) error { return nil })
 }
 
 func stopped(t *testing.T, _ *trio[[]byte, uint64]) error {
