@@ -1,5 +1,5 @@
 // Package repetition decides which repeats of a log line are written. A line that repeats itself every second
-// hides all others, and one that is written once is gone when somebody looks. So repeats come at growing
+// hides all others, and one that is written once is gone when an operator looks. So repeats come at growing
 // distances, each with the count of those that were left out.
 //
 // Rejected: powers of two of the count. A flood writes line after line in its first second, and what happens
@@ -21,7 +21,7 @@ type Gate struct {
 
 // Admit reports whether the line is written at a time (of a clock that does not go back), and how many
 // repeats were not since the line before. A topic that was not reported for twice the distance has ended, and
-// begins anew.
+// the next line is its first again.
 func (g *Gate) Admit(now time.Duration) (repeats uint64, ok bool) {
 	return g.AdmitN(now, 1)
 }

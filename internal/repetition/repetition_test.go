@@ -32,7 +32,7 @@ func TestDistancesGrow(t *testing.T) {
 	}
 }
 
-// What has ended begins anew: when it was said to have ended, and when it was silent for twice the distance.
+// What has ended begins again: when it was said to have ended, and when it was silent for twice the distance.
 func TestEndsBeginAnew(t *testing.T) {
 	var g repetition.Gate
 	for _, row := range []struct {

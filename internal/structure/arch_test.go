@@ -42,7 +42,8 @@ object                                                                          
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert                                                                                                |
-transport/tcp          raft/raftpb env transport transport/cert                                               | golang.org/x/sys
+internal/repetition                                                                                           |
+transport/tcp          raft/raftpb env transport transport/cert internal/repetition                            | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
@@ -51,7 +52,7 @@ host/flight            raft raft/raftpb                                         
 host/session                                                                                                  |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
