@@ -3,7 +3,9 @@ package tcp
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -93,7 +95,9 @@ func (l *limitedLog) unconnected(peer uint64, err error, event func(), args ...a
 	level := l.awayLevel(peer)
 	var refused *refusal
 	var untrusted *certificateError
-	if errors.As(err, &refused) || errors.As(err, &untrusted) {
+	var network *net.OpError
+	gone := errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if !gone || errors.As(err, &refused) || errors.As(err, &untrusted) {
 		level = slog.LevelWarn
 	}
 	l.report(topic{peer: peer, message: cannotConnect}, level, event, append(args, "error", err)...)

@@ -52,7 +52,7 @@ func nothing() {}
 // A peer that is down for an hour costs a dozen lines, which count all attempts. The first ones are no
 // warnings. When it was back for a while, all is new.
 func TestPeerThatIsDown(t *testing.T) {
-	h, down := newHeardLog(), errors.New("down")
+	h, down := newHeardLog(), io.EOF
 	const hour = 3600
 	for i := range hour {
 		h.at = time.Duration(i) * time.Second
@@ -63,11 +63,11 @@ func TestPeerThatIsDown(t *testing.T) {
 		t.Errorf("%d lines in an hour, want at most 12", len(lines))
 	}
 	for i, want := range []string{
-		`level=INFO msg="cannot connect to a peer" peer=2 error=down`,
-		`level=INFO msg="cannot connect to a peer" peer=2 error=down`,
-		`level=WARN msg="cannot connect to a peer" peer=2 error=down repeats=9`,
-		`level=WARN msg="cannot connect to a peer" peer=2 error=down repeats=59`,
-		`level=WARN msg="cannot connect to a peer" peer=2 error=down repeats=599`,
+		`level=INFO msg="cannot connect to a peer" peer=2 error=EOF`,
+		`level=INFO msg="cannot connect to a peer" peer=2 error=EOF`,
+		`level=WARN msg="cannot connect to a peer" peer=2 error=EOF repeats=9`,
+		`level=WARN msg="cannot connect to a peer" peer=2 error=EOF repeats=59`,
+		`level=WARN msg="cannot connect to a peer" peer=2 error=EOF repeats=599`,
 	} {
 		if lines[i] != want {
 			t.Errorf("line %d is %s, want %s", i, lines[i], want)
@@ -79,7 +79,7 @@ func TestPeerThatIsDown(t *testing.T) {
 	h.at += mayBeAway
 	h.ended(2, mayBeAway, "error", io.EOF)
 	h.unconnected(2, down, nothing)
-	h.expect(t, "after one that has lasted", `level=INFO msg="the connection to a peer ended" peer=2 error=EOF`, `level=INFO msg="cannot connect to a peer" peer=2 error=down`)
+	h.expect(t, "after one that has lasted", `level=INFO msg="the connection to a peer ended" peer=2 error=EOF`, `level=INFO msg="cannot connect to a peer" peer=2 error=EOF`)
 }
 
 // A peer that takes connections and drops them is away, and is warned of.
@@ -100,8 +100,8 @@ func TestSeldomFailuresAreNoAbsence(t *testing.T) {
 	h := newHeardLog()
 	for range 2 {
 		h.at += time.Hour
-		h.unconnected(2, errors.New("down"), nothing)
-		h.expect(t, "a failure", `level=INFO msg="cannot connect to a peer" peer=2 error=down`)
+		h.unconnected(2, io.EOF, nothing)
+		h.expect(t, "a failure", `level=INFO msg="cannot connect to a peer" peer=2 error=EOF`)
 	}
 }
 
