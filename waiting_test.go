@@ -60,7 +60,7 @@ func endsWith(t *testing.T, n *millrace.Node[int64, int64], cause error, words .
 	calls := map[string]func(context.Context) error{
 		"Propose": func(ctx context.Context) error { _, err := n.Propose(ctx, 1); return err },
 		"Commit":  func(ctx context.Context) error { _, err := n.Commit(ctx, 1); return err },
-		"Read":    func(ctx context.Context) error { _, err := n.Read(ctx, millrace.Linearizable()); return err },
+		"Read":    func(ctx context.Context) error { _, err := n.Read(ctx, millrace.Linearizable); return err },
 	}
 	if cause != millrace.ErrNotFounded {
 		delete(calls, "Commit") // it ends as Propose does

@@ -62,9 +62,9 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		p := recover()
 		switch {
 		case p == nil && !returned:
-			q.halt(q.haltAt(with, "ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
+			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
 		case p != nil:
-			err = q.haltAt(with, "panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
+			err = q.haltAt(with, q.callee()+" panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
 		}
 	}()
 	for rest := entries; len(rest) > 0; {
@@ -76,7 +76,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 					q.noteApplied(entries[:at.index-entries[0].Index])
 					return at
 				}
-				return q.haltAt(with, "failed to apply", err)
+				return q.haltAt(with, "state machine failed to apply", err)
 			}
 			q.calls.Add(1)
 			q.entries.Add(uint64(n))

@@ -25,7 +25,7 @@ var lockers = words(`
 	flightRecorder groupObjects groupSnapshots groupTable heard heardList hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published pulses queue readLane readers reading
 	receivedObject receiving recentMoves relay restore routedCalls sending sentObject shard shardWorker shortages shutdown
-	signal snapshotLane snapshotLanes spaces survivor take transfers uploadCaller backlog`)
+	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog`)
 
 // lockingFunctions are the other functions of this package that take locks, with the type of their receiver.
 var lockingFunctions = words(`

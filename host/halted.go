@@ -139,7 +139,7 @@ func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *H
 	if p := (*panicked)(nil); errors.As(err, &p) {
 		e.stack = p.stack
 	}
-	if e.Cause = fmt.Errorf("state machine %s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
+	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
 		e.Cause, e.stays = err, true
 	}
 	return e

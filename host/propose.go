@@ -45,7 +45,8 @@ func (p proposal) size() int {
 //
 // If ctx ends before the command's turn, the command is not proposed: it is certainly not committed. If ctx
 // ends later, the error is an ErrIndeterminate. Both wrap the context's error, and say what the group was
-// missing then: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader or ErrDiskFull. The other errors are variables of this package (ErrNotLeader and so on).
+// missing then: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader or ErrDiskFull. The other errors
+// are variables of this package (ErrNotLeader and so on).
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))

@@ -35,11 +35,11 @@ func (g *Group) sayWhatIsMissing() {
 	case !w.waits:
 		w.waits, w.since = true, now
 	case now-w.since > 2*int64(g.host.config.electionTicks()):
-		missing := g.missingNow()
-		if missing == nil {
+		if _, ok := w.gate.Admit(time.Duration(now) * g.host.config.tickPeriod()); !ok {
 			return
 		}
-		if _, ok := w.gate.Admit(time.Duration(now) * g.host.config.tickPeriod()); !ok {
+		missing := g.missingNow()
+		if missing == nil {
 			return
 		}
 		log := g.host.env.logger.Warn

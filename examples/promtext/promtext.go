@@ -234,6 +234,7 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.gauge("group_has_leader", "Whether a leader is known here.", l, oneIf(g.Leader != 0))
 	f.gauge("group_founded", "Whether the group is founded.", l, oneIf(g.Founded))
 	f.gauge("group_stopped", "Whether the group has stopped here.", l, oneIf(g.Stopped))
+	f.gauge("group_machine_halted_at", "The first command of those of which one has halted the state machine; 0: it works.", l, float64(g.HaltedAt))
 	f.gauge("group_disk_full", "Whether the disk refuses the group's entries.", l, oneIf(g.DiskFull))
 	f.gauge("group_term", "The term.", l, float64(g.Term))
 	for _, c := range []struct {

@@ -113,13 +113,13 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
-	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/apply.go",
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/apply.go",
 		`		if vfs.IsShort(err) {
 			return nil, 0, shortRead{err}`, `		if vfs.IsShort(err) && false {
 			return nil, 0, shortRead{err}`}}},
-	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/readers.go",
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/readers.go",
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
-	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", edits: []edit{{"host/install.go",
+	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
 	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},

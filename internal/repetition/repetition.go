@@ -21,7 +21,7 @@ type Gate struct {
 
 // Admit reports whether the line is written at a time (of a clock that does not go back), and how many
 // repeats were not since the line before. A topic that was not reported for twice the distance has ended, and
-// the next line is its first again.
+// begins again.
 func (g *Gate) Admit(now time.Duration) (repeats uint64, ok bool) {
 	return g.AdmitN(now, 1)
 }

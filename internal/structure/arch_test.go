@@ -22,6 +22,7 @@ import (
 // After the bar, a line names the modules of others that the package may import. "*" is anything exported.
 const layers = `
 internal/planted                                                                                              |
+internal/repetition                                                                                           |
 internal/structure                                                                                            |
 internal/mutation/site                                                                                        |
 internal/mutation      internal/mutation/site                                                                 |
