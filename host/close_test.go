@@ -180,3 +180,26 @@ func TestCloseWithAStuckLogger(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A cluster that works is stopped, one host after the other: no host warns of that. They have seconds until a
+// peer that is away is a warning.
+func TestStopWarnsOfNothing(t *testing.T) {
+	ps := parties(t, 3)
+	for _, p := range ps {
+		p.open(listOf(ps...))
+	}
+	write(t, ps, "it works")
+	for _, p := range ps {
+		for len(p.lines) > 0 {
+			<-p.lines // of the start, which is another matter
+		}
+	}
+	for _, p := range ps {
+		p.close()
+	}
+	for _, p := range ps {
+		for len(p.lines) > 0 {
+			t.Errorf("host %d warns: %s", p.id, <-p.lines)
+		}
+	}
+}

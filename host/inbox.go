@@ -102,6 +102,13 @@ func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int
 	return 0
 }
 
+// isClosed reports whether the group takes nothing more, because it stops.
+func (b *inbox) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
 // putReplaced notes that a peer comes with another directory than before, and drops its messages.
 func (b *inbox) putReplaced(peer uint64) {
 	b.mu.Lock()

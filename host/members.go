@@ -280,10 +280,23 @@ func (g *Group) setRoster(next *membership.Roster) {
 	g.noteJoined(next)
 	g.setRefuses()
 	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
-	g.host.env.logger.Info("members changed", "group", g.id, "host", g.self, "index", next.Version, "configuration", raft.DescribeConfState(next.Conf))
+	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", next.Version}, confWords(next.Conf)...)...)
 	g.executions.poll()
 	g.members.changed.notify()
 	g.stopIfRemoved(was, next)
+}
+
+// confWords returns the members of a configuration for a line of the log.
+func confWords(c raftpb.ConfState) (args []any) {
+	for _, part := range []struct {
+		name string
+		ids  []uint64
+	}{{"voters", c.Voters}, {"voters_before", c.VotersOutgoing}, {"learners", c.Learners}, {"learners_next", c.LearnersNext}} {
+		if len(part.ids) > 0 {
+			args = append(args, part.name, fmt.Sprint(part.ids))
+		}
+	}
+	return args
 }
 
 // trim drops the rosters before the one that is in force after an entry.

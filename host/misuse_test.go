@@ -195,8 +195,8 @@ var varying = []struct {
 	{regexp.MustCompile(`speaks from <[^>]*>`), "speaks from <port>"},
 	{regexp.MustCompile(`; host \d+ says so`), ""},
 	{regexp.MustCompile(`host \d+(, its leader,)? says`), "host <n>$1 says"},
-	{regexp.MustCompile(` (left_out|dropped|refused)=\d+`), ""},
-	{regexp.MustCompile(` class=\w+`), ""},
+	{regexp.MustCompile(` (repeats|dropped|refused)=\d+`), ""},
+	{regexp.MustCompile(` connection=\w+`), ""},
 }
 
 // plain replaces what differs from run to run.

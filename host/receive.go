@@ -67,8 +67,12 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	if len(r.messages) == 0 {
 		return false
 	}
-	if n := g.inbox.putMessages(r.messages, bytes); n > 0 {
-		g.noteDropped(n, "inbox full or closed")
+	switch n := g.inbox.putMessages(r.messages, bytes); {
+	case n == 0:
+	case g.inbox.isClosed():
+		g.dropped.Add(uint64(n)) // the group stops, and who stopped it knows
+	default:
+		g.noteDropped(n, "inbox full")
 		g.noteNoSpace(n)
 	}
 	if g.mayWait(r.messages) {

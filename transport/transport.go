@@ -198,6 +198,7 @@ type Stats struct {
 	Dials, DialFailures uint64 // attempts, and attempts that got no connection or no welcome
 	IdleCloses          uint64 // connections that this host closed because they had nothing to carry
 	Accepts, Refusals   uint64 // incoming connections, and those that were refused
+	Probes              uint64 // incoming connections that the other end closed before it sent a byte, as health checks do; not in Refusals
 	Reports             uint64 // calls of Receiver.Unreachable
 
 	PeersUp int // now: peers with a connection of class consensus to them

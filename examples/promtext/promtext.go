@@ -157,6 +157,7 @@ func (f families) addHost(h host.HostMetrics) {
 	f.addTLS(l, h.Transport.TLS)
 	f.counter("dial_failures_total", "Attempts to connect that failed.", l, h.Transport.DialFailures)
 	f.counter("connection_refusals_total", "Incoming connections that were refused.", l, h.Transport.Refusals)
+	f.counter("connection_probes_total", "Incoming connections that were closed before their first byte.", l, h.Transport.Probes)
 	f.counter("bad_frames_total", "Frames with a wrong checksum, length or content.", l, h.Transport.BadFrames)
 	f.gauge("peers_up", "Peers with a connection.", l, float64(h.Transport.PeersUp))
 	f.gauge("groups_unhealthy", "Groups that Explain does not call healthy.", l, float64(h.Unhealthy))

@@ -44,8 +44,8 @@ var reviewedBugs = []bug{
 			all = append(all, *p...)
 			own := all[n:len(all):len(all)]`}}},
 	{name: "topics_without_peers", what: "a line of the log about one peer that is down hides that about another one", in: "transport/tcp", found: "TestLimitedLog", edits: []edit{{"transport/tcp/log.go",
-		`	k := l.topics[about]`, `	about.peer = 0
-	k := l.topics[about]`}}},
+		`	gate := l.topics[about]`, `	about.peer = 0
+	gate := l.topics[about]`}}},
 	{name: "unreadable_is_final", what: "a block that the disk cannot read makes a log that can be neither opened nor repaired", found: "TestUnreadableBlock", edits: []edit{{"wal/unreadable.go",
 		`		if !IsUnreadable(err) {
 			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)`, `		if err != nil {

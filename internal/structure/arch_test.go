@@ -43,7 +43,8 @@ object                                                                          
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert                                                                                                |
-transport/tcp          raft/raftpb env transport transport/cert                                               | golang.org/x/sys
+internal/repetition                                                                                           |
+transport/tcp          raft/raftpb env transport transport/cert internal/repetition                            | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/transport"
@@ -24,6 +26,7 @@ type inbound struct {
 	stream  net.Conn
 	channel *channel // beneath TLS, or nil
 	proof   *proof   // nil without TLS
+	spoke   bool     // a byte came
 	peer    transport.Introduction
 
 	entered bool          // supersede was called; guarded by inboundSet.mu
@@ -235,6 +238,12 @@ func (t *Transport) serve(in *inbound) {
 	defer t.inbound.remove(in)
 	from, class, err := t.greet(in)
 	if err != nil {
+		remote := in.conn.RemoteAddr().String()
+		if in.probed(err) {
+			t.count.probes.Add(1)
+			t.log.logger.Debug("a connection was closed before its first byte", "remote", remote)
+			return
+		}
 		t.count.refusals.Add(1)
 		if errors.Is(err, net.ErrClosed) {
 			return // this host closed it
@@ -243,8 +252,11 @@ func (t *Transport) serve(in *inbound) {
 		if t.peer(from) == nil {
 			about = 0 // a stranger may name any id
 		}
-		remote := in.conn.RemoteAddr().String()
-		t.log.report(about, "refused a connection", func() { t.tellCertificate(about, remote, err) }, "remote", remote, "from", from, "class", class, "error", err)
+		args := []any{"remote", remote}
+		if from != 0 {
+			args = append(args, "from", from, "connection", class)
+		}
+		t.log.report(topic{peer: about, message: "refused a connection", named: from != 0}, slog.LevelWarn, func() { t.tellCertificate(about, remote, err) }, append(args, "error", err)...)
 		return
 	}
 	before := t.inbound.supersede(in)
@@ -259,11 +271,31 @@ func (t *Transport) serve(in *inbound) {
 	switch {
 	case errors.Is(err, transport.ErrBadFrame):
 		t.count.badFrames.Add(1)
-		t.log.warn(from, "closed a connection that sent a bad frame", "class", class, "error", err)
+		t.log.warn(from, "closed a connection that sent a bad frame", "connection", class, "error", err)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		t.log.inform(from, "a connection broke", "connection", class, "error", err) // the peer was killed; what is wrong is said where it is dialed
 	default:
-		t.log.warn(from, "a connection broke", "class", class, "error", err)
+		t.log.warn(from, "a connection broke", "connection", class, "error", err)
 	}
+}
+
+// probed reports whether the other end has closed the connection before it sent a byte: a program has looked
+// whether the port is open, or a host was stopped.
+func (in *inbound) probed(err error) bool {
+	return !in.spoke && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
+}
+
+// firstByte notes that something was read.
+type firstByte struct {
+	net.Conn
+	came *bool
+}
+
+func (f *firstByte) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	*f.came = *f.came || n > 0
+	return n, err
 }
 
 // greet is the accepting side of the handshake.
@@ -271,13 +303,16 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 	if err := in.conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return 0, 0, err
 	}
-	in.stream = in.conn
+	in.stream = &firstByte{Conn: in.conn, came: &in.spoke}
 	if t.trust != nil {
 		if err := t.secureInbound(in); err != nil {
 			return 0, 0, err
 		}
 	}
 	h, err := readHello(in.stream, t.versions)
+	if t.trust == nil {
+		in.stream = in.conn
+	}
 	if errors.Is(err, errSpeaksTLS) && t.trust == nil {
 		t.refuseTLS(in.conn)
 	}

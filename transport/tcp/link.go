@@ -195,14 +195,14 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 		return nil, fmt.Errorf("no answer to the hello: %w", err)
 	}
 	if err := t.judgeVerdict(v, to); err != nil {
-		return nil, err
+		return nil, &refusal{err}
 	}
 	if l.proof != nil {
 		v.host.Key, v.host.Channel = l.proof.key(), l.proof.channel
 	}
 	l.peer = v.host
 	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
-		return nil, fmt.Errorf("refused by this host: %w", err)
+		return nil, &refusal{fmt.Errorf("refused by this host: %w", err)}
 	}
 	if secured, ok := stream.(*securedLink); ok {
 		l.seal = secured.channel.sealOn(secured.Conn)

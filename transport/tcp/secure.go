@@ -62,6 +62,7 @@ func (t *Transport) secure(l *link, to uint64) (*securedLink, error) {
 func (t *Transport) secureInbound(in *inbound) error {
 	ch := &channel{Conn: in.conn, budget: maxHandshakeBytes}
 	first, err := ch.peek()
+	in.spoke = err == nil
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ type Options struct {
 
 	TLS *TLS // nil: plain TCP, and every program that reaches the port is believed
 
-	Logger *slog.Logger // for operators: at most one line per message, peer and second [none]
+	Logger *slog.Logger // for operators; lines about a peer that repeat come at growing distances, at least 1 s [none]
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -168,6 +168,7 @@ type counters struct {
 	droppedSender, badFrames        atomic.Uint64
 	dials, dialFailures, idleCloses atomic.Uint64
 	accepts, refusals, reports      atomic.Uint64
+	probes                          atomic.Uint64
 }
 
 type kindCounters struct {
@@ -195,6 +196,8 @@ func Listen(o Options) (*Transport, error) {
 	}
 	t := &Transport{o: o, listener: listener, trust: trust, inline: true, versions: spoken, peers: map[uint64]*peer{}}
 	t.log.logger = o.Logger.With("host", o.ID)
+	began := time.Now()
+	t.log.now = func() time.Duration { return time.Since(began) }
 	t.losses.init()
 	t.inbound.init()
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -335,7 +338,7 @@ func (t *Transport) Stats() transport.Stats {
 		WritesInline: c.writesInline.Load(), WritesQueued: c.writesQueued.Load(),
 		DroppedSender: c.droppedSender.Load(), BadFrames: c.badFrames.Load(),
 		Dials: c.dials.Load(), DialFailures: c.dialFailures.Load(), IdleCloses: c.idleCloses.Load(),
-		Accepts: c.accepts.Load(), Refusals: c.refusals.Load(), Reports: c.reports.Load(),
+		Accepts: c.accepts.Load(), Refusals: c.refusals.Load(), Probes: c.probes.Load(), Reports: c.reports.Load(),
 	}
 	for kind := range s.Kinds {
 		s.Kinds[kind] = c.kinds[kind].load()

@@ -451,25 +451,3 @@ func TestMessageTooLarge(t *testing.T) {
 		t.Errorf("%d messages dropped, want 1", s.DroppedTooLarge)
 	}
 }
-
-// The log repeats a message about a peer once a second, with the number of lines left out. The same message
-// about another peer appears at once.
-func TestLimitedLog(t *testing.T) {
-	var l limitedLog
-	now := time.Unix(0, 0)
-	for _, row := range []struct {
-		after   time.Duration
-		skipped int
-		ok      bool
-	}{{0, 0, true}, {1, 0, false}, {999, 0, false}, {1000, 2, true}, {1001, 0, false}, {5000, 1, true}} {
-		skipped, ok := l.admit(topic{2, "x"}, now.Add(row.after*time.Millisecond))
-		if skipped != row.skipped || ok != row.ok {
-			t.Errorf("after %d ms: %d left out, written %v; want %d, %v", row.after, skipped, ok, row.skipped, row.ok)
-		}
-	}
-	for _, other := range []topic{{3, "x"}, {2, "y"}} {
-		if _, ok := l.admit(other, now); !ok {
-			t.Errorf("%+v was left out, though it is said for the first time", other)
-		}
-	}
-}

@@ -61,7 +61,8 @@ func (o *TLS) withDefaults() (*TLS, error) {
 type TLSEvent interface{ isTLSEvent() }
 
 // CertificateRefused reports that no connection was made, or that one was ended, because of a certificate. It
-// is reported at most once per peer and second.
+// is reported at growing distances for each peer: at once, and if it goes on after 1 s, 10 s, 1 min and each
+// 10 min.
 type CertificateRefused struct {
 	Peer   uint64 // that it says it is, which is not proved; 0: a host that is not in the address book
 	Remote string // its address

@@ -221,7 +221,7 @@ func (t *Transport) links() []*link {
 }
 
 func (t *Transport) distrust(peer uint64, remote string, err error) {
-	t.log.report(peer, "ended a connection because of a certificate", func() {
+	t.log.report(topic{peer: peer, message: "ended a connection because of a certificate"}, slog.LevelWarn, func() {
 		t.trust.o.Events(CertificateRefused{Peer: peer, Remote: remote, Err: err})
 	}, "remote", remote, "error", err)
 }

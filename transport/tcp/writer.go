@@ -73,10 +73,11 @@ func (p *line) attempt(ctx context.Context, addr string) (retired bool) {
 		if ctx.Err() == nil {
 			p.t.count.dialFailures.Add(1)
 			p.turnAway()
-			p.t.log.report(p.to, "cannot connect to a peer", func() { p.t.tellCertificate(p.to, addr, err) }, "addr", addr, "class", p.class, "error", err)
+			p.t.log.unconnected(p.to, err, func() { p.t.tellCertificate(p.to, addr, err) }, "addr", addr, "connection", p.class)
 		}
 		return false
 	}
+	began := p.t.log.now()
 	stopWatching := context.AfterFunc(ctx, func() { l.fail(ctx.Err()) })
 	defer stopWatching()
 	p.t.work.Go(l.watch)
@@ -85,7 +86,7 @@ func (p *line) attempt(ctx context.Context, addr string) (retired bool) {
 	}
 	l.fail(context.Canceled)
 	if ctx.Err() == nil && !retired {
-		p.t.log.warn(p.to, "the connection to a peer ended", "addr", addr, "class", p.class, "error", l.err)
+		p.t.log.ended(p.to, p.t.log.now()-began, "addr", addr, "connection", p.class, "error", l.err)
 	}
 	return retired
 }
