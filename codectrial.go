@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"strings"
 )
 
@@ -41,18 +42,29 @@ func (fixedCodec[T]) Sure() bool { return true }
 func (jsonCodec[T]) Sure() bool { return jsonDecodes(reflect.TypeFor[T](), nil) }
 
 // tryDecode says why a codec cannot decode what it has encoded, or returns nil.
-func tryDecode[T any](c Codec[T], encoded []byte) (err error) {
-	returned := false
+func tryDecode[T any](c Codec[T], encoded []byte) error {
+	_, err := decodeSafely(c, encoded)
+	return err
+}
+
+// decodeSafely makes an error of a panic in Decode.
+func decodeSafely[T any](c Codec[T], encoded []byte) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("Decode panicked: %v", p)
-		} else if !returned {
-			err = fmt.Errorf("Decode ended its goroutine")
+			err = fmt.Errorf("Decode panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	_, err = c.Decode(encoded)
-	returned = true
-	return err
+	return c.Decode(encoded)
+}
+
+// appendSafely makes an error of a panic in Append.
+func appendSafely[T any](c Codec[T], dst []byte, v T) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Append panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.Append(dst, v)
 }
 
 // jsonDecodes reports whether encoding/json surely decodes what it has encoded of a type. It is false for

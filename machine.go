@@ -230,7 +230,11 @@ type adapter[C, R any] struct {
 	machine Machine[C, R]
 	batch   []Command[C]
 	results []R
+	callee  string // the function of the user that is being called, or was last
 }
+
+// Callee implements host.NamesCallee.
+func (a *adapter[C, R]) Callee() string { return a.callee }
 
 // maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
 const maxScratch = 4 << 10
@@ -247,6 +251,7 @@ func (m Machine[C, R]) options() host.CommandOptions {
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call.
 func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	defer a.release()
+	a.callee = "Decode of the codec"
 	for i := range commands {
 		c := &commands[i]
 		value, err := a.machine.codec.Decode(c.Data)
@@ -256,6 +261,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
 	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
+	a.callee = "Apply of the state machine"
 	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {
 		return err // the host tells those who wait that it has no results
 	}
@@ -319,6 +325,7 @@ func (s syncedFileSnapshot) Files() []SnapshotFile { return s.files.Files() }
 
 // encodeResults sets the results that the group keeps.
 func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
+	a.callee = "Append of the codec of Machine.Results"
 	for i := range commands {
 		c := &commands[i]
 		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {

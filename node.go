@@ -231,7 +231,7 @@ func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err er
 		}
 		c.Objects, data = of.Names, of.Data
 	}
-	if c.Value, err = n.machine.codec.Decode(data); err != nil {
+	if c.Value, err = decodeSafely(n.machine.codec, data); err != nil {
 		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
 	}
 	return c, false, nil

@@ -172,7 +172,7 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	if err := n.rejectSize(command); err != nil {
 		return nil, err
 	}
-	data, err := n.machine.codec.Append(dst, command)
+	data, err := appendSafely(n.machine.codec, dst, command)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
@@ -435,7 +435,7 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
 	if kept && c.home.results != nil {
-		if result, err = c.home.results.Decode(encoded); err != nil {
+		if result, err = decodeSafely(c.home.results, encoded); err != nil {
 			err = fmt.Errorf("%w; its result was kept, and the codec cannot decode it: %w", &AlreadyAppliedError{r}, err)
 		}
 	}

@@ -54,11 +54,10 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		switch {
 		case p == nil && !returned:
 			q.failed = true // the caller does not continue
-			q.group.fail(fmt.Errorf("millrace: state machine ended its goroutine (runtime.Goexit, as t.Fatal does) while applying entries %d to %d",
-				entries[0].Index, entries[len(entries)-1].Index))
+			q.group.fail(fmt.Errorf("millrace: %s %w while applying entries %d to %d", q.callee(), errEnded, entries[0].Index, entries[len(entries)-1].Index))
 		case p != nil:
-			err = &panicked{fmt.Sprintf("millrace: state machine panicked while applying entries %d to %d: %v",
-				entries[0].Index, entries[len(entries)-1].Index, p), debug.Stack()}
+			err = &panicked{fmt.Sprintf("millrace: %s panicked while applying entries %d to %d: %v",
+				q.callee(), entries[0].Index, entries[len(entries)-1].Index, p), debug.Stack()}
 		}
 	}()
 	for rest := entries; len(rest) > 0; {

@@ -111,6 +111,8 @@ type commandGroup struct {
 	evicted    atomic.Uint64 // sessions that were forgotten because the table was full
 	sessions   atomic.Int64  // in the table
 
+	inDigest bool // the user's Digest is being called; owned by the apply lane, or the turn
+
 	// Owned by the apply lane; scratch.
 	batch []Command
 	found int    // the callers of this many of batch are known
@@ -156,7 +158,7 @@ func (s *commandGroup) open(g *Group) error {
 // readApplied learns which commands the machine holds. Each of them is in the log: the machine got it after
 // the log had made it durable. If it is not, one of the two was wiped or restored.
 func (s *commandGroup) readApplied(g *Group) error {
-	held, err := s.options.Applied()
+	held, err := s.appliedHere()
 	switch last := g.storage.log.LastIndex(); {
 	case err != nil:
 		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", g.id, err)

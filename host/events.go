@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -348,22 +350,40 @@ func (l *listener) next() (Event, bool) {
 // hook calls the function of WithEvents: env.Worker.
 type hook struct {
 	listener
-	call func(Event)
-	task env.Task
+	call   func(Event)
+	task   env.Task
+	events *events
+	logger *slog.Logger
 }
 
-// RunOnce implements env.Worker: one event.
+// RunOnce implements env.Worker: one event. A function that panics has missed it, and gets the next one.
 func (h *hook) RunOnce() (more bool) {
 	e, ok := h.next()
-	if ok {
-		h.call(e)
+	if !ok {
+		return false
 	}
-	return ok
+	var ended error
+	defer func() {
+		if ended != nil {
+			h.missed(e, ended)
+			more = true
+		}
+	}()
+	if err := callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended); err != nil {
+		h.missed(e, err)
+	}
+	return true
+}
+
+// missed counts an event that the function of WithEvents has not taken to its end.
+func (h *hook) missed(e Event, err error) {
+	h.events.dropped.Add(1)
+	h.logger.Error("the function of WithEvents failed; it gets the next event", "event", fmt.Sprintf("%T", e), "err", err)
 }
 
 // startHook schedules the function of WithEvents.
-func startHook(s *events, scheduler env.Scheduler, call func(Event)) *hook {
-	h := &hook{call: call}
+func startHook(s *events, scheduler env.Scheduler, logger *slog.Logger, call func(Event)) *hook {
+	h := &hook{call: call, events: s, logger: logger}
 	h.task = scheduler.Go("events", env.Compute, h)
 	h.notify = h.task.Wake
 	s.add(&h.listener)
@@ -373,13 +393,14 @@ func startHook(s *events, scheduler env.Scheduler, call func(Event)) *hook {
 // Close stops the worker and passes on what waits.
 func (h *hook) Close() error {
 	h.task.Stop()
-	for h.RunOnce() {
-	}
+	runOut(h)
 	return nil
 }
 
 // WithEvents makes the host call f with each Event, one at a time and in order. f runs beside the host: one
-// that hangs costs events (EventsDropped) and makes Close wait, nothing else. It must not call Host.Close.
+// that hangs costs events (EventsDropped) and makes Close wait, nothing else. One that panics, or ends its
+// goroutine, has missed that event: it is logged with the stack and counted (HostMetrics.EventsDropped), and f
+// gets the next one. It must not call Host.Close.
 func WithEvents(f func(Event)) Option { return func(e *environment) { e.hook = f } }
 
 // backlog holds what waits for a reader, up to maxBacklog. It drops what is newer, and knows how much.

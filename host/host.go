@@ -107,7 +107,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	e.logger = writer.logger()
 	var hook *hook
 	if e.hook != nil {
-		hook = startHook(events, e.env.Scheduler, e.hook)
+		hook = startHook(events, e.env.Scheduler, e.logger, e.hook)
 		undo = append(undo, hook)
 	}
 	switch {

@@ -10,7 +10,8 @@ import (
 )
 
 // A logger may hang: it writes to a terminal, a pipe or a disk. So nothing of a host writes to the user's
-// logger itself. What is logged goes into a backlog, and a worker writes it.
+// logger itself. What is logged goes into a backlog, and a worker writes it. A line at which the handler
+// panics is lost, and counted (HostMetrics.LogLinesDropped).
 
 // logWriter writes log lines: env.Worker.
 type logWriter struct {
@@ -38,20 +39,30 @@ func (w *logWriter) logger() *slog.Logger { return slog.New(later{w.base, w}) }
 // RunOnce implements env.Worker: one line.
 func (w *logWriter) RunOnce() (more bool) {
 	line, dropped, ok := w.backlog.take()
-	if ok && line.handler.Enabled(context.Background(), line.record.Level) {
-		_ = line.handler.Handle(context.Background(), line.record) // there is no place to report it
+	if !ok && dropped == 0 {
+		return false
 	}
-	if dropped > 0 {
-		w.reportDropped(dropped)
+	var ended error
+	defer func() { more = true }() // also if the handler ends this goroutine
+	err := callUser("the slog.Handler", func() error {
+		if ok && line.handler.Enabled(context.Background(), line.record.Level) {
+			_ = line.handler.Handle(context.Background(), line.record) // there is no place to report it
+		}
+		if dropped > 0 {
+			w.reportDropped(dropped)
+		}
+		return nil
+	}, &ended)
+	if err != nil {
+		w.dropped.Add(1) // a handler that panics cannot be told
 	}
-	return ok || dropped > 0
+	return true
 }
 
 // Close stops the worker and writes what waits.
 func (w *logWriter) Close() error {
 	w.task.Stop()
-	for w.RunOnce() {
-	}
+	runOut(w)
 	return nil
 }
 

@@ -98,10 +98,11 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 
 // endListeners passes the last events and log lines on. These are the user's functions, and may hang.
 func (s *shutdown) endListeners(h *Host) {
-	last := []part{{fixed("the logger"), h.logWriter.Close}}
+	var last []part
 	if h.hook != nil {
 		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
 	}
+	last = append(last, part{fixed("the logger"), h.logWriter.Close}) // which may still be told of that function
 	s.begin(last)
 	for i := range last {
 		s.stop(&last[i])

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -273,7 +274,7 @@ func (m *commandGroup) checkRestored(last uint64) error {
 	if m == nil || m.options.Applied == nil {
 		return nil
 	}
-	held, err := m.options.Applied()
+	held, err := m.appliedHere()
 	switch {
 	case err != nil:
 		return fmt.Errorf("the state machine does not say what it holds after Restore: %w", err)
@@ -295,12 +296,15 @@ func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifes
 		return err
 	}
 	watched := &damageReader{r: state}
-	returned := false
+	returned, name := false, "Restore"
+	if files {
+		name = "RestoreFiles"
+	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the state machine panicked in Restore: %v", p)
+			err = fmt.Errorf("%s of the state machine panicked: %v\n%s", name, p, debug.Stack())
 		} else if !returned {
-			err = errors.New("the state machine ended its goroutine in Restore")
+			err = fmt.Errorf("%s of the state machine %w", name, errEnded)
 		}
 		if watched.cause != nil {
 			err = watched.cause // whatever the machine made of it

@@ -36,6 +36,7 @@ type take struct {
 
 	// Owned by the lane that works on it.
 	next   func(*take) error // the next piece; nil: there is none
+	callee string            // the function of the user that is being called, or was last
 	writer *snapshot.Writer  // nil: none, or it has published
 }
 
@@ -111,9 +112,9 @@ func (q *applyQueue) capture() (t *take) {
 	defer func() {
 		q.calling.Unlock()
 		if p := recover(); p != nil {
-			err = fmt.Errorf("millrace: the state machine panicked in Snapshot: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("millrace: Snapshot of the state machine panicked: %v\n%s", p, debug.Stack())
 		} else if !returned {
-			err = errors.New("millrace: the state machine ended its goroutine (runtime.Goexit, as t.Fatal does) in Snapshot")
+			err = fmt.Errorf("millrace: Snapshot of the state machine %w", errEnded)
 		}
 		if err != nil {
 			t.fail(err)
@@ -218,10 +219,10 @@ func (t *take) piece() (more bool) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			t.fail(fmt.Errorf("millrace: the state machine panicked while its snapshot was written: %v\n%s", p, debug.Stack()))
+			t.fail(fmt.Errorf("millrace: %s of a snapshot of the state machine panicked: %v\n%s", t.callee, p, debug.Stack()))
 			more = false
 		} else if !returned {
-			t.fail(errors.New("millrace: the state machine ended its goroutine (runtime.Goexit, as t.Fatal does) while its snapshot was written"))
+			t.fail(fmt.Errorf("millrace: %s of a snapshot of the state machine %w", t.callee, errEnded))
 		}
 	}()
 	err := t.next(t)
@@ -245,6 +246,7 @@ func (t *take) write() (err error) {
 	if t.writer, err = createSnapshot(store, id); err != nil {
 		return err
 	}
+	t.callee = "WriteTo"
 	if err := t.writeStream(snapshot.KindMachine, stateStream, func(w io.Writer) error { return t.view.WriteTo(t.ctx, w) }); err != nil {
 		return err
 	}
@@ -254,6 +256,7 @@ func (t *take) write() (err error) {
 		}
 	}
 	if v, ok := t.view.(FileSnapshot); ok {
+		t.callee = "Files"
 		files := v.Files()
 		if _, restores := t.all.machine.(FileRestorer); !restores && len(files) > 0 {
 			return fmt.Errorf("millrace: the snapshot has %d files, and the state machine has no method RestoreFiles (FileRestorer) to take them back; add it", len(files))
@@ -338,6 +341,7 @@ func (t *take) closeView() error {
 	if t.view = nil; v == nil {
 		return nil
 	}
+	t.callee = "Close"
 	return v.Close()
 }
 

@@ -69,7 +69,7 @@ func (s *sums) checkpoint(index uint64, current bool) {
 		c.results = s.results
 	}
 	if c.hasDigest = o.Digest != nil && current; c.hasDigest {
-		c.digest = o.Digest()
+		c.digest = s.machine.digest()
 	}
 	s.results, s.count, s.whole = 0, 0, current
 	g := s.machine.group

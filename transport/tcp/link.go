@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -127,12 +128,30 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string, class tran
 	return l, nil
 }
 
+// resolve calls the user's Resolve, on a goroutine that it may end. A panic is an error: this attempt to
+// connect fails, and the next one asks again.
+func (t *Transport) resolve(ctx context.Context, to uint64, addr string) (found string, err error) {
+	ended := make(chan struct{})
+	err = errors.New("Resolve ended its goroutine (runtime.Goexit, as t.Fatal does)")
+	go func() {
+		defer close(ended)
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("Resolve panicked: %v\n%s", p, debug.Stack())
+			}
+		}()
+		found, err = t.o.Resolve(ctx, to, addr)
+	}()
+	<-ended
+	return found, err
+}
+
 // connect finds a peer and connects to it.
 func (t *Transport) connect(ctx context.Context, to uint64, addr string) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.DialTimeout)
 	defer cancel()
 	if t.o.Resolve != nil {
-		found, err := t.o.Resolve(ctx, to, addr)
+		found, err := t.resolve(ctx, to, addr)
 		if err != nil {
 			return nil, fmt.Errorf("asking where host %d is, at %s: %w", to, addr, err)
 		}

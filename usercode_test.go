@@ -1,0 +1,310 @@
+package millrace_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/transport/loopback"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// broken is everything that a user gives to a node. The function that in names panics, or ends its goroutine.
+type broken struct {
+	mu    sync.Mutex
+	in    string
+	how   func()
+	calls atomic.Int64 // of the functions that were broken
+	lines bytes.Buffer
+	n     int64
+}
+
+func (b *broken) at(name string) {
+	b.mu.Lock()
+	breaks := b.in == name
+	b.mu.Unlock()
+	if breaks {
+		b.calls.Add(1)
+		b.how()
+	}
+}
+
+func (b *broken) breakIn(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.in = name
+}
+
+func (b *broken) Apply(batch []millrace.Command[string], results []string) error {
+	b.at("Apply")
+	for i := range batch {
+		b.n = int64(batch[i].Index)
+		results[i] = batch[i].Value
+	}
+	return nil
+}
+
+func (b *broken) Snapshot() (millrace.Snapshot, error) { b.at("Snapshot"); return brokenView{b}, nil }
+
+func (b *broken) Restore(_ context.Context, r io.Reader) error {
+	b.at("Restore")
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+func (b *broken) Applied() (uint64, error) { b.at("Applied"); return 0, nil }
+func (b *broken) Sync() error              { b.at("Sync"); return nil }
+func (b *broken) digest() uint64           { b.at("Digest"); return 1 }
+func (b *broken) event(millrace.Event)     { b.at("event") }
+
+type brokenView struct{ *broken }
+
+func (v brokenView) WriteTo(_ context.Context, w io.Writer) error {
+	v.at("WriteTo")
+	_, err := w.Write([]byte("state"))
+	return err
+}
+
+func (v brokenView) Close() error { v.at("Close"); return nil }
+
+// brokenCodec is sure of itself, so that commands come to Decode where they are applied.
+type brokenCodec struct {
+	*broken
+	of string
+}
+
+func (c brokenCodec) Append(dst []byte, v string) ([]byte, error) {
+	c.at("Append" + c.of)
+	return append(dst, v...), nil
+}
+
+func (c brokenCodec) Decode(b []byte) (string, error) { c.at("Decode" + c.of); return string(b), nil }
+func (c brokenCodec) Sure() bool                      { return true }
+
+// brokenHandler is a slog.Handler.
+type brokenHandler struct{ *broken }
+
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h brokenHandler) Handle(_ context.Context, r slog.Record) error {
+	h.at("Handle")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprint(&h.lines, r.Message)
+	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&h.lines, " %v=%v", a.Key, a.Value); return true })
+	return nil
+}
+func (h brokenHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h brokenHandler) WithGroup(string) slog.Handler      { return h }
+
+type brokenNode = millrace.Node[string, string]
+
+// The functions of a user, how each is called, and what becomes of a panic or of runtime.Goexit in it.
+// docs/howto/embed.md has the same table.
+var userFunctions = []struct {
+	name string
+	call func(context.Context, *brokenNode) error // makes the node call it
+	says string                                   // of the error, or in the log if goesOn
+	// What breaks: the call, with an error; or the machine of this member.
+	machine bool
+	// passes: it runs in the goroutine of the caller, which gets the panic as it is.
+	passes bool
+}{
+	{name: "Append", call: propose, says: "Append panicked"},
+	{name: "Decode", call: propose, says: "Decode of the codec", machine: true},
+	{name: "Apply", call: propose, says: "Apply of the state machine", machine: true},
+	{name: "AppendResult", call: propose, says: "Append of the codec of Machine.Results", machine: true},
+	{name: "Digest", call: proposeLater, says: "Digest of the state machine", machine: true},
+	{name: "DecodeResult", call: proposeTwice, says: "Decode panicked"},
+	{name: "Snapshot", call: takeSnapshot, says: "Snapshot of the state machine"},
+	{name: "WriteTo", call: takeSnapshot, says: "WriteTo of a snapshot"},
+	{name: "Close", call: takeSnapshot, says: "Close of a snapshot"},
+	{name: "Do", call: func(ctx context.Context, n *brokenNode) error {
+		return n.Do(ctx, millrace.Linearizable, func() error { theBroken(ctx).at("Do"); return nil })
+	}, says: "the function of a read"},
+	{name: "View", call: func(ctx context.Context, n *brokenNode) error {
+		return n.View(ctx, millrace.Linearizable, func(millrace.ReadAt) error { theBroken(ctx).at("View"); return nil })
+	}, passes: true},
+	{name: "Write", call: func(ctx context.Context, n *brokenNode) error {
+		_, err := n.Export(ctx, brokenWriter{theBroken(ctx)})
+		return err
+	}, passes: true},
+	{name: "loop over Events", call: func(ctx context.Context, n *brokenNode) error {
+		events := n.Events(ctx)
+		if _, err := n.TakeSnapshot(ctx); err != nil {
+			return err
+		}
+		for range events {
+			theBroken(ctx).at("loop over Events")
+			break
+		}
+		return nil
+	}, passes: true},
+	{name: "loop over Log", call: func(ctx context.Context, n *brokenNode) error {
+		for range n.Log(ctx, 1, 1<<60) {
+			theBroken(ctx).at("loop over Log")
+			break
+		}
+		return nil
+	}, passes: true},
+	{name: "event", call: func(ctx context.Context, n *brokenNode) error {
+		_, err := n.TakeSnapshot(ctx)
+		return err
+	}, says: "the function of WithEvents"},
+	{name: "Handle", call: takeSnapshot},
+}
+
+type brokenWriter struct{ *broken }
+
+func (w brokenWriter) Write(b []byte) (int, error) { w.at("Write"); return len(b), nil }
+
+type brokenKey struct{}
+
+func theBroken(ctx context.Context) *broken { return ctx.Value(brokenKey{}).(*broken) }
+
+func propose(ctx context.Context, n *brokenNode) error {
+	_, err := n.Propose(ctx, "x")
+	return err
+}
+
+// proposeLater proposes at another second of the log time, when the digest is taken.
+func proposeLater(ctx context.Context, n *brokenNode) error {
+	<-time.After(3 * time.Second) // of virtual time
+	if err := propose(ctx, n); err != nil {
+		return err
+	}
+	<-time.After(3 * time.Second)
+	return propose(ctx, n)
+}
+
+func proposeTwice(ctx context.Context, n *brokenNode) error {
+	id, err := n.NewSession(), error(nil)
+	for range 2 {
+		if err == nil {
+			_, err = n.Propose(ctx, "x", millrace.InSession(id, 1, 1))
+		}
+	}
+	return err
+}
+
+func takeSnapshot(ctx context.Context, n *brokenNode) error {
+	_, err := n.TakeSnapshot(ctx)
+	return err
+}
+
+// Each function of a user costs what the table says, named, and no process.
+func TestUserFunctions(t *testing.T) {
+	for _, f := range userFunctions {
+		for how, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+			t.Run(f.name+"/"+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := &broken{how: end}
+					n := openBroken(t, b, crashfs.New())
+					ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), brokenKey{}, b), time.Minute)
+					defer cancel()
+					if err := propose(ctx, n); err != nil {
+						t.Fatal(err)
+					}
+					b.breakIn(f.name)
+					err, passed := inGoroutine(func() error { return f.call(ctx, n) })
+					synctest.Wait()
+					b.breakIn("")
+					synctest.Wait()
+					if b.calls.Load() == 0 {
+						t.Fatal("it was not called")
+					}
+					callers := f.passes || how == "goexit" && (f.name == "Append")
+					if passed != callers {
+						t.Errorf("the caller's goroutine was ended: %v, want %v; error %v", passed, callers, err)
+					}
+					b.mu.Lock()
+					lines := b.lines.String()
+					b.mu.Unlock()
+					if text := fmt.Sprint(err, n.Err(), n.Explain(), lines); !callers && !strings.Contains(text, f.says) && how == "panic" {
+						t.Errorf("nothing says %q: %s", f.says, text)
+					}
+					if f.machine {
+						return // h4: what a member whose machine has halted does is told elsewhere
+					}
+					if err := propose(ctx, n); err != nil {
+						t.Errorf("afterwards: %v", err)
+					}
+					if _, err := n.TakeSnapshot(ctx); err != nil {
+						t.Errorf("afterwards: %v", err)
+					}
+					if err := n.Do(ctx, millrace.Linearizable, func() error { return nil }); err != nil {
+						t.Errorf("afterwards: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A node whose Restore panics does not open, with a sentence, and opens when it works.
+func TestUserFunctionsAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New()
+		b := &broken{how: func() { panic("boom") }}
+		n := openBroken(t, b, disk)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := errors.Join(propose(ctx, n), takeSnapshot(ctx, n), n.Close(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		b.breakIn("Restore")
+		if _, err := tryBroken(b, disk); err == nil || !strings.Contains(err.Error(), "Restore of the state machine panicked: boom") {
+			t.Errorf("Open: %v", err)
+		}
+		b.breakIn("")
+		if err := propose(ctx, openBroken(t, b, disk)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// inGoroutine calls f on a goroutine of its own, and reports whether f has ended it or let a panic through.
+func inGoroutine(f func() error) (err error, passed bool) {
+	done := make(chan struct{})
+	passed = true
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		err = f()
+		passed = false
+	}()
+	<-done
+	return err, passed
+}
+
+func openBroken(t *testing.T, b *broken, disk *crashfs.FS) *brokenNode {
+	t.Helper()
+	n, err := tryBroken(b, disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
+	m := millrace.InMemory[string, string](b, brokenCodec{b, ""}).Results(brokenCodec{b, "Result"}).Digest(b.digest)
+	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}}, m,
+		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())),
+		millrace.WithLogger(slog.New(brokenHandler{b})), millrace.WithEvents(b.event))
+}
