@@ -32,7 +32,7 @@
 //	ErrTooLarge        the command is larger than Config.MaxCommandBytes
 //	ErrIndeterminate   the context or the node ended after the command was on its way
 //	ErrAlreadyApplied  it was applied before, and its result is not kept (Machine.Results keeps it)
-//	ErrNoResult        it is committed, and this host has stopped before it had the result
+//	ErrNoResult        it is committed, and this host has stopped or halted before it had the result
 //	ErrSessionExpired  a session of yours (InSession) was idle for too long and is forgotten
 //	ErrSessionFull     too many numbers of a session of yours are unanswered
 //	ErrDiverged        Node.Err: the member differs from the majority (Machine.StopDiverged)

@@ -38,8 +38,15 @@ var (
 	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later. Read
 	// the state before you propose it again.
 	ErrIndeterminate = host.ErrIndeterminate
-	// ErrNoResult: the command is committed, and this host has stopped before it had the result. Do not propose
-	// it again; read the state on another member.
+	// ErrMachineHalted: the state machine of this member could not apply a committed command, so it takes no
+	// commands and serves no reads. errors.As finds a HaltedError, which names the command. Use another member;
+	// if all are halted, Node.SkipCommand leads past it.
+	ErrMachineHalted = host.ErrMachineHalted
+	// ErrSkipped: machines could not apply the command, and all members were told to skip it
+	// (Node.SkipCommand). It has no effect.
+	ErrSkipped = host.ErrSkipped
+	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before it
+	// had the result. Do not propose it again; read the state on another member.
 	ErrNoResult = host.ErrNoResult
 	// ErrAlreadyApplied: the command was applied once, earlier, and its result is not kept any more. Do not
 	// propose it again; read the state. errors.As finds an AlreadyAppliedError with its index.
@@ -66,6 +73,9 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) { return host.
 
 // OverloadedError says how much is waiting. errors.Is finds ErrOverloaded in it.
 type OverloadedError = host.OverloadedError
+
+// HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
+type HaltedError = host.HaltedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError = host.NotLeaderError

@@ -36,6 +36,7 @@ func TestEveryError(t *testing.T) {
 		})
 	var notLeader *millrace.NotLeaderError
 	var overloaded *millrace.OverloadedError
+	var haltedError *millrace.HaltedError
 	var alreadyApplied *millrace.AlreadyAppliedError
 	producers := map[string]struct {
 		is      error // errors.Is
@@ -59,6 +60,9 @@ func TestEveryError(t *testing.T) {
 		"ErrDiverged":         {millrace.ErrDiverged, nil, false, diverged},
 		"ErrSessionFull":      {millrace.ErrSessionFull, nil, true, full},
 		"ErrSessionExpired":   {millrace.ErrSessionExpired, nil, true, expired},
+		"ErrMachineHalted":    {millrace.ErrMachineHalted, &haltedError, false, halted},
+		"HaltedError":         {millrace.ErrMachineHalted, &haltedError, false, halted},
+		"ErrSkipped":          {millrace.ErrSkipped, nil, false, skipped},
 		"ErrNoObjects":        {millrace.ErrNoObjects, nil, false, noObjects},
 		"ErrObjectUnknown":    {millrace.ErrObjectUnknown, nil, false, objectUnknown},
 		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
@@ -278,6 +282,52 @@ func noResult(t *testing.T, _ *trio[[]byte, uint64]) error {
 	}
 	_, _, err = p.Wait(t.Context())
 	return err
+}
+
+// poisoned opens a node with a snapshot, and halts its machine at the first command of a session.
+func poisoned(t *testing.T) (*millrace.Node[[]byte, uint64], millrace.SessionID, error) {
+	n := open(t, alone(t), millrace.InMemory(&ledger{apply: func(batch []millrace.Command[[]byte]) error {
+		if string(batch[0].Value) == "poison" {
+			return errors.New("no such shelf")
+		}
+		return nil
+	}}, millrace.Bytes()))
+	if _, err := n.Propose(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.TakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	session := n.NewSession()
+	_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(session, 1, 1))
+	if !errors.Is(err, millrace.ErrNoResult) || !errors.Is(err, millrace.ErrMachineHalted) {
+		t.Errorf("the command that halts the machine: %v", err)
+	}
+	return n, session, n.Halted()
+}
+
+func halted(t *testing.T, _ *trio[[]byte, uint64]) error {
+	n, _, _ := poisoned(t)
+	_, err := n.Propose(t.Context(), []byte("x"))
+	return err
+}
+
+// skipped sends a skipped command again, under its number, when the machine works again.
+func skipped(t *testing.T, _ *trio[[]byte, uint64]) error {
+	n, session, why := poisoned(t)
+	var at *millrace.HaltedError
+	if !errors.As(why, &at) {
+		t.Fatal(why)
+	}
+	if err := n.SkipCommand(t.Context(), at.First); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(session, 1, 1))
+		if !errors.Is(err, millrace.ErrMachineHalted) {
+			return err
+		}
+	}
 }
 
 func twice(t *testing.T, c *trio[[]byte, uint64]) error {

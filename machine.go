@@ -19,8 +19,10 @@ type StateMachine[C, R any] interface {
 	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The
 	// same commands must have the same effects and results on every member: no clock (Command.Time
 	// instead), no random numbers, no map order, nothing of this machine or process. A command that the
-	// machine does not like is no error: say so in its result. An error, or a panic, means that this member
-	// is broken: its group stops here, the others continue.
+	// machine does not like is no error: say so in its result. An error, or a panic, halts the machine: this
+	// member applies nothing more and refuses commands and reads, and still votes and replicates
+	// (Node.Halted). A command that does so on every member halts every machine, again after each start,
+	// until the program can apply it or an operator skips it on all members (Node.SkipCommand).
 	//
 	// batch and results are reused after the call. The values in them are the machine's to keep.
 	Apply(batch []Command[C], results []R) error
@@ -248,7 +250,8 @@ func (m Machine[C, R]) options() host.CommandOptions {
 	return o
 }
 
-// Apply implements host.CommandMachine: one Apply of the user's machine for each call.
+// Apply implements host.CommandMachine: one Apply of the user's machine for each call. A command that cannot
+// be decoded halts the machine there: what is before it is applied.
 func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	defer a.release()
 	a.callee = "Decode of the codec"
@@ -256,9 +259,20 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 		c := &commands[i]
 		value, err := a.machine.codec.Decode(c.Data)
 		if err != nil {
-			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
+			if before := a.applyBatch(commands[:i]); before != nil {
+				return before
+			}
+			return &host.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
+	}
+	return a.applyBatch(commands)
+}
+
+// applyBatch gives the machine the commands that are decoded, and their results to those who wait.
+func (a *adapter[C, R]) applyBatch(commands []host.Command) error {
+	if len(commands) == 0 {
+		return nil
 	}
 	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
 	a.callee = "Apply of the state machine"

@@ -156,6 +156,19 @@ func (n *Node[C, R]) Status() Status { return n.group.Status() }
 // Err returns why the group has stopped on this host, or nil while it runs.
 func (n *Node[C, R]) Err() error { return n.group.Err() }
 
+// Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. The
+// group has not failed then: Err is nil. It never waits.
+func (n *Node[C, R]) Halted() error { return n.group.Halted() }
+
+// SkipCommand makes every member skip a command that machines cannot apply, as if it had never been proposed,
+// and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
+// host.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
+// with a snapshot continues at once; another one after its next start. A member that has applied the command
+// must be replaced.
+func (n *Node[C, R]) SkipCommand(ctx context.Context, index uint64) error {
+	return n.group.SkipCommand(ctx, index)
+}
+
 // Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
 // since when, and what to do. A healthy group has none. It never waits.
 func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }

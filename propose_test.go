@@ -228,7 +228,7 @@ func TestProposeWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-// A machine that fails, panics, or cannot be given a command stops its group with a sentence. Every caller
+// A machine that fails, panics, or cannot be given a command is halted with a sentence. Every caller
 // gets an outcome, which says that the command may be applied elsewhere.
 func TestBrokenMachine(t *testing.T) {
 	for _, broken := range []struct {
@@ -239,7 +239,7 @@ func TestBrokenMachine(t *testing.T) {
 	}{
 		{"error", func([]millrace.Command[[]byte]) error { return errors.New("the index is corrupt") }, millrace.Bytes(), "the index is corrupt"},
 		{"panic", func([]millrace.Command[[]byte]) error { panic("no such shelf") }, millrace.Bytes(), "panicked while applying entries"},
-		{"goexit", func([]millrace.Command[[]byte]) error { runtime.Goexit(); return nil }, millrace.Bytes(), "ended its goroutine (runtime.Goexit"},
+		{"goexit", func([]millrace.Command[[]byte]) error { runtime.Goexit(); return nil }, millrace.Bytes(), "ended its goroutine while applying"},
 		{"codec", nil, liar{forgetful{millrace.Bytes()}}, "the codec cannot decode command 4, of 1 bytes: forgotten; all members of a group need the codec"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestBrokenMachine(t *testing.T) {
 			var pending []*millrace.Pending[uint64]
 			for range 10 {
 				p, err := n.Submit([]byte("x"))
-				if err != nil && !errors.Is(err, millrace.ErrStopped) {
+				if err != nil && !errors.Is(err, millrace.ErrMachineHalted) {
 					t.Fatal(err)
 				}
 				if err == nil {
@@ -256,15 +256,18 @@ func TestBrokenMachine(t *testing.T) {
 				}
 			}
 			for i, p := range pending {
-				if _, _, err := p.Wait(t.Context()); !millrace.MayHaveCommitted(err) && !errors.Is(err, millrace.ErrStopped) {
+				if _, _, err := p.Wait(t.Context()); !millrace.MayHaveCommitted(err) && !errors.Is(err, millrace.ErrMachineHalted) {
 					t.Errorf("outcome %d: %v", i, err)
 				}
 			}
-			if _, err := n.Propose(t.Context(), []byte("x")); !errors.Is(err, millrace.ErrStopped) || !strings.Contains(err.Error(), broken.want) {
-				t.Errorf("Propose on the stopped group: %v, want ErrStopped with %q", err, broken.want)
+			if _, err := n.Propose(t.Context(), []byte("x")); !errors.Is(err, millrace.ErrMachineHalted) || !strings.Contains(err.Error(), broken.want) {
+				t.Errorf("Propose on the halted member: %v, want ErrMachineHalted with %q", err, broken.want)
 			}
-			if err := n.Err(); err == nil || !strings.Contains(err.Error(), broken.want) {
-				t.Errorf("Err: %v, want %q", err, broken.want)
+			if _, err := n.Read(t.Context(), millrace.Local); !errors.Is(err, millrace.ErrMachineHalted) {
+				t.Errorf("a local read: %v", err)
+			}
+			if err := n.Halted(); n.Err() != nil || err == nil || !strings.Contains(err.Error(), broken.want) {
+				t.Errorf("Halted: %v, want %q; Err: %v", err, broken.want, n.Err())
 			}
 		})
 	}

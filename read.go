@@ -103,6 +103,9 @@ func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
 		if err := n.group.Err(); err != nil {
 			return ReadAt{}, fmt.Errorf("%w: %w", ErrStopped, err)
 		}
+		if err := n.group.Halted(); err != nil {
+			return ReadAt{}, err
+		}
 		return ReadAt{Index: n.group.Status().Applied, Age: AgeUnknown}, nil
 	case atLeast:
 		n.group.StartApplied(&r, c.index)

@@ -404,6 +404,23 @@ func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 	return calls
 }
 
+// forgetCalls forgets the calls that wait, and returns them. Their entries may be committed.
+func (t *pendingByTerm) forgetCalls() (calls []*Call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, pt := range t.all {
+		for i := range pt.waiting {
+			if c := &pt.waiting[i]; c.waiter != nil && c.waiter.call != nil {
+				calls = append(calls, c.waiter.call)
+				t.hold(-c.bytes)
+				t.count--
+				*c = pendingProposal{}
+			}
+		}
+	}
+	return calls
+}
+
 func (t *pendingByTerm) refuseOffered(err error) {
 	t.answerOffered(t.offered, err)
 	t.offered, t.proposing = nil, 0

@@ -342,6 +342,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
+			p.settings.Store(nil)
 		}
 		h.watch.noteAdmitted(peer.ID)
 		return nil
@@ -349,6 +350,9 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	var refused *transport.DirectoryRefused
 	if errors.As(err, &refused) {
 		fix = fixDirectory
+		if why := h.applicants.refusal(peer.ID); why != "" {
+			err = refuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
+		}
 		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
 			err = refuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}

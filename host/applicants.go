@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -128,6 +129,19 @@ func (c *applicants) tell(id, group uint64, why string) (news, waits bool) {
 		}
 	}
 	return news, waits
+}
+
+// refusal returns why the token of a host that came last does not count; "": that is not known here.
+func (c *applicants) refusal(id uint64) (why string) {
+	if c.count.Load() == 0 {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.of[id] {
+		why = cmp.Or(why, c.of[id][i].refusal)
+	}
+	return why
 }
 
 // asks notes that a host asks for the roster of a group. It reports whether it is an applicant: it may not

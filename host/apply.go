@@ -25,6 +25,7 @@ type applyQueue struct {
 	drained atomic.Pointer[func()] // to be called when everything is applied (install.go)
 	parked  atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
 	calling sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
+	halting halting                // halted.go
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -39,45 +40,52 @@ type applyQueue struct {
 	workBytes int64
 	failed    bool
 	short     bool // what it was to read could not be opened: shortages
+
+	// Owned by the lane or the turn that calls the machine.
+	passed []uint64 // commands that it was not given because the group skips them (skipped.go), ascending
+
+	// Owned by the lane.
+	note       machineText  // machinenote.go
+	rebuilt    *HaltedError // the halt for which the machine was made again, or could not be (rebuild.go)
+	rebuilding bool
 }
 
 // shortRead says that entries could not be read for lack of a descriptor.
 type shortRead struct{ error }
 
-// apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
-// error: it is the user's code, and breaks one member, not the process. So does the end of the goroutine. A
-// *parked says at which entry it has stopped.
+// apply passes entries to the state machine, except Raft's own, and those that the group skips. If the
+// machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
+// goroutine, for which there is no caller. A *parked says at which entry it has stopped.
 func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
-	returned := false
+	returned, with := false, entries
 	defer func() {
 		p := recover()
 		switch {
 		case p == nil && !returned:
-			q.failed = true // the caller does not continue
-			q.group.fail(fmt.Errorf("millrace: %s %w while applying entries %d to %d", q.callee(), errEnded, entries[0].Index, entries[len(entries)-1].Index))
+			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
 		case p != nil:
-			err = &panicked{fmt.Sprintf("millrace: %s panicked while applying entries %d to %d: %v",
-				q.callee(), entries[0].Index, entries[len(entries)-1].Index, p), debug.Stack()}
+			err = q.haltAt(with, q.callee()+" panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
 		}
 	}()
 	for rest := entries; len(rest) > 0; {
-		n := 0
-		for n < len(rest) && isCommand(&rest[n]) {
-			n++
-		}
-		if n > 0 {
-			if err := q.machine.Apply(rest[:n:n]); err != nil {
+		n := q.together(rest)
+		if with = rest[:n:n]; n > 0 {
+			if err := q.machine.Apply(with); err != nil {
 				returned = true
 				if at, ok := err.(*parked); ok {
 					q.noteApplied(entries[:at.index-entries[0].Index])
 					return at
 				}
-				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
+				return q.haltAt(with, "state machine failed to apply", err)
 			}
 			q.calls.Add(1)
 			q.entries.Add(uint64(n))
 		}
-		for n < len(rest) && !isCommand(&rest[n]) {
+		for n < len(rest) && (!isCommand(&rest[n]) || q.group.skips.of(rest[n].Index) > 0) {
+			if err := q.applyOwn(&rest[n]); err != nil {
+				returned = true
+				return err
+			}
 			n++
 		}
 		rest = rest[n:]
@@ -87,10 +95,36 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	return nil
 }
 
+// together returns how many of the first entries are one call of the machine.
+func (q *applyQueue) together(rest []raftpb.Entry) (n int) {
+	for n < len(rest) && isCommand(&rest[n]) && q.group.skips.of(rest[n].Index) == 0 {
+		if n > 0 && (q.isSuspect(rest[n].Index) || q.isSuspect(rest[n-1].Index)) {
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// applyOwn does what an entry means for the machine that the machine is not given.
+func (q *applyQueue) applyOwn(e *raftpb.Entry) error {
+	if q.group.skips.of(e.Index) > 0 {
+		return q.skip(e)
+	}
+	if isSkip(e.Type, e.Data) {
+		if halted := q.checkSkip(e); halted != nil {
+			return halted
+		}
+	}
+	return nil
+}
+
 // noteApplied notes that entries are applied.
 func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 	if len(entries) > 0 {
-		q.setPosition(entries[len(entries)-1].ID())
+		if q.setPosition(entries[len(entries)-1].ID()); q.rebuilding {
+			return // it was counted
+		}
 		q.group.snapshots.noteApplied(entries)
 		if q.group.objects.on {
 			q.group.objects.noteApplied()
@@ -98,8 +132,8 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 	}
 }
 
-// panicked is a panic of the state machine. Its stack is once in the log, with the end of the group (fail):
-// each caller gets the error.
+// panicked is a panic of the state machine. Its stack is once in the log, with the halt of the machine: each
+// caller gets the error.
 type panicked struct {
 	text  string
 	stack []byte
@@ -123,8 +157,11 @@ func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && le
 // applyRound applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
 // whether anything is left.
 func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
-	if q.failed {
+	switch {
+	case q.failed:
 		return false
+	case q.halted() != nil:
+		return q.applyHalted()
 	}
 	q.short = false
 	q.runBetween()
@@ -160,7 +197,10 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
 		return false
 	}
-	if err != nil {
+	if halted := (*HaltedError)(nil); errors.As(err, &halted) {
+		q.halt(halted)
+		return false
+	} else if err != nil {
 		q.failed = true
 		q.group.fail(err)
 		return false

@@ -211,7 +211,7 @@ func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 		p.onSlow--
 	}
 	gone := q.leaving
-	if !gone && !q.failed && (left || q.again || !q.empty() && q.parkedAt() == 0 && !q.short) {
+	if !gone && !q.failed && (left || q.again || !q.empty() && q.parkedAt() == 0 && !q.short && q.halted() == nil) {
 		p.push(q, leads)
 	}
 	q.again = false

@@ -67,7 +67,8 @@ type Caller interface {
 
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
 // hears nothing then. Errors: an OverloadedError, ErrTooLarge, ErrStopped, ErrNotLeader if c.Here, and what
-// session.Mark.Validate says.
+// session.Mark.Validate says, and a HaltedError
+// if the state machine of this member is halted.
 func (g *Group) Call(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
@@ -113,6 +114,9 @@ func (g *Group) rejectCall(c *Call) error {
 		return g.tooLarge(n)
 	case g.host.closing.Load():
 		return ErrStopped
+	}
+	if err := g.rejectHalted(); err != nil {
+		return err
 	}
 	if c.Here {
 		if leader := g.Status().Leader; leader != g.self && g.Err() == nil {

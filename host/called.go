@@ -220,6 +220,15 @@ func (s *called) abandon() (calls []*Call, applying []Caller) {
 	return calls, applying
 }
 
+// endAll ends the wait for results, as abandon does, and others may begin.
+func (s *called) endAll() (calls []*Call, applying []Caller) {
+	calls, applying = s.abandon()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applying, s.closed = nil, false
+	return calls, applying
+}
+
 // findCallers connects commands that are applied now, in the order of the log, with the calls of this host
 // that wait for them. It is for commands that were not applied before.
 func (g *Group) findCallers(commands []Command) {

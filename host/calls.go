@@ -282,6 +282,29 @@ func (s *routedCalls) abandon(g *Group, cause error) {
 	}
 }
 
+// end ends all calls of the lists, and others may begin. why is for those that are certainly not committed.
+func (s *routedCalls) end(g *Group, why, unknown error) {
+	var again, sent []*Call
+	var bytes int64
+	s.mu.Lock()
+	for p := s.again.first; p != nil; p = s.again.first {
+		again, bytes = append(again, p.owner), bytes+p.owner.bytes()
+		s.remove(p.owner)
+	}
+	for p := s.sent.first; p != nil; p = s.sent.first {
+		sent, bytes = append(sent, p.owner), bytes+p.owner.bytes()
+		s.remove(p.owner)
+	}
+	s.mu.Unlock()
+	g.pending.releaseCalls(bytes)
+	for _, c := range again {
+		c.fail(why)
+	}
+	for _, c := range sent {
+		c.fail(unknown)
+	}
+}
+
 // canGo reports whether the group can do something with calls: propose or forward them.
 func (g *Group) canGo() bool {
 	st, s := g.node.BasicStatus(), &g.calls

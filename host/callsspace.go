@@ -179,6 +179,16 @@ func (g *Group) grantSpace() {
 	}
 }
 
+// release ends all waits, as if there were space: what comes then is refused for another reason.
+func (s *spaces) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := s.waits.pop(); p != nil; p = s.waits.pop() {
+		s.n.Add(-1)
+		p.owner.end(nil)
+	}
+}
+
 // close ends all waits, and later ones at once.
 func (s *spaces) close(cause error) {
 	s.mu.Lock()

@@ -61,6 +61,7 @@ func (c *hostClock) beat() (ticks int) {
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
 			h.forgetDeparted()
+			h.greetRefusing()
 		}
 	}
 	h.lookForHungTurns()

@@ -153,7 +153,7 @@ func TestCloseWithAStuckLogger(t *testing.T) {
 	if err == nil {
 		_, err = late.Wait(deadline(t))
 	}
-	if !errors.Is(err, host.ErrStopped) {
+	if !errors.Is(err, host.ErrMachineHalted) {
 		t.Errorf("a late client was told %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 type CommandMachine interface {
 	// Apply applies commands in the order of the log, like StateMachine.Apply, and gives the result of each
 	// command with a Caller to it. A command that was applied before, under the same number of its session,
-	// does not come again. An error or a panic stops the group on this host; callers of that batch are told
-	// ErrNoResult.
+	// does not come again. An error or a panic halts the machine of this member (Group.Halted); callers of that
+	// batch are told ErrNoResult. A machine that knows which command it is returns a CommandError.
 	//
 	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
 	Apply(batch []Command) error
@@ -183,7 +184,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			if before := s.flush(); before != nil {
 				return before
 			}
-			return fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)
+			return &CommandError{e.Index, fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)}
 		}
 		var c object.Command
 		var wrong error
@@ -242,6 +243,8 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	s.findCallers() // in the order of the log
 	s.suppressed.Add(1)
 	switch {
+	case v == session.Duplicate && first.Refused && slices.Contains(s.group.apply.passed, first.Index):
+		s.group.refuseApplied(e.Index, e.Term, m, fmt.Errorf("%w: it came first as entry %d", ErrSkipped, first.Index))
 	case v == session.Duplicate && first.Refused:
 		s.group.refuseApplied(e.Index, e.Term, m, refusedBefore(first.Index))
 	case v == session.Duplicate:

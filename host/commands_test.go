@@ -48,7 +48,7 @@ func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
 	h := &Host{events: new(events)}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{id: 1, self: 1, host: h}
+	g := &Group{id: 1, self: 1, host: h, apply: &applyQueue{}}
 	s.group, s.table, s.held = g, session.New(s.options.Sessions), held
 	s.sums.init(s)
 	return s
@@ -347,8 +347,8 @@ func TestASessionMayBeFull(t *testing.T) {
 	}
 }
 
-// TestAnEntryWithoutHeaderStopsTheGroup: a group of plain entries cannot be opened as one of commands.
-func TestAnEntryWithoutHeaderStopsTheGroup(t *testing.T) {
+// TestAnEntryWithoutHeaderHaltsTheMachine: a group of plain entries cannot be opened as one of commands.
+func TestAnEntryWithoutHeaderHaltsTheMachine(t *testing.T) {
 	dir := scratch.Dir(t)
 	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
@@ -369,9 +369,11 @@ func TestAnEntryWithoutHeaderStopsTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	g = startCommands(t, dir, &listMachine{}, CommandOptions{}) // it may stop before a leader is known
-	<-g.Failed()
+	var read Read
+	g.StartApplied(&read, r.Index)
+	_, err = read.Wait(t.Context())
 	want := fmt.Sprintf("entry %d of group 1: %v: it begins with 0x70, version 7", r.Index, session.ErrHeader)
-	if err := g.Err(); !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, ErrMachineHalted) || !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -60,11 +60,13 @@ type Config struct {
 	// an address is not a loopback address.
 	TLS *TLS
 
-	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
+	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms. All
+	// members should have the same one: Group.Explain names those that differ (settings.go).
 	HeartbeatInterval time.Duration
 	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice
-	// as long. It is rounded up to quarters of a heartbeat interval. Default ten intervals, at least two, at
-	// most a day.
+	// as long. It is rounded up to quarters of a heartbeat interval. All members should have the same one:
+	// one that is less patient than the leader's heartbeats are rare disturbs every leader. Default ten
+	// intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work

@@ -18,7 +18,8 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, MachineHalted,
+// MachineResumed, DiskFull,
 // RefusedForgotten, AuthorityLost, AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped,
 // Diverged, HostRefused, MemberRefused, MembersChanged, JoinRefused, SnapshotTaken, SnapshotSent,
 // SnapshotReceived, SnapshotInstalled, SnapshotPassed, SnapshotTransferAborted, SnapshotFailed,
@@ -48,6 +49,17 @@ type GroupStopped struct {
 	Group uint64
 	Err   error
 }
+
+// MachineHalted reports that the state machine of a group could not apply one of the commands First to Last,
+// and is halted: this member votes and replicates, and refuses commands and reads. The group has not failed.
+type MachineHalted struct {
+	Group       uint64
+	First, Last uint64
+	Err         error // a HaltedError
+}
+
+// MachineResumed reports that a machine that was halted works again, and has applied the log through Applied.
+type MachineResumed struct{ Group, Applied uint64 }
 
 // DiskFull reports that the log has refused entries because the disk is full. Until there is space, this
 // member votes and accepts nothing else. It is reported once for each time that the disk becomes full.
@@ -235,6 +247,8 @@ func (JoinRefused) isEvent()             {}
 func (RoleChanged) isEvent()             {}
 func (LeadershipGivenUp) isEvent()       {}
 func (GroupStopped) isEvent()            {}
+func (MachineHalted) isEvent()           {}
+func (MachineResumed) isEvent()          {}
 func (DiskFull) isEvent()                {}
 func (AuthorityLost) isEvent()           {}
 func (AuthorityRegained) isEvent()       {}

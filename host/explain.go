@@ -69,16 +69,27 @@ const (
 	// CodePlacementRests: this host leads, another member should rather lead, and the leadership was handed
 	// over for that so often that it stays for now.
 	CodePlacementRests CauseCode = "placement rests"
+	// CodeSettingsDiffer: a member has another HeartbeatInterval or ElectionTimeout than this one.
+	CodeSettingsDiffer CauseCode = "settings differ"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
 	// CodeOverloaded: commands, or entries of the leader, are refused because the memory for them is used up.
 	CodeOverloaded CauseCode = "overloaded"
 )
 
+// causeCodes are all codes, in the order in which a Diagnosis names them.
+var causeCodes = []CauseCode{
+	CodeStopped, CodeIdentityRefused, CodeCertificateRefused, CodeNotFounded, CodeNotAdded,
+	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
+	CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
+	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodePlacementRests,
+	CodeSettingsDiffer, CodePaused, CodeOverloaded,
+}
+
 // isWarning reports whether a group with this cause works: an operator should know it, and no probe should
 // take the member out of service for it.
 func (c CauseCode) isWarning() bool {
-	return c == CodePaused || c == CodePlacementRests
+	return c == CodePaused || c == CodePlacementRests || c == CodeSettingsDiffer
 }
 
 // Cause is one thing that is wrong with a group, as far as one of its members can see.
@@ -216,12 +227,14 @@ var symptoms = []func(*examination){
 	(*examination).lookForAuthority,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
+	(*examination).lookForHalted,
 	(*examination).lookForStuckApply,
 	(*examination).lookForLackingObject,
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
 	(*examination).lookForSnapshots,
 	(*examination).lookForPlacement,
+	(*examination).lookForSettings,
 	(*examination).lookForPauses,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }

@@ -128,3 +128,20 @@ func TestExplainAuthority(t *testing.T) {
 		}
 	}
 }
+
+// A leader whose only turns are those in which its core counts the quorum, and forgets who was active, still
+// sees that a follower answers its pulses.
+func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
+	l := openLeader(t)
+	now := l.clock.livedAtBeat()
+	l.seesThird(func(v *memberView) { v.activeAt = 0 })
+	l.group.pulsed = true
+	for _, to := range l.pulses.peers {
+		to.heardAt, to.acked = now, 1
+		to.entries[theGroup] = &pulseEntry{group: l.group, since: 1}
+	}
+	l.group.notePeers()
+	if d := l.group.Explain(); d.Has(CodeMemberSilent) {
+		t.Errorf("host 3 has answered just now, and %v", d)
+	}
+}

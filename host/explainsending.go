@@ -32,7 +32,11 @@ func (h *Host) noteUnsent(to uint64) {
 
 // cannotSendTo finds a follower that is behind while messages to it are dropped here, again and again.
 func (e *examination) cannotSendTo(v *memberView) bool {
-	since, latest, n := e.host.meetings.of(v.id).unsent.load()
+	p := e.host.meetings.of(v.id)
+	if p == nil {
+		return false
+	}
+	since, latest, n := p.unsent.load()
 	if n < 2 || e.now-latest > e.waitBound() || !v.slow && v.at-v.ackedAt <= e.waitBound() {
 		return false
 	}

@@ -241,14 +241,31 @@ func (g *Group) watchMembers() {
 	w.views = w.views[:n]
 }
 
+// noteActive notes followers that have answered pulses. The core forgets that they are active when it counts
+// its quorum, and a leader that has nothing else to do has its turn just then.
+func (w *memberWatches) noteActive(ids []uint64, now, timeout int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.views {
+		if v := &w.views[i]; slices.Contains(ids, v.id) {
+			v.hear(now, timeout)
+		}
+	}
+}
+
+// hear notes that the member has answered.
+func (v *memberView) hear(now, timeout int64) {
+	if now-v.activeAt > timeout {
+		v.ackedAt = now // it was away, and begins to acknowledge
+	}
+	v.activeAt = now
+}
+
 // look brings a view up to date.
 func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicStatus, now, timeout int64) {
 	v.at = now
 	if pr.RecentActive {
-		if now-v.activeAt > timeout {
-			v.ackedAt = now // it was away, and begins to acknowledge
-		}
-		v.activeAt = now
+		v.hear(now, timeout)
 	}
 	if pr.Match != v.match || pr.Match == st.LastIndex {
 		v.ackedAt = now

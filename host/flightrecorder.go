@@ -105,6 +105,14 @@ func (f *flightRecorder) groupStopped(id uint64, cause error) {
 	}
 }
 
+// did is what the group has done.
+func (g stoppedGroup) did() string {
+	if errors.Is(g.cause, ErrMachineHalted) {
+		return "has halted its machine"
+	}
+	return "has stopped"
+}
+
 // RunOnce implements env.Worker: one file.
 func (f *flightRecorder) RunOnce() (more bool) {
 	f.mu.Lock()
@@ -118,12 +126,12 @@ func (f *flightRecorder) RunOnce() (more bool) {
 	more = len(f.waiting) > 0
 	f.mu.Unlock()
 	logger := f.host.env.logger
-	path, err := f.dump(fmt.Sprintf("group %d has stopped: %v", g.id, g.cause), g.id)
+	path, err := f.dump(fmt.Sprintf("group %d %s: %v", g.id, g.did(), g.cause), g.id)
 	if err != nil {
-		logger.Warn("millrace: the flight recorder cannot write what it has of a group that has stopped; DumpFlight may try again", "group", g.id, "host", f.host.config.ID, "err", err)
+		logger.Warn("millrace: the flight recorder cannot write what it has of a group that has stopped, or whose machine is halted; DumpFlight may try again", "group", g.id, "host", f.host.config.ID, "err", err)
 		return more
 	}
-	logger.Warn("millrace: the flight recorder has written the last inputs of a group that has stopped; millrace sim replay explains them", "group", g.id, "host", f.host.config.ID, "file", path)
+	logger.Warn("millrace: the flight recorder has written the last inputs of a group that has stopped, or whose machine is halted; millrace sim replay explains them", "group", g.id, "host", f.host.config.ID, "file", path)
 	return more
 }
 

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ type exiting struct{}
 
 func (exiting) Apply([]host.Entry) error { runtime.Goexit(); return nil }
 
-// A state machine that ends its goroutine stops its group, also where it is called in a turn, and the other
+// A state machine that ends its goroutine is halted, also where it is called in a turn, and the other
 // groups of the shard and Close go on.
 func TestGoexitInApply(t *testing.T) {
 	for _, nonBlocking := range []bool{false, true} {
@@ -37,13 +38,10 @@ func TestGoexitInApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = g.Propose(ctx, []byte("a")) // may be acknowledged before it is applied
-		select {
-		case <-g.Failed():
-		case <-ctx.Done():
-			t.Fatal("the group goes on")
-		}
-		if err := g.Err(); err == nil || !strings.Contains(err.Error(), "ended its goroutine") {
-			t.Errorf("the group has stopped with %v", err)
+		var r host.Read
+		g.StartApplied(&r, 1<<40)
+		if _, err := r.Wait(ctx); !errors.Is(err, host.ErrMachineHalted) || !strings.Contains(err.Error(), "ended its goroutine") {
+			t.Errorf("the machine is halted with %v", err)
 		}
 		if _, err := g.Propose(ctx, []byte("b")); err == nil || ctx.Err() != nil {
 			t.Errorf("a later command: %v", err)

@@ -37,6 +37,7 @@ type Group struct {
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
 	divergence  divergence
+	skips       skips
 	members     members
 	plan        planned
 	executions  executions
@@ -170,6 +171,8 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.fail(err)
 	}
 	g.dropDeposed()
+	g.orderSkips()
+	g.answerHalted()
 	g.publish()
 	g.advanceSnapshots()
 	g.leadQuietly()
@@ -404,6 +407,8 @@ func (g *Group) propose(batch []proposal) {
 
 func (g *Group) rejectBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
+	case g.Halted() != nil:
+		return g.Halted()
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:
 		return g.notFounded()
 	case st.RaftState != raft.StateLeader:

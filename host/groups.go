@@ -212,6 +212,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.readMembers(core.Applied); err != nil {
 		return nil, err
 	}
+	committed, err := g.apply.openNote(core.Applied, g.hard.Commit)
+	if err != nil {
+		return nil, err
+	}
+	g.openSkips(committed)
 	if err := g.loseAuthority(&core); err != nil {
 		return nil, err
 	}

@@ -60,8 +60,8 @@ var failures = []failure{
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }
 
-// One group fails. It stops with its cause and an event, and answers its clients. The groups beside it, on
-// the same shard, log and lanes, go on, and it can be closed while they do.
+// One group fails. It stops, or its machine halts, with its cause and an event, and answers its clients. The
+// groups beside it, on the same shard, log and lanes, go on, and it can be closed while they do.
 func TestFailureStopsOneGroup(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
@@ -85,13 +85,18 @@ func TestFailureStopsOneGroup(t *testing.T) {
 			for id := uint64(2); id <= 4; id++ {
 				l.commit(id, 2, 3)
 			}
-			if err := sick.Err(); err == nil || !f.is(err) {
+			if f.apply != nil { // the machine halts, and the group stops with nothing
+				if err := sick.Halted(); err == nil || !f.is(err) || sick.Err() != nil || len(stopped) > 0 {
+					t.Fatalf("the machine is halted with %v, and the group stopped with %v", err, sick.Err())
+				}
+				stopped = []uint64{3}
+			} else if err := sick.Err(); err == nil || !f.is(err) {
 				t.Fatalf("the group stopped with %v", err)
 			}
 			if !slices.Equal(stopped, []uint64{3}) {
 				t.Errorf("groups %v were reported to have stopped, want 3", stopped)
 			}
-			if _, err := sick.Submit([]byte("x")); !errors.Is(err, ErrStopped) {
+			if _, err := sick.Submit([]byte("x")); !errors.Is(err, ErrStopped) && !errors.Is(err, ErrMachineHalted) {
 				t.Errorf("a client of the group was told %v", err)
 			}
 			for _, id := range []uint64{2, 4} {

@@ -379,3 +379,14 @@ func (b *inbox) close() []proposal {
 	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
 	return left
 }
+
+// dropProposals returns the commands that wait for a turn, and forgets them.
+func (b *inbox) dropProposals() []proposal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.waiting.proposals
+	b.waiting.proposals = nil
+	b.memory.waiting.give(b.proposalBytes)
+	b.proposalBytes = 0
+	return left
+}

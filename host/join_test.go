@@ -301,3 +301,25 @@ func TestWipedHostMovesAndJoinsByToken(t *testing.T) {
 		p.close()
 	}
 }
+
+// A host that comes with a token for any new host, and the id of a member, learns why it is not made one. Its
+// operator reads that in Explain, on that host.
+func TestRefusedTokenIsToldWhereItCame(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	lead := ps[0].Group(theGroup)
+	if err := lead.TransferLeadership(deadline(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	token := ps[0].token(host.JoinTokenOptions{})
+	ps[2].wipe()
+	ps[2].join(token, ps[0], nil)
+	ps[2].waitUntil("sentence about its directory and its token", func() bool {
+		d := ps[2].Group(theGroup).Explain()
+		at := slices.IndexFunc(d.Causes, func(c host.Cause) bool { return c.Code == host.CodeNotAdded })
+		return at >= 0 && strings.Contains(d.Causes[at].Evidence, "another directory") && strings.Contains(d.Causes[at].Evidence, "its join token does not make it a member: ")
+	})
+	for _, p := range ps {
+		p.close()
+	}
+}

@@ -56,7 +56,7 @@ type leaseState struct {
 // Lease takes no lock and no turn, and allocates nothing.
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {
 	s := g.reads.lease.Load()
-	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() {
+	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() || g.apply.halted() != nil {
 		g.counts.leaseMissed.Add(1)
 		return l, false
 	}

@@ -150,13 +150,18 @@ var recordLies = map[string]recordLie{
 	"joinRefusedKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
 		return encodeJoinRefused(n[0], "because")
 	}},
+	// A leader that lies about who is there makes a page wrong. Plans are judged again where it leads.
+	"viewQuestionKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: plainNumbers(viewQuestionKind)},
+	"viewAnswerKind":   {fields: func(v *view) []uint64 { return []uint64{theGroup, 2, v.leader, 2} }, encode: plainNumbers(viewAnswerKind)},
+	// It can make a warning appear about itself.
+	"settingsKind": {fields: func(*view) []uint64 { return []uint64{1, 1 << 30, 2, 1 << 33} }, encode: plainNumbers(settingsKind)},
 	"addressesKind": {fields: func(v *view) []uint64 { return []uint64{v.leader, 1 << 63, 5, 1} }, encode: func(_ *view, n []uint64) []byte {
 		return appendAddress(appendAddress([]byte{addressesKind}, n[0], n[1], "127.0.0.1:1"), n[2], n[3], "127.0.0.1:2")
 	}},
 }
 
 // notRecords are constants that are named like kinds of records, and are the first bytes of entries.
-var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true}
+var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true, "skipKind": true}
 
 type recordLie struct {
 	kind   transport.Kind // Consensus: Control
@@ -359,7 +364,7 @@ func wrongEntries(v *view) [][]raftpb.Entry {
 		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
 	}
 	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
-		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}} {
+		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}, {skipKind}} {
 			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
 		}
 	}

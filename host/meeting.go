@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,15 +27,17 @@ type meetings struct {
 }
 
 type meeting struct {
-	met          atomic.Bool            // in this life
-	ready        atomic.Bool            // the other host has met all others
-	told         atomic.Bool            // it was told in its present life where the others are (Host.tellAddresses)
-	refuses      atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
-	refusesSince atomic.Int64           // in ticks that were not missed, as the following
-	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
-	askedAt      atomic.Int64           // it was asked whether it is alive (Host.askIfAlive)
-	heardAt      atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
-	unsent       stretch                // calls of Send to it that the transport has refused, in whole or in part
+	met          atomic.Bool              // in this life
+	ready        atomic.Bool              // the other host has met all others
+	told         atomic.Bool              // it was told in its present life where the others are (Host.tellAddresses), and settings
+	settings     atomic.Pointer[settings] // what it has said in its present life; nil: nothing
+	settingsAt   atomic.Int64             // when that was
+	refuses      atomic.Pointer[string]   // why the other host refuses this one's directory; nil: it does not
+	refusesSince atomic.Int64             // in ticks that were not missed, as the following
+	heardSince   atomic.Int64             // it was never silent for two election timeouts since then
+	askedAt      atomic.Int64             // it was asked whether it is alive (Host.askIfAlive)
+	heardAt      atomic.Int64             // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	unsent       stretch                  // calls of Send to it that the transport has refused, in whole or in part
 }
 
 func (m *meetings) init(others []uint64) {
@@ -69,6 +72,18 @@ func (m *meetings) all() map[uint64]*meeting { return *m.peers.Load() }
 
 // of returns the meeting with another host, or nil if that is not known.
 func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
+
+// refusals says which hosts refuse this one, and why; "": none does.
+func (m *meetings) refusals() string {
+	var said []string
+	for id, p := range m.all() {
+		if why := p.refuses.Load(); why != nil {
+			said = append(said, fmt.Sprintf("host %d refuses this host: %s", id, *why))
+		}
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
 
 // has reports whether a host was met.
 func (m *meetings) has(id uint64) bool {
@@ -137,6 +152,7 @@ func (h *Host) meet(from uint64) {
 	if !p.told.Load() {
 		p.told.Store(true)
 		h.tellAddresses(from, h.others())
+		h.tellSettings(from)
 	}
 	if p.met.Load() {
 		return
@@ -185,6 +201,16 @@ func (h *Host) greetUnmet() {
 	}
 	for _, id := range h.others() {
 		if p := h.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
+			h.greet(id, greetsAsk)
+		}
+	}
+}
+
+// greetRefusing greets the hosts that refuse this one, so that the end of a refusal is noticed. It is called
+// once in two election timeouts.
+func (h *Host) greetRefusing() {
+	for _, id := range h.others() {
+		if h.meetings.refusal(id) != nil {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -264,6 +290,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takeRosterRecord(from, body)
 	case len(body) > 0 && (body[0] == viewQuestionKind || body[0] == viewAnswerKind):
 		return h.takeView(from, body)
+	case len(body) > 0 && body[0] == settingsKind:
+		return h.takeSettings(from, body)
 	case len(body) > 0 && body[0] == joinRefusedKind:
 		return h.takeJoinRefused(from, body)
 	case len(body) > 0 && body[0] == addressesKind:

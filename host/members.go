@@ -49,7 +49,7 @@ type notedEntry struct {
 }
 
 // Kinds of EntryHost that follow the founding. The plan's bytes follow, or its id, or those of a
-// membership.Grant or a membership.Rekey. rescuedKind is the next.
+// membership.Grant or a membership.Rekey. rescuedKind and skipKind, which changes no members, are the next.
 const (
 	planKind   byte = 32
 	cancelKind byte = 33
@@ -58,9 +58,9 @@ const (
 	rekeyKind  byte = 36
 )
 
-// isMemberEntry reports whether an entry changes the roster when it is in force.
+// isMemberEntry reports whether an entry changes the roster when it is in force, or skips a command.
 func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= rescuedKind
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= skipKind
 }
 
 // rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
@@ -108,6 +108,9 @@ func idOfEntry(data []byte) (id membership.PlanID, err error) {
 	case grantKind:
 		t, err := membership.DecodeGrant(data[1:])
 		return membership.PlanID(t.Token.Hash[:len(id)]), err
+	case skipKind:
+		s, err := decodeSkip(data)
+		return s.id, err
 	case rekeyKind:
 		k, err := membership.DecodeRekey(data[1:])
 		return membership.PlanID(k.Key[:len(id)]), err
@@ -174,6 +177,10 @@ func (g *Group) commitMembers(through uint64) {
 }
 
 func (g *Group) commitMember(e *notedEntry) {
+	if isSkip(e.typ, e.data) {
+		g.orderSkip(e)
+		return
+	}
 	now := g.roster()
 	if now == nil {
 		g.noteIgnored(e, fmt.Errorf("the group is not founded"))
@@ -210,6 +217,8 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 // nextByHost returns the roster after an entry of kind EntryHost.
 func nextByHost(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
 	switch kind, body := e.data[0], e.data[1:]; kind {
+	case skipKind:
+		return nil, fmt.Errorf("%w: it skips a command", membership.ErrRefused)
 	case planKind:
 		p, err := membership.DecodePlan(body)
 		if err != nil {

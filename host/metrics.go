@@ -77,6 +77,11 @@ type GroupMetrics struct {
 
 	Leads, Founded, Stopped, DiskFull bool
 
+	// HaltedAt is the first of the commands of which one has halted the state machine (Group.Halted); 0: it
+	// works. Halts counts how often it has halted.
+	HaltedAt uint64
+	Halts    uint64
+
 	Campaigns     uint64 // elections that this member has begun, pre-votes included
 	Elected       uint64 // leaderships that this member has won
 	LeaderChanges uint64 // times that this member has learned of another leader
@@ -115,6 +120,10 @@ type HostMetrics struct {
 	Groups, Leading, StoppedGroups, FullGroups int    // now: open groups, and those of them that are so
 	Placed                                     uint64 // hand-overs that leaders here have begun for the sake of placement
 	WithoutAuthority                           int    // the same
+	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause or a
+	// warning, for each code that Explain knows. Both are what Explain says at this moment.
+	Unhealthy int
+	Causes    []CauseCount
 
 	Memory    MemoryStats
 	Log       wal.Stats
@@ -129,6 +138,24 @@ type HostMetrics struct {
 	Strays                         uint64 // messages that were not for a group that is open here
 	Pauses                         uint64 // times in which the process did not run for more than a heartbeat interval
 	Paused                         time.Duration
+}
+
+// CauseCount is how many groups of a host have a cause.
+type CauseCount struct {
+	Code   CauseCode
+	Groups int
+}
+
+// countCauses counts what Explain says of a group.
+func (m *HostMetrics) countCauses(d Diagnosis) {
+	if !d.Healthy {
+		m.Unhealthy++
+	}
+	for i := range m.Causes {
+		if d.Has(m.Causes[i].Code) {
+			m.Causes[i].Groups++
+		}
+	}
 }
 
 // TransferMetrics are about what a host sends and receives of one kind, in all groups. Bytes are those of
@@ -243,6 +270,10 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Leads = m.Role == raft.StateLeader
+	m.Halts = g.apply.halting.count.Load()
+	if h := g.apply.halted(); h != nil {
+		m.HaltedAt = h.First
+	}
 	r := &g.pending.refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
@@ -288,8 +319,12 @@ func (h *Host) Metrics() HostMetrics {
 		EventsDropped: h.events.dropped.Load(), LogLinesDropped: h.logWriter.dropped.Load(), Strays: h.strays.Load(),
 		Placed: h.placer.begun.Load(),
 	}
+	for _, code := range causeCodes {
+		m.Causes = append(m.Causes, CauseCount{Code: code})
+	}
 	for _, g := range h.groups.all() {
 		m.Groups++
+		m.countCauses(g.Explain())
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++

@@ -24,7 +24,8 @@ type Founding struct {
 	// voters. Before Found is set they are what FoundWithout has asked for.
 	LeftOut []uint64
 	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused says
-	// why the leader does not add it by its join token; empty: nothing was said.
+	// why the leader does not add it by its join token, or why other hosts refuse its directory; empty: nothing
+	// was said.
 	Joins       bool
 	JoinRefused string
 }
@@ -82,6 +83,8 @@ func (g *Group) Founding() Founding {
 	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
+		} else {
+			f.JoinRefused = g.host.meetings.refusals()
 		}
 	}
 	if r := g.refuses.Load(); r != nil {

@@ -15,7 +15,7 @@ func TestPanicIsLoggedWithItsStack(t *testing.T) {
 	l.lead()
 	p := l.submit("x")
 	l.manual.runIdle()
-	err := l.group.Err()
+	err := l.group.Halted()
 	if err == nil || !strings.Contains(err.Error(), "no such shelf") || strings.Contains(err.Error(), "goroutine") {
 		t.Fatalf("error %v, want one with the panic and without its stack", err)
 	}

@@ -220,6 +220,12 @@ func (g *Group) yieldTo(c membership.Change) {
 
 // takePlan proposes what a request asks for, unless it is on its way or done already.
 func (g *Group) takePlan(r *membership.Roster, q planRequest) {
+	if q.data[0] == skipKind {
+		if err := g.takeSkip(q); err != nil {
+			g.answerPlan(q, err)
+		}
+		return
+	}
 	if len(g.members.noted) > 0 {
 		return // it asks again
 	}

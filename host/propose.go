@@ -116,6 +116,9 @@ func (g *Group) take(command []byte, w *waiter) error {
 	if g.host.closing.Load() {
 		return ErrStopped
 	}
+	if err := g.rejectHalted(); err != nil {
+		return err
+	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
 		if err == ErrOverloaded {
 			g.noteOverload(1)

@@ -245,6 +245,7 @@ func (g *Group) notePeers() {
 	for _, id := range active {
 		g.noteRefusal(g.node.PeerActive(id))
 	}
+	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
 }
 
 // quietLead is a leader's part in pulses. It belongs to the turn.

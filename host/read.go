@@ -147,7 +147,7 @@ type reading struct {
 	budget *budget
 
 	mu       sync.Mutex
-	closed   error // not nil: the group has ended
+	closed   error // not nil: the group has ended, or its machine is halted
 	fresh    ring[*Read]
 	asked    ring[*Read] // numbers do not decrease
 	applying readHeap
@@ -348,10 +348,33 @@ func (rd *reading) giveUp(r *Read, err error) {
 func (rd *reading) close(cause error) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	if rd.closed != nil {
+	if rd.closed != nil && !errors.Is(rd.closed, ErrMachineHalted) {
 		return
 	}
-	rd.closed = wrap(ErrStopped, cause)
+	rd.refuse(wrap(ErrStopped, cause))
+}
+
+// suspend ends all reads, and later ones at once, until goOn: the machine is halted.
+func (rd *reading) suspend(cause error) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	if rd.closed == nil || errors.Is(rd.closed, ErrMachineHalted) {
+		rd.refuse(cause)
+	}
+}
+
+// goOn ends what suspend has begun.
+func (rd *reading) goOn() {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	if errors.Is(rd.closed, ErrMachineHalted) {
+		rd.closed = nil
+	}
+}
+
+// refuse ends all reads with an error, and later ones at once. The caller holds the lock.
+func (rd *reading) refuse(why error) {
+	rd.closed = why
 	rd.lease.Store(nil)
 	for _, list := range []*ring[*Read]{&rd.fresh, &rd.asked, &rd.between} {
 		for p := list.pop(); p != nil; p = list.pop() {

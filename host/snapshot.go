@@ -367,6 +367,8 @@ func (g *Group) StartSnapshot() *Taking {
 	switch {
 	case g.Err() != nil:
 		t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+	case g.Halted() != nil:
+		t.finish(SnapshotInfo{}, g.Halted())
 	case g.snapshots.machine == nil:
 		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", ErrNoSnapshots, g.id))
 	default:

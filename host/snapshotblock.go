@@ -23,6 +23,10 @@ import (
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
 //	           commands u64, results u64, whole 1 byte, second, count (sums.go), and
 //	last       the index of the last command that the machine has; 0: it has none
+//	skipped    version 3 only: how many commands the machine was not given because the group skips them, and
+//	           the index of each, ascending: the first, then what each is above the one before
+//
+// Version 3 is written only if commands were skipped.
 //
 // The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
 type hostBlock struct {
@@ -32,6 +36,7 @@ type hostBlock struct {
 	hasSums  bool
 	sums     sumsForm
 	last     uint64
+	skipped  []uint64 // ascending
 }
 
 // sumsForm is what sums must know to go on.
@@ -42,19 +47,41 @@ type sumsForm struct {
 	count             int
 }
 
-const hostBlockVersion = 2
+const (
+	hostBlockVersion    = 2
+	skippedBlockVersion = 3 // and commands were skipped
+)
 
 var errBadHostBlock = errors.New("millrace: what the host keeps in a snapshot cannot be read")
 
 func (b *hostBlock) encode() []byte {
-	data := binary.AppendUvarint([]byte{hostBlockVersion}, uint64(len(b.found)))
+	version := byte(hostBlockVersion)
+	if len(b.skipped) > 0 {
+		version = skippedBlockVersion
+	}
+	data := b.appendSums(b.appendHead([]byte{version}))
+	if len(b.skipped) > 0 {
+		data = binary.AppendUvarint(data, uint64(len(b.skipped)))
+	}
+	before := uint64(0)
+	for _, index := range b.skipped {
+		data, before = binary.AppendUvarint(data, index-before), index
+	}
+	return data
+}
+
+func (b *hostBlock) appendHead(data []byte) []byte {
+	data = binary.AppendUvarint(data, uint64(len(b.found)))
 	data = append(data, b.found...)
 	var roster []byte
 	if b.roster != nil {
 		roster = b.roster.Encode()
 	}
 	data = append(binary.AppendUvarint(data, uint64(len(roster))), roster...)
-	data = binary.AppendUvarint(data, uint64(b.perEntry))
+	return binary.AppendUvarint(data, uint64(b.perEntry))
+}
+
+func (b *hostBlock) appendSums(data []byte) []byte {
 	if !b.hasSums {
 		return append(data, 0)
 	}
@@ -64,6 +91,18 @@ func (b *hostBlock) encode() []byte {
 	data = binary.AppendUvarint(data, uint64(b.sums.second))
 	data = binary.AppendUvarint(data, uint64(b.sums.count))
 	return binary.AppendUvarint(data, b.last)
+}
+
+// readSkipped reads the commands that were skipped, at least one.
+func (b *hostBlock) readSkipped(r *blockReader) {
+	n, index := r.uvarint(maxSkips), uint64(0)
+	r.bad = r.bad || n == 0
+	for ; n > 0 && !r.bad; n-- {
+		above := r.uvarint(1<<64 - 1 - index)
+		r.bad = r.bad || above == 0
+		index += above
+		b.skipped = append(b.skipped, index)
+	}
 }
 
 func boolByte(is bool) byte {
@@ -76,8 +115,8 @@ func boolByte(is bool) byte {
 // decodeHostBlock decodes the block, which may come from another host. It is canonical: encode returns the
 // same bytes.
 func decodeHostBlock(data []byte) (b hostBlock, err error) {
-	if len(data) == 0 || data[0] != hostBlockVersion {
-		return b, fmt.Errorf("%w: %d bytes do not begin with version %d; use the program that wrote it", errBadHostBlock, len(data), hostBlockVersion)
+	if len(data) == 0 || data[0] != hostBlockVersion && data[0] != skippedBlockVersion {
+		return b, fmt.Errorf("%w: %d bytes do not begin with version %d or %d; use the program that wrote it", errBadHostBlock, len(data), hostBlockVersion, skippedBlockVersion)
 	}
 	r := blockReader{rest: data[1:]}
 	b.found = append([]byte(nil), r.bytes(r.uvarint(maxFoundBytes))...)
@@ -96,6 +135,9 @@ func decodeHostBlock(data []byte) (b hostBlock, err error) {
 		b.sums.second = int64(r.uvarint(uint64(maxLogTime / time.Second)))
 		b.sums.count = int(r.uvarint(maxCheckpointCommands))
 		b.last = r.uvarint(1<<64 - 1)
+	}
+	if data[0] == skippedBlockVersion {
+		b.readSkipped(&r)
 	}
 	if r.bad || len(r.rest) > 0 {
 		return hostBlock{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", errBadHostBlock, len(data))

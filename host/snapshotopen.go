@@ -263,6 +263,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.sums.restore(&block, m.held <= p.id.Index)
 		g.time.note(m.table.Now(), g.now())
 	}
+	g.apply.passed = block.skipped
 	g.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
 	raise(&g.apply.applied, p.id.Index)
 	g.reads.noteApplied(p.id.Index)

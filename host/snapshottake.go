@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/object"
@@ -175,6 +176,7 @@ func (s *groupSnapshots) begin(id raftpb.EntryID, now time.Duration) *take {
 // captureState takes the view of the machine, and what the host keeps beside it.
 func (q *applyQueue) captureState(t *take) (err error) {
 	t.block = q.group.hostBlock(t.id.Index)
+	t.block.skipped = slices.Clone(q.passed)
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))

@@ -9,8 +9,8 @@ type Entry = raftpb.Entry
 type StateMachine interface {
 	// Apply takes committed commands in the order of their indexes, each once in the life of the process;
 	// after a restart they come again from the first. The same commands must have the same effect on every
-	// host. Calls never overlap. An error or a panic means that this member is broken: the group on this
-	// host stops.
+	// host. Calls never overlap. An error or a panic halts the machine: this member applies
+	// nothing more, and still votes and replicates (Group.Halted).
 	//
 	// The state machine may keep the Data of any command, and must not change it. Each Data is an array of
 	// its own, so keeping it, or a part of it, keeps no other command in memory. (On the host that proposed a

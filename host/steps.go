@@ -1,6 +1,8 @@
 package host
 
 import (
+	"errors"
+
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -88,7 +90,7 @@ func (s *steps) QueueApply(m raftpb.Message) {
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 || !s.apply.calling.TryLock() {
+	if s.apply.held.Load() > 0 || s.skips.ordered.Load() != nil || s.apply.halted() != nil || !s.apply.calling.TryLock() {
 		return false
 	}
 	defer s.apply.calling.Unlock()
@@ -101,8 +103,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		entries = recent
 	}
 	if err := s.apply.apply(entries); err != nil {
-		(*Group)(s).fail(err)
-		return true
+		return s.haltNow(m, err)
 	}
 	s.apply.applied.Store(entries[len(entries)-1].Index)
 	s.reads.noteApplied(entries[len(entries)-1].Index)
@@ -112,6 +113,18 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 	} else {
 		(*Group)(s).wakeLazily()
 	}
+	return true
+}
+
+// haltNow halts a machine that has failed in the turn. What it has not applied is left to the lane.
+func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
+	halted := (*HaltedError)(nil)
+	if !errors.As(err, &halted) {
+		(*Group)(s).fail(err)
+		return true
+	}
+	s.apply.put(*m)
+	s.apply.halt(halted)
 	return true
 }
 

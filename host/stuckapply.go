@@ -62,6 +62,9 @@ type aheadMember struct {
 func (g *Group) checkApply(now int64, mayAct bool) {
 	s, bound := &g.machine, g.host.config.stallTicks()
 	stalled := s.watch.waits(g.applyWaits(), g.apply.progress(), now)
+	if g.apply.halted() != nil && stalled > 0 {
+		stalled = max(stalled, bound+1) // it is known that nothing will be applied
+	}
 	if stalled <= bound/2 {
 		s.end()
 		return

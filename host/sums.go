@@ -72,6 +72,7 @@ func (s *sums) checkpoint(index uint64, current bool) {
 		c.digest = s.machine.digest()
 	}
 	s.results, s.count, s.whole = 0, 0, current
-	g := s.machine.group
-	g.divergence.put(g, c)
+	if g := s.machine.group; !g.apply.rebuilding {
+		g.divergence.put(g, c)
+	}
 }

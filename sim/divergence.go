@@ -34,6 +34,10 @@ const (
 	Upgrade
 	// UpgradeWithOldName is the same, but the new version has the name of the old one.
 	UpgradeWithOldName
+	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
+	Poisoned
+	// PoisonedWithSnapshots is the same, of machines that are made again from snapshots in the same life.
+	PoisonedWithSnapshots
 )
 
 // DivergenceReport says how a run of Divergence ended.
@@ -42,6 +46,9 @@ type DivergenceReport struct {
 	After    time.Duration   // from the first possible difference until the first report
 	Stopped  bool            // the wrong member has stopped
 	Calls    int             // that got a result
+	Resumed  int             // machines that worked again in the same life
+	Halts    int             // halted machines that the operator has seen,
+	Skips    int             // and how often the operator has asked for a skip
 }
 
 // Divergence is one scenario, run with many seeds: three hosts, and commands from all of them, for some
@@ -66,22 +73,31 @@ type diverging struct {
 	began   time.Duration // when
 	from    uint64        // the wrong machine is wrong starting at this entry
 	version map[*machine]int
-	report  DivergenceReport
+
+	machines map[*replica]*divergingMachine
+	silent   bool // no more commands come
+	report   DivergenceReport
 }
 
 func (s *diverging) run() {
 	w := s.w
 	w.net.drop = pick(s.rng, 0, 0, 0.02)
 	w.net.slowest = pick(s.rng, 300*time.Microsecond, 3*time.Millisecond)
-	s.version = map[*machine]int{}
+	s.version, s.machines = map[*machine]int{}, map[*replica]*divergingMachine{}
 	if s.kind == OneIsWrong || s.kind == OneIsStopped || s.kind == OtherOptions {
 		s.wrong = pick(s.rng, w.hosts...)
 		s.from = 100 + s.rng.Uint64N(100)
+	}
+	if s.kind == PoisonedWithSnapshots {
+		w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(s.rng, int64(1<<10), 4<<10), KeepBytes: pick(s.rng, int64(1), 8<<10)}
 	}
 	w.startHosts()
 	s.schedule()
 	if !w.runUntil(w.now+healTime, func() bool { return s.report.Calls > 20 }) {
 		w.violate("%d commands in %v without a fault", s.report.Calls, healTime)
+	}
+	if s.kind >= Poisoned {
+		s.poison()
 	}
 	for range 8 {
 		s.disturb()
@@ -92,19 +108,17 @@ func (s *diverging) run() {
 		h.start()
 	}
 	w.pass(3 * time.Second)
+	if s.kind >= Poisoned {
+		s.checkPoison()
+	}
 	s.check()
 }
 
 // schedule hands a command to a host, again and again.
 func (s *diverging) schedule() {
 	s.w.plan(between(s.rng, time.Millisecond, 30*time.Millisecond), "a command", nil, func() {
-		if l := pick(s.rng, s.w.hosts...).alive; l != nil && l.process != nil && l.replicas[0].group.Err() == nil {
-			c := &divergingCall{run: s}
-			c.Data = binary.LittleEndian.AppendUint64(make([]byte, host.CallRoom), s.rng.Uint64())
-			c.Owner = c
-			if err := l.replicas[0].group.Call(&c.Call); err != nil && !errors.Is(err, host.ErrOverloaded) {
-				s.w.violate("a command is not taken: %v", err)
-			}
+		if l := pick(s.rng, s.w.hosts...).alive; l != nil && l.process != nil && l.replicas[0].group.Err() == nil && !s.silent {
+			s.submit(l.replicas[0], s.rng.Uint64())
 		}
 		s.schedule()
 	})
@@ -149,7 +163,7 @@ func (s *diverging) noteDiverged(d host.Diverged) {
 // check: what was reported is what is wrong.
 func (s *diverging) check() {
 	w, reported := s.w, s.report.Reported
-	sound := s.kind == SoundMachines || s.kind == Upgrade
+	sound := s.kind == SoundMachines || s.kind == Upgrade || s.kind >= Poisoned
 	switch {
 	case sound && len(reported) > 0:
 		w.violate("nothing is wrong, and a leader reports: %v", reported[0])
@@ -192,6 +206,7 @@ func (s *diverging) check() {
 // machine returns the state machine of a replica.
 func (s *diverging) machine(r *replica) host.StateMachine {
 	m := &divergingMachine{run: s, replica: r, keys: map[byte]uint64{}, isNew: s.version[r.life.host] > 0}
+	s.machines[r] = m
 	o := host.CommandOptions{KeepResults: true, Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
 	if m.isNew && s.kind == Upgrade {
 		o.Version = "v2"
@@ -202,6 +217,9 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 	if s.kind == OtherOptions && r.life.host == s.wrong {
 		o.Sessions = session.Options{Expiry: time.Minute}
 	}
+	if s.kind == PoisonedWithSnapshots {
+		return host.Commands(poisonedMachine{m}, o)
+	}
 	return host.Commands(m, o)
 }
 
@@ -211,6 +229,7 @@ type divergingMachine struct {
 	replica *replica
 	keys    map[byte]uint64
 	all     uint64
+	count   int
 	isNew   bool
 }
 
@@ -227,6 +246,14 @@ func (m *divergingMachine) Apply(batch []host.Command) error {
 			s.began = s.w.now
 		}
 		key, value := c.Data[0]&7, binary.LittleEndian.Uint64(c.Data)
+		switch {
+		case value != poisonValue:
+			m.count++
+		case c.Index%2 == 0:
+			panic(errPoison)
+		default:
+			return errPoison
+		}
 		if !wrong || c.Index > s.from {
 			m.keys[key] += value
 			m.all = m.all*31 + value

@@ -22,19 +22,27 @@ func TestDivergence(t *testing.T) {
 		{"sound", sim.SoundMachines}, {"map order", sim.MapOrder}, {"reads the clock", sim.ReadsClock},
 		{"one is wrong", sim.OneIsWrong}, {"one is stopped", sim.OneIsStopped}, {"other options", sim.OtherOptions},
 		{"upgrade", sim.Upgrade}, {"upgrade with the old name", sim.UpgradeWithOldName},
+		{"poison command", sim.Poisoned}, {"poison command and snapshots", sim.PoisonedWithSnapshots},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var after []time.Duration
+			resumed := 0
 			calls := 0
 			for seed := uint64(1); seed <= *divergences; seed++ {
 				r, err := sim.Divergence(sim.Options{Seed: seed}, row.kind)
 				if err != nil {
 					t.Fatal(err)
 				}
-				calls += r.Calls
+				resumed += r.Resumed
+				if calls += r.Calls; row.kind >= sim.Poisoned && r.Halts == 0 {
+					t.Errorf("seed %d: no machine was halted", seed)
+				}
 				if len(r.Reported) > 0 {
 					after = append(after, r.After)
 				}
+			}
+			if row.kind == sim.PoisonedWithSnapshots && resumed == 0 {
+				t.Errorf("no machine was made again in its life")
 			}
 			slices.Sort(after)
 			if len(after) > 0 {

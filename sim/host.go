@@ -264,6 +264,10 @@ func (l *life) event(e host.Event) {
 		l.w.count(Regained)
 	case host.GroupStopped:
 		l.w.flights.Stops++
+	case host.MachineResumed:
+		if s := l.w.diverging; s != nil {
+			s.report.Resumed++
+		}
 	case host.GroupFounded:
 		l.host.ghost(e.Group).founded = true
 	case host.Diverged:

@@ -170,6 +170,7 @@ func (w *world) endWell() {
 	}
 	w.checkObjects()
 	w.checkQuiet()
+	w.checkVerdicts()
 	w.checkAtEnd()
 	w.checkDisks()
 }

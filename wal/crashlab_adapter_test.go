@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -183,6 +184,10 @@ func observe(l *wal.Log) (labState, error) {
 				return nil, fmt.Errorf("group %d: %w", id, err)
 			}
 		}
+		if typed := g.Typed(first, last+1); !slices.Equal(typed, got.typed) && g.FirstIndex() == first && g.LastIndex() == last {
+			return nil, fmt.Errorf("group %d: the entries with a type are %v, and the log says %v", id, got.typed, typed)
+		}
+		got.typed = nil // they are in the sums
 		if !got.empty() {
 			s[id] = got
 		}
@@ -206,6 +211,9 @@ func (g *labGroup) read(from *wal.Group, es []raftpb.Entry) error {
 			return fmt.Errorf("entry %d has term %d, and the index says %d (%v)", e.Index, e.Term, term, err)
 		}
 		g.entries = append(g.entries, seal(e))
+		if e.Type != raftpb.EntryNormal {
+			g.typed = append(g.typed, e.Index)
+		}
 	}
 	return nil
 }

@@ -67,6 +67,11 @@ func (l *crashLab) examine(op crashfs.Op) error {
 			return err
 		}
 	}
+	if l.refuses != nil {
+		if err := l.refuses(op); err != nil {
+			return err
+		}
+	}
 	return l.appendBeside(op)
 }
 

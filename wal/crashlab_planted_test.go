@@ -154,11 +154,18 @@ func (r retrying) Sync() error {
 // retryingDirs is the same mistake with directories.
 type retryingDirs struct{ vfs.FS }
 
-func (r retryingDirs) SyncDir(dir string) error {
-	if err := vfs.SyncDir(r.FS, dir); err == nil {
+func (r retryingDirs) OpenDir(dir string) (vfs.Dir, error) {
+	d, err := r.FS.OpenDir(dir)
+	return retryingDir{d}, err
+}
+
+type retryingDir struct{ vfs.Dir }
+
+func (d retryingDir) Sync() error {
+	if err := d.Dir.Sync(); err == nil {
 		return nil
 	}
-	return vfs.SyncDir(r.FS, dir)
+	return d.Dir.Sync()
 }
 
 // late delays the last write until the next sync has finished.

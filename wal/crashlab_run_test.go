@@ -26,6 +26,7 @@ type crashLab struct {
 	disk     *crashfs.FS
 	plant    func(vfs.FS) vfs.FS    // wraps the disk for the workload's log; nil: nothing does
 	faults   func(crashfs.Op) error // makes operations of the workload's log fail; nil: none fails
+	refuses  func(crashfs.Op) error // as faults, during refuseRoll; nil otherwise
 	hidden   bool                   // the laboratory does not know of the faults, and excuses nothing
 	limited  bool                   // the disk has a capacity
 	stale    bool                   // new blocks may show old bytes
@@ -201,6 +202,9 @@ func (l *crashLab) live(log *wal.Log, steps int) int {
 // step makes one random call on the log or its helper. It reports whether the log's life is over.
 func (l *crashLab) step(log *wal.Log) (over bool, err error) {
 	unsafe := l.config.mode.unsafe()
+	if l.drawsRefusal() {
+		return false, l.refuseRoll(log)
+	}
 	switch l.rng.IntN(17) {
 	case 0, 1:
 		if err = log.Sync(); err == nil {

@@ -67,7 +67,7 @@ type labStats struct {
 	distinct                              int64 // different disks among the images
 	went, failing, salvaged, beside, late int64
 	torn, refused, full, closed           int64
-	pending, complete, injected           int64
+	pending, complete, injected, rolls    int64
 	work                                  map[string]uint64 // what the logs of the workloads did (labWork)
 }
 
@@ -87,6 +87,7 @@ func (s *labStats) add(o labStats) {
 	s.pending = max(s.pending, o.pending)
 	s.complete += o.complete
 	s.injected += o.injected
+	s.rolls += o.rolls
 	s.refused += o.refused
 	s.full += o.full
 	s.closed += o.closed
@@ -102,8 +103,8 @@ func (s *labStats) total() int64 { return s.images + s.nested + s.deeper }
 
 func (s *labStats) String() string {
 	return fmt.Sprintf("%d workloads, %d disk operations; %d distinct disks recovered, of %d crash images (%d of a crash during recovery and %d of one during that); "+
-		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d recovered on a failing disk, %d were salvaged, %d were read beside an operation, %d appends beside a sync, %d refused for old bytes in new blocks; %d disk errors, %d appends on a full disk, %d images that opened only when there was space; the workloads' logs did %v",
-		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.late, s.refused, s.injected, s.full, s.closed, s.work)
+		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d recovered on a failing disk, %d were salvaged, %d were read beside an operation, %d appends beside a sync, %d refused for old bytes in new blocks; %d disk errors, %d appends without space for a segment and then a vote, %d appends on a full disk, %d images that opened only when there was space; the workloads' logs did %v",
+		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.late, s.refused, s.injected, s.rolls, s.full, s.closed, s.work)
 }
 
 // labPath names an image. The first element names an operation of the workload and the code of an image after

@@ -53,6 +53,7 @@ type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
 	entries          []labEntry
+	typed            []uint64 // the indexes of those that have a type, while observe reads them
 	deleted          bool
 }
 

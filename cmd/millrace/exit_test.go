@@ -84,6 +84,7 @@ var verbs = map[string]string{
 	"millrace members address":    "one 9=127.0.0.1:7009",
 	"millrace members token":      "one",
 	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
+	"millrace members skip":       "one 4", // says what it would do
 	"millrace members rescue":     "SURVIVOR",
 	"millrace lab":                "",
 	"millrace lab report":         "RUN",

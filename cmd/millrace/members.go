@@ -27,6 +27,7 @@ and has an admin socket (Config.AdminSocket). Any member does, also one that doe
   token      a join token, with which a new host becomes a member by itself
   address    say where another host is
   accept-key accept the key of a certificate that another host has never named
+  skip       skip a command that state machines cannot apply
 
 A plan is in the log of its group: when execute is interrupted, only the watching ends.
 
@@ -51,7 +52,7 @@ left out (add 4) if this host knows it. Several changes are carried out together
 func newMembers(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "members",
-		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, rescue",
+		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, skip, rescue",
 		Long:  membersLong,
 		Example: `  millrace members list /var/lib/app
   millrace members plan /var/lib/app add 4=10.0.0.4:7000 remove 1
@@ -61,7 +62,7 @@ func newMembers(a app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newRescue(a))
+	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newMembersSkip(a), newRescue(a))
 	for _, sub := range append(cmd.Commands(), cmd) {
 		sub.Flags().SortFlags = false
 	}

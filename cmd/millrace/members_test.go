@@ -219,7 +219,7 @@ func TestRescueByHand(t *testing.T) {
 // What the help says is a promise to operators.
 func TestMembersHelp(t *testing.T) {
 	var all strings.Builder
-	for _, verb := range []string{"", "list", "plan", "execute", "cancel", "token", "address", "accept-key", "rescue"} {
+	for _, verb := range []string{"", "list", "plan", "execute", "cancel", "token", "address", "accept-key", "skip", "rescue"} {
 		_, out, _ := say(t, t.Context(), strings.Fields(verb+" --help")...)
 		all.WriteString("== millrace members " + verb + "\n" + out + "\n")
 	}

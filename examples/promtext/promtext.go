@@ -159,6 +159,10 @@ func (f families) addHost(h host.HostMetrics) {
 	f.counter("connection_refusals_total", "Incoming connections that were refused.", l, h.Transport.Refusals)
 	f.counter("bad_frames_total", "Frames with a wrong checksum, length or content.", l, h.Transport.BadFrames)
 	f.gauge("peers_up", "Peers with a connection.", l, float64(h.Transport.PeersUp))
+	f.gauge("groups_unhealthy", "Groups that Explain does not call healthy.", l, float64(h.Unhealthy))
+	for _, c := range h.Causes {
+		f.gauge("groups_with_cause", "Groups with a cause or a warning of Explain.", l.with("cause", string(c.Code)), float64(c.Groups))
+	}
 	for _, p := range h.Peers {
 		pl := l.with("peer", id(p.Host))
 		f.gauge("peer_silent_seconds", "Time since something has come from a peer.", pl, p.Silent.Seconds())
@@ -229,6 +233,7 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.gauge("group_has_leader", "Whether a leader is known here.", l, oneIf(g.Leader != 0))
 	f.gauge("group_founded", "Whether the group is founded.", l, oneIf(g.Founded))
 	f.gauge("group_stopped", "Whether the group has stopped here.", l, oneIf(g.Stopped))
+	f.gauge("group_machine_halted_at", "The first command of those of which one has halted the state machine; 0: it works.", l, float64(g.HaltedAt))
 	f.gauge("group_disk_full", "Whether the disk refuses the group's entries.", l, oneIf(g.DiskFull))
 	f.gauge("group_term", "The term.", l, float64(g.Term))
 	for _, c := range []struct {

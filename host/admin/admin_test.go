@@ -351,6 +351,10 @@ func (f *fake) SetPeer(uint64, string) error { return f.failure }
 
 func (f *fake) AcceptKey(uint64) error { return f.failure }
 
+func (f *fake) Skip(_ context.Context, group, index uint64, yes bool) (Skip, error) {
+	return Skip{Group: group, Index: index, Done: yes}, f.failure
+}
+
 func (f *fake) JoinToken(_ context.Context, _, member uint64, life time.Duration, learner bool) (Token, error) {
 	return Token{Text: fmt.Sprint(member, life, learner)}, f.failure
 }
@@ -386,11 +390,16 @@ func TestMembersOverTheSocket(t *testing.T) {
 	if err := c.AcceptKey(t.Context(), 3); err != nil {
 		t.Error(err)
 	}
+	if s, err := c.Skip(t.Context(), 7, 5, true); err != nil || s != (Skip{Group: 7, Index: 5, Done: true}) {
+		t.Errorf("%+v, %v", s, err)
+	}
 	if err := c.SetPeer(t.Context(), 4, "a:2"); err != nil {
 		t.Error(err)
 	}
 	for line, want := range map[string]string{
 		`{"do":"members"}`:                                "needs a group",
+		`{"do":"skip","group":1}`:                         "an index is for skip",
+		`{"do":"cancel","group":1,"plan":"a","yes":true}`: "yes is for skip",
 		`{"do":"plan","group":1}`:                         "plan has 0 changes",
 		`{"do":"execute","group":1}`:                      "a plan is for execute and cancel",
 		`{"do":"members","group":1,"plan":"5d0f"}`:        "a plan is for execute and cancel",

@@ -18,6 +18,7 @@ import (
 //	{"do":"cancel","group":1,"plan":"5d0f…"}           {"progress":{…}}
 //	{"do":"address","id":4,"addr":"10.0.0.4:7000"}     {"members":{…}}
 //	{"do":"accept-key","id":4}                         {"members":{…}}
+//	{"do":"skip","group":1,"index":5,"yes":true}       {"skip":{"group":1,"index":5,"done":true,…}}
 //	{"do":"token","group":1,"id":4,"life":"1h",        {"token":{"text":"millrace-join-1.…"}}
 //	  "learner":true}
 //
@@ -134,6 +135,16 @@ type MemberHost interface {
 	JoinToken(ctx context.Context, group, member uint64, life time.Duration, learner bool) (Token, error)
 	// AcceptKey makes the host accept the key for which it has refused another one last.
 	AcceptKey(id uint64) error
+	// Skip makes all members of a group skip a command or, if yes is false, says what that would do.
+	Skip(ctx context.Context, group, index uint64, yes bool) (Skip, error)
+}
+
+// Skip says what happened to a request to skip a command.
+type Skip struct {
+	Group uint64 `json:"group"`
+	Index uint64 `json:"index"`
+	Done  bool   `json:"done"`
+	Text  string `json:"text"` // a sentence for an operator
 }
 
 // maxChanges bounds the changes of one plan.
@@ -158,6 +169,10 @@ func (r *request) rejectMemberRequest() error {
 		return fmt.Errorf("addr is for %s", doAddress)
 	case r.Do != doAddress && r.Do != doKey && r.Do != doToken && r.ID != 0:
 		return fmt.Errorf("id is for %s, %s and %s", doAddress, doKey, doToken)
+	case (r.Do == doSkip) != (r.Index != 0):
+		return fmt.Errorf("an index is for %s, which needs one", doSkip)
+	case r.Do != doSkip && r.Yes:
+		return fmt.Errorf("yes is for %s", doSkip)
 	case r.Do != doToken && (r.Life != "" || r.Learner):
 		return fmt.Errorf("life and learner are for %s", doToken)
 	}
@@ -209,6 +224,11 @@ func (s *Server) answerMembers(ctx context.Context, r request) (a answer, err er
 	case doKey:
 		if err = s.host.AcceptKey(r.ID); err == nil {
 			a.Members = &Members{Members: []Member{}}
+		}
+	case doSkip:
+		var skip Skip
+		if skip, err = s.host.Skip(ctx, r.Group, r.Index, r.Yes); err == nil {
+			a.Skip = &skip
 		}
 	case doAddress:
 		if err = s.host.SetPeer(r.ID, r.Addr); err == nil {
@@ -283,6 +303,12 @@ func (c *Client) AcceptKey(ctx context.Context, id uint64) error {
 	a, err := c.ask(ctx, request{Do: doKey, ID: id})
 	_, err = field(c, a.Members, err)
 	return err
+}
+
+// Skip makes all members of a group skip a command or, if yes is false, says what that would do.
+func (c *Client) Skip(ctx context.Context, group, index uint64, yes bool) (Skip, error) {
+	a, err := c.ask(ctx, request{Do: doSkip, Group: group, Index: index, Yes: yes})
+	return field(c, a.Skip, err)
 }
 
 // field returns the part of an answer that was asked for.

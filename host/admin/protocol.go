@@ -67,11 +67,12 @@ const (
 	doAddress = "address"
 	doToken   = "token"
 	doKey     = "accept-key"
+	doSkip    = "skip"
 )
 
 // things are all of them; all but some are about one group.
 var (
-	things    = []string{doStatus, doTake, doExport, doVerify, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey}
+	things    = []string{doStatus, doTake, doExport, doVerify, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey, doSkip}
 	groupless = []string{doStatus, doFlight, doAddress, doKey}
 )
 
@@ -92,6 +93,8 @@ type request struct {
 	Addr    string   `json:"addr,omitempty"`    // of address
 	Life    string   `json:"life,omitempty"`    // of token, as 1h30m
 	Learner bool     `json:"learner,omitempty"` // of token
+	Index   uint64   `json:"index,omitempty"`   // of skip
+	Yes     bool     `json:"yes,omitempty"`     // of skip: do it
 }
 
 // answer is a line that a host sends. One field is set.
@@ -105,6 +108,7 @@ type answer struct {
 	Members  *Members  `json:"members,omitempty"`
 	Plan     *Plan     `json:"plan,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
+	Skip     *Skip     `json:"skip,omitempty"`
 	Token    *Token    `json:"token,omitempty"`
 }
 

@@ -49,6 +49,7 @@ var coreOracles = []oracle{
 }
 
 var simOracles = []oracle{
+	{name: "names a cause: ", what: "a cluster that is well has no cause", bug: "idle_leader_forgets"},
 	{name: "has two leaders: host", what: "Election Safety", bug: "forget_vote"},
 	{name: "logs do not match at index", what: "Log Matching", bug: "prev_term_unchecked"},
 	{name: "new leader ", what: "Leader Completeness", bug: "count_old_terms"},

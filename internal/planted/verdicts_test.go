@@ -15,4 +15,14 @@ var verdictBugs = []bug{
 		`	if v := g.view(); v != nil {
 		return slices`, `	if v := g.view(); false && v != nil {
 		return slices`}}},
+	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/meeting.go",
+		`		h.tellSettings(from)
+`, ``}}},
+	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
+		`return c == CodePaused || c`, `return c`}}},
+	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admission.go",
+		`h.applicants.refusal(peer.ID); why != ""`, `h.applicants.refusal(peer.ID); false && why != ""`}}},
+	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "sim", found: "TestChurn", args: "-churns 3", says: "names a cause: ", edits: []edit{{"host/pulse.go",
+		`	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
+`, ``}}},
 }

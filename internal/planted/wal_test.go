@@ -275,6 +275,16 @@ var walBugs = []bug{
 	{name: "fence_opened_anew", what: "the log opens FENCE each time that it writes it, and an open that fails ends the log", found: "TestNoOpenEndsTheLog", edits: []edit{{"wal/fence.go",
 		`	if err := writeCopies(l.fence.file, f, 0); err != nil { // both`, `	if err := l.dir.writeFence(f, 0); err != nil { // both`}}},
 
+	// What a judge has planted (docs/track-record.md).
+	{name: "unroll_keeps_durable", what: "a roll that is taken back leaves the durable position in the next segment, and a vote counts without a sync", found: "TestAVoteAfterARefusedRollIsSynced", edits: []edit{{"wal/space.go",
+		`l.tail.seg, l.tail.sealed, l.flusher.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling`, `l.tail.seg, l.tail.sealed, l.tail.idling = u.tail, u.sealed, u.idling`}}},
+	{name: "state_hole_ignored", what: "a member whose vote was lost in a repair counts again in the same term", found: "TestAHoleOfAVoteIsOpenInItsTerm", edits: []edit{{"wal/loss.go",
+		` || h.State && h.Term == g.hs.Term`, ``}}},
+	{name: "moved_without_type", what: "an entry that a sweep moves has no type in memory, and a change of the members is not found", found: "TestASweepKeepsTypes", edits: []edit{{"wal/sweep.go",
+		`g.move(f.Index, f.Term, f.Type, f.moved)`, `g.move(f.Index, f.Term, 0, f.moved)`}}},
+	{name: "discard_not_synced", what: "segments that were discarded come back", found: "TestDiscardIsRepeatedAfterACut", edits: []edit{{"wal/discard.go",
+		`		if err := vfs.SyncDir(fsys, dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
+
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},

@@ -38,5 +38,6 @@ const (
 	DisksVerify        Name = "disks-verify"               // at the end the log of each host verifies
 	Objects            Name = "objects-are-held"           // a large object that a command names is where its members are
 	Contract           Name = "contract"                   // core and driver keep what raft/doc.go says
+	Verdicts           Name = "well-has-no-cause"          // Explain names no cause in a cluster that is well
 	Scenario           Name = "scenario"                   // a scenario shows what it is for
 )

@@ -1,0 +1,40 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/host/admin"
+)
+
+// skipTime bounds how long a program waits for an entry that skips a command.
+const skipTime = 30 * time.Second
+
+// Skip implements admin.Host.
+func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (admin.Skip, error) {
+	g, err := a.group(group)
+	if err != nil {
+		return admin.Skip{}, err
+	}
+	s := admin.Skip{Group: group, Index: index}
+	if !yes {
+		s.Text = fmt.Sprintf("%s\nThe leader decides, and refuses unless its own machine is halted exactly there. Then no member applies command %d, at any start.\nIts client learns that it has no effect. A member that has applied it must be replaced. Nothing was done; add --yes to do it", g.describeMachine(), index)
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, skipTime)
+	defer cancel()
+	if err := g.SkipCommand(ctx, index); err != nil {
+		return admin.Skip{}, err
+	}
+	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.skips.of(index), g.describeMachine())
+	return s, nil
+}
+
+// describeMachine says whether the machine of this member works.
+func (g *Group) describeMachine() string {
+	if h := g.apply.halted(); h != nil {
+		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.at(), h.Cause, h.advice())
+	}
+	return fmt.Sprintf("the state machine of host %d works, and has applied entry %d", g.self, g.apply.applied.Load())
+}

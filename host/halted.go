@@ -1,0 +1,243 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A command that the state machine cannot apply, because it panics, returns an error or ends its goroutine,
+// halts the machine and not the group. The member keeps its log, votes and replicates. It applies nothing
+// more, takes no snapshots, and refuses commands and reads with the reason. So a command that every machine
+// refuses halts every machine, and the group still commits what its members need to get past it (skipped.go).
+//
+//	lane or turn   Apply fails: halt, with the range of commands of the call
+//	turn           answers the clients that wait (answerHalted). A leader hands over to a member that has
+//	               applied more (stuckapply.go)
+//	lane           writes the range into a note, so that the next start applies it one command at a time
+//	               (machinenote.go). If there is a snapshot to begin from, the machine is made again from it
+//	               at once (rebuild.go)
+//
+// Invariant: the machine is not called again after it has halted, before its whole state was restored: a
+// panic in the middle of a batch may have left anything.
+//
+// Rejected: to stop the group, as before. A poison command then stopped all members, again at each start, and
+// no entry could be committed that would have led past it.
+//
+// The pipelines that apply in the turn (basic, parallel) stop the group: they have no place to wait.
+// docs/decisions/0030-a-machine-that-halts.md has the reasons.
+
+// ErrMachineHalted: the state machine of this member could not apply a committed command, so this member
+// refuses commands and reads. Its group goes on without its machine. errors.As finds a HaltedError.
+var ErrMachineHalted = errors.New("millrace: the state machine of this member is halted")
+
+// HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
+type HaltedError struct {
+	Group uint64
+	// First and Last are the commands of which one has halted the machine. They are equal if it is known.
+	First, Last uint64
+	// Cause is what the machine has said.
+	Cause error
+	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0: none.
+	Skipped uint64
+
+	stack []byte // of a panic
+	stays bool   // no entry of the log helps: the member must be replaced
+}
+
+func (e *HaltedError) Error() string {
+	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.at(), e.Cause, e.advice())
+}
+
+// at names the command.
+func (e *HaltedError) at() string {
+	if e.First == e.Last {
+		return fmt.Sprintf("command %d", e.First)
+	}
+	return fmt.Sprintf("one of the commands %d to %d", e.First, e.Last)
+}
+
+// advice says what to do, if that is known.
+func (e *HaltedError) advice() string {
+	switch {
+	case e.stays:
+		return ""
+	case e.First != e.Last:
+		return "; start this host again to learn which"
+	case e.Skipped > 0:
+		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
+	}
+	return ""
+}
+
+// Unwrap returns the cause.
+func (e *HaltedError) Unwrap() error { return e.Cause }
+
+// Is makes errors.Is(err, ErrMachineHalted) hold.
+func (e *HaltedError) Is(target error) bool { return target == ErrMachineHalted }
+
+// CommandError is what a CommandMachine may return from Apply if it knows which command of the batch it
+// cannot apply. It has applied the commands before it and, of this one, nothing.
+type CommandError struct {
+	Index uint64
+	Err   error
+}
+
+func (e *CommandError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// halting is the halt of a group's machine.
+type halting struct {
+	now   atomic.Pointer[halt] // nil: it works
+	count atomic.Uint64        // halts in this life
+
+	seen *halt // by the turn, which has answered the clients of this one
+}
+
+// halt is one halt. It does not change.
+type halt struct {
+	err   *HaltedError
+	since int64 // tick that was not missed
+}
+
+// halted returns why the machine of a group is halted, or nil.
+func (q *applyQueue) halted() *HaltedError {
+	if h := q.halting.now.Load(); h != nil {
+		return h.err
+	}
+	return nil
+}
+
+// Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. A
+// group whose machine is halted has not failed: Err is nil, and Failed stays open. The event MachineHalted
+// tells a supervisor. It never waits.
+func (g *Group) Halted() error {
+	if e := g.apply.halted(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// rejectHalted says why a command is not taken, or returns nil.
+func (g *Group) rejectHalted() error {
+	if g.Err() != nil {
+		return nil // which is said instead
+	}
+	return g.Halted()
+}
+
+// haltAt returns the halt for an error of the machine in a call for commands. doing begins its sentence.
+func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *HaltedError {
+	e := &HaltedError{Group: q.group.id, First: commands[0].Index, Last: commands[len(commands)-1].Index}
+	if at := (*CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {
+		e.First, e.Last = at.Index, at.Index
+	}
+	if p := (*panicked)(nil); errors.As(err, &p) {
+		e.stack = p.stack
+	}
+	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
+		e.Cause, e.stays = err, true
+	}
+	return e
+}
+
+// halt halts the machine. It is called where the machine is called, and does no I/O: the lane writes the
+// note.
+func (q *applyQueue) halt(e *HaltedError) {
+	g := q.group
+	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
+	g.reads.suspend(e)
+	g.wake() // its next turn answers the clients that wait
+	g.host.appliers.enqueue(q)
+	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
+		return // it was said
+	}
+	q.halting.count.Add(1)
+	g.host.flight.groupStopped(g.id, e)
+	g.host.events.emit(MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
+	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
+	if e.stack != nil {
+		about = append(about, "stack", string(e.stack))
+	}
+	g.host.env.logger.Error("state machine halted; the member votes and replicates, and refuses commands and reads", about...)
+}
+
+// resume makes a machine whose state was restored work again.
+func (q *applyQueue) resume() {
+	h := q.halting.now.Swap(nil)
+	if h == nil {
+		return
+	}
+	g := q.group
+	g.reads.goOn()
+	g.host.events.emit(MachineResumed{Group: g.id, Applied: q.through.Load()})
+	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
+	g.wake()
+}
+
+// applyHalted is a round of a lane for a machine that is halted. It reports whether anything is left.
+func (q *applyQueue) applyHalted() (left bool) {
+	q.refuseCapture()
+	if q.drained.Load() != nil { // all that waits here is before the snapshot that is being installed
+		before := q.through.Load()
+		if q.runDrained(); q.group.Err() == nil && q.through.Load() > before {
+			q.resume()
+			return true
+		}
+		return false
+	}
+	q.writeNote()
+	return q.rebuild()
+}
+
+// refuseCapture ends a snapshot that is wanted: the state is suspect.
+func (q *applyQueue) refuseCapture() {
+	s := &q.group.snapshots
+	if s.granted.Swap(false) {
+		q.group.host.snapshotLanes.end(false)
+		s.endWithout(nil, q.group.Halted())
+	}
+}
+
+// answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
+func (g *Group) answerHalted() {
+	h := g.apply.halting.now.Load()
+	if h == g.apply.halting.seen {
+		return
+	}
+	if g.apply.halting.seen = h; h == nil {
+		return
+	}
+	why := error(h.err)
+	left := g.inbox.dropProposals()
+	g.pending.refusals.note(why, len(left))
+	answerAll(left, why)
+	g.pending.answerByTerm(g.node.BasicStatus().Commit, g.node.EntryTerm)
+	lost := g.pending.forgetCalls()
+	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
+	for _, c := range lost {
+		told[c] = true
+	}
+	results, applying := g.called.endAll()
+	for _, c := range applying {
+		c.Failed(wrap(ErrNoResult, why))
+	}
+	for _, c := range results {
+		switch {
+		case told[c] || !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may refuse it
+			c.Owner.Failed(wrap(ErrIndeterminate, why))
+		default:
+			c.Owner.Failed(wrap(ErrNoResult, why))
+		}
+	}
+	for _, c := range lost {
+		c.fail(wrap(ErrIndeterminate, why))
+	}
+	g.calls.end(g, why, wrap(ErrIndeterminate, why))
+	g.spaces.release()
+}

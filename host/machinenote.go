@@ -1,0 +1,109 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/millrace/millrace/wal"
+)
+
+// machine.json in the directory of a group says what the next start must know of a machine that has halted,
+// and neither log nor snapshots have:
+//
+//	first, last   one of these commands has halted the machine, and it is not known which: they are applied one
+//	              at a time
+//	committed     the log was committed through here: an entry that skips a command and is before it counts at
+//	              once (the log tells its commit index later than it is known)
+//	passed        commands that a machine with its state on disk was not given: whether it has applied them,
+//	              its Applied does not say
+//
+// A note that is lost costs a start more, or a member that must be replaced, and never a wrong state.
+const (
+	machineFile    = "machine.json"
+	machineVersion = 1
+)
+
+type machineText struct {
+	Version   int      `json:"version"`
+	First     uint64   `json:"first,omitempty"`
+	Last      uint64   `json:"last,omitempty"`
+	Committed uint64   `json:"committed,omitempty"`
+	Passed    []uint64 `json:"passed,omitempty"`
+}
+
+// openNote reads the note when the group is opened, behind a snapshot, and returns through where the log is
+// surely committed.
+func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
+	g := q.group
+	path := filepath.Join(groupDir(g.host.config.Dir, g.id), machineFile)
+	found, err := readWhole(g.host.env.fs, path, &q.note)
+	switch {
+	case err != nil:
+		return 0, err
+	case !found || g.host.config.Durability.Kind == wal.KindMemory:
+		q.note = machineText{}
+		return committed, nil
+	case q.note.Version != machineVersion:
+		return 0, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, q.note.Version, machineVersion)
+	}
+	if m, ok := q.machine.(*commandGroup); ok && m.options.Applied != nil {
+		for _, index := range q.note.Passed {
+			if index > snapshot && !slices.Contains(q.passed, index) {
+				q.passed = append(q.passed, index)
+			}
+		}
+		slices.Sort(q.passed)
+	}
+	return max(committed, min(q.note.Committed, g.storage.log.LastIndex())), nil
+}
+
+// isSuspect reports whether a command must be applied alone.
+func (q *applyQueue) isSuspect(index uint64) bool {
+	return q.note.First <= index && index <= q.note.Last
+}
+
+// writeNote writes what is known of a halt, once. It is called by a lane. If it fails, the next start knows
+// less.
+func (q *applyQueue) writeNote() {
+	next := q.note
+	if h := q.halted(); h != nil && h.First != h.Last {
+		next.First, next.Last = h.First, h.Last
+	}
+	next.Committed = max(next.Committed, q.group.skips.known.Load())
+	if err := q.storeNote(next); err != nil {
+		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
+	}
+}
+
+// notePassed notes durably that the machine is not given a command.
+func (q *applyQueue) notePassed(index uint64) error {
+	if slices.Contains(q.note.Passed, index) {
+		return nil
+	}
+	next := q.note
+	next.Passed = append(slices.Clone(next.Passed), index)
+	next.Passed = next.Passed[max(0, len(next.Passed)-maxSkips):]
+	return q.storeNote(next)
+}
+
+func (q *applyQueue) storeNote(next machineText) error {
+	g := q.group
+	next.Version = machineVersion
+	same := next.First == q.note.First && next.Last == q.note.Last && next.Committed == q.note.Committed && len(next.Passed) == len(q.note.Passed)
+	was := q.note
+	if q.note = next; same || g.host.config.Durability.Kind == wal.KindMemory {
+		return nil
+	}
+	fsys, dir := g.host.env.fs, groupDir(g.host.config.Dir, g.id)
+	err := fsys.MkdirAll(dir)
+	if err == nil {
+		err = writeWhole(fsys, dir, machineFile, next)
+	}
+	if err != nil {
+		q.note.Committed, q.note.Passed = was.Committed, was.Passed // it is tried again
+		return errors.Join(fmt.Errorf("millrace: note what halted the state machine of group %d", g.id), err)
+	}
+	return nil
+}

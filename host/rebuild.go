@@ -1,0 +1,88 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A machine that is halted has a state that nothing may rely on. If this member has a snapshot, the machine
+// is made again from it in this life: what was applied behind the snapshot is applied again, the suspect
+// commands one at a time, and those that the group skips not at all. A machine without a snapshot cannot be
+// emptied, and one that keeps its state on a disk may have kept a part of a command: both begin again at the
+// next start.
+//
+// It is done when it leads further: to learn which command of a batch it was, and to pass one by.
+
+// rebuild makes a halted machine again, if that leads further. It is called by a lane, and reports whether
+// the machine works.
+func (q *applyQueue) rebuild() (works bool) {
+	h := q.halted()
+	if h == nil || h.stays || q.rebuilt == h || h.First == h.Last && q.group.skips.of(h.First) == 0 {
+		return false
+	}
+	if by := q.group.skips.of(h.First); h.First == h.Last && h.Skipped == 0 && by > 0 {
+		next := *h
+		next.Skipped = by
+		h = &next
+		q.halting.now.Store(&halt{err: h, since: q.halting.now.Load().since})
+	}
+	q.rebuilt = h
+	p := q.group.snapshots.latest()
+	if !q.canRebuild(p) {
+		return false
+	}
+	if err := q.rebuildFrom(p); err != nil {
+		if again := (*HaltedError)(nil); errors.As(err, &again) {
+			q.halt(again)
+			return false
+		}
+		if short := (shortRead{}); errors.As(err, &short) {
+			q.rebuilt = nil
+			q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+			return false
+		}
+		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.id.String(), "err", err)
+		return false
+	}
+	q.resume()
+	return true
+}
+
+// canRebuild reports whether the machine can begin from a snapshot in this life.
+func (q *applyQueue) canRebuild(p *publishedSnapshot) bool {
+	m, ok := q.machine.(*commandGroup)
+	return p != nil && ok && m.options.Applied == nil && !q.group.objects.on && !q.group.installs.pending.Load()
+}
+
+// rebuildFrom restores a snapshot and applies what was applied behind it.
+func (q *applyQueue) rebuildFrom(p *publishedSnapshot) (err error) {
+	g := q.group
+	q.calling.Lock()
+	defer q.calling.Unlock()
+	to := q.through.Load()
+	store, err := g.snapshots.store()
+	if err != nil {
+		return err
+	}
+	r, err := store.Open(p.id)
+	if err != nil {
+		return err
+	}
+	q.rebuilding = true
+	defer func() { q.rebuilding = false }()
+	err = g.restoreFrom(context.Background(), p, r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	for at := q.through.Load(); at < to; at = q.through.Load() {
+		entries, err := q.read(at+1, to+1, maxRoundBytes)
+		if err != nil {
+			return fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied again: %w", at+1, to, g.id, err)
+		}
+		if err := q.apply(entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}

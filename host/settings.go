@@ -1,0 +1,98 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/transport"
+)
+
+// Some settings should be the same on all members: a member with a short election timeout does not wait for
+// the heartbeats of a leader with a long interval, so the group elects leader after leader. Nothing refuses
+// such members, since a rolling change of a setting has them. Hosts that meet tell each other theirs, and
+// Explain names those that differ:
+//
+//	settings  67 │ n × (number of the setting │ value)
+//
+// in a body of kind transport.Control; integers are uvarints, durations are in nanoseconds. A host of an
+// earlier version says nothing, and a number that a host does not know counts for nothing.
+const settingsKind byte = 67
+
+// maxSettings bounds the settings of a record.
+const maxSettings = 64
+
+// settings are what a host says of its configuration, by number.
+type settings map[uint64]uint64
+
+// equalSettings are the settings that members should share, in the order of their numbers, which begin at 1.
+// A number is never given to another setting.
+var equalSettings = []struct {
+	name string
+	of   func(Config) time.Duration
+}{
+	{"Config.HeartbeatInterval", func(c Config) time.Duration { return c.HeartbeatInterval }},
+	{"Config.ElectionTimeout", func(c Config) time.Duration { return c.ElectionTimeout }},
+}
+
+// encodeSettings returns the record of a configuration.
+func encodeSettings(c Config) []byte {
+	body := []byte{settingsKind}
+	for i, s := range equalSettings {
+		body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(i+1)), uint64(s.of(c)))
+	}
+	return body
+}
+
+// decodeSettings decodes a record.
+func decodeSettings(body []byte) (settings, error) {
+	s := settings{}
+	r := blockReader{rest: body[1:]}
+	for len(r.rest) > 0 && !r.bad && len(s) < maxSettings {
+		number := r.uvarint(^uint64(0))
+		s[number] = r.uvarint(1<<63 - 1)
+	}
+	if r.bad || len(r.rest) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes say how a host is set", errBadControl, len(body))
+	}
+	return s, nil
+}
+
+// tellSettings tells another host how this one is set.
+func (h *Host) tellSettings(to uint64) {
+	h.transport.SendBytes(to, transport.Control, encodeSettings(h.config))
+}
+
+// takeSettings takes what another host says of its settings.
+func (h *Host) takeSettings(from uint64, body []byte) error {
+	s, err := decodeSettings(body)
+	if p := h.meetings.of(from); err == nil && p != nil {
+		p.settingsAt.Store(h.clock.livedAtBeat())
+		p.settings.Store(&s)
+	}
+	return err
+}
+
+// lookForSettings finds members with other settings than this one.
+func (e *examination) lookForSettings() {
+	for _, id := range e.memberIDs() {
+		p := e.host.meetings.of(id)
+		if p == nil || p.settings.Load() == nil {
+			continue
+		}
+		var differ, names []string
+		for i, s := range equalSettings {
+			theirs, said := (*p.settings.Load())[uint64(i+1)]
+			if mine := s.of(e.host.config); said && time.Duration(theirs) != mine {
+				names = append(names, s.name)
+				differ = append(differ, fmt.Sprintf("%s is %v on host %d and %v on host %d", s.name, time.Duration(theirs), id, mine, e.self))
+			}
+		}
+		if len(differ) > 0 {
+			e.found(CodeSettingsDiffer, id, p.settingsAt.Load(),
+				fmt.Sprintf("give all members the same %s, and restart those that have another one", strings.Join(names, " and ")),
+				"%s: a member with a short timeout does not wait for a leader with a long one, so leaders may change again and again", strings.Join(differ, ", "))
+		}
+	}
+}

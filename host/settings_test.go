@@ -1,0 +1,45 @@
+package host
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A member with other timeouts is named with both values, as a warning, until it comes in another life.
+func TestSettingsThatDiffer(t *testing.T) {
+	out := &bodyTransport{}
+	l := openTestHost(t, 3, WithTransport(out))
+	defer func() { _ = l.Close(over()) }()
+	l.lead()
+	if out.count(2, settingsKind) != 1 || out.count(3, settingsKind) != 1 {
+		t.Errorf("hosts 2 and 3 are not told how this one is set: % x", out.bodies)
+	}
+	l.control(2, encodeSettings(l.config))
+	if d := l.group.Explain(); len(d.Warnings) > 0 {
+		t.Errorf("host 2 has the same settings: %v", d)
+	}
+	other := l.config
+	other.HeartbeatInterval, other.ElectionTimeout = time.Second, 10*time.Second
+	l.control(2, encodeSettings(other))
+	d := l.group.Explain()
+	if !d.Healthy || len(d.Warnings) != 1 || d.Warnings[0].Code != CodeSettingsDiffer || d.Warnings[0].Member != 2 ||
+		!strings.Contains(d.Warnings[0].Evidence, "Config.HeartbeatInterval is 1s on host 2 and 100ms on host 1, Config.ElectionTimeout is 10s on host 2 and 1s on host 1") {
+		t.Errorf("host 2 has other timeouts: %v", d)
+	}
+
+	peer := (*inbound)(l.Host).Introduce()
+	peer.ID, peer.Incarnation, peer.Generation, peer.Life = 2, incarnationOf(2), peer.Generation+1, peer.Life+1
+	if err := (*inbound)(l.Host).Admit(peer, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.group.Explain(); len(d.Warnings) > 0 {
+		t.Errorf("host 2 has another life, and has said nothing: %v", d)
+	}
+	before := l.strays.Load()
+	l.control(2, []byte{settingsKind, 1})
+	l.control(2, []byte{settingsKind, 9, 9})
+	if d := l.group.Explain(); l.strays.Load() != before+1 || len(d.Warnings) > 0 {
+		t.Errorf("half a setting, and one of a later version: %d strays, want 1 more than %d; %v", l.strays.Load(), before, d)
+	}
+}

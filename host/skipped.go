@@ -1,0 +1,275 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A command at which machines are halted can be skipped: an operator says so, the leader puts an entry into
+// the log, and every member takes the command as one that has no effect.
+//
+//	entry skip: 38 │ id 16 B │ index of the command, uvarint
+//
+// The leader proposes it only while its own machine is halted exactly at that command. A member skips the
+// command if it knows, before it applies it, that the entry is committed: from its own turns, or when the
+// group is opened from the log and the note (machinenote.go). What a machine has passed by is part of its
+// state (applyQueue.passed), and so of its snapshots.
+//
+// Invariant: the state behind the entry never has the effect of the command. A member that has applied the
+// command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
+const skipKind byte = 38
+
+// skipEntry is the content of the entry.
+type skipEntry struct {
+	id    membership.PlanID
+	index uint64
+}
+
+func (s skipEntry) encode() []byte {
+	return binary.AppendUvarint(append([]byte{skipKind}, s.id[:]...), s.index)
+}
+
+func decodeSkip(data []byte) (s skipEntry, err error) {
+	if len(data) <= 1+len(s.id) || data[0] != skipKind {
+		return s, fmt.Errorf("%w: an entry of %d bytes skips no command", membership.ErrFormat, len(data))
+	}
+	copy(s.id[:], data[1:])
+	r := blockReader{rest: data[1+len(s.id):]}
+	if s.index = r.uvarint(1<<64 - 1); r.bad || len(r.rest) > 0 || s.index == 0 {
+		return s, fmt.Errorf("%w: an entry of %d bytes skips no command", membership.ErrFormat, len(data))
+	}
+	return s, nil
+}
+
+// ErrSkipped: the members were told to skip the command (Group.SkipCommand), because machines could not apply
+// it. It was not applied and never will be.
+var ErrSkipped = errors.New("millrace: the command was skipped on all members, and has no effect")
+
+// skips are the commands that the group skips, as far as this member knows the entries as committed.
+type skips struct {
+	mu      sync.Mutex
+	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
+	known   atomic.Uint64                 // the last entry that skips one
+}
+
+// orderedSkip is a command that is skipped, and the entry that says so.
+type orderedSkip struct{ index, by uint64 }
+
+// maxSkips bounds the skipped commands that a member remembers. The first ones are forgotten: members are
+// beyond the entries that skip them.
+const maxSkips = 1024
+
+// of returns the entry that skips a command, or 0.
+func (s *skips) of(index uint64) (by uint64) {
+	ordered := s.ordered.Load()
+	if ordered == nil {
+		return 0
+	}
+	if i, found := slices.BinarySearchFunc(*ordered, index, func(o orderedSkip, index uint64) int { return cmp.Compare(o.index, index) }); found {
+		return (*ordered)[i].by
+	}
+	return 0
+}
+
+// add notes a committed entry. It reports whether it is new.
+func (s *skips) add(index, by uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of(index) > 0 {
+		return false
+	}
+	var next []orderedSkip
+	if was := s.ordered.Load(); was != nil {
+		next = append(next, *was...)
+	}
+	next = append(next, orderedSkip{index, by})
+	slices.SortFunc(next, func(a, b orderedSkip) int { return cmp.Compare(a.index, b.index) })
+	next = next[max(0, len(next)-maxSkips):]
+	s.ordered.Store(&next)
+	raise(&s.known, by)
+	return true
+}
+
+// orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
+// halted machine may keep the core from handing them out. It is part of a turn.
+func (g *Group) orderSkips() {
+	if len(g.members.noted) == 0 {
+		return
+	}
+	commit := g.node.BasicStatus().Commit
+	for i := range g.members.noted {
+		if e := &g.members.noted[i]; e.index <= commit && isSkip(e.typ, e.data) {
+			g.orderSkip(e)
+		}
+	}
+}
+
+func isSkip(typ raftpb.EntryType, data []byte) bool {
+	return typ == raftpb.EntryHost && len(data) > 0 && data[0] == skipKind
+}
+
+// orderSkip puts a committed entry in force.
+func (g *Group) orderSkip(e *notedEntry) {
+	s, err := decodeSkip(e.data)
+	if err != nil || s.index >= e.index {
+		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
+		return
+	}
+	if !g.skips.add(s.index, e.index) {
+		return
+	}
+	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.index, "by", e.index)
+	g.host.appliers.enqueue(g.apply) // a machine that is halted there can go on
+	g.executions.poll()
+	g.members.changed.notify()
+}
+
+// openSkips notes the entries behind a snapshot that are surely committed, when the group is opened.
+func (g *Group) openSkips(committed uint64) {
+	for i := range g.members.noted {
+		if e := &g.members.noted[i]; e.index <= committed && isSkip(e.typ, e.data) {
+			if s, err := decodeSkip(e.data); err == nil && s.index < e.index {
+				g.skips.add(s.index, e.index)
+			}
+		}
+	}
+}
+
+// StartSkip makes the group skip a command at which machines are halted, without waiting for it. The error of
+// Poll is that of SkipCommand.
+func (g *Group) StartSkip(index uint64) *Execution {
+	s := skipEntry{index: index}
+	_, err := io.ReadFull(g.host.secrets(), s.id[:])
+	e := g.execution(s.encode(), "the skip of command %d", index)
+	e.outcome = func(*membership.Roster) (done bool, err error) { return g.skips.of(index) > 0, nil }
+	switch {
+	case index == 0:
+		err = fmt.Errorf("millrace: command 0 cannot be skipped; entries are numbered from 1")
+	case g.roster() == nil:
+		err = g.notFounded()
+	}
+	if err != nil {
+		e.finish(err)
+		return e
+	}
+	return e.start()
+}
+
+// SkipCommand makes every member of the group skip a command that machines cannot apply, and returns when
+// that is decided: an entry in the log says so, and this member has learned that it is committed. The command
+// then has no effect on any member, at no start. A member that has applied it halts at that entry for good,
+// and must be replaced.
+//
+// Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
+// unless its own machine is halted exactly at this command. If ctx ends first, the command may be skipped all
+// the same. It is safe for concurrent use, and may be repeated.
+func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
+	return g.StartSkip(index).wait(ctx)
+}
+
+// takeSkip proposes the entry that a request asks for, unless it is on its way.
+func (g *Group) takeSkip(q planRequest) error {
+	s, err := decodeSkip(q.data)
+	if err != nil {
+		return err
+	}
+	if g.skips.of(s.index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
+		other, err := decodeSkip(e.data)
+		return err == nil && isSkip(e.typ, e.data) && other.index == s.index
+	}) {
+		return nil // the asker learns that it is committed
+	}
+	if err := g.rejectSkip(s.index); err != nil {
+		return err
+	}
+	g.proposeHost(q.data)
+	return nil
+}
+
+// rejectSkip says why this leader does not skip a command, or returns nil.
+func (g *Group) rejectSkip(index uint64) error {
+	h := g.apply.halted()
+	switch {
+	case h == nil && g.apply.applied.Load() >= index:
+		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; replace the members that are halted there", membership.ErrRefused, g.self, index)
+	case h == nil:
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.apply.applied.Load())
+	case h.stays:
+		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
+	case h.First != h.Last && h.First <= index && index <= h.Last:
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.at())
+	case h.First != index || h.Last != index:
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
+	}
+	return nil
+}
+
+// appliedSkippedError is why a member that has applied a skipped command halts.
+type appliedSkippedError struct{ group, index, by uint64 }
+
+func (e *appliedSkippedError) Error() string {
+	return fmt.Sprintf("millrace: entry %d says that command %d of group %d is skipped, and this member has applied it, so its state is not that of the others; replace this member (ReplaceMember, with an empty directory)", e.by, e.index, e.group)
+}
+
+// checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
+// called, for an entry that is applied.
+func (q *applyQueue) checkSkip(e *raftpb.Entry) *HaltedError {
+	s, err := decodeSkip(e.Data)
+	if err != nil || s.index >= e.Index || slices.Contains(q.passed, s.index) {
+		return nil
+	}
+	return q.haltAt([]raftpb.Entry{*e}, "", &appliedSkippedError{q.group.id, s.index, e.Index})
+}
+
+// skip passes an entry by that the group skips. What is in front of it is applied.
+func (q *applyQueue) skip(e *raftpb.Entry) error {
+	if m, ok := q.machine.(*commandGroup); ok {
+		if m.options.Applied != nil {
+			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
+				return nil // the machine holds its effect, from an earlier life: checkSkip says so
+			}
+			if err := q.notePassed(e.Index); err != nil {
+				return err
+			}
+		}
+		m.skip(e)
+	}
+	if !slices.Contains(q.passed, e.Index) {
+		q.passed = append(q.passed, e.Index)
+		slices.Sort(q.passed)
+		q.passed = q.passed[max(0, len(q.passed)-maxSkips):]
+	}
+	return nil
+}
+
+// skip takes a command as one that has no effect. The log time and its session go on: a copy of the command,
+// under the same number, is not applied either.
+func (s *commandGroup) skip(e *Entry) {
+	h, _, err := session.Decode(e.Data)
+	if err != nil {
+		return // no member can read it, so no call waits for it
+	}
+	if h.HasStamp {
+		s.group.time.note(s.table.Advance(h.Stamp), s.group.now())
+	}
+	if h.HasMark {
+		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {
+			s.table.Refuse(h.Mark)
+		}
+	}
+	s.group.refuseApplied(e.Index, e.Term, h.Mark, ErrSkipped)
+	if s.sums.command(e.Data, session.Fresh, s.table.Now()) {
+		s.sums.checkpoint(e.Index, e.Index >= s.held)
+	}
+}
