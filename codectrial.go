@@ -3,6 +3,7 @@ package millrace
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime/debug"
@@ -55,6 +56,18 @@ func decodeSafely[T any](c Codec[T], encoded []byte) (v T, err error) {
 		}
 	}()
 	return c.Decode(encoded)
+}
+
+// decodeApart is decodeSafely on a goroutine that Decode may end: this one is a lane of the host.
+func decodeApart[T any](c Codec[T], encoded []byte) (v T, err error) {
+	ended := make(chan struct{})
+	err = errors.New("Decode ended its goroutine (runtime.Goexit, as t.Fatal does)")
+	go func() {
+		defer close(ended)
+		v, err = decodeSafely(c, encoded)
+	}()
+	<-ended
+	return v, err
 }
 
 // appendSafely makes an error of a panic in Append.

@@ -176,7 +176,7 @@ func (c Config) validateAddresses() error {
 		}
 		owner[endpoint] = id
 	}
-	listen := c.listen()
+	listen := cmp.Or(c.listen(), c.Members[c.ID])
 	switch name, _, err := splitAddr(listen); {
 	case err != nil:
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", listen, err)
@@ -189,16 +189,16 @@ func (c Config) validateAddresses() error {
 // mayLeave reports whether addresses may be those of other machines.
 func (c Config) mayLeave() bool { return c.Insecure || c.TLS != nil }
 
-// listen returns the address to listen on: a Listen without a host is on loopback if all members are.
+// listen returns Listen for the host, where "" is its address in Members: a Listen without a host is on
+// loopback if all members are.
 func (c Config) listen() string {
-	listen := cmp.Or(c.Listen, c.Members[c.ID])
-	name, port, err := net.SplitHostPort(listen)
-	if err != nil || name != "" || c.Listen == "" || c.Insecure {
-		return listen
+	name, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || name != "" || c.Insecure {
+		return c.Listen
 	}
 	for _, addr := range c.Members {
 		if name, _, err := net.SplitHostPort(addr); err != nil || !isLoopback(name) {
-			return listen
+			return c.Listen
 		}
 	}
 	return net.JoinHostPort("127.0.0.1", port)

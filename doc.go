@@ -40,9 +40,10 @@
 //	ErrRemoved         the group was removed from this host
 //	ErrAmnesia         Open: the log may lack what this host has promised, and no others can fill the gap
 //
-// Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". What a state
-// machine has against a command is a part of its result, not an error: an error of Apply means that this
-// member is broken, and stops it.
+// Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". All that wrap
+// the context's say what was missing when it ended: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader
+// or ErrDiskFull, and the sentence names the hosts. What a state machine has against a command is a part of
+// its result, not an error: an error of Apply means that this member is broken, and stops it.
 //
 // # Shutting down
 //

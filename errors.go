@@ -10,10 +10,12 @@ import (
 
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
-// ErrSessionFull; all others mean that the command was not applied and never will be.
+// ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps the
+// one of a context says what was missing when the context ended: errors.Is finds ErrNotFounded, ErrNoQuorum,
+// ErrNoLeader or ErrDiskFull in it, and ErrIndeterminate as well if the command may have been committed.
 var (
-	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a NotLeaderError
-	// with the leader's addresses in it: send the client there, or leave Here out.
+	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
+	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
 	ErrNotLeader = host.ErrNotLeader
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
 	// Propose, which waits; it refuses only if too many others wait already.
@@ -28,19 +30,31 @@ var (
 	ErrStopped = host.ErrStopped
 	// ErrRemoved: the group was removed from this host and its id is not reused. Use another member.
 	ErrRemoved = host.ErrRemoved
-	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that could
-	// say what is missing, so Open refuses. The error says which command shows what is missing, and which one
-	// accepts the loss.
+	// ErrNotFounded: the group has never taken a command, because a founding member has not come yet, or this
+	// host waits to be added. The error names the hosts. Start every member once.
+	ErrNotFounded = host.ErrNotFounded
+	// ErrNoQuorum: the wait has ended while this host heard too few voters to commit anything. The error
+	// names the hosts that were heard. Start the members that are down, or mend the network.
+	ErrNoQuorum = host.ErrNoQuorum
+	// ErrNoLeader: the wait has ended while no leader was known, although a quorum was heard. An election
+	// takes up to two election timeouts; if it takes longer, ask Explain on each member.
+	ErrNoLeader = host.ErrNoLeader
+	// ErrDiskFull: the wait has ended, or the node has stopped, while the disk of this host refused entries.
+	// Make space.
+	ErrDiskFull = host.ErrDiskFull
+	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that
+	// could say what is missing, so Open refuses. The error says which command shows what is missing, and
+	// which one accepts the loss.
 	ErrAmnesia = host.ErrAmnesia
 	// ErrDiverged: Node.Err of a member whose commands, results or state differ from those of the majority
 	// (Machine.StopDiverged). The error says where. Find out why before the member is opened again.
 	ErrDiverged = host.ErrDiverged
-	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later. Read
-	// the state before you propose it again.
+	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later.
+	// Read the state before you propose it again.
 	ErrIndeterminate = host.ErrIndeterminate
-	// ErrMachineHalted: the state machine of this member could not apply a committed command, so it takes no
-	// commands and serves no reads. errors.As finds a HaltedError, which names the command. Use another member;
-	// if all are halted, Node.SkipCommand leads past it.
+	// ErrMachineHalted: the state machine of this member could not apply a committed command, so it takes
+	// no commands and serves no reads. errors.As finds a HaltedError, which names the command. Use another
+	// member; if all are halted, Node.SkipCommand leads past it.
 	ErrMachineHalted = host.ErrMachineHalted
 	// ErrSkipped: machines could not apply the command, and all members were told to skip it
 	// (Node.SkipCommand). It has no effect.
@@ -55,9 +69,9 @@ var (
 	// is not applied under this number; whether it was before is not known. Read the state and draw a new
 	// session.
 	ErrSessionExpired = host.ErrSessionExpired
-	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest one (InSession) says,
-	// so the command was not applied; a copy of it may be applied later. Send it again with a higher lowest
-	// number.
+	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest one (InSession)
+	// says, so the command was not applied; a copy of it may be applied later. Send it again with a higher
+	// lowest number.
 	ErrSessionFull = host.ErrSessionFull
 )
 
@@ -76,6 +90,9 @@ type OverloadedError = host.OverloadedError
 
 // HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
 type HaltedError = host.HaltedError
+
+// NotFoundedError says what the founding of the group lacks. errors.Is finds ErrNotFounded in it.
+type NotFoundedError = host.NotFoundedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError = host.NotLeaderError

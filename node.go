@@ -116,7 +116,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{results: m.results}}, nil
+	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over, which takes two round

@@ -260,7 +260,7 @@ func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
 // Apply. Its errors are those of Wait.
 func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
 	if !p.await(ctx, &p.committed) {
-		return Receipt{}, indeterminate(ctx)
+		return Receipt{}, p.home.group.Indeterminate(ctx)
 	}
 	return p.committedReceipt()
 }
@@ -300,11 +300,7 @@ func (p *Pending[R]) unapplied(ctx context.Context) error {
 	if r := p.receiptNow(); r.Index > 0 {
 		return fmt.Errorf("%w: it is committed at index %d, and this host has not applied it yet: %w", ErrIndeterminate, r.Index, context.Cause(ctx))
 	}
-	return indeterminate(ctx)
-}
-
-func indeterminate(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+	return p.home.group.Indeterminate(ctx)
 }
 
 // event is something that happens once to a Pending, under its lock. Most have one goroutine that waits, and
@@ -349,6 +345,7 @@ var closedChannel = func() chan struct{} {
 
 // home is what the Pendings of a node share.
 type home[R any] struct {
+	group   *host.Group
 	results Codec[R] // nil: results are not kept
 
 	lastBytes atomic.Int64 // the size of the last command
@@ -435,7 +432,7 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
 	if kept && c.home.results != nil {
-		if result, err = decodeSafely(c.home.results, encoded); err != nil {
+		if result, err = decodeApart(c.home.results, encoded); err != nil {
 			err = fmt.Errorf("%w; its result was kept, and the codec cannot decode it: %w", &AlreadyAppliedError{r}, err)
 		}
 	}

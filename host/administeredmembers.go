@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/transport"
 )
 
 // administeredPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
@@ -130,7 +129,7 @@ func (g *Group) waitHeard(ctx context.Context, id uint64) {
 	defer again.Stop()
 	for {
 		r := g.roster()
-		if r == nil || g.host.cameWith(id, r) != (transport.Incarnation{}) {
+		if r == nil || g.host.cameWith(id, r) != (newDirectory{}) {
 			return
 		}
 		select {

@@ -46,10 +46,17 @@ type admission struct {
 	leaving map[uint64]transport.Incarnation
 	// review ends the connections of a host that are not kept (transport.Reviewer).
 	review func(id uint64)
-	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it.
-	turnedAway map[uint64]transport.Incarnation
+	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it. Only
+	// hosts that are known, or members, are noted.
+	turnedAway map[uint64]newDirectory
 
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
+}
+
+// newDirectory is a directory that may take the place of another one, and the key with which its host came.
+type newDirectory struct {
+	incarnation transport.Incarnation
+	key         membership.Key // zero: without TLS
 }
 
 // peerRecord is what this host records of a peer: its last admitted life.
@@ -82,7 +89,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]transport.Incarnation{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]newDirectory{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -212,7 +219,7 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 	}
 	if err := rejectLife(before, now, peer.LifeAt(before.Generation), remote); err != nil {
 		if before.Incarnation != now.Incarnation {
-			a.turnedAway[now.ID] = now.Incarnation
+			a.turnedAway[now.ID] = newDirectory{now.Incarnation, peer.Key}
 		}
 		return false, err
 	}
@@ -337,7 +344,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
-		h.keys.note(peer.ID, peer.Key)
+		h.keys.note(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
@@ -446,5 +453,5 @@ func (c Config) reachableAddr(t Transport) string {
 func (a *admission) turnAway(peer transport.Introduction) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turnedAway[peer.ID] = peer.Incarnation
+	a.turnedAway[peer.ID] = newDirectory{peer.Incarnation, peer.Key}
 }

@@ -132,8 +132,8 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 	}
 }
 
-// panicked is a panic of the state machine. Its stack is once in the log, with the halt of the machine: each
-// caller gets the error.
+// panicked is a panic of the state machine, or of a turn (containment.go). Its stack is once in the log, with
+// the halt of the machine or the end of the group: each caller gets the error.
 type panicked struct {
 	text  string
 	stack []byte

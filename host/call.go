@@ -132,24 +132,24 @@ func (g *Group) rejectCall(c *Call) error {
 // bytes is what a call counts against the bounds of memory.
 func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
 
-// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps only
-// the context's if the command is certainly not committed and never will be, an ErrIndeterminate if it may
-// be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
+// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps
+// no ErrIndeterminate if the command is certainly not committed and never will be, an ErrIndeterminate if it
+// may be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
 // owner must ignore what it may still hear.
 func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	for {
 		switch {
 		case c.w.withdraw():
 			g.calls.gaveUp(g)
-			return notProposed(ctx)
+			return g.notProposed(ctx)
 		case c.w.giveUp():
 			g.calls.gaveUp(g)
-			return indeterminate(ctx)
+			return g.Indeterminate(ctx)
 		case c.w.answered():
 			return nil
 		}
 		if phase := c.w.phase.Load(); phase == waiterWithdrawn || phase == waiterGivenUp {
-			return indeterminate(ctx) // it was withdrawn before
+			return g.Indeterminate(ctx) // it was withdrawn before
 		}
 	}
 }

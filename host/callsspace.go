@@ -149,7 +149,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 		return w.err
 	case <-ctx.Done():
 		g.spaces.leave(&w)
-		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), context.Cause(ctx))
+		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
 	}
 }
 

@@ -15,6 +15,7 @@ type hostClock struct {
 	ticker env.Ticker
 	calm   atomic.Bool
 	at     atomic.Pointer[moment] // as of the last beat
+	pauses pausesSeen
 
 	// Owned by beat.
 	ticks, missed int64
@@ -25,6 +26,7 @@ type hostClock struct {
 func (c *hostClock) init(h *Host) {
 	c.host, c.metronome = h, newMetronome(h.env.env.Clock.Now, h.config.tickPeriod())
 	c.at.Store(&moment{})
+	c.pauses.init()
 }
 
 // start makes the clock beat.
@@ -45,6 +47,9 @@ func (c *hostClock) beat() (ticks int) {
 	c.missed += missed
 	if missed > 0 {
 		h.watch.notePause(c.ticks, missed)
+	}
+	if missed >= h.config.lateTicks() {
+		c.pauses.longAt.Store(c.ticks - c.missed)
 	}
 	for _, s := range h.shards {
 		s.advance(c.ticks, c.missed)

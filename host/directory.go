@@ -29,7 +29,7 @@ import (
 //   - an identity that does not match, and a log with a term or an entry: the start is refused and nothing
 //     is written.
 type directory struct {
-	fs       vfs.FS
+	fs       vfs.FS // makes nothing beside another lock than this one
 	config   Config
 	lock     io.Closer
 	identity identity
@@ -61,7 +61,7 @@ func enterDirectory(fsys vfs.FS, c Config, brought bool) (_ *directory, err erro
 	if err := cmp.Or(rejectRestoring(names, c.Dir), rejectRescuing(names, c.Dir)); err != nil {
 		return nil, err
 	}
-	d := &directory{fs: fsys, config: c, lock: lock, brought: brought}
+	d := &directory{fs: vfs.Owned(fsys, lock, c.Dir), config: c, lock: lock, brought: brought}
 	if d.identity, d.found, err = readIdentity(fsys, c.Dir); err != nil || !d.found {
 		return d, err
 	}

@@ -160,8 +160,8 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	var wants []membership.Want
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
-			c.want.Incarnation = g.host.cameWith(c.want.ID, r)
-			c.want.Keys = g.host.keys.cameWith(c.want.ID)
+			came := g.host.cameWith(c.want.ID, r)
+			c.want.Incarnation, c.want.Keys = came.incarnation, membership.Keys{came.key}
 			c.want.Addr = g.host.peers.addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
@@ -322,7 +322,7 @@ func (e *Execution) wait(ctx context.Context) error {
 		case <-e.group.ended:
 		case <-ctx.Done():
 			e.stop()
-			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, context.Cause(ctx))
+			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, e.group.waitEnd(ctx))
 		}
 	}
 }

@@ -69,7 +69,8 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow  slowMembers
+	slow slowMembers
+	lateOrders
 	reads reading // its own comments say who owns what
 	quietLead
 	placing groupPlacing // its own comments say who owns what
@@ -95,6 +96,7 @@ type Group struct {
 	refused,
 	dropped atomic.Uint64
 	roleTimes    roleTimes
+	waiting      waitingLine // owned by the turn
 	views        memberWatches
 	leaderViews  leaderViews
 	overload     overload
@@ -120,22 +122,17 @@ func (g *Group) ID() uint64 { return g.id }
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
 // in any case.
 func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
+	defer func() {
+		g.node.Publish()
+		if p := recover(); p != nil {
+			again, due = g.Err() == nil, never // the next turn answers the clients
+			g.fail(containPanic(g.id, p))
+		}
+	}()
 	if g.Err() != nil {
 		g.abandon()
 		return false, never
 	}
-	defer func() {
-		g.node.Publish()
-		// A broken invariant is our bug. It stops this group, not the process.
-		if p := recover(); p != nil {
-			broken, ours := p.(*raft.BrokenInvariant)
-			if !ours {
-				panic(p)
-			}
-			g.fail(broken)
-			again, due = true, never
-		}
-	}()
 	most := int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes
@@ -147,6 +144,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.grantSpace()
 	}
 	g.dropUncounted()
+	g.dropLateOrders()
 	g.pending.offer(g.taken.proposals, g.taken.since)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
@@ -304,6 +302,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.checkStall()
 	g.checkMembers()
 	g.watchMembers()
+	g.sayWhatIsMissing()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -101,7 +100,14 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	listens := c.Listen != ""
 	c = c.withDefaults()
+	if c, err = c.absolute(e.fs); err != nil {
+		return nil, err
+	}
+	if c.AdminSocket && e.fs != vfs.OS() {
+		return nil, errors.New("millrace: Config.AdminSocket makes a socket in Config.Dir, and WithFS has replaced the machine's filesystem; leave one of them out")
+	}
 	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
 	undo = append(undo, writer)
 	e.logger = writer.logger()
@@ -154,8 +160,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	undo = append(undo, directory)
+	e.fs = directory.fs // from here on; the log has the whole filesystem
 	if e.transport == nil {
-		if e.transport, err = c.listen(e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
+		if e.transport, err = c.listen(listens, e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
 			return nil, err
 		}
 		undo = append(undo, e.transport)
@@ -275,26 +282,6 @@ func (h *Host) diskFull(g *Group, err error) {
 	g.append.fullBecause.Store(&err)
 	h.events.emit(DiskFull{Group: g.id, Err: err})
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
-}
-
-// listen returns TCP to the Members. It calls event after Start only.
-func (c Config) listen(logger *slog.Logger, event func(tcp.TLSEvent)) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Resolve: c.Resolve, TLS: c.transportTLS(event), Logger: logger})
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w; another program, or a host that still runs, has the address: stop it, or set Config.Listen to another one", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if addr, is := c.exposed(); is && c.TLS == nil {
-		logger.Warn("millrace: connections between hosts are neither encrypted nor authenticated, and an address is not on this machine: every program that reaches the port can read and forge everything; set Config.TLS", "host", c.ID, "addr", addr)
-	}
-	for id, addr := range c.Members {
-		if id != c.ID {
-			t.SetPeer(id, addr)
-		}
-	}
-	return t, nil
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection

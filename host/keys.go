@@ -27,7 +27,7 @@ type keys struct {
 	announcing atomic.Bool // this host may have to name its key in a group
 
 	mu       sync.Mutex
-	came     map[uint64]membership.Key // with which a host came last
+	came     map[uint64]newDirectory   // with which a host was admitted last
 	refused  map[uint64]membership.Key // for which a host was refused last
 	accepted map[uint64]membership.Key // by an operator
 	unbound  map[groupMember]string    // why a member is bound to no key, as it was logged last
@@ -47,24 +47,28 @@ func (h *Host) ownKey() (presented, wanted membership.Key) {
 	return presented, wanted
 }
 
-// note keeps the key with which a host comes.
-func (k *keys) note(id uint64, key membership.Key) {
+// note keeps the key with which a host was admitted.
+func (k *keys) note(peer transport.Introduction) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.came[id] != key {
+	if now := (newDirectory{peer.Incarnation, peer.Key}); k.came[peer.ID] != now {
 		if k.came == nil {
-			k.came = map[uint64]membership.Key{}
+			k.came = map[uint64]newDirectory{}
 		}
-		k.came[id] = key
+		k.came[peer.ID] = now
 	}
-	delete(k.refused, id)
+	delete(k.refused, peer.ID)
 }
 
-// cameWith returns the key with which a host came last, as that of a new member.
-func (k *keys) cameWith(id uint64) membership.Keys {
+// cameWith returns the key with which a directory of a host was admitted last; zero if it was not in this
+// life.
+func (k *keys) cameWith(id uint64, i transport.Incarnation) (key membership.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return membership.Keys{k.came[id]}
+	if d := k.came[id]; d.incarnation == i {
+		return d.key
+	}
+	return key
 }
 
 func (k *keys) isAccepted(id uint64, key membership.Key) bool {

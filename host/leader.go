@@ -94,11 +94,7 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 		case <-g.ended:
 			return Leader{}, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
-			err := fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
-			if f := g.Founding(); !f.Found {
-				err = fmt.Errorf("%w: %w", err, g.notFounded())
-			}
-			return Leader{}, err
+			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))
 		}
 	}
 }

@@ -75,7 +75,7 @@ var addressMisuses = []misuse{
 	{
 		name:   "The port is taken",
 		done:   "Host 2 is started on the machine of host 1, on the same port.",
-		advice: []string{"stop it, or set Config.Listen to another one"},
+		advice: []string{"stop it, or change Config.Listen"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(2)
 			a.up(a, b)

@@ -275,7 +275,7 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 		if _, done, _ := u.Poll(); !done {
 			err := g.Withdraw(ctx, &u.call)
 			if err == nil {
-				err = fmt.Errorf("%w: object %v is opened, and not known to be held by a quorum yet: %w", ErrIndeterminate, u.id, context.Cause(ctx))
+				err = fmt.Errorf("%w: object %v is opened, and not known to be held by a quorum yet: %w", ErrIndeterminate, u.id, g.waitEnd(ctx))
 			}
 			u.fail(err)
 			return object.Set{}, err

@@ -43,12 +43,13 @@ func (p proposal) size() int {
 // pipeline.Basic, once this host has applied it.) The command belongs to Millrace after this call and must
 // not be changed. Propose is safe for concurrent use. Only a leader takes commands.
 //
-// If ctx ends before the command's turn, the command is not proposed and the error wraps only the context's:
-// the command is certainly not committed. If ctx ends later, the error is an ErrIndeterminate that wraps the
-// context's. The other errors are variables of this package (ErrNotLeader and so on).
+// If ctx ends before the command's turn, the command is not proposed: it is certainly not committed. If ctx
+// ends later, the error is an ErrIndeterminate. Both wrap the context's error, and say what the group was
+// missing then: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader or ErrDiskFull. The other errors
+// are variables of this package (ErrNotLeader and so on).
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
-		return Receipt{}, notProposed(ctx)
+		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
 	}
 	w := g.host.waiters.get()
 	if err := g.submit(command, w); err != nil {
@@ -59,10 +60,10 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	case <-w.token:
 	case <-ctx.Done():
 		if w.withdraw() {
-			return Receipt{}, notProposed(ctx) // the group still holds w, and drops it in its turn
+			return Receipt{}, g.notProposed(ctx) // the group still holds w, and drops it in its turn
 		}
 		if !w.answered() {
-			return Receipt{}, indeterminate(ctx)
+			return Receipt{}, g.Indeterminate(ctx)
 		}
 		<-w.token // a known outcome wins over the end of the context
 	}
@@ -72,18 +73,13 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	return o.receipt, o.err
 }
 
-func notProposed(ctx context.Context) error {
-	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
-}
-
-func indeterminate(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
-}
-
 // Pending is a command that was taken and whose outcome may not be known yet. It may be copied. Its methods
 // may be called any number of times, from any goroutine, and always return the same outcome. The zero Pending
 // is no command.
-type Pending struct{ w *waiter }
+type Pending struct {
+	w     *waiter
+	group *Group
+}
 
 var errNoCommand = errors.New("millrace: this Pending is empty; use one that Submit returned without an error")
 
@@ -95,7 +91,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 	if err := g.submit(command, w); err != nil {
 		return Pending{}, err
 	}
-	return Pending{w}, nil
+	return Pending{w, g}, nil
 }
 
 func (g *Group) submit(command []byte, w *waiter) error {
@@ -141,7 +137,7 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 			p.w.token <- struct{}{} // for the next Wait
 		case <-ctx.Done():
 			if !p.w.answered() { // a known outcome wins over the end of the context
-				return Receipt{}, indeterminate(ctx)
+				return Receipt{}, p.group.Indeterminate(ctx)
 			}
 		}
 	}

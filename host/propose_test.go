@@ -263,7 +263,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	for range 100 { // select takes any that is ready
 		w := newWaiter()
 		w.answer(outcome{receipt: Receipt{Index: 7, Term: 1}})
-		if r, err := (Pending{w}).Wait(ctx); err != nil || r.Index != 7 {
+		if r, err := (Pending{w: w}).Wait(ctx); err != nil || r.Index != 7 {
 			t.Fatal(r, err)
 		}
 	}

@@ -130,7 +130,7 @@ func (r *Read) Wait(ctx context.Context) (ReadAt, error) {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			r.group.reads.giveUp(r, fmt.Errorf("millrace: a read of group %d was given up: %w", r.group.id, context.Cause(ctx)))
+			r.group.reads.giveUp(r, fmt.Errorf("millrace: a read of group %d was given up: %w", r.group.id, r.group.waitEnd(ctx)))
 			<-ended // at once, unless its function runs
 		}
 	}

@@ -58,6 +58,9 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 			continue
 		}
 		urgent = urgent || isElection(m.Type)
+		if m.Type == raftpb.MsgTimeoutNow {
+			g.noteOrderAt()
+		}
 		r.messages = append(r.messages, *m)
 		bytes += messageBytes(m)
 	}

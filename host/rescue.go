@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
 )
 
 // A rescue makes one survivor a cluster of its own, on the day when a majority is gone for good. It is made
@@ -366,12 +367,17 @@ func (w *rescue) drawCluster(former uint64) (cluster uint64, err error) {
 }
 
 // enter locks a directory, and reads it.
-func (w *rescue) enter(ctx context.Context, dir string) error {
-	dir = filepath.Clean(dir)
+func (w *rescue) enter(ctx context.Context, dir string) (err error) {
+	if dir, err = vfs.Absolute(w.env.fs, filepath.Clean(dir)); err != nil {
+		return relativePath("Rescue.Dirs", err)
+	}
 	if slices.ContainsFunc(w.dirs, func(d *survivor) bool { return d.dir == dir }) {
 		return fmt.Errorf("millrace: %s is named twice", dir)
 	}
 	d := &survivor{fs: w.env.fs, dir: dir}
+	if !w.asked.Write {
+		d.fs = vfs.ReadOnly(d.fs) // no right to write is needed, and no byte is changed
+	}
 	w.dirs = append(w.dirs, d) // it is closed, whatever happens
 	if err := d.enter(); err != nil || d.begun != nil {
 		return err

@@ -66,11 +66,14 @@ func (d *survivor) enter() error {
 		return err
 	}
 	for _, path := range []string{filepath.Join(d.dir, "LOCK"), filepath.Join(logDir(d.dir), "LOCK")} {
-		lock, err := d.fs.Lock(path)
-		if err != nil {
+		held, err := vfs.LockToRead(d.fs, path) // which is as good as the other
+		switch {
+		case errors.Is(err, vfs.ErrLocked):
 			return fmt.Errorf("millrace: a rescue needs hosts that are stopped: %w", err)
+		case err != nil:
+			return fmt.Errorf("millrace: lock %s: %w", d.dir, err)
 		}
-		d.locks = append(d.locks, lock)
+		d.locks = append(d.locks, held)
 	}
 	var begun rescuing
 	found, err := readWhole(d.fs, filepath.Join(d.dir, rescuingFile), &begun)

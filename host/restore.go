@@ -75,7 +75,9 @@ func RestoreArchives(ctx context.Context, c Config, archives []io.Reader, option
 	if err := c.Validate(); err != nil {
 		return Restored{}, err
 	}
-	c = c.withDefaults()
+	if c, err = c.withDefaults().absolute(e.fs); err != nil {
+		return Restored{}, err
+	}
 	if c.Durability.Kind == wal.KindMemory {
 		return Restored{}, errors.New("millrace: a host with a log in memory cannot be restored: each of its starts would begin without the archive; choose another Config.Durability")
 	}
@@ -169,7 +171,7 @@ func (r *restore) run(ctx context.Context, archives []archive) (_ Restored, err 
 		return Restored{}, fmt.Errorf("millrace: read %s: %w", dir, err)
 	}
 	for _, name := range names {
-		if name != "LOCK" && name != restoringFile+".new" {
+		if name != "LOCK" && name != restoringFile+".new" && !isOfVolume(name) {
 			return Restored{}, fmt.Errorf("millrace: directory %s is not new, it has %q; a restore needs a directory with nothing in it: name another one, or move what is there away", dir, name)
 		}
 	}

@@ -102,7 +102,7 @@ func (s *shutdown) endListeners(h *Host) {
 	if h.hook != nil {
 		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
 	}
-	last = append(last, part{fixed("the logger"), h.logWriter.Close}) // which may still be told of that function
+	last = append(last, part{fixed("the logger"), h.logWriter.Close}) // to which that function may still log
 	s.begin(last)
 	for i := range last {
 		s.stop(&last[i])

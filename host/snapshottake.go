@@ -446,7 +446,7 @@ func (t *take) fail(err error) {
 	ended := false
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w; then the state machine panicked in Close of its snapshot: %v", err, p)
+			err = fmt.Errorf("%w; then Close of a snapshot of the state machine panicked: %v", err, p)
 		}
 		if !ended {
 			t.failed(err) // Close is not called again

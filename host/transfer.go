@@ -86,7 +86,7 @@ func (g *Group) TransferLeadership(ctx context.Context, to uint64) error {
 	case <-g.ended: // Poll says so
 	case <-ctx.Done():
 		if done, _ := t.Poll(); !done {
-			return fmt.Errorf("millrace: the leadership of group %d has not passed over yet: %w", g.id, context.Cause(ctx))
+			return fmt.Errorf("millrace: the leadership of group %d has not passed over yet: %w", g.id, g.waitEnd(ctx))
 		}
 	}
 	_, err := t.Poll()

@@ -31,8 +31,8 @@ func callUser(name string, f func() error, failed *error) (err error) {
 	return err
 }
 
-// runOut calls a worker until it has nothing left. It uses another goroutine, which a function of the user may
-// end.
+// runOut calls a worker until it has nothing left. It uses another goroutine, which a function of the user
+// may end.
 func runOut(w env.Worker) {
 	for done := false; !done; {
 		ended := make(chan struct{})

@@ -5,20 +5,21 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// cameWith returns the directory with which a host could become a member: the one with which it was refused
-// last, if that is not the one it is bound to already, or else the one with which it was admitted.
-func (h *Host) cameWith(id uint64, r *membership.Roster) transport.Incarnation {
+// cameWith returns the directory with which a host could become a member, and the key with which it came: the
+// one with which it was refused last, if that is not the one it is bound to already, or else the one with
+// which it was admitted. The key of the directory before is that of a lost machine, and never counts.
+func (h *Host) cameWith(id uint64, r *membership.Roster) newDirectory {
 	bound, _ := r.Member(id)
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
 	h.admission.mu.Lock()
 	defer h.admission.mu.Unlock()
-	if i, ok := h.admission.turnedAway[id]; ok && isNew(i) {
-		return i
+	if d, ok := h.admission.turnedAway[id]; ok && isNew(d.incarnation) {
+		return d
 	}
 	if p, ok := h.admission.known[id]; ok && isNew(p.Incarnation) {
-		return p.Incarnation
+		return newDirectory{p.Incarnation, h.keys.cameWith(id, p.Incarnation)}
 	}
-	return transport.Incarnation{}
+	return newDirectory{}
 }
 
 // isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.

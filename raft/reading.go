@@ -15,11 +15,14 @@ import (
 //
 // A reader that waits does not ask again before EntriesArrived, whatever the follower says in the meantime
 // and even if its next entry becomes another one. So each reader has at most one read under way in a term,
-// and a follower that answers every heartbeat does not start a read each time. When the entries have
-// arrived the core decides afresh what the reader needs, and asks for that: the read is a hint that made
-// the next one fast, not a promise to take its result. Rejected: to keep the range in the core and to
-// match it with the result. Everything may change while a disk reads: the log is compacted, the follower
-// rejects, leaves or gets a snapshot, the leader is deposed.
+// and a follower that answers every heartbeat does not start a read each time. The exception is a member that
+// is removed and added again while its read is under way: it is a new reader, and may ask a second time, with
+// the first answer still to come.
+//
+// When the entries have arrived the core decides afresh what the reader needs, and asks for that: the read is
+// a hint that made the next one fast, not a promise to take its result. Rejected: to keep the range in the
+// core and to match it with the result. Everything may change while a disk reads: the log is compacted, the
+// follower rejects, leaves or gets a snapshot, the leader is deposed.
 //
 // Invariant: no election, no commit and no membership change needs a read. The unapplied membership entries
 // are known by their indexes (changes.go), and Storage.Term does not block.

@@ -315,6 +315,7 @@ func (c *churn) wipeOne(h *machine) bool {
 	h.disk = crashfs.New()
 	h.disk.SetHook(h.onOperation)
 	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
+	h.renew()
 	c.wiped = h
 	c.w.nemesis.restart(h)
 	return true

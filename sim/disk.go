@@ -54,6 +54,10 @@ func (h *machine) onOperation(op crashfs.Op) error {
 	if h.alive != nil && h.alive.process != nil && strings.HasSuffix(op.Name, ".wal") && slices.Contains(rolls, op.Kind) {
 		h.alive.rolled = h.w.now
 	}
+	if err := h.shortage.fails(op, h.w.now); err != nil {
+		h.w.count(RefusedOpens)
+		return err
+	}
 	if h.fails(op) && h.w.injectsError(op, h) {
 		h.w.count(DiskErrors)
 		h.alive.sawError = true
@@ -130,7 +134,7 @@ func (h *machine) fill(rng func(n int) int) {
 
 // mend repairs the disk and gives it space.
 func (h *machine) mend() {
-	h.trouble, h.isFull = trouble{}, false
+	h.trouble, h.shortage, h.isFull = trouble{}, shortage{}, false
 	h.disk.SetCapacity(0)
 	h.w.note(fmt.Sprintf("disk of host %d is good", h.id))
 }

@@ -77,6 +77,9 @@ const (
 	Floods      // of commands
 	Damaged     // logs, below what was durable
 
+	Shortages    // of descriptors on a machine, or of memory for them
+	RefusedOpens // while they lasted
+
 	faultKinds
 )
 
@@ -93,6 +96,7 @@ var faultNames = [faultKinds]string{
 	"uploads", "uploads held", "uploads that failed", "objects named", "commands refused for objects", "objects fetched",
 	"fetches that ended early", "objects passed by",
 	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
+	"lacks of descriptors", "opens that found no descriptor",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -22,13 +22,14 @@ import (
 
 // machine is one machine of the cluster: a disk that stays, and at times a process on it.
 type machine struct {
-	rotten  bool // its disk has returned wrong bytes, or none: objects may have gone
-	w       *world
-	id      uint64
-	disk    *crashfs.FS
-	trouble trouble
-	isFull  bool
-	power   powerFailure
+	rotten   bool // its disk has returned wrong bytes, or none: objects may have gone
+	w        *world
+	id       uint64
+	disk     *crashfs.FS
+	trouble  trouble
+	isFull   bool
+	shortage shortage
+	power    powerFailure
 	memory
 	alive   *life // nil: down
 	lives   int
@@ -78,6 +79,7 @@ type life struct {
 	sawError bool              // its disk has returned an error
 	sawFull  bool              // its disk may have been full
 	sawRot   bool              // its disk has returned wrong bytes of a snapshot
+	sawShort bool              // its machine has had no descriptor
 	failed   bool              // one of its groups has stopped
 	moments                    // phases.go
 }
@@ -125,6 +127,7 @@ func (h *machine) start() {
 	h.lives++
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
+	l.sawShort = h.isShort()
 	h.alive = l
 	config := h.w.config
 	h.w.mixConfig(&config, h)
@@ -140,7 +143,7 @@ func (h *machine) start() {
 	switch {
 	case l.dead: // during Open
 		return
-	case err != nil && l.excused(err):
+	case err != nil && (l.excused(err) || l.excusesShort(err)):
 		l.dead, h.alive = true, nil
 		h.promised = false // the log may have been closed in good order
 		h.w.count(FailedStarts)
@@ -162,6 +165,7 @@ func (h *machine) start() {
 	}
 	h.promised = h.w.mode.Unsafe()
 	h.w.note(l.name + " is up")
+	h.strikeShort()
 }
 
 // excused reports whether this process's disk explains an error.
@@ -287,6 +291,8 @@ func (l *life) event(e host.Event) {
 		l.w.count(FetchesOver)
 	case host.SnapshotPassed:
 		l.w.count(PassedBy)
+	case host.SnapshotReceived:
+		l.host.strikeShort()
 	case host.SnapshotInstalled:
 		l.w.count(Installs)
 	case host.SnapshotTransferAborted:
@@ -295,7 +301,7 @@ func (l *life) event(e host.Event) {
 		l.w.count(SnapshotsFailed)
 		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
-		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) {
+		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) && !l.excusesShort(e.Err) {
 			l.w.breaks(property.Failures, "%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case host.MembersChanged:

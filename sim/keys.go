@@ -9,8 +9,11 @@ import (
 // hostKey is the key of a host's certificate, by number; 0: the run has no TLS. A host gets another one while
 // it runs, and presents that when its groups have bound it to it. An operator who replaces the files of a
 // host that is down makes it come with a key that no other one knows, and accepts that when all faults have
-// stopped.
-type hostKey struct{ presented, wanted uint64 }
+// stopped. A host whose directory is new has a new key, too.
+type hostKey struct {
+	presented, wanted uint64
+	ofDirectory       uint64 // the one with which its directory was new; nothing accepts that by hand
+}
 
 // Key is what package host asks of a transport.
 func (l *life) Key() (presented, wanted [32]byte) {
@@ -37,6 +40,13 @@ func (c *churn) rekey() {
 		return
 	}
 	c.present(h)
+}
+
+// renew gives a new machine, with an empty directory, a key that no other host knows. The plan or the token
+// that makes it a member binds it: nothing accepts it.
+func (h *machine) renew() {
+	h.key.wanted++
+	h.key.presented, h.key.ofDirectory = h.key.wanted, h.key.wanted
 }
 
 // present asks again and again whether a host may come with its new key.
@@ -73,7 +83,7 @@ func (c *churn) acceptKeys() {
 			continue
 		}
 		for _, other := range c.w.hosts {
-			if other != h && h.alive.process.AcceptKey(other.id) == nil {
+			if other != h && (other.key.presented == 0 || other.key.presented != other.key.ofDirectory) && h.alive.process.AcceptKey(other.id) == nil {
 				c.w.count(Accepts)
 			}
 		}

@@ -39,6 +39,7 @@ var scenarios = []Scenario{
 	story("snapshots", "snapshots all the time, and crashes at disk operations", Snapshots),
 	story("catch-up", "a member behind the log of the others gets a snapshot, and all goes wrong meanwhile", CatchUp),
 	story("lowered-memory", "hosts start again with less memory than the entries in their logs have needed", LoweredMemory),
+	story("descriptors", "machines run out of descriptors again and again, while members restart and get snapshots", Descriptors),
 	story("repairs", "logs that were repaired with something missing regain their authority", Repairs),
 	story("blackouts", "a majority loses power in an unsafe mode of durability", Blackouts),
 	story("founding", "a group is founded, and one of its hosts loses its directory", Founding),

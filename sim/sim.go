@@ -25,7 +25,7 @@
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
 // client.go, checks.go and property_*.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go, placement.go), lies.go, cost.go, flight.go.
+// explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (

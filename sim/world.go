@@ -55,6 +55,7 @@ type world struct {
 	scenario     bool // scenario.go
 	suppressed   uint64
 	memory       map[uint64]int64 // MemoryBytes of hosts, where it is not that of the config
+	shortStrikes *rand.Rand       // descriptors.go; nil: machines do not run out of descriptors by such draws
 	padding      int              // bytes that each snapshot has besides its content
 	calls        *callOptions     // nil: the groups take plain entries
 	objects      *objects         // nil: the groups have none

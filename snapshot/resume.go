@@ -27,7 +27,7 @@ func (r *Receiver) begin(ctx context.Context, further []Source) error {
 			return err
 		}
 	}
-	if err := s.fs.MkdirAll(r.dir); err != nil {
+	if err := s.makeDir(r.id); err != nil {
 		return err
 	}
 	var err error

@@ -58,24 +58,16 @@ func partFile(i int) string { return fmt.Sprintf("part-%08d", i) }
 // A directory whose MANIFEST cannot be read, or does not fit the files, is not used and not removed
 // (Damaged). Contents are not read: Verify does that.
 func OpenStore(fsys vfs.FS, dir string) (*Store, error) {
-	s := &Store{
-		fs: fsys, dir: dir, pace: paceBytes,
-		published: map[ID]*entry{}, damaged: map[ID]*DamageError{}, unfinished: map[ID]*Manifest{},
-		leftover: map[ID]bool{}, stuck: map[ID]error{}, busy: map[ID]bool{},
+	dir, err := vfs.Absolute(fsys, dir)
+	if err == nil {
+		err = fsys.MkdirAll(dir)
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("snapshot: make %s: %w", dir, err)
 	}
-	names, err := fsys.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: read %s: %w", dir, err)
-	}
-	for _, name := range names {
-		if id, err := ParseID(name); err == nil {
-			if err := s.load(id); err != nil {
-				return nil, err
-			}
-		}
+	s := newStore(fsys, dir)
+	if err := s.loadAll(s.syncNames); err != nil {
+		return nil, err
 	}
 	latest, _ := s.Latest()
 	for _, id := range sortedIDs(s.unfinished) {
@@ -92,8 +84,47 @@ func OpenStore(fsys vfs.FS, dir string) (*Store, error) {
 	return s, nil
 }
 
+// ReadStore opens the store in dir to read it: it changes nothing on the disk, and every method that would is
+// an error. So it works on a read-only volume. The caller ensures that no process writes to the store.
+func ReadStore(fsys vfs.FS, dir string) (*Store, error) {
+	s := newStore(vfs.ReadOnly(fsys), dir)
+	return s, s.loadAll(func(string) error { return nil })
+}
+
+func newStore(fsys vfs.FS, dir string) *Store {
+	return &Store{
+		fs: fsys, dir: dir, pace: paceBytes,
+		published: map[ID]*entry{}, damaged: map[ID]*DamageError{}, unfinished: map[ID]*Manifest{},
+		leftover: map[ID]bool{}, stuck: map[ID]error{}, busy: map[ID]bool{},
+	}
+}
+
+// loadAll sorts in what the directory has. published is called with the directory of each published snapshot.
+func (s *Store) loadAll(published func(dir string) error) error {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("snapshot: read %s: %w", s.dir, err)
+	}
+	for _, name := range names {
+		if id, err := ParseID(name); err == nil {
+			if err := s.load(id, published); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// syncNames makes durable what the process that renamed MANIFEST may have died before syncing.
+func (s *Store) syncNames(dir string) error {
+	if err := vfs.SyncDir(s.fs, dir); err != nil {
+		return fmt.Errorf("snapshot: sync %s: %w", dir, err)
+	}
+	return nil
+}
+
 // load sorts one directory in.
-func (s *Store) load(id ID) error {
+func (s *Store) load(id ID, published func(dir string) error) error {
 	dir := s.path(id)
 	names, err := s.fs.ReadDir(dir)
 	if err != nil {
@@ -101,9 +132,8 @@ func (s *Store) load(id ID) error {
 	}
 	switch {
 	case slices.Contains(names, manifestFile):
-		// The process that renamed MANIFEST may have died before it synced the name.
-		if err := vfs.SyncDir(s.fs, dir); err != nil {
-			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
+		if err := published(dir); err != nil {
+			return err
 		}
 		m, err := readDirectory(s.fs, dir, id)
 		if damage := (*DamageError)(nil); errors.As(err, &damage) {
@@ -128,6 +158,15 @@ func (s *Store) load(id ID) error {
 		s.leftover[id] = true
 	}
 	return nil
+}
+
+// makeDir makes the directory of a snapshot, and none above it: if the store's directory is not there any
+// more, a later start would not find the snapshot.
+func (s *Store) makeDir(id ID) error {
+	if _, err := s.fs.ReadDir(s.dir); err != nil {
+		return fmt.Errorf("the directory of the snapshots cannot be read: %w", err)
+	}
+	return s.fs.MkdirAll(s.path(id))
 }
 
 func (s *Store) path(id ID) string { return filepath.Join(s.dir, id.String()) }

@@ -50,7 +50,7 @@ func (s *Store) Create(id ID) (*Writer, error) {
 	s.forget(id)
 	err := s.removeDir(id)
 	if err == nil {
-		err = s.fs.MkdirAll(s.path(id))
+		err = s.makeDir(id)
 	}
 	var names vfs.Dir
 	if err == nil {

@@ -22,6 +22,8 @@ type delayFS struct {
 	bandwidth *Bandwidth           // nil: the real disk's
 }
 
+func (f delayFS) below() FS { return f.FS }
+
 func (f delayFS) Create(name string) (File, error) { return f.wrap(f.FS.Create(name)) }
 func (f delayFS) Open(name string) (File, error)   { return f.wrap(f.FS.Open(name)) }
 

@@ -14,10 +14,8 @@ func FreeBytes(fsys FS, dir string) (int64, error) {
 		FreeBytes(dir string) (int64, error)
 	}:
 		return f.FreeBytes(dir)
-	case delayFS:
-		return FreeBytes(f.FS, dir)
-	case readOnly:
-		return FreeBytes(f.FS, dir)
+	case wrapper:
+		return FreeBytes(f.below(), dir)
 	}
 	return 0, fmt.Errorf("free space of %s: %w", dir, errors.ErrUnsupported)
 }

@@ -5,6 +5,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -27,18 +28,46 @@ func (osLocks) Lock(path string) (io.Closer, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	dir, err := os.Open(filepath.Dir(path))
-	if err == nil {
-		err = flock(dir, path)
-	}
 	switch {
-	case err == nil:
-		return heldLock{file: f, dir: dir}, nil
-	case errors.Is(err, ErrLocked):
-		return nil, errors.Join(err, dir.Close(), f.Close())
-	case dir != nil:
-		_ = dir.Close() // it was not locked
+	case errors.Is(err, fs.ErrPermission): // a directory that may be entered and not read
+		return heldLock{file: f}, nil
+	case err != nil:
+		return nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	if err := flock(dir, path); errors.Is(err, ErrLocked) {
+		return nil, errors.Join(err, dir.Close(), f.Close())
+	}
+	return heldLock{file: f, dir: dir}, nil
+}
+
+// lockToRead implements LockToRead. flock needs no right to write, except on network filesystems, where a
+// lock on a file that is open for reading may be refused.
+func (osLocks) lockToRead(path string) (io.Closer, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return nil, errors.Join(err, dir.Close())
+	}
+	locked, refused := false, error(nil)
+	for _, of := range []*os.File{dir, f} {
+		if of == nil {
+			continue
+		}
+		switch err := flock(of, path); {
+		case err == nil:
+			locked = true
+		case refused == nil || errors.Is(err, ErrLocked):
+			refused = err
+		}
+	}
+	held := heldLock{file: f, dir: dir}
+	if !locked || errors.Is(refused, ErrLocked) {
+		return nil, errors.Join(refused, held.Close())
+	}
+	return held, nil
 }
 
 // flock locks f. The error names path.
@@ -57,6 +86,30 @@ func flock(f *os.File, path string) error {
 }
 
 // heldLock is a lock of a file and of its directory.
-type heldLock struct{ file, dir *os.File }
+type heldLock struct{ file, dir *os.File } // nil: it is not there, or cannot be opened
 
-func (l heldLock) Close() error { return errors.Join(l.dir.Close(), l.file.Close()) }
+func (l heldLock) Close() (err error) {
+	for _, f := range []*os.File{l.dir, l.file} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// leads implements dirLock.
+func (l heldLock) leads(dir string) error {
+	if l.dir == nil {
+		return nil
+	}
+	was, err := l.dir.Stat()
+	if err != nil {
+		return err
+	}
+	is, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(was, is):
+		return &MovedError{Dir: dir}
+	}
+	return err
+}

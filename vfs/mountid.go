@@ -8,10 +8,8 @@ func MountID(fsys FS, dir string) uint64 {
 	switch f := fsys.(type) {
 	case interface{ MountID(dir string) uint64 }:
 		return f.MountID(dir)
-	case delayFS:
-		return MountID(f.FS, dir)
-	case readOnly:
-		return MountID(f.FS, dir)
+	case wrapper:
+		return MountID(f.below(), dir)
 	}
 	return 0
 }

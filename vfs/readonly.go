@@ -18,6 +18,8 @@ func ReadOnly(fsys FS) FS { return readOnly{fsys} }
 
 type readOnly struct{ FS }
 
+func (r readOnly) below() FS { return r.FS }
+
 // readOpener is implemented by an FS that can open a file without the right to write to it.
 type readOpener interface {
 	openForReading(name string) (File, error)

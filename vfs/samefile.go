@@ -14,10 +14,8 @@ func SameFile(fsys FS, a, b string) (bool, error) {
 		SameFile(a, b string) (bool, error)
 	}:
 		return f.SameFile(a, b)
-	case delayFS:
-		return SameFile(f.FS, a, b)
-	case readOnly:
-		return SameFile(f.FS, a, b)
+	case wrapper:
+		return SameFile(f.below(), a, b)
 	}
 	return false, fmt.Errorf("whether %s and %s are one file: %w", a, b, errors.ErrUnsupported)
 }

@@ -70,6 +70,9 @@ type FS interface {
 	Lock(path string) (io.Closer, error)
 }
 
+// wrapper is an FS that answers what is not in FS (SameFile, MountID, FreeBytes, Absolute) as the one below.
+type wrapper interface{ below() FS }
+
 // File is an open file. ReadAt, WriteAt and Sync may run concurrently; Close must be the last call.
 type File interface {
 	io.ReaderAt

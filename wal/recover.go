@@ -50,6 +50,10 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	var err error
+	if opts.Dir, err = vfs.Absolute(opts.FS, opts.Dir); err != nil {
+		return nil, fmt.Errorf("wal: Options.Dir is a relative path, and the working directory is not known: %w", err)
+	}
 	l, err := recoverLog(opts, nil)
 	if opts.Salvage && errors.Is(err, ErrCorrupt) {
 		l, err = openSalvaged(opts, err)

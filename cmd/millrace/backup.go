@@ -156,13 +156,19 @@ func (s saving) save(ctx context.Context) (_ *saved, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, "identity.json")); err != nil {
+	switch _, err := os.Stat(filepath.Join(s.dir, "identity.json")); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s is no directory of a host: %w", s.dir, err)
+	case err != nil:
+		return nil, err
 	}
-	lock, err := vfs.OS().Lock(filepath.Join(s.dir, "LOCK"))
-	if err == nil {
+	lock, err := vfs.LockToRead(vfs.OS(), filepath.Join(s.dir, "LOCK"))
+	switch {
+	case err == nil:
 		defer func() { err = errors.Join(err, lock.Close()) }()
 		return s.saveStopped(ctx)
+	case !errors.Is(err, vfs.ErrLocked):
+		return nil, fmt.Errorf("the directory cannot be locked, so it is not known whether its host runs: %w", err)
 	}
 	socket := filepath.Join(s.dir, admin.SocketName)
 	if _, missing := os.Lstat(socket); missing != nil {
@@ -211,12 +217,12 @@ func (s saving) saveStopped(ctx context.Context) (_ *saved, err error) {
 	if s.local {
 		return nil, fmt.Errorf("the host of %s is stopped, and --local is for one that runs", s.dir)
 	}
-	fsys, dir, group := vfs.OS(), s.dir, s.group
+	dir, group := s.dir, s.group
 	snapshots := filepath.Join(dir, "groups", strconv.FormatUint(group, 10), "snapshots")
-	if _, err := os.Stat(snapshots); err != nil {
+	store, err := snapshot.ReadStore(vfs.OS(), snapshots)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("group %d has no snapshot: %w", group, err)
 	}
-	store, err := snapshot.OpenStore(fsys, snapshots)
 	if err != nil {
 		return nil, err
 	}

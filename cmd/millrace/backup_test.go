@@ -78,6 +78,11 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Error(out)
 	}
 	is(exitUsage, "restore", file, made, "--id", "4", "--members", "4")
+	for _, name := range []string{"lost+found", ".snapshot"} { // the root of a volume
+		if err := os.MkdirAll(filepath.Join(made, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	is(exitOK, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004", "--json")
 	is(exitCannot, "restore", file, made, "--id", "4", "--members", "4=127.0.0.1:7004")
 

@@ -174,6 +174,10 @@ var otherField = regexp.MustCompile(`\{[A-Z][A-Za-z]*\}`)
 // sentence returns an error as one line, with flags in place of the fields of a plan.
 func sentence(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	text = strings.TrimPrefix(text, "millrace: ") // run prints the name, once
+	for _, before := range []string{": ", "; "} {
+		text = strings.ReplaceAll(text, before+"millrace: ", before)
+	}
 	var refused *lab.FieldError
 	if flag := ""; errors.As(err, &refused) {
 		if flag = flagOf[refused.Field]; flag != "" {

@@ -330,6 +330,7 @@ func TestSentencesNameFlags(t *testing.T) {
 		"point 3: --dir: the disk is full":                   fmt.Errorf("point 3: %w", lab.Cannot("Dir", "the disk is full")),
 		"--keep-mib: 0 MiB is too little; cannot clean up x": errors.Join(lab.Invalid("KeepBytes", "0 MiB is too little"), errors.New("cannot clean up x")),
 		"Nameless: is refused":                               lab.Invalid("Nameless", "is refused"),
+		"no; make x: not new; and y":                         errors.Join(fmt.Errorf("millrace: no"), fmt.Errorf("make x: %w", errors.New("millrace: not new")), errors.New("millrace: and y")), // run prints the name
 	} {
 		if have := sentence(err); have != want {
 			t.Errorf("%q, want %q", have, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -87,8 +88,11 @@ func withHost(ctx context.Context, dir string, do func(*admin.Client) error) err
 		return context.Cause(ctx)
 	}
 	socket := filepath.Join(dir, admin.SocketName)
-	if _, err := os.Lstat(socket); err != nil {
+	switch _, err := os.Lstat(socket); {
+	case errors.Is(err, fs.ErrNotExist):
 		return cannot(fmt.Errorf("%s has no admin socket: start the host, with Config.AdminSocket set, or do it in its program (Node.Plan, Group.VerifyObject): %w", dir, err))
+	case err != nil:
+		return cannot(err)
 	}
 	c, err := admin.Dial(ctx, socket)
 	if err != nil {

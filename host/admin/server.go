@@ -54,6 +54,10 @@ type Server struct {
 func Listen(dir string, h Host) (*Server, error) { return listenFor(dir, h, idleTimeout, takeTimeout) }
 
 func listenFor(dir string, h Host, idle, taken time.Duration) (*Server, error) {
+	dir, err := filepath.Abs(dir) // Close finds the socket also if the working directory is another one then
+	if err != nil {
+		return nil, fmt.Errorf("millrace: the admin socket in %s: %w", dir, err)
+	}
 	path := filepath.Join(dir, SocketName)
 	l, err := listen(dir, path)
 	if err != nil {
@@ -71,8 +75,8 @@ const maxSocketPath = 103
 // listen makes the socket in a directory that only the owner can enter, gives it its mode, and moves it to
 // its place: at no time can another user connect.
 func listen(dir, path string) (_ *net.UnixListener, err error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("the path has %d bytes, and a socket's may have %d; use a shorter Config.Dir, a relative one, or no admin socket", len(path), maxSocketPath)
+	if short := shortest(path); len(short) > maxSocketPath {
+		return nil, fmt.Errorf("the path has %d bytes, and a socket's may have %d; use a shorter Config.Dir, or one near the working directory, or no admin socket", len(short), maxSocketPath)
 	}
 	private := filepath.Join(dir, ".a")
 	if err := os.RemoveAll(private); err != nil { // an earlier process was killed in the midst of this
@@ -83,7 +87,7 @@ func listen(dir, path string) (_ *net.UnixListener, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()
 	made := filepath.Join(private, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: shortest(made), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +99,19 @@ func listen(dir, path string) (_ *net.UnixListener, err error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// shortest returns the shorter one of an absolute path and the same as the working directory has it. If the
+// working directory changes meanwhile, the socket is elsewhere, and giving it its mode fails.
+func shortest(path string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if near, err := filepath.Rel(dir, path); err == nil && len(near) < len(path) {
+		return near
+	}
+	return path
 }
 
 // Close removes the socket and ends all connections; what they were doing is given up. It returns when

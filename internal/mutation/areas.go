@@ -55,7 +55,7 @@ var simulator = Judge{
 	Package: "sim",
 	Skip:    "^TestPlantedBugsAreFound$",
 	Args: map[string][]string{"": {
-		"-seeds=6", "-churns=4", "-takes=2", "-catch-ups=2", "-foundings=6", "-withouts=4", "-leases=2", "-objects=3",
+		"-seeds=6", "-churns=4", "-takes=2", "-catch-ups=2", "-shortages=3", "-foundings=6", "-withouts=4", "-leases=2", "-objects=3",
 		"-transfers=2", "-ailments=1", "-grays=3", "-idles=1", "-repairs=2", "-blackouts=2", "-elections=2",
 		"-rescues=3", "-placements=1", "-divergences=1", "-machines=2",
 	}},

@@ -83,6 +83,17 @@ var runtimeBugs = []bug{
 		`	if l == nil {
 		return`, `	if l == nil && false {
 		return`}}},
+	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/vouched.go",
+		`		return d
+`, `		d.key = h.keys.came[id].key
+		return d
+`}}},
+	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
+		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
+	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
+		`return !lockers[receiver] &&`, `return true || !lockers[receiver] &&`}}},
+	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
+		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
@@ -102,13 +113,13 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
-	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/apply.go",
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/apply.go",
 		`		if vfs.IsShort(err) {
 			return nil, 0, shortRead{err}`, `		if vfs.IsShort(err) && false {
 			return nil, 0, shortRead{err}`}}},
-	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", edits: []edit{{"host/readers.go",
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/readers.go",
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
-	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", edits: []edit{{"host/install.go",
+	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
 	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},

@@ -22,6 +22,7 @@ import (
 // After the bar, a line names the modules of others that the package may import. "*" is anything exported.
 const layers = `
 internal/planted                                                                                              |
+internal/repetition                                                                                           |
 internal/structure                                                                                            |
 internal/mutation/site                                                                                        |
 internal/mutation      internal/mutation/site                                                                 |
@@ -51,7 +52,7 @@ host/flight            raft raft/raftpb                                         
 host/session                                                                                                  |
 host/admin                                                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

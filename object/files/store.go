@@ -74,6 +74,10 @@ type Info struct {
 // is removed; what was received stays, and the receive can be continued. It reads the manifests, and Verify
 // the contents.
 func Open(fsys vfs.FS, dir string) (*Store, error) {
+	dir, err := vfs.Absolute(fsys, dir)
+	if err != nil {
+		return nil, fmt.Errorf("objects: %s: %w", dir, err)
+	}
 	s := &Store{fs: fsys, dir: dir, all: map[object.ID]*snapshot.Store{}, busy: map[object.ID]bool{}, known: map[object.ID]known{}}
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("objects: make %s: %w", dir, err)

@@ -425,7 +425,7 @@ func (d *day) backUp(t *testing.T) {
 		other.create(t, id+1)
 	}
 	for _, p := range other.all() {
-		if err := os.MkdirAll(filepath.Join(p.path(), "."), 0o700); err != nil { // a fresh volume
+		if err := os.MkdirAll(filepath.Join(p.path(), "lost+found"), 0o700); err != nil { // a fresh volume
 			t.Fatal(err)
 		}
 		mustMillrace(t, "snapshot", "restore", archive, p.path(), "--id", fmt.Sprint(p.id), "--members", other.list())

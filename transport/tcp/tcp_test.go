@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -359,7 +360,8 @@ func TestOtherAddress(t *testing.T) {
 	defer next(t, others, "connection to the other address").Close()
 }
 
-// What finds a peer is asked at each attempt, and may take no longer than an attempt.
+// What finds a peer is asked at each attempt, and may take no longer than an attempt. One that panics, or
+// ends its goroutine, costs an attempt.
 func TestResolve(t *testing.T) {
 	first, conns := deaf(t)
 	second, later := deaf(t)
@@ -377,6 +379,11 @@ func TestResolve(t *testing.T) {
 				<-ctx.Done() // it hangs
 				return "", ctx.Err()
 			case 3:
+				panic("the registry is broken")
+			case 4:
+				runtime.Goexit()
+				return "", nil
+			case 5:
 				return first, nil
 			default:
 				return second, nil

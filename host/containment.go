@@ -1,0 +1,131 @@
+package host
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/millrace/millrace/raft"
+)
+
+// A panic in a turn is a bug of ours: a broken invariant of the core, or an error of the language (nil, an
+// index out of range). It stops the group if all that it can have left half-done belongs to the group, and
+// the process if not. docs/decisions/0031-panics.md has the reasons, and what a panic does elsewhere.
+//
+// The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
+// the function that took it. So if no function between the turn and the panic takes a lock, and all of them
+// are the core's and this package's, no lock is held and nothing that groups share is half-changed. Otherwise
+// the panic goes on: a host that has stopped is started again by its supervisor, and one that hangs is not.
+
+// lockers are the types of this package whose methods take locks.
+var lockers = words(`
+	Execution Host Objects Read Taking Transfer Upload administeredPlans admission appendLane appendQueue
+	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
+	flightRecorder groupObjects groupSnapshots groupTable heard heardList hostWatch inbox keys logTime
+	memberWatches members peers pendingByTerm placer published pulses queue readLane readers reading
+	receivedObject receiving recentMoves relay restore routedCalls sending sentObject shard shardWorker shortages shutdown
+	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog`)
+
+// lockingFunctions are the other functions of this package that take locks, with the type of their receiver.
+var lockingFunctions = words(`
+	enterDirectory steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
+	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
+	Group.Diverged Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.routeCalls Group.takeRefusals Group.Objects`)
+
+func words(text string) map[string]bool {
+	set := map[string]bool{}
+	for word := range strings.FieldsSeq(text) {
+		set[word] = true
+	}
+	return set
+}
+
+const (
+	module      = "github.com/millrace/millrace/"
+	thisPackage = module + "host"
+)
+
+// containPanic returns the error with which a group stops because its turn has panicked with a value. It is
+// called while the panic is under way, by a deferred function of the turn. It panics again if the panic may
+// have left more than the group half-done.
+func containPanic(group uint64, value any) error {
+	if broken, ours := value.(*raft.BrokenInvariant); ours {
+		return broken
+	}
+	if where := uncontained(panicking()); where != "" {
+		panic(fmt.Sprintf("millrace: the turn of group %d panicked, and %s may have left what groups share half-done: %v", group, where, value))
+	}
+	return &panicked{fmt.Sprintf("millrace: the turn of group %d panicked: %v; this is a bug: report it, with the stack in the log and the flight recorder's file; the other groups of this host go on, and this one can be closed and opened again", group, value), debug.Stack()}
+}
+
+// panicking returns the functions between the one that panicked and the turn.
+func panicking() (functions []string) {
+	pcs := make([]uintptr, 256)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	raised := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == thisPackage+".(*Group).runTurn":
+			return functions
+		case raised:
+			functions = append(functions, f.Function)
+		}
+		raised = raised || f.Function == "runtime.gopanic"
+		if !more {
+			return append(functions, "a function beyond the turn")
+		}
+	}
+}
+
+// uncontained returns the first of some functions that may hold a lock, or is not the core's and not of this
+// package; "" if there is none.
+func uncontained(functions []string) string {
+	for _, f := range functions {
+		if !isContained(f) {
+			return f
+		}
+	}
+	return ""
+}
+
+func isContained(function string) bool {
+	path, name := "", function
+	if slash := strings.LastIndexByte(function, '/'); slash >= 0 {
+		path, name = function[:slash+1], function[slash+1:]
+	}
+	pkg, name, _ := strings.Cut(name, ".")
+	switch path += pkg; {
+	case path == thisPackage:
+		receiver, method := receiverOf(name)
+		return !lockers[receiver] && !lockingFunctions[strings.TrimPrefix(receiver+"."+method, ".")]
+	case path == thisPackage+"/flight":
+		receiver, _ := receiverOf(name)
+		return receiver == "Node" // which passes the core's calls on
+	case path == thisPackage+"/membership" || path == thisPackage+"/pipeline":
+		return true
+	case path == module+"raft" || strings.HasPrefix(path, module+"raft/"):
+		return true
+	}
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".") && first != "main" && first != "command-line-arguments" // the standard library, or the runtime
+}
+
+// receiverOf splits the name of a function, as the runtime writes it: (*Group).runTurn.func1, storage.Term,
+// words, (*ring[...]).pop.
+func receiverOf(name string) (receiver, method string) {
+	if rest, pointer := strings.CutPrefix(name, "(*"); pointer {
+		receiver, method, _ = strings.Cut(rest, ").")
+		receiver, _, _ = strings.Cut(receiver, "[")
+		method, _, _ = strings.Cut(method, ".")
+		return receiver, method
+	}
+	first, rest, _ := strings.Cut(name, ".")
+	method, _, _ = strings.Cut(rest, ".")
+	if method == "" || strings.HasPrefix(method, "func") || strings.HasPrefix(method, "gowrap") {
+		return "", first
+	}
+	return first, method
+}
