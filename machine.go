@@ -298,7 +298,7 @@ func (a *adapter[C, R]) Snapshot() (Snapshot, error) {
 	if err != nil || s == nil || a.machine.durable == nil {
 		return s, err
 	}
-	synced := syncedSnapshot{s, a.machine.durable.Sync}
+	synced := &syncedSnapshot{Snapshot: s, sync: a.machine.durable.Sync}
 	if f, ok := s.(FileSnapshot); ok {
 		return syncedFileSnapshot{synced, f}, nil
 	}
@@ -320,18 +320,24 @@ type fileAdapter[C, R any] struct {
 // after a crash the machine does not need a snapshot in place of commands that the log has forgotten.
 type syncedSnapshot struct {
 	Snapshot
-	sync func() error
+	sync   func() error
+	callee string // what WriteTo calls, or has called last
 }
 
-func (s syncedSnapshot) WriteTo(ctx context.Context, w io.Writer) error {
+// Callee implements host.NamesCallee.
+func (s *syncedSnapshot) Callee() string { return s.callee }
+
+func (s *syncedSnapshot) WriteTo(ctx context.Context, w io.Writer) error {
+	s.callee = "Sync of the state machine"
 	if err := s.sync(); err != nil {
 		return fmt.Errorf("millrace: the state machine's Sync: %w", err)
 	}
+	s.callee = "WriteTo of a snapshot of the state machine"
 	return s.Snapshot.WriteTo(ctx, w)
 }
 
 type syncedFileSnapshot struct {
-	syncedSnapshot
+	*syncedSnapshot
 	files FileSnapshot
 }
 

@@ -28,7 +28,7 @@ type broken struct {
 	how   func()
 	calls atomic.Int64 // of the functions that were broken
 	lines bytes.Buffer
-	n     int64
+	n     uint64 // the last command applied
 }
 
 func (b *broken) at(name string) {
@@ -50,30 +50,36 @@ func (b *broken) breakIn(name string) {
 func (b *broken) Apply(batch []millrace.Command[string], results []string) error {
 	b.at("Apply")
 	for i := range batch {
-		b.n = int64(batch[i].Index)
+		b.n = batch[i].Index
 		results[i] = batch[i].Value
 	}
 	return nil
 }
 
-func (b *broken) Snapshot() (millrace.Snapshot, error) { b.at("Snapshot"); return brokenView{b}, nil }
+func (b *broken) Snapshot() (millrace.Snapshot, error) {
+	b.at("Snapshot")
+	return brokenView{b, b.n}, nil
+}
 
 func (b *broken) Restore(_ context.Context, r io.Reader) error {
 	b.at("Restore")
-	_, err := io.Copy(io.Discard, r)
+	_, err := fmt.Fscan(r, &b.n)
 	return err
 }
 
-func (b *broken) Applied() (uint64, error) { b.at("Applied"); return 0, nil }
+func (b *broken) Applied() (uint64, error) { b.at("Applied"); return b.n, nil }
 func (b *broken) Sync() error              { b.at("Sync"); return nil }
 func (b *broken) digest() uint64           { b.at("Digest"); return 1 }
 func (b *broken) event(millrace.Event)     { b.at("event") }
 
-type brokenView struct{ *broken }
+type brokenView struct {
+	*broken
+	n uint64
+}
 
 func (v brokenView) WriteTo(_ context.Context, w io.Writer) error {
 	v.at("WriteTo")
-	_, err := w.Write([]byte("state"))
+	_, err := fmt.Fprint(w, v.n)
 	return err
 }
 
@@ -129,6 +135,7 @@ var userFunctions = []struct {
 	{name: "DecodeResult", call: proposeTwice, says: "Decode panicked"},
 	{name: "Snapshot", call: takeSnapshot, says: "Snapshot of the state machine"},
 	{name: "WriteTo", call: takeSnapshot, says: "WriteTo of a snapshot"},
+	{name: "Sync", call: takeSnapshot, says: "Sync of the state machine"},
 	{name: "Close", call: takeSnapshot, says: "Close of a snapshot"},
 	{name: "Do", call: func(ctx context.Context, n *brokenNode) error {
 		return n.Do(ctx, millrace.Linearizable, func() error { theBroken(ctx).at("Do"); return nil })
@@ -252,7 +259,7 @@ func TestUserFunctions(t *testing.T) {
 	}
 }
 
-// A node whose Restore panics does not open, with a sentence, and opens when it works.
+// A node whose Restore or Applied panics does not open, with a sentence, and opens when it works.
 func TestUserFunctionsAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New()
@@ -263,9 +270,17 @@ func TestUserFunctionsAtTheStart(t *testing.T) {
 		if err := errors.Join(propose(ctx, n), takeSnapshot(ctx, n), n.Close(ctx)); err != nil {
 			t.Fatal(err)
 		}
-		b.breakIn("Restore")
-		if _, err := tryBroken(b, disk); err == nil || !strings.Contains(err.Error(), "Restore of the state machine panicked: boom") {
-			t.Errorf("Open: %v", err)
+		for _, in := range []string{"Restore", "Applied"} {
+			b.n = 0 // its disk was wiped
+			b.breakIn(in)
+			b.how = func() { panic("boom") }
+			if _, err := tryBroken(b, disk); err == nil || !strings.Contains(err.Error(), in+" of the state machine panicked: boom") {
+				t.Errorf("Open: %v", err)
+			}
+			b.how = runtime.Goexit
+			if err, passed := inGoroutine(func() error { _, err := tryBroken(b, disk); return err }); !passed {
+				t.Errorf("Open: %v, and %s has ended its goroutine", err, in)
+			}
 		}
 		b.breakIn("")
 		if err := propose(ctx, openBroken(t, b, disk)); err != nil {
@@ -303,7 +318,7 @@ func openBroken(t *testing.T, b *broken, disk *crashfs.FS) *brokenNode {
 }
 
 func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
-	m := millrace.InMemory[string, string](b, brokenCodec{b, ""}).Results(brokenCodec{b, "Result"}).Digest(b.digest)
+	m := millrace.Durable[string, string](b, brokenCodec{b, ""}).Results(brokenCodec{b, "Result"}).Digest(b.digest)
 	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}}, m,
 		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())),
 		millrace.WithLogger(slog.New(brokenHandler{b})), millrace.WithEvents(b.event))

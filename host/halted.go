@@ -130,7 +130,7 @@ func (g *Group) rejectHalted() error {
 	return g.Halted()
 }
 
-// haltAt returns the halt for an error of the machine in a call for commands.
+// haltAt returns the halt for an error of the machine in a call for commands. doing begins its sentence.
 func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *HaltedError {
 	e := &HaltedError{Group: q.group.id, First: commands[0].Index, Last: commands[len(commands)-1].Index}
 	if at := (*CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {

@@ -2,6 +2,8 @@ package host
 
 import (
 	"errors"
+	"io"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -138,6 +140,30 @@ func TestUploadOfAGroupThatEnds(t *testing.T) {
 	l.group.fail(errors.New("the end"))
 	if _, done, err := u.Poll(); !done || !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
 		t.Errorf("Poll returns %t, %v; want an indeterminate outcome", done, err)
+	}
+}
+
+// brokenReader is a reader of a user that panics, or ends its goroutine.
+type brokenReader func()
+
+func (r brokenReader) Read([]byte) (int, error) { r(); return 0, io.EOF }
+
+// A reader that panics, or ends the caller's goroutine, leaves no upload behind.
+func TestUploadOfABrokenReader(t *testing.T) {
+	g := newObjectCluster(t, 65).start().hosts[0].group
+	for name, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+		ended := make(chan any)
+		go func() {
+			defer func() { ended <- recover() }()
+			_, _ = g.Upload(t.Context(), brokenReader(end), UploadOptions{})
+			t.Errorf("%s: Upload returned", name)
+		}()
+		if p := <-ended; (name == "panic") != (p == "boom") {
+			t.Errorf("%s: the caller recovers %v", name, p)
+		}
+		if n := g.Metrics().Objects.Uploads; n != 0 {
+			t.Errorf("%s: %d uploads are under way", name, n)
+		}
 	}
 }
 

@@ -258,8 +258,8 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 	if err != nil {
 		return object.Set{}, err
 	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{u}, untilDoneReader{ctx, r}, make([]byte, 256<<10)); err != nil {
-		return object.Set{}, errors.Join(err, u.Abort())
+	if err := u.take(ctx, r); err != nil {
+		return object.Set{}, err
 	}
 	if err := u.publish(); err != nil {
 		return object.Set{}, err
@@ -283,6 +283,19 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 	}
 	set, _, err := u.Poll()
 	return set, err
+}
+
+// take writes what r has. If it fails the upload is aborted, also if r panics or ends the caller's goroutine.
+func (u *Upload) take(ctx context.Context, r io.Reader) (err error) {
+	whole := false
+	defer func() {
+		if !whole {
+			err = errors.Join(err, u.Abort())
+		}
+	}()
+	_, err = io.CopyBuffer(struct{ io.Writer }{u}, untilDoneReader{ctx, r}, make([]byte, 256<<10))
+	whole = err == nil
+	return err
 }
 
 // open hands in the command open. It waits for space until ctx ends: what was uploaded is not thrown away

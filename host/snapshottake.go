@@ -221,10 +221,10 @@ func (t *take) piece() (more bool) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			t.fail(fmt.Errorf("millrace: %s of a snapshot of the state machine panicked: %v\n%s", t.callee, p, debug.Stack()))
+			t.fail(fmt.Errorf("millrace: %s panicked: %v\n%s", t.calleeName(), p, debug.Stack()))
 			more = false
 		} else if !returned {
-			t.fail(fmt.Errorf("millrace: %s of a snapshot of the state machine %w", t.callee, errEnded))
+			t.fail(fmt.Errorf("millrace: %s %w", t.calleeName(), errEnded))
 		}
 	}()
 	err := t.next(t)

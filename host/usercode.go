@@ -54,9 +54,17 @@ func (q *applyQueue) callee() string {
 	return "Apply of the state machine"
 }
 
-// NamesCallee is a CommandMachine that calls several functions of its user. Callee names the one that it is
-// in the middle of, such as "Decode of the codec", for the error when that panics. It is called on the same
-// goroutine.
+// calleeName names the function of the user that a take is in the middle of.
+func (t *take) calleeName() string {
+	if v, is := t.view.(NamesCallee); is && t.callee == "WriteTo" {
+		return v.Callee()
+	}
+	return t.callee + " of a snapshot of the state machine"
+}
+
+// NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.
+// Callee names the one that it is in the middle of, such as "Decode of the codec", for the error when that
+// panics. It is called on the same goroutine.
 type NamesCallee interface{ Callee() string }
 
 func (s *commandGroup) callee() string {

@@ -264,4 +264,10 @@ var runtimeBugs = []bug{
 	if err := n.group.CheckSize(`}}},
 	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/memory.go",
 		`for n > b.max/2 {`, `for n > b.max/2 && false {`}}},
+	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/objectupload.go",
+		`		if !whole {
+			err = errors.Join(`, `		if !whole && err != nil {
+			err = errors.Join(`}}},
+	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/events.go",
+		`callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = callUser; h.call(e); return nil }()`}}},
 }
