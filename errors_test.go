@@ -215,9 +215,9 @@ func unknown(t *testing.T, c *trio[[]byte, uint64]) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, _, err = p.Wait(ended)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, _, err = p.Wait(ctx)
 	return err
 }
 

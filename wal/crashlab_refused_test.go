@@ -43,6 +43,7 @@ func (l *crashLab) refuseRoll(log *wal.Log) error {
 		return err
 	}
 	l.stats.rolls++
+	l.before = l.history.now.fingerprint() // the vote is an append of its own
 	if err := l.append(log, []labWrite{l.work.vote(l.history.now)}); err != nil {
 		return err
 	}
