@@ -43,9 +43,9 @@ var snapshotBugs = []bug{
 `, `	return nil
 `}}},
 	{name: "snapshot_open_trusts_names", in: "snapshot", what: "a store lists a manifest whose name the process before it did not sync", found: "TestProcessDiesAtEachOperation", edits: []edit{{"snapshot/store.go",
-		`		if err := vfs.SyncDir(s.fs, dir); err != nil {
-			return fmt.Errorf("snapshot: sync %s: %w", dir, err)
-		}
+		`	if err := vfs.SyncDir(s.fs, dir); err != nil {
+		return fmt.Errorf("snapshot: sync %s: %w", dir, err)
+	}
 `, ``}}},
 
 	// Reading back.
