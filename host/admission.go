@@ -210,7 +210,7 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {
-		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again (Group.Plan, ReplaceMember)",
+		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and Joins, and replace it again (Plan, ReplaceMember)",
 			now.ID, remote, now.Incarnation)
 	}
 	before, heard := a.known[now.ID]
@@ -303,7 +303,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 func rejectLife(before, now peerRecord, was uint32, remote string) error {
 	switch {
 	case before.Incarnation != now.Incarnation:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with GroupConfig.Joins, and then replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)",
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with Joins set, and then replace the lost directory by its new one on another host (Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
 		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",

@@ -164,7 +164,7 @@ func (s *commandGroup) readApplied(g *Group) error {
 	case err != nil:
 		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", g.id, err)
 	case g.config.Volatile:
-		return fmt.Errorf("millrace: GroupConfig.Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied): a power cut could leave there what the log does not have", g.id)
+		return fmt.Errorf("millrace: Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied): a power cut could leave there what the log does not have", g.id)
 	case held > last:
 		return fmt.Errorf("millrace: the state machine of group %d has applied entry %d, and the log in %s ends at entry %d: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again", g.id, held, g.host.config.Dir, last)
 	}

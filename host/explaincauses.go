@@ -82,11 +82,11 @@ func (e *examination) lookForFounding() {
 		return
 	}
 	if f.Joins {
-		e.found(CodeNotAdded, 0, opened, "make a join token on a member (Group.NewJoinToken) and start this host with it (Config.JoinTokens), or plan on a member to add this host, or to replace its old directory (Group.Plan)",
+		e.found(CodeNotAdded, 0, opened, "make a join token on a member (NewJoinToken) and start this host with it, or plan on a member to add this host, or to replace its old directory (Plan)",
 			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
-	fix := "start every member once, all at the same time; if one never comes, Group.FoundWithout founds the group without it"
+	fix := "start every member once, all at the same time; if one never comes, host.Group.FoundWithout founds the group without it"
 	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
 		fix = "look at the other members: all were met, and the election of the first leader takes long"
 	} else if len(f.Unmet)+len(f.Refused) == 0 {

@@ -10,7 +10,7 @@ func (e *examination) lookForHalted() {
 	if h == nil {
 		return
 	}
-	fix := "read the error, and ask Explain on the other members: if they work, look at this host; if they are halted at the same command, start all of them with a program that can apply it, or skip it on all of them with millrace members skip (Group.SkipCommand)"
+	fix := "read the error, and ask Explain on the other members: if they work, look at this host; if they are halted at the same command, start all of them with a program that can apply it, or skip it on all of them with millrace members skip (SkipCommand)"
 	switch {
 	case h.err.stays:
 		fix = "replace this member: millrace members plan DIR replace ID, with an empty directory"

@@ -101,7 +101,7 @@ func (g *Group) rejectOutsider() error {
 	if slices.Contains(g.memberIDs(), g.self) {
 		return nil
 	}
-	return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, without this host, %d; open a new group on its founding members only, or set GroupConfig.Joins where a member will be added later", g.id, g.memberIDs(), g.self)
+	return fmt.Errorf("millrace: Members of group %d is %v, without this host, %d; open a new group on its founding members only, or set Joins where a member will be added later", g.id, g.memberIDs(), g.self)
 }
 
 // readFounding reads the founding entries from the log when a group is opened. They come before the first

@@ -513,7 +513,7 @@ func TestFoundWithoutAHost(t *testing.T) {
 		case <-deadline(t).Done():
 			t.Fatalf("host 3 was left out, and its group has not stopped: %+v, %v", g.Status(), g.Founding())
 		}
-		if err := g.Err(); !containsAll(err.Error(), []string{"group 1 was founded without host 3", "GroupConfig.Joins", "says so"}) {
+		if err := g.Err(); !containsAll(err.Error(), []string{"group 1 was founded without host 3", "Joins", "says so"}) {
 			t.Errorf("the group of host 3 has stopped with %v", err)
 		}
 		ps[0].waitEvent("that host 3 is refused", func(e host.Event) bool {

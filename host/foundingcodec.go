@@ -144,7 +144,7 @@ func withPromise(found []byte, promise time.Duration) []byte {
 func (g *Group) rejectPromises(found []byte) error {
 	switch want, have := promiseOf(found), g.host.config.promiseTime(); {
 	case want > 0 != g.config.Leases:
-		return fmt.Errorf("millrace: group %d was founded with GroupConfig.Leases %t, and host %d opens it with %t; all members need the setting with which it was founded",
+		return fmt.Errorf("millrace: group %d was founded with Leases %t, and host %d opens it with %t; all members need the setting with which it was founded",
 			g.id, want > 0, g.self, g.config.Leases)
 	case want > have:
 		return fmt.Errorf("millrace: group %d was founded with leases, under which members promise to elect no other leader for %v, and Config.ElectionTimeout of host %d makes it %v; set it to %v or more on every host",

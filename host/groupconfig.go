@@ -96,13 +96,13 @@ func (g GroupConfig) Validate(c Config) error {
 func (g GroupConfig) validate(c Config) error {
 	switch most := c.largestCommand(); {
 	case g.ID == 0:
-		return errors.New("millrace: GroupConfig.ID is 0; number the groups of a cluster from 1")
+		return errors.New("millrace: a group has the ID 0; number the groups of a cluster from 1")
 	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
-		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, which names a host twice", g.ID, g.Members)
+		return fmt.Errorf("millrace: Members of group %d is %v, which names a host twice", g.ID, g.Members)
 	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
-		return fmt.Errorf("millrace: GroupConfig.MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
+		return fmt.Errorf("millrace: MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
 	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
-		return fmt.Errorf("millrace: GroupConfig.MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
+		return fmt.Errorf("millrace: MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
 	}
 	if err := g.Snapshots.validate(g.ID, c); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (g GroupConfig) validate(c Config) error {
 	}
 	for _, id := range g.Members {
 		if !has(c.Members, id) {
-			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Members; give its address there, or leave it out", g.ID, id)
+			return fmt.Errorf("millrace: Members of group %d names host %d, which is not in Config.Members; give its address there, or leave it out", g.ID, id)
 		}
 	}
 	return nil

@@ -85,7 +85,7 @@ func (i identity) ids() []uint64 {
 }
 
 // replaceLost is what to do about a directory, or a part of it, that cannot be had back.
-const replaceLost = "start the host on an empty directory with GroupConfig.Joins, and replace the lost directory by it on another host (Group.Plan, ReplaceMember)"
+const replaceLost = "start the host on an empty directory with Joins set, and replace the lost directory by it on another host (Plan, ReplaceMember)"
 
 // rejectLog says why a host must not run on a log with this id, or returns nil.
 func (i identity) rejectLog(dir string, log transport.Incarnation) error {

@@ -107,7 +107,7 @@ func TestTokensAreRefused(t *testing.T) {
 		what, want string
 		change     func(*host.Config)
 	}{
-		{"no token", `Config.JoinTokens[0]: it is no join token: it does not begin with "millrace-join-1."`, func(c *host.Config) { c.JoinTokens = []string{"secret"} }},
+		{"no token", `join token 1: it is no join token: it does not begin with "millrace-join-1."`, func(c *host.Config) { c.JoinTokens = []string{"secret"} }},
 		{"a part", "characters after", func(c *host.Config) { c.JoinTokens = []string{token[:60]} }},
 		{"a typo", "its checksum is wrong, so a character was changed", func(c *host.Config) { c.JoinTokens = []string{string(changed)} }},
 		{"another cluster", "is for cluster", func(c *host.Config) { c.Cluster = 99 }},

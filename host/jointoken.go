@@ -217,15 +217,15 @@ type tokens struct{ all []joinToken }
 // parseJoinTokens reads the tokens of the configuration, and completes it with what they say.
 func (c *Config) parseJoinTokens() (t tokens, err error) {
 	if len(c.JoinTokens) > maxJoinTokens {
-		return t, fmt.Errorf("millrace: Config.JoinTokens has %d tokens, want at most %d", len(c.JoinTokens), maxJoinTokens)
+		return t, fmt.Errorf("millrace: JoinTokens has %d tokens, want at most %d", len(c.JoinTokens), maxJoinTokens)
 	}
 	for i, text := range c.JoinTokens {
 		j, err := parseJoinToken(text)
 		if err != nil {
-			return t, fmt.Errorf("millrace: Config.JoinTokens[%d]: %w", i, err)
+			return t, fmt.Errorf("millrace: join token %d: %w", i+1, err)
 		}
 		if c.Cluster != 0 && c.Cluster != j.cluster {
-			return t, fmt.Errorf("millrace: Config.JoinTokens[%d] is for cluster %d, and Config.Cluster, or another token, is for cluster %d; leave Config.Cluster out, and give a host tokens of one cluster only", i, j.cluster, c.Cluster)
+			return t, fmt.Errorf("millrace: join token %d is for cluster %d, and Config.Cluster, or another token, is for cluster %d; leave Config.Cluster out, and give a host tokens of one cluster only", i+1, j.cluster, c.Cluster)
 		}
 		c.Cluster, c.Joins = j.cluster, true
 		t.all = append(t.all, j)
@@ -238,20 +238,20 @@ func (c Config) rejectTokens(t tokens) error {
 	for i, j := range t.all {
 		switch pinned := j.ca != [32]byte{}; {
 		case c.TLS == nil && pinned:
-			return fmt.Errorf("millrace: Config.JoinTokens[%d] is of a cluster that uses TLS, and Config.TLS is not set; give this host a certificate (millrace cert)", i)
+			return fmt.Errorf("millrace: join token %d is of a cluster that uses TLS, and Config.TLS is not set; give this host a certificate (millrace cert)", i+1)
 		case c.TLS != nil && !pinned:
-			return fmt.Errorf("millrace: Config.JoinTokens[%d] is of a cluster without TLS, and Config.TLS is set; leave it out, or make the token on a member with TLS", i)
+			return fmt.Errorf("millrace: join token %d is of a cluster without TLS, and Config.TLS is set; leave it out, or make the token on a member with TLS", i+1)
 		case c.TLS != nil:
 			found, err := c.TLS.load()
 			if err != nil {
 				return fmt.Errorf("millrace: Config.TLS of host %d: %w", c.ID, err)
 			}
 			if !found.Trusts(j.ca) {
-				return fmt.Errorf("millrace: Config.JoinTokens[%d] is of a cluster whose CA has the key %x, and Config.TLS trusts %s; the CA file is that of another cluster, or the token was made before the CA was replaced; use the CA of the cluster, or make another token", i, j.ca[:8], found.RootsText())
+				return fmt.Errorf("millrace: join token %d is of a cluster whose CA has the key %x, and Config.TLS trusts %s; the CA file is that of another cluster, or the token was made before the CA was replaced; use the CA of the cluster, or make another token", i+1, j.ca[:8], found.RootsText())
 			}
 		}
 		if addr, is := c.exposed(); is && c.TLS == nil {
-			return fmt.Errorf("millrace: Config.JoinTokens[%d] cannot be used without TLS, because %s is not on this machine: who listens there could join in place of this host; set Config.TLS", i, addr)
+			return fmt.Errorf("millrace: join token %d cannot be used without TLS, because %s is not on this machine: who listens there could join in place of this host; set Config.TLS", i+1, addr)
 		}
 	}
 	return nil

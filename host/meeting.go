@@ -371,6 +371,6 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	}
 	h.admission.turnAway(peer)
 	bound, _ := other.boundTo(peer.ID)
-	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with GroupConfig.Joins, and replace the lost directory by its new one (Group.Plan, ReplaceMember)",
+	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

@@ -40,7 +40,7 @@ var directoryMisuses = []misuse{
 	{
 		name:   "A wiped directory under the old id",
 		done:   "The disk of host 2 was replaced, and host 2 starts on an empty directory as before.",
-		advice: []string{"replace the lost directory by its new one on another host (Group.Plan, ReplaceMember)"},
+		advice: []string{"replace the lost directory by its new one on another host (Plan, ReplaceMember)"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			s.found(a, b, c)
@@ -76,7 +76,7 @@ var directoryMisuses = []misuse{
 	{
 		name:   "A directory restored from a copy",
 		done:   "The directory of host 2 was copied with a backup tool. Host 2 runs for a while longer, loses its disk, and starts on the copy.",
-		advice: []string{"if that is lost, start the host on an empty directory with GroupConfig.Joins, and replace the lost directory by it on another host (Group.Plan, ReplaceMember)"},
+		advice: []string{"if that is lost, start the host on an empty directory with Joins set, and replace the lost directory by it on another host (Plan, ReplaceMember)"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			s.found(a, b, c)
@@ -98,7 +98,7 @@ var directoryMisuses = []misuse{
 	{
 		name:   "A restored directory that is started again and again",
 		done:   "Host 2 has lost its disk and was started on an old backup. All others refuse it, and a supervisor starts it again, until it has started more often than the original had.",
-		advice: []string{"if that is lost, start the host on an empty directory with GroupConfig.Joins, and replace the lost directory by it on another host (Group.Plan, ReplaceMember)"},
+		advice: []string{"if that is lost, start the host on an empty directory with Joins set, and replace the lost directory by it on another host (Plan, ReplaceMember)"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			s.found(a, b, c)
@@ -137,7 +137,7 @@ var directoryMisuses = []misuse{
 	{
 		name:   "A directory without its log",
 		done:   "Someone has deleted `log` in the directory of host 2, to make space.",
-		advice: []string{"restore the log; if it is lost, start the host on an empty directory with GroupConfig.Joins"},
+		advice: []string{"restore the log; if it is lost, start the host on an empty directory with Joins set"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(2)
 			s.found(a, b)

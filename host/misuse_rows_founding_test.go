@@ -58,7 +58,7 @@ var foundingMisuses = []misuse{
 	{
 		name:   "A host that never starts",
 		done:   "A group has three members. Host 3 is never started, and a program proposes a command.",
-		advice: []string{"start every member once, all at the same time; if one never comes, Group.FoundWithout founds the group without it"},
+		advice: []string{"start every member once, all at the same time; if one never comes, host.Group.FoundWithout founds the group without it"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			a.up(a, b, c)
@@ -100,7 +100,7 @@ var foundingMisuses = []misuse{
 			b.serve(host.GroupConfig{Leases: true})
 			a.until("founding entry", func() bool { return a.group().Founding().Found })
 			c.serve(host.GroupConfig{})
-			c.stops("was founded with GroupConfig.Leases true")
+			c.stops("was founded with Leases true")
 			a.rejectCommand("host 3 does not have the founding entry")
 			a.explains(host.CodeNotFounded, "host 3 does not have the founding entry")
 		},
@@ -152,7 +152,7 @@ var foundingMisuses = []misuse{
 	{
 		name:   "A host that was left out comes as a founding member",
 		done:   "Host 1 calls `FoundWithout(3)`, and the group works with two members. Later, while host 2 is down, host 3 starts as if nothing had happened.",
-		advice: []string{"open the group with GroupConfig.Joins and add the member (Group.Plan, AddMember)"},
+		advice: []string{"open the group with Joins set and add the member (Plan, AddMember)"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			a.up(a, b, c)

@@ -60,7 +60,7 @@ var memberMisuses = []misuse{
 	{
 		name:   "A plan replaces a member whose directory is not lost",
 		done:   "A plan replaces member 2, which works on its own directory.",
-		advice: []string{"start it on an empty directory with GroupConfig.Joins, so that a member hears it"},
+		advice: []string{"start it on an empty directory with Joins set, so that a member hears it"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(2)
 			s.found(a, b)
@@ -213,7 +213,7 @@ var returnMisuses = []misuse{
 	{
 		name:   "The directory before a replacement returns",
 		done:   "Host 3 was replaced by a new directory. The old disk is found again, and host 3 starts on it.",
-		advice: []string{"stop this host, or start it with an empty directory and GroupConfig.Joins, and replace it again"},
+		advice: []string{"stop this host, or start it with an empty directory and Joins, and replace it again"},
 		make: func(s *scene) {
 			a, b, c := s.trio()
 			s.found(a, b, c)

@@ -170,7 +170,7 @@ var tokenMisuses = []misuse{
 	{
 		name:   "A host that joins without a token or a plan",
 		done:   "Host 4 starts with `Config.Joins` and `GroupConfig.Joins`, and no member adds it.",
-		advice: []string{"make a join token on a member (Group.NewJoinToken) and start this host with it (Config.JoinTokens)"},
+		advice: []string{"make a join token on a member (NewJoinToken) and start this host with it"},
 		make: func(s *scene) {
 			a, b := s.host(1), s.host(4)
 			s.found(a)

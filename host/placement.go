@@ -171,7 +171,7 @@ func (g *Group) Placement() PlacementStatus {
 // lookForPlacement finds a group whose leader should be elsewhere, and was moved too often.
 func (e *examination) lookForPlacement() {
 	if s := e.Placement(); s.Wants != 0 && s.Recent >= maxPlacements {
-		e.found(CodePlacementRests, s.Wants, e.now, "give all members the same Placement (Group.SetPlacement), and look at the host of that member, and the network to it",
+		e.found(CodePlacementRests, s.Wants, e.now, "give all members the same Placement (SetPlacement), and look at the host of that member, and the network to it",
 			"host %d should lead this group by the Placement of this member, and in the past %v the leadership was handed over for placement %d times, the most for a group", s.Wants, placementWindow, s.Recent)
 	}
 }

@@ -244,7 +244,7 @@ func TestLeasesAreASettingOfTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.hosts[0].OpenGroup(ctx, host.GroupConfig{ID: theGroup}, newJournal())
-	const want = "millrace: group 1 was founded with GroupConfig.Leases true, and host 1 opens it with false; all members need the setting with which it was founded"
+	const want = "millrace: group 1 was founded with Leases true, and host 1 opens it with false; all members need the setting with which it was founded"
 	if err == nil || err.Error() != want {
 		t.Errorf("have %v, want %s", err, want)
 	}
@@ -272,7 +272,7 @@ func TestLeasesDifferAtFounding(t *testing.T) {
 	for _, g := range groups {
 		if err := g.Err(); err != nil {
 			stopped++
-			if !strings.Contains(err.Error(), "GroupConfig.Leases") {
+			if !strings.Contains(err.Error(), "Leases") {
 				t.Error(err)
 			}
 		}

@@ -183,7 +183,7 @@ func (g *Group) refuse(member uint64) {
 		return
 	}
 	if !kept {
-		g.host.env.logger.Warn("a member is refused: the group was founded without it; it joins with GroupConfig.Joins and Group.Plan, AddMember", "group", g.id, "host", g.self, "member", member)
+		g.host.env.logger.Warn("a member is refused: the group was founded without it; it joins with Joins set, and a member adds it (Plan, AddMember)", "group", g.id, "host", g.self, "member", member)
 		return
 	}
 	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
@@ -209,7 +209,7 @@ func (g *Group) rejectBinding(b binding) error {
 		return nil // it becomes a member later
 	}
 	if ids := b.ids(); !slices.Equal(ids, g.memberIDs()) {
-		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
+		return fmt.Errorf("millrace: group %d was founded with members %v, Members of host %d is %v; open it with the members that it was founded with",
 			g.id, ids, g.self, g.memberIDs())
 	}
 	return g.rejectDirectory(b)
@@ -228,6 +228,6 @@ func (g *Group) rejectDirectory(b binding) error {
 
 // otherDirectory is why a member stops whose directory is not the one that the group is bound to.
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
-	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with GroupConfig.Joins and replace the old one (Group.Plan, ReplaceMember)",
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with Joins set and replace the old one (Plan, ReplaceMember)",
 		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
 }

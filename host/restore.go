@@ -120,7 +120,7 @@ func openArchives(archives []io.Reader) (read []archive, err error) {
 			return nil, fmt.Errorf("millrace: archive %d: %w", i, err)
 		}
 		if a.manifest = a.reader.Manifest(); a.manifest.Group == 0 {
-			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Group.Export", i)
+			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Export", i)
 		}
 		a.hash = a.manifest.Hash()
 		if a.block, err = decodeHostBlock(a.manifest.Host); err != nil {

@@ -397,7 +397,7 @@ func (g *Group) rejectRestored(voters []uint64) error {
 	if slices.Equal(voters, g.memberIDs()) {
 		return nil
 	}
-	return fmt.Errorf("millrace: group %d was restored with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was restored with",
+	return fmt.Errorf("millrace: group %d was restored with members %v, Members of host %d is %v; open it with the members that it was restored with",
 		g.id, voters, g.self, g.memberIDs())
 }
 

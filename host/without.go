@@ -95,7 +95,7 @@ func (g *Group) FoundWithout(members ...uint64) error {
 		if slices.Equal(f.LeftOut, leaves) {
 			return nil // a call that is repeated
 		}
-		return fmt.Errorf("millrace: group %d cannot be founded without %v: it is founded; remove a member with Group.Plan", g.id, leaves)
+		return fmt.Errorf("millrace: group %d cannot be founded without %v: it is founded; remove a member with Plan", g.id, leaves)
 	}
 	if err := g.leaveOut(leaves); err != nil {
 		return fmt.Errorf("millrace: %w", err)
@@ -278,7 +278,7 @@ func (g *Group) setVoters() {
 
 // foundedWithout is why a member stops that the group was founded without.
 func (g *Group) foundedWithout() error {
-	return fmt.Errorf("millrace: group %d was founded without host %d (Group.FoundWithout): it does not vote there and has none of its commands; open the group with GroupConfig.Joins and add the member (Group.Plan, AddMember)",
+	return fmt.Errorf("millrace: group %d was founded without host %d (host.Group.FoundWithout): it does not vote there and has none of its commands; open the group with Joins set and add the member (Plan, AddMember)",
 		g.id, g.self)
 }
 

@@ -236,7 +236,7 @@ func (s *Server) answerMembers(ctx context.Context, r request) (a answer, err er
 		}
 	}
 	if line, bad := json.Marshal(a); err == nil && (bad != nil || len(line) >= maxLineBytes) {
-		return answer{}, fmt.Errorf("the answer has %d bytes, and a line at most %d; ask in the program (Group.Members, Group.Plan): %w", len(line), maxLineBytes, errors.Join(bad))
+		return answer{}, fmt.Errorf("the answer has %d bytes, and a line at most %d; ask in the program (Members, Plan): %w", len(line), maxLineBytes, errors.Join(bad))
 	}
 	return a, err
 }

@@ -185,7 +185,7 @@ func (r *Roster) rejectAdd(s Step) error {
 	case r.Role(s.ID) != None:
 		return refuse("member %d is there already, as a %v; promote a learner (PromoteMember), and replace a member whose directory is lost (ReplaceMember)", s.ID, r.Role(s.ID))
 	case s.Incarnation == transport.Incarnation{} && s.Replaces:
-		return refuse("it is not known which directory host %d has instead of its own; start it on an empty directory with GroupConfig.Joins, so that a member hears it", s.ID)
+		return refuse("it is not known which directory host %d has instead of its own; start it on an empty directory with Joins set, so that a member hears it", s.ID)
 	case s.Incarnation == transport.Incarnation{}:
 		return refuse("it is not known which directory host %d has; start it, or plan on a member that hears it", s.ID)
 	case slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):
