@@ -1,6 +1,7 @@
 package wal_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -58,7 +59,7 @@ func (w *labWorkload) large(now labState, segmentBytes int64) labWrite {
 	id := w.living(now)
 	g := now[id]
 	w.count++
-	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: make([]byte, segmentBytes*2/3)}
+	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: bytes.Repeat([]byte{byte(w.count) | 1}, int(segmentBytes*2/3))} // no byte is 0: see fill
 	binary.LittleEndian.PutUint64(e.Data, w.count)
 	return labWrite{group: id, entries: []raftpb.Entry{e}, entrySums: []labEntry{seal(&e)}}
 }
