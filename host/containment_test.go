@@ -6,8 +6,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,12 +64,19 @@ func TestPanicUnderALockGoesOn(t *testing.T) {
 // The lists of what takes a lock are complete, and name nothing else.
 func TestLockersAreListed(t *testing.T) {
 	files := token.NewFileSet()
-	packages, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.SkipObjectResolution)
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for _, f := range packages["host"].Files {
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, d := range f.Decls {
 			function, is := d.(*ast.FuncDecl)
 			if !is || function.Body == nil || !takesLock(function.Body) {

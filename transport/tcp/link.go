@@ -132,12 +132,12 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string, class tran
 // connect fails, and the next one asks again.
 func (t *Transport) resolve(ctx context.Context, to uint64, addr string) (found string, err error) {
 	ended := make(chan struct{})
-	err = errors.New("Resolve ended its goroutine (runtime.Goexit, as t.Fatal does)")
+	err = errors.New("the function Resolve ended its goroutine (runtime.Goexit, as t.Fatal does)")
 	go func() {
 		defer close(ended)
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("Resolve panicked: %v\n%s", p, debug.Stack())
+				err = fmt.Errorf("the function Resolve panicked: %v\n%s", p, debug.Stack())
 			}
 		}()
 		found, err = t.o.Resolve(ctx, to, addr)
