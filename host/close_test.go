@@ -194,7 +194,12 @@ func TestStopWarnsOfNothing(t *testing.T) {
 			<-p.lines // of the start, which is another matter
 		}
 	}
-	for _, p := range ps {
+	ps[0].close()
+	write(t, ps[1:], "without the first") // which may need an election
+	for _, p := range ps[1:] {
+		p.waitUntil("that the first is not connected", func() bool { return p.Metrics().Transport.PeersUp == 1 && p.Metrics().Transport.DialFailures > 0 })
+	}
+	for _, p := range ps[1:] {
 		p.close()
 	}
 	for _, p := range ps {

@@ -43,7 +43,6 @@ object                                                                          
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert                                                                                                |
-internal/repetition                                                                                           |
 transport/tcp          raft/raftpb env transport transport/cert internal/repetition                            | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
