@@ -43,6 +43,7 @@ func config(l *ledger) (c millrace.Config, web string, err error) {
 	flag.StringVar(&tls.CAFile, "ca", "", "`file` with the CAs")
 	flag.Int64Var(&c.MemoryBytes, "memory", 0, "Config.MemoryBytes, in `bytes`")
 	flag.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "`bytes` of log between two snapshots")
+	flag.Int64Var(&c.Snapshots.KeepBytes, "keep-bytes", 0, "`bytes` of log that stay behind a snapshot")
 	flag.DurationVar(&c.HeartbeatInterval, "heartbeat", 50*time.Millisecond, "`time` between heartbeats")
 	flag.Int64Var(&l.pad, "pad", 0, "`bytes` that a snapshot has beside the balances")
 	flag.Parse()

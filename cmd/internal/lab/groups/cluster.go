@@ -64,7 +64,10 @@ func (c *cluster) open(ctx context.Context) error {
 		h, err := host.Open(ctx, host.Config{
 			ID: id, Dir: filepath.Join(c.dir, fmt.Sprintf("host-%d", id)), Members: peers, HeartbeatInterval: c.heartbeat,
 		}, host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e host.Event) {
-			if e, ok := e.(host.GroupStopped); ok {
+			switch e := e.(type) {
+			case host.GroupStopped:
+				c.stop(&stoppedError{id, e.Group, e.Err})
+			case host.MachineHalted: // nothing that is measured goes on
 				c.stop(&stoppedError{id, e.Group, e.Err})
 			}
 		}))

@@ -113,6 +113,10 @@ func (c *cluster) open(ctx context.Context, i int, t *tcp.Transport, peers map[u
 				m.mu.Lock()
 				m.stopped = e.Err
 				m.mu.Unlock()
+			case host.MachineHalted:
+				m.mu.Lock()
+				m.stopped = e.Err
+				m.mu.Unlock()
 			}
 		}))
 	if err != nil {
