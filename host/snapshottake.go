@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
+	"github.com/millrace/millrace/vfs"
 )
 
 // take is a snapshot that is being taken, from its capture to its end. Its pieces run on a snapshot lane, and
@@ -472,7 +473,11 @@ func (t *take) failed(err error) {
 		s.errSince = now
 	}
 	s.lastErr = err
-	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, maxSnapshotBackoff)
+	most := maxSnapshotBackoff
+	if vfs.IsShort(err) {
+		most = 1 // descriptors come back at once, and nothing was written in vain
+	}
+	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, most)
 	s.mu.Unlock()
 	if g.Err() == nil {
 		s.failed.Add(1)
