@@ -475,7 +475,7 @@ func (t *take) failed(err error) {
 	s.lastErr = err
 	most := maxSnapshotBackoff
 	if vfs.IsShort(err) {
-		most = 1 // descriptors come back at once, and nothing was written in vain
+		most = 1 // descriptors come back soon, and a try costs little
 	}
 	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, most)
 	s.mu.Unlock()
