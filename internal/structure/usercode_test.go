@@ -15,8 +15,8 @@ import (
 
 // userCode says of each place where a package takes a function of its user what a panic in it costs: "row"
 // and the name of a row of a test that breaks it, "test" and a test, "part" for what replaces a part of the
-// host, whose panic ends the process as ours does, "caller" for what runs in the goroutine of the call and leaves
-// nothing behind, or "ours" for what users call and do not make. A type stands for all of its methods.
+// host, whose panic ends the process as ours does, "caller" for what runs in the goroutine of the call and
+// leaves nothing behind, or "ours" for what users call and do not make. A type stands for all of its methods.
 var userCode = map[string]string{
 	"millrace.Codec.Append":                "row Append", // and of Machine.Results: row AppendResult
 	"millrace.Codec.Decode":                "row Decode", // and row DecodeResult
