@@ -216,8 +216,8 @@ type silent struct{}
 func (silent) Phase(string)          {}
 func (silent) Live(func() load.Live) {}
 
-// window loads a target for a moment, and as long as beside takes: longer on a slow machine, until an operation
-// has ended. What beside does is done once.
+// window loads a target for a moment, and as long as beside takes: longer on a slow machine, until an
+// operation has ended. What beside does is done once.
 func window(t *testing.T, target load.Target, ledger *load.Ledger, beside func(context.Context) error) load.Outcome {
 	t.Helper()
 	for length := range labtest.Lengths(100 * time.Millisecond) {

@@ -27,8 +27,8 @@ type atPoint struct {
 
 func (p atPoint) Point(n int, _ string, _ time.Duration) { p.do(n) }
 
-// sweep does a small sweep on members, with windows of length, and returns its archive and its error. do hears
-// each point.
+// sweep does a small sweep on members, with windows of length, and returns its archive and its error. do
+// hears each point.
 func sweep(t *testing.T, ctx context.Context, of *remote.Cluster, length time.Duration, do func(n int)) (*archive.Archive, error) {
 	t.Helper()
 	plan := of.Hello().Components.Experiment(3)
