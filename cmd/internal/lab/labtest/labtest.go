@@ -45,8 +45,8 @@ func Golden(t *testing.T, name string, have []byte) {
 // longest bounds a window: a machine on which nothing ends in so long a window works at nothing.
 const longest = 10 * time.Second
 
-// Lengths yields the lengths of a window for a test that demands operations of it: the shortest, and then each
-// time the double, up to a bound. The test ends its loop once the window had enough. A window of a fixed
+// Lengths yields the lengths of a window for a test that demands operations of it: the shortest, and then
+// each time the double, up to a bound. The test ends its loop once the window had enough. A window of a fixed
 // length has no operation on a machine that is slow enough.
 func Lengths(shortest time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
