@@ -249,7 +249,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.resuming.voted = g.bound.Load() != nil && (g.hard.Vote == g.self || g.isAlone())
-	g.setVoters()
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()
 	g.publish()
@@ -325,7 +324,6 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)
-			g.dropLeaves()
 			g.flight.Close()
 			g.host.groups.drop(g.id)
 			close(g.gone)

@@ -108,7 +108,6 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
 			g.countUnfounded(false)
-			g.setVoters()
 			g.publishFounding()
 			g.setRefuses()
 		}

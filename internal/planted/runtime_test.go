@@ -161,8 +161,6 @@ var runtimeBugs = []bug{
 // readBack`}}},
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescuewrite.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
-	{name: "count_left_out", what: "the members of a group that is founded without some go on hearing those", in: "sim", found: "TestWithout", args: "-withouts 100", says: "was left out, and its group has not stopped", edits: []edit{{"host/refusing.go",
-		`case m.isLeftOut() || r == nil`, `case r == nil`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
 		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
@@ -217,8 +215,6 @@ var runtimeBugs = []bug{
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
 		`p.owner.number <= number; p`, `true; p`}}},
-	{name: "minority_founds", what: "FoundWithout accepts that fewer than a majority of the members are kept", in: "sim", found: "TestWithout", args: "-withouts 100", says: "founds a group of", edits: []edit{{"host/foundingcodec.go",
-		`return kept > all/2`, `return true`}}},
 	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "sim", found: "TestPlacement", args: "-placements 2", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
