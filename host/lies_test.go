@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -393,7 +394,8 @@ func messageHarm(v *view, m *raftpb.Message) harm {
 			return harmless // a member that hears a leader gives no vote (thesis §4.2.3)
 		}
 	}
-	if m.Term > v.term && !isFar && (m.Type != raftpb.MsgPreVoteResp || m.Reject) {
+	// Of a message of a far term nothing counts but that the term is higher.
+	if m.Term > v.term && m.Term <= math.MaxInt64 && (m.Type != raftpb.MsgPreVoteResp || m.Reject) {
 		return unsettles
 	}
 	return harmless
