@@ -148,7 +148,9 @@ func (s *commandGroup) open(g *Group) error {
 			return err
 		}
 		if m, ok := s.machine.(ObjectUser); ok {
-			m.UseObjects(&Objects{&g.objects})
+			if err := callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{&g.objects}); return nil }, nil); err != nil {
+				return err
+			}
 		}
 	}
 	s.group, s.table = g, session.New(o.Sessions)

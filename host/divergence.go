@@ -369,7 +369,7 @@ func (g *Group) countVoters() int {
 		return len(r.Conf.Voters)
 	}
 	if b := g.bound.Load(); b != nil {
-		return len(b.kept())
+		return len(*b)
 	}
 	return len(g.memberIDs())
 }
@@ -410,7 +410,7 @@ func (d *divergence) stopMinority(g *Group, found *Diverged) {
 			}
 		}
 	}
-	if order == nil || !isMajority(there, g.countVoters()) {
+	if order == nil || there <= g.countVoters()/2 {
 		return // no majority agrees, or it could not go on by itself now; the next reports may say so
 	}
 	for _, m := range found.Members {

@@ -245,15 +245,15 @@ func (g *Group) answerHalted() {
 	}
 	results, applying := g.called.endAll()
 	for _, c := range applying {
-		c.Failed(wrap(ErrNoResult, why))
+		g.tellFailed(c, wrap(ErrNoResult, why))
 	}
 	for _, c := range results {
 		switch {
 		case told[c] || !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			c.Owner.Failed(wrap(ErrIndeterminate, why))
+			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
 		default:
-			c.Owner.Failed(wrap(ErrNoResult, why))
+			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
 		}
 	}
 	for _, c := range lost {

@@ -215,7 +215,7 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 		o.Version = "v2"
 	}
 	if s.stops() && r.life.host == s.wrong {
-		s.wrong.leftOut = true // its group may stop
+		s.wrong.mayStop = true // its group may stop
 	}
 	if s.kind == OtherOptions && r.life.host == s.wrong {
 		o.Sessions = session.Options{Expiry: time.Minute}

@@ -181,7 +181,7 @@ func allJudges(b *bug) []judge {
 		judges = append(judges, judge{in: "host/membership"})
 	}
 	judges = append(judges, judge{in: "sim", test: "TestSeeds", args: "-seeds 500 -failures 1"}, judge{in: "host"})
-	for _, scenario := range []string{"TestChurn", "TestSnapshots", "TestObjects", "TestFounding", "TestWithout", "TestLeases", "TestExactlyOnce"} {
+	for _, scenario := range []string{"TestChurn", "TestSnapshots", "TestObjects", "TestFounding", "TestLeases", "TestExactlyOnce"} {
 		judges = append(judges, judge{in: "sim", test: scenario})
 	}
 	return judges
