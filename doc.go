@@ -51,8 +51,8 @@
 // election timeout, answers every caller, and syncs the log. A process may also be killed at any time: the
 // next Open recovers what was acknowledged.
 //
-// Close does not wait for callers. So the order of an end is: take no new requests, wait until those that were
-// taken have their answers, and close the node last. With net/http the first two are Server.Shutdown.
+// Close does not wait for callers. So the order of an end is: take no new requests, wait until those that
+// were taken have their answers, and close the node last. With net/http the first two are Server.Shutdown.
 //
 // # What to watch
 //
