@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// shortListener is a listener of a process that has no descriptor until a time, and gives one connection then.
+// shortListener is a listener that has no descriptor until a time, and gives one connection then.
 type shortListener struct {
 	net.Listener
 	until  time.Time
