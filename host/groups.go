@@ -131,11 +131,17 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	if err := h.groups.reserve(c.ID, h.config.MaxGroups); err != nil {
 		return nil, err
 	}
+	made := false
+	defer func() {
+		if !made { // also if a function of the machine ends this goroutine
+			h.groups.drop(c.ID)
+		}
+	}()
 	g, err := h.newGroup(ctx, c, machine)
 	if err != nil {
-		h.groups.drop(c.ID)
 		return nil, err
 	}
+	made = true
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile

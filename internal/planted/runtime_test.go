@@ -254,10 +254,10 @@ var runtimeBugs = []bug{
 		`	if !ok {
 		return nil
 	}
-	if err := n.group.CheckSize(`, `	if !ok || true {
+	least`, `	if !ok || true {
 		return nil
 	}
-	if err := n.group.CheckSize(`}}},
+	least`}}},
 	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/memory.go",
 		`for n > b.max/2 {`, `for n > b.max/2 && false {`}}},
 	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/objectupload.go",
@@ -266,4 +266,10 @@ var runtimeBugs = []bug{
 			err = errors.Join(`}}},
 	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/events.go",
 		`callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = callUser; h.call(e); return nil }()`}}},
+	{name: "caller_ends_all", what: "a panic in Committed of a Caller is not recovered", found: "TestUserFunctionsOfHosts", in: "host", edits: []edit{{"host/usercode.go",
+		`defer func() { g.callerEnded("Committed", recover(), returned) }()`, `defer func() { g.callerEnded("Committed", nil, returned) }()`}}},
+	{name: "tls_function_ends_all", what: "a panic in a function of TLS is not recovered while the transport works", found: "TestUserFunctionsOfTLS", in: "transport/tcp", edits: []edit{{"transport/tcp/usercode.go",
+		`			if p := recover(); p != nil {`, `			if p := any(nil); p != nil {`}}},
+	{name: "goexit_keeps_group", what: "OpenGroup keeps the id of a group reserved if its machine ends the goroutine", found: "TestGoexitInOpenGroup", in: "host", edits: []edit{{"host/groups.go",
+		`if !made {`, `if !made && recover() != nil {`}}},
 }
