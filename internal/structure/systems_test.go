@@ -26,8 +26,8 @@ var theSystems = []string{
 }
 
 // Every package and every test of the workspace has right types on every system. go build takes 49 seconds of
-// processor for one system, and go vet 45 more, because both compile packages again for it. Here everything is
-// read from source, and of the standard library only declarations: 22 seconds for all.
+// processor for one system, and go vet 45 more, because both compile packages again for it. Here everything
+// is read from source, and of the standard library only declarations: 22 seconds for all.
 func TestTypesOnEverySystem(t *testing.T) {
 	if !*systems {
 		t.Skip("it takes twenty seconds of processor: -systems runs it")
