@@ -180,6 +180,8 @@ func (d *divergence) init(m *commandGroup) {
 func (d *divergence) put(g *Group, c checkpoint) {
 	st := g.status.Load()
 	d.mu.Lock()
+	// A machine that was made again takes the same checkpoints again.
+	d.own = slices.DeleteFunc(d.own, func(o checkpoint) bool { return o.index >= c.index })
 	if len(d.own) == keptCheckpoints {
 		d.own = slices.Delete(d.own, 0, 1)
 	}

@@ -287,7 +287,7 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
 		case e.first.Refused:
-			e.call.fail(refusedBefore(e.first.Index))
+			e.call.fail(g.apply.refusedBefore(e.first.Index))
 		case e.call.w.finish():
 			g.tellDuplicate(e.call.Owner, Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}
