@@ -16,6 +16,7 @@ import (
 //	lane or turn   Apply fails: halt, with the range of commands of the call
 //	turn           answers the clients that wait (answerHalted). A leader hands over to a member that has
 //	               applied more (stuckapply.go)
+//	lane           answers the core as if it had applied what waits, and keeps it as a range of the log
 //	lane           writes the range into a note, so that the next start applies it one command at a time
 //	               (machinenote.go). If there is a snapshot to begin from, the machine is made again from it
 //	               at once (rebuild.go)
@@ -95,7 +96,9 @@ type halting struct {
 	now   atomic.Pointer[halt] // nil: it works
 	count atomic.Uint64        // halts in this life
 
-	seen *halt // by the turn, which has answered the clients of this one
+	// seen is the halt whose clients the turn has answered. The machine is not made again before that: a client
+	// whose command was in the batch that failed would wait for ever.
+	seen atomic.Pointer[halt]
 }
 
 // halt is one halt. It does not change.
@@ -182,6 +185,10 @@ func (q *applyQueue) resume() {
 // applyHalted is a round of a lane for a machine that is halted. It reports whether anything is left.
 func (q *applyQueue) applyHalted() (left bool) {
 	q.refuseCapture()
+	if q.halting.seen.Load() != q.halting.now.Load() {
+		q.answerUnapplied()
+		return false // the turn comes first, and calls the lane again
+	}
 	if q.drained.Load() != nil { // all that waits here is before the snapshot that is being installed
 		before := q.through.Load()
 		if q.runDrained(); q.group.Err() == nil && q.through.Load() > before {
@@ -190,8 +197,69 @@ func (q *applyQueue) applyHalted() (left bool) {
 		}
 		return false
 	}
+	q.answerUnapplied()
 	q.writeNote()
 	return q.rebuild()
+}
+
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
+// The core elects, changes members and hands out more only while its applied index follows what is
+// committed. Otherwise a halted member could not campaign over a membership change that it has not
+// acknowledged, and a group of such members would have no leader that could skip the command. What is not in
+// the log yet, which only a volatile machine is handed, waits until it is.
+func (q *applyQueue) answerUnapplied() {
+	raise(&q.applied, q.through.Load())
+	var answers []raftpb.Message
+	q.unanswered.Store(0)
+	written := q.group.storage.log.LastIndex()
+	keep := func(work []raftpb.Message) (kept []raftpb.Message, freed int64) {
+		kept = work[:0]
+		for i, m := range work {
+			last := lastIndex(&m)
+			if last > written {
+				q.unanswered.Store(last)
+				return append(kept, work[i:]...), freed
+			}
+			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
+				raise(&q.owed, last)
+			}
+			freed += messageBytes(&m)
+			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
+			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
+				kept[n-1].Commit = last
+				continue
+			}
+			freed -= messageBytes(&m)
+			kept = append(kept, m)
+		}
+		return kept, freed
+	}
+	work, freed := keep(q.work)
+	clear(q.work[len(work):])
+	q.work, q.workBytes = work, q.workBytes-freed
+	if q.unanswered.Load() == 0 {
+		q.mu.Lock()
+		queued, more := keep(q.queued)
+		clear(q.queued[len(queued):])
+		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
+		q.mu.Unlock()
+		freed += more
+	}
+	q.hold(-freed)
+	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)
+		q.group.wake()
+	}
+}
+
+// machineApplied returns the last entry that the machine has applied, of which the core knows less, or more
+// if the machine was halted.
+func (q *applyQueue) machineApplied(core uint64) uint64 {
+	applied := q.applied.Load()
+	if applied < q.owed.Load() {
+		return applied
+	}
+	return max(core, applied)
 }
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
@@ -206,12 +274,20 @@ func (q *applyQueue) refuseCapture() {
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
 func (g *Group) answerHalted() {
 	h := g.apply.halting.now.Load()
-	if h == g.apply.halting.seen {
+	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
+		g.host.appliers.enqueue(g.apply)
+	}
+	if h == g.apply.halting.seen.Load() {
 		return
 	}
-	if g.apply.halting.seen = h; h == nil {
+	if h == nil {
+		g.apply.halting.seen.Store(nil)
 		return
 	}
+	defer func() {
+		g.apply.halting.seen.Store(h)
+		g.host.appliers.enqueue(g.apply)
+	}()
 	why := error(h.err)
 	left := g.inbox.dropProposals()
 	g.pending.refusals.note(why, len(left))

@@ -25,7 +25,10 @@ func (q *applyQueue) rebuild() (works bool) {
 		next := *h
 		next.Skipped = by
 		h = &next
-		q.halting.now.Store(&halt{err: h, since: q.halting.now.Load().since})
+		was := q.halting.now.Load()
+		now := &halt{err: h, since: was.since}
+		q.halting.now.Store(now)
+		q.halting.seen.CompareAndSwap(was, now)
 	}
 	q.rebuilt = h
 	p := q.group.snapshots.latest()

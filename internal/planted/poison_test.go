@@ -24,4 +24,21 @@ var poisonBugs = []bug{
 		`	err = g.restoreFrom(context.Background(), p, r)
 `, `	_ = context.Background()
 `}}},
+	{name: "halted_machine_holds_the_core", what: "a core learns only from its machine what is applied, so members with halted machines cannot campaign over a membership change", in: "host", found: "TestHaltedMachineDoesNotHoldTheCore", edits: []edit{{"host/halted.go",
+		`	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)`, `	if len(answers) > 1<<30 {
+		q.group.inbox.putAnswers(answers)`}}},
+	{name: "made_again_before_its_clients", what: "a halted machine is made again before the clients of the batch that failed are told", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "calls at host", edits: []edit{{"host/halted.go",
+		`	if q.halting.seen.Load() != q.halting.now.Load() {`, `	if false {`}}},
+	{name: "snapshot_leaves_the_halt", what: "a machine that is halted stays so although a snapshot behind the command was installed", in: "host", found: "TestHaltedMachineInstalls", edits: []edit{{"host/halted.go",
+		`			q.resume()
+			return true
+		}
+		return false`, `			return true
+		}
+		return false`}}},
+	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skipped.go",
+		`	if err := g.rejectSkip(s.index); err != nil {
+		return err`, `	if err := g.rejectSkip(s.index); err != nil && err == nil {
+		return err`}}},
 }
