@@ -60,7 +60,7 @@ func isPoison(command string) bool { return strings.HasPrefix(command, poisonPre
 // startPoison draws whether there are poison commands in a run, and when. A machine that is called in a turn
 // stops its group, and a process that forgets everything does not start again.
 func (w *world) startPoison() {
-	rng := splitSeed(w.options.Seed, 23)
+	rng := splitSeed(w.options.Seed, 24)
 	_, async := w.pipeline.(pipeline.Async)
 	if rng.IntN(3) > 0 && !w.options.poison || !async || w.options.small || w.user != nil || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return

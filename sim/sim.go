@@ -153,6 +153,7 @@ func Run(o Options) (report Report, err error) {
 	w.startChurn()
 	w.startObjects()
 	w.startStrikes(o.Faults)
+	w.startShortages()
 	w.startPoison()
 	w.pass(o.Faults)
 	w.endWell()
