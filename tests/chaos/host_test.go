@@ -57,7 +57,7 @@ func (h *host) start() error { return h.launch(false) }
 // launch starts the process, below a tracer if its arguments are given. mayEnd says that it may end by
 // itself.
 func (h *host) launch(mayEnd bool, tracer ...string) error {
-	if err := os.MkdirAll(h.base, 0o700); err != nil {
+	if err := os.MkdirAll(h.elsewhere(), 0o700); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(h.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -78,8 +78,9 @@ func (h *host) launch(mayEnd bool, tracer ...string) error {
 	}
 	l := &life{number: n, cmd: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), wanted: mayEnd}
 	l.cmd.Stdout, l.cmd.Stderr = file, file
+	l.cmd.Dir, l.cmd.Env = h.base, append(os.Environ(), "MILLRACE_CHAOS_ELSEWHERE="+h.elsewhere())
 	if *bug != "" {
-		l.cmd.Env = append(os.Environ(), "MILLRACE_PLANTED="+*bug)
+		l.cmd.Env = append(l.cmd.Env, "MILLRACE_PLANTED="+*bug)
 	}
 	if err := theWorld.start(h.e.net.namespace(h.place), l.cmd); err != nil {
 		return fmt.Errorf("start host %d: %w", h.id, err)
