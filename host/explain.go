@@ -16,8 +16,8 @@ import (
 //
 // A verdict that cries wolf is not read the second time. So each bound here is longer than what a healthy
 // cluster does under full load, in an election, or asleep: mostly two election timeouts. A cause that has
-// ended is not reported, except for those that come in bursts (a paused process, refused connections): these
-// are reported for recentTimeouts more.
+// ended is not reported. What comes in bursts (refused connections) has ended when it did not come again for
+// longer than it rests. A paused process is a warning about the past, and is named for a while.
 //
 // Rejected: a verdict from the events of the past. A listener that missed one would never know that its cause
 // has ended.

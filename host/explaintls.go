@@ -15,7 +15,7 @@ import (
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
 	h.events.emit(TLSEvent{e})
 	if refused, ok := e.(tcp.CertificateRefused); ok && h.meetings.of(refused.Peer) != nil {
-		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.recentTicks())
+		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 }
 
@@ -52,7 +52,7 @@ func (w *hostWatch) certificate(id uint64, now, recent int64) (c refusedCertific
 func (e *examination) lookForCertificates() {
 	out := e.leftOut()
 	for _, id := range e.memberIDs() {
-		c, ok := e.host.watch.certificate(id, e.now, e.recent())
+		c, ok := e.host.watch.certificate(id, e.now, e.host.config.refusedTicks())
 		if silent, _ := e.silence(id, 0); !ok || silent <= e.unheardBound() || slices.Contains(out, id) {
 			continue
 		}

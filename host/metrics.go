@@ -357,7 +357,7 @@ func (h *Host) Metrics() HostMetrics {
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
+		_, refused := h.watch.refusedHost(id, now, h.config.refusedTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),

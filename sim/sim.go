@@ -23,9 +23,9 @@
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
-// client.go, checks.go and property_*.go, scenario.go and
-// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
-// explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
+// client.go, checks.go and property_*.go with wellness.go, rests.go, scenario.go and the scenarios, each run
+// with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go, explain.go, snapshots.go,
+// catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (
@@ -63,6 +63,7 @@ type Options struct {
 	objects bool // the groups have objects
 	churn   bool // members change, for every seed
 	still   bool // members do not change
+	rests   bool // the faults rest at times (rests.go)
 
 	into *Report // if set, a scenario describes its run here
 }
@@ -89,6 +90,8 @@ type Report struct {
 	Coverage  coverage.Matrix
 	// Injections is how many ordinals were given to injections.
 	Injections int
+	// Verdicts is how often the verdicts of a cluster that was well were judged.
+	Verdicts int
 }
 
 func (r Report) String() string {
@@ -152,7 +155,11 @@ func Run(o Options) (report Report, err error) {
 	w.startChurn()
 	w.startObjects()
 	w.startStrikes(o.Faults)
-	w.pass(o.Faults)
+	if o.rests {
+		w.passWithRests(o.Faults)
+	} else {
+		w.pass(o.Faults)
+	}
 	w.endWell()
 	return report, nil
 }
