@@ -19,13 +19,16 @@ type applyQueue struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
-	applied atomic.Uint64          // the last entry
-	through atomic.Uint64          // the last entry that the machine has, which may be in the middle of a message,
-	term    atomic.Uint64          // and its term
-	drained atomic.Pointer[func()] // to be called when everything is applied (install.go)
-	parked  atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
-	calling sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
-	halting halting                // halted.go
+	applied atomic.Uint64 // the last entry
+	through atomic.Uint64 // the last entry that the machine has, which may be in the middle of a message,
+	term    atomic.Uint64 // and its term
+	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
+	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
+	unanswered atomic.Uint64
+	drained    atomic.Pointer[func()] // to be called when everything is applied (install.go)
+	parked     atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
+	calling    sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
+	halting    halting                // halted.go
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -45,9 +48,10 @@ type applyQueue struct {
 	passed []uint64 // commands that it was not given because the group skips them (skipped.go), ascending
 
 	// Owned by the lane.
-	note       machineText  // machinenote.go
-	rebuilt    *HaltedError // the halt for which the machine was made again, or could not be (rebuild.go)
+	note       machineText    // machinenote.go
+	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	rebuilding bool
+	rebuildTo  uint64 // what it must have before it works again, at least
 }
 
 // shortRead says that entries could not be read for lack of a descriptor.
@@ -57,7 +61,7 @@ type shortRead struct{ error }
 // machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
 // goroutine, for which there is no caller. A *parked says at which entry it has stopped.
 func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
-	returned, with := false, entries
+	returned, with := false, entries // with is never empty
 	defer func() {
 		p := recover()
 		switch {
@@ -69,7 +73,8 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	}()
 	for rest := entries; len(rest) > 0; {
 		n := q.together(rest)
-		if with = rest[:n:n]; n > 0 {
+		if n > 0 {
+			with = rest[:n:n]
 			if err := q.machine.Apply(with); err != nil {
 				returned = true
 				if at, ok := err.(*parked); ok {
@@ -82,6 +87,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 			q.entries.Add(uint64(n))
 		}
 		for n < len(rest) && (!isCommand(&rest[n]) || q.group.skips.of(rest[n].Index) > 0) {
+			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
 				returned = true
 				return err
@@ -177,8 +183,8 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.runDrained()
 	}
 	answers, done, err := q.applyWork(maxBytes)
-	if len(answers) > 0 {
-		q.applied.Store(lastIndex(&q.work[done-1]))
+	if done > 0 {
+		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.awaitsApply.Load() {
@@ -318,6 +324,14 @@ func (q *applyQueue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error)
 		return entries, nil
 	}
 	return q.group.storage.log.Entries(lo, hi, most)
+}
+
+// firstIndex returns the first entry that a message hands out.
+func firstIndex(m *raftpb.Message) uint64 {
+	if len(m.Entries) > 0 {
+		return m.Entries[0].Index
+	}
+	return m.Index + 1
 }
 
 // lastIndex returns the last entry that a message hands out.

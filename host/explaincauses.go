@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -44,10 +45,9 @@ const (
 
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
-	out := e.leftOut()
 	for _, id := range e.memberIDs() {
 		p := e.host.meetings.of(id)
-		if p == nil || slices.Contains(out, id) {
+		if p == nil {
 			continue
 		}
 		if why := p.refuses.Load(); why != nil {
@@ -89,7 +89,7 @@ func (e *examination) lookForFounding() {
 			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
-	fix := "start every member once, all at the same time; if one never comes, host.Group.FoundWithout founds the group without it"
+	fix := "start every member once, all at the same time; if one never comes, and no member has the founding entry, empty their directories and found the group again without it"
 	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
 		fix = "look at the other members: all were met, and the election of the first leader takes long"
 	} else if len(f.Unmet)+len(f.Refused) == 0 {
@@ -107,11 +107,14 @@ func (e *examination) lookForFullDisk() {
 	if !q.full.Load() {
 		return
 	}
-	text := "no space"
+	text, fix := "no space", "make space on the disk of this host's directory; the host continues by itself"
 	if err := q.fullBecause.Load(); err != nil {
 		text = (*err).Error()
+		if vfs.IsShort(*err) {
+			fix = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's; the host continues by itself"
+		}
 	}
-	e.found(CodeDiskFull, 0, q.fullSince.Load(), "make space on the disk of this host's directory; the host continues by itself",
+	e.found(CodeDiskFull, 0, q.fullSince.Load(), fix,
 		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.held.Load(), text)
 }
 
@@ -230,7 +233,7 @@ func (e *examination) lookForMembers() {
 		return
 	}
 	views := e.memberViews()
-	for _, id := range e.founders() {
+	for _, id := range e.memberIDs() {
 		if id == e.self || e.isRefused(id) {
 			continue
 		}

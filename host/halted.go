@@ -16,6 +16,7 @@ import (
 //	lane or turn   Apply fails: halt, with the range of commands of the call
 //	turn           answers the clients that wait (answerHalted). A leader hands over to a member that has
 //	               applied more (stuckapply.go)
+//	lane           answers the core as if it had applied what waits, and keeps it as a range of the log
 //	lane           writes the range into a note, so that the next start applies it one command at a time
 //	               (machinenote.go). If there is a snapshot to begin from, the machine is made again from it
 //	               at once (rebuild.go)
@@ -94,8 +95,16 @@ func (e *CommandError) Unwrap() error { return e.Err }
 type halting struct {
 	now   atomic.Pointer[halt] // nil: it works
 	count atomic.Uint64        // halts in this life
+	// answered is the halt whose clients a turn has answered. The machine is not made again before that.
+	answered atomic.Pointer[halt]
+}
 
-	seen *halt // by the turn, which has answered the clients of this one
+// restate says more of the present halt. Its clients were answered.
+func (s *halting) restate(e *HaltedError) {
+	was := s.now.Load()
+	next := &halt{err: e, since: was.since}
+	s.now.Store(next)
+	s.answered.CompareAndSwap(was, next)
 }
 
 // halt is one halt. It does not change.
@@ -121,6 +130,15 @@ func (g *Group) Halted() error {
 	}
 	return nil
 }
+
+// Halts returns how often the state machine of this member has halted since the group was opened. A machine
+// that is made again from a snapshot has an older state for a while. So a reader that reads the state after
+// StartRead, and not in a function of StartBetween, compares: what it has read counts if Halts is the same
+// before and after, and Halted is nil both times. It never waits.
+func (g *Group) Halts() uint64 { return g.apply.halting.count.Load() }
+
+// worksSince reports whether the machine works, and has not halted since Halts had returned a count.
+func (g *Group) worksSince(halts uint64) bool { return g.apply.halted() == nil && g.Halts() == halts }
 
 // rejectHalted says why a command is not taken, or returns nil.
 func (g *Group) rejectHalted() error {
@@ -182,6 +200,11 @@ func (q *applyQueue) resume() {
 // applyHalted is a round of a lane for a machine that is halted. It reports whether anything is left.
 func (q *applyQueue) applyHalted() (left bool) {
 	q.refuseCapture()
+	if q.halting.answered.Load() != q.halting.now.Load() {
+		q.answerUnapplied()
+		q.writeNote()
+		return false // the turn that answers its clients enqueues it again
+	}
 	if q.drained.Load() != nil { // all that waits here is before the snapshot that is being installed
 		before := q.through.Load()
 		if q.runDrained(); q.group.Err() == nil && q.through.Load() > before {
@@ -190,8 +213,69 @@ func (q *applyQueue) applyHalted() (left bool) {
 		}
 		return false
 	}
+	q.answerUnapplied()
 	q.writeNote()
 	return q.rebuild()
+}
+
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
+// The core elects, changes members and hands out more only while its applied index follows what is
+// committed. Otherwise a halted member could not campaign over a membership change that it has not
+// acknowledged, and a group of such members would have no leader that could skip the command. What is not in
+// the log yet, which only a volatile machine is handed, waits until it is.
+func (q *applyQueue) answerUnapplied() {
+	raise(&q.applied, q.through.Load())
+	var answers []raftpb.Message
+	q.unanswered.Store(0)
+	written := q.group.storage.log.LastIndex()
+	keep := func(work []raftpb.Message) (kept []raftpb.Message, freed int64) {
+		kept = work[:0]
+		for i, m := range work {
+			last := lastIndex(&m)
+			if last > written {
+				q.unanswered.Store(last)
+				return append(kept, work[i:]...), freed
+			}
+			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
+				raise(&q.owed, last)
+			}
+			freed += messageBytes(&m)
+			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
+			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
+				kept[n-1].Commit = last
+				continue
+			}
+			freed -= messageBytes(&m)
+			kept = append(kept, m)
+		}
+		return kept, freed
+	}
+	work, freed := keep(q.work)
+	clear(q.work[len(work):])
+	q.work, q.workBytes = work, q.workBytes-freed
+	if q.unanswered.Load() == 0 {
+		q.mu.Lock()
+		queued, more := keep(q.queued)
+		clear(q.queued[len(queued):])
+		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
+		q.mu.Unlock()
+		freed += more
+	}
+	q.hold(-freed)
+	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)
+		q.group.wake()
+	}
+}
+
+// machineApplied returns the last entry that the machine has applied, of which the core knows less, or more
+// if the machine was halted.
+func (q *applyQueue) machineApplied(core uint64) uint64 {
+	applied := q.applied.Load()
+	if applied < q.owed.Load() {
+		return applied
+	}
+	return max(core, applied)
 }
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
@@ -205,13 +289,16 @@ func (q *applyQueue) refuseCapture() {
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
 func (g *Group) answerHalted() {
-	h := g.apply.halting.now.Load()
-	if h == g.apply.halting.seen {
+	s := &g.apply.halting
+	h := s.now.Load()
+	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
+		g.host.appliers.enqueue(g.apply)
+	}
+	if h == s.answered.Load() || h == nil {
 		return
 	}
-	if g.apply.halting.seen = h; h == nil {
-		return
-	}
+	defer g.host.appliers.enqueue(g.apply)
+	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
 	g.pending.refusals.note(why, len(left))
@@ -224,15 +311,15 @@ func (g *Group) answerHalted() {
 	}
 	results, applying := g.called.endAll()
 	for _, c := range applying {
-		c.Failed(wrap(ErrNoResult, why))
+		g.tellFailed(c, wrap(ErrNoResult, why))
 	}
 	for _, c := range results {
 		switch {
 		case told[c] || !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			c.Owner.Failed(wrap(ErrIndeterminate, why))
+			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
 		default:
-			c.Owner.Failed(wrap(ErrNoResult, why))
+			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
 		}
 	}
 	for _, c := range lost {

@@ -82,8 +82,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if e.transport != nil {
 		undo = append(undo, e.transport)
 	}
+	complete := false
 	defer func() {
-		if err != nil {
+		if !complete { // also if a function of the user ends this goroutine
 			for _, opened := range slices.Backward(undo) {
 				err = errors.Join(err, opened.Close())
 			}
@@ -217,6 +218,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if !e.pipeline.AsyncStorageWrites() {
 		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
 	}
+	complete = true
 	return h, nil
 }
 
@@ -281,7 +283,11 @@ func (h *Host) diskFull(g *Group, err error) {
 	g.append.fullSince.Store(h.clock.livedAtBeat())
 	g.append.fullBecause.Store(&err)
 	h.events.emit(DiskFull{Group: g.id, Err: err})
-	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
+	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
+	if vfs.IsShort(err) {
+		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
+	}
+	h.env.logger.Warn(what, "group", g.id, "host", h.config.ID, "err", err)
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection

@@ -155,8 +155,8 @@ func (o *objects) write(u *simUpload, from int) {
 // excuse demands that an error is one that a client may meet.
 func (o *objects) excuse(r *replica, what string, err error) {
 	l := r.life
-	if l.dead || l.sawError || l.sawFull || l.sawRot || l.host.power.after > 0 || r.group.Err() != nil ||
-		errors.Is(err, errGone) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
+	if l.dead || l.sawError || l.sawFull || l.sawRot || l.sawShort || l.host.power.after > 0 || r.group.Err() != nil ||
+		errors.Is(err, errGone) || isHalted(err) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
 		return
 	}
 	o.w.breaks(property.Objects, "%s: %s, although its disk works: %v", r.name, what, err)
@@ -192,7 +192,7 @@ func (u *simUpload) check(o *objects, set *object.Set) {
 	if set.Bytes != int64(len(u.content)) || set.ID != u.id || set.Held == 0 {
 		w.breaks(property.Objects, "%s uploaded %d bytes as %v, and was told %+v", u.replica.name, len(u.content), u.id, set)
 	}
-	if w.churn == nil && 2*len(set.Holders) <= len(w.hosts)-len(u.replica.group.Founding().LeftOut) {
+	if w.churn == nil && 2*len(set.Holders) <= len(w.hosts) {
 		w.breaks(property.Objects, "object %v is said to be held, and its holders are %v", u.id, set.Holders)
 	}
 	isThere := slices.ContainsFunc(u.replica.group.Objects(), func(s object.Set) bool { return s.ID == u.id })
@@ -369,7 +369,7 @@ func (r *replica) readObject(id object.ID) error {
 	switch {
 	case r.life.dead:
 		return crashfs.ErrCrashed
-	case err != nil && (r.life.sawError || r.life.sawRot || r.life.host.power.after > 0):
+	case err != nil && (r.life.sawError || r.life.sawRot || r.life.excusesShort(err) || r.life.host.power.after > 0):
 		return nil
 	case err != nil:
 		w.breaks(property.Objects, "%s may use object %v, and does not have it: %v", r.name, id, err)

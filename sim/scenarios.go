@@ -37,6 +37,10 @@ var scenarios = []Scenario{
 	{"objects", "the same, and clients upload large objects and name them", defaultFaults, func(o Options) (Report, error) {
 		return Run(withObjects(o))
 	}},
+	{"poison", "the same, and machines cannot apply some commands, which an operator makes all members skip", defaultFaults, func(o Options) (Report, error) {
+		o.poison = true
+		return Run(o)
+	}},
 	story("snapshots", "snapshots all the time, and crashes at disk operations", Snapshots),
 	story("catch-up", "a member behind the log of the others gets a snapshot, and all goes wrong meanwhile", CatchUp),
 	story("lowered-memory", "hosts start again with less memory than the entries in their logs have needed", LoweredMemory),
@@ -44,7 +48,6 @@ var scenarios = []Scenario{
 	story("repairs", "logs that were repaired with something missing regain their authority", Repairs),
 	story("blackouts", "a majority loses power in an unsafe mode of durability", Blackouts),
 	story("founding", "a group is founded, and one of its hosts loses its directory", Founding),
-	story("without", "a group is founded without a minority of its members", Without),
 	story("rescues", "a majority is gone for good, and one survivor becomes a new cluster", Rescues),
 	story("elections", "the leader crashes beside a follower with a full disk", func(o Options) (time.Duration, error) { return Election(o, true) }),
 	story("exactly-once", "frames repeat, leaders end, and each command takes effect once", func(o Options) (ExactlyOnceReport, error) {

@@ -15,7 +15,7 @@ import (
 //     paused, no state machine hangs, and no impostor runs;
 //   - each host that is a member and is not lost for good runs, and refuses no member that speaks to it;
 //   - each group is founded, all its members follow one leader in its term, lack no authority, and no
-//     plan is under way;
+//     plan is under way, and no machine is halted;
 //   - each member has stored and applied what its leader had committed an election timeout ago.
 //
 // Commands may come, also many: load is no illness. Snapshots are taken and sent, and leaders hand over.
@@ -96,7 +96,7 @@ func (n *wellness) lag() (why string) {
 // eachRunningMember visits the members of all groups that run.
 func (w *world) eachRunningMember(visit func(*replica)) {
 	w.eachReplica(func(r *replica) {
-		if r.group != nil && !r.closing && r.ghost.has(r.life.host.id) {
+		if r.group != nil && !r.closing && !r.isCondemned() && r.ghost.has(r.life.host.id) {
 			visit(r)
 		}
 	})
@@ -174,7 +174,7 @@ func (w *world) groupIllness(g *ghost) (why string) {
 			continue
 		}
 		r := w.replicaOf(h.id, g.id)
-		if r == nil || r.closing || r.group.Err() != nil {
+		if r == nil || r.closing || r.group.Err() != nil || r.group.Halted() != nil {
 			return fmt.Sprintf("host %d is not there", h.id)
 		}
 		if s := r.group.Status(); s.Term != led.Term || s.Leader != leads.life.host.id || s.WithoutAuthority || (s.Role == raft.StateLeader) != (r == leads) {
