@@ -161,7 +161,11 @@ func (n *Node[C, R]) rejectSize(command C) error {
 	if !ok {
 		return nil
 	}
-	if err := n.group.CheckSize(s.LeastBytes(command)); err != nil {
+	least, err := sizeSafely(s, command)
+	if err != nil {
+		return fmt.Errorf("millrace: not proposed: %w", err)
+	}
+	if err := n.group.CheckSize(least); err != nil {
 		return fmt.Errorf("%w; it was not encoded, and has at least as many bytes", err)
 	}
 	return nil

@@ -80,6 +80,16 @@ func appendSafely[T any](c Codec[T], dst []byte, v T) (b []byte, err error) {
 	return c.Append(dst, v)
 }
 
+// sizeSafely makes an error of a panic in LeastBytes.
+func sizeSafely[T any](c SizedCodec[T], v T) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("LeastBytes of the codec panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.LeastBytes(v), nil
+}
+
 // jsonDecodes reports whether encoding/json surely decodes what it has encoded of a type. It is false for
 // what it does not know. within are the types around this one: a type that contains itself may be nested more
 // deeply than encoding/json decodes.

@@ -84,7 +84,8 @@ var errNeedsView = errors.New("millrace: Read cannot check a lease after the sta
 
 // Read returns when the state machine of this host may be read with a consistency. The caller then reads it,
 // under a lock that Apply takes too; the state may be newer than ReadAt says, and not older. Any member may
-// be asked. If no leader is known, Read waits for one until ctx ends.
+// be asked. If no leader is known, Read waits for one until ctx ends. A machine that halts in between, and is
+// made again from a snapshot (Halted), has an older state meanwhile. View and Do notice that, Read cannot.
 func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 	if c.kind == lease {
 		return ReadAt{}, errNeedsView
@@ -122,8 +123,8 @@ func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
 
 // View calls f when the state machine may be read, in this goroutine. Apply may run meanwhile, so f takes a
 // lock that Apply takes too, or reads what is safe to read. With Lease it may call f a second time, if the
-// lease did not hold any more after the first: only the last call counts. View returns the error of f as it
-// is.
+// lease did not hold any more after the first, and once more if the machine halted meanwhile and was made
+// again from a snapshot: only the last call counts. View returns the error of f as it is.
 func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) error) error {
 	if err := c.reject(ctx); err != nil {
 		return err
@@ -135,11 +136,22 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 			}
 		}
 	}
-	at, err := n.grant(ctx, c)
-	if err != nil {
-		return err
+	for {
+		at, err := n.grant(ctx, c)
+		if err != nil {
+			return err
+		}
+		halts := n.group.Halts()
+		if n.group.Halted() != nil {
+			continue
+		}
+		if err = f(at); n.group.Halted() == nil && n.group.Halts() == halts {
+			return err
+		}
+		if err := c.reject(ctx); err != nil {
+			return err
+		}
 	}
-	return f(at)
 }
 
 // Do calls f like View, but while the state machine applies nothing, so that f needs no lock. Everything that

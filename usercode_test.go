@@ -29,6 +29,7 @@ type broken struct {
 	calls atomic.Int64 // of the functions that were broken
 	lines bytes.Buffer
 	n     uint64 // the last command applied
+	kind  string // of its machine: "files", "objects", or "" for neither
 }
 
 func (b *broken) at(name string) {
@@ -85,6 +86,28 @@ func (v brokenView) WriteTo(_ context.Context, w io.Writer) error {
 
 func (v brokenView) Close() error { v.at("Close"); return nil }
 
+// brokenFiles is a machine whose snapshots have files.
+type brokenFiles struct{ *broken }
+
+func (b brokenFiles) Snapshot() (millrace.Snapshot, error) {
+	v, err := b.broken.Snapshot()
+	return brokenFilesView{v.(brokenView)}, err
+}
+
+func (b brokenFiles) RestoreFiles(ctx context.Context, r io.Reader, _ millrace.SnapshotFiles) error {
+	b.at("RestoreFiles")
+	return b.Restore(ctx, r)
+}
+
+type brokenFilesView struct{ brokenView }
+
+func (v brokenFilesView) Files() []millrace.SnapshotFile { v.at("Files"); return nil }
+
+// brokenObjects is a machine in a group with objects.
+type brokenObjects struct{ *broken }
+
+func (b brokenObjects) UseObjects(*millrace.Objects) { b.at("UseObjects") }
+
 // brokenCodec is sure of itself, so that commands come to Decode where they are applied.
 type brokenCodec struct {
 	*broken
@@ -97,12 +120,13 @@ func (c brokenCodec) Append(dst []byte, v string) ([]byte, error) {
 }
 
 func (c brokenCodec) Decode(b []byte) (string, error) { c.at("Decode" + c.of); return string(b), nil }
-func (c brokenCodec) Sure() bool                      { return true }
+func (c brokenCodec) Sure() bool                      { c.at("Sure"); return true }
+func (c brokenCodec) LeastBytes(string) int           { c.at("LeastBytes"); return 0 }
 
 // brokenHandler is a slog.Handler.
 type brokenHandler struct{ *broken }
 
-func (h brokenHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool { h.at("Enabled"); return true }
 func (h brokenHandler) Handle(_ context.Context, r slog.Record) error {
 	h.at("Handle")
 	h.mu.Lock()
@@ -124,19 +148,35 @@ var userFunctions = []struct {
 	says string                                   // of the error, or in the log if goesOn
 	// What breaks: the call, with an error; or the machine of this member.
 	machine bool
-	// passes: it runs in the goroutine of the caller, which gets the panic as it is.
-	passes bool
+	// inCall: it runs in the goroutine of the caller. A panic is an error, and runtime.Goexit ends that
+	// goroutine. passes: the caller gets the panic as it is, too.
+	inCall, passes bool
+	kind           string // of the machine
 }{
-	{name: "Append", call: propose, says: "Append panicked"},
+	{name: "Append", call: propose, says: "Append panicked", inCall: true},
+	{name: "LeastBytes", call: propose, says: "LeastBytes of the codec panicked", inCall: true},
+	{name: "Sure", call: func(ctx context.Context, _ *brokenNode) error {
+		millrace.InMemory(theBroken(ctx), brokenCodec{theBroken(ctx), ""})
+		return nil
+	}, passes: true},
 	{name: "Decode", call: propose, says: "Decode of the codec", machine: true},
 	{name: "Apply", call: propose, says: "Apply of the state machine", machine: true},
 	{name: "AppendResult", call: propose, says: "Append of the codec of Machine.Results", machine: true},
+	{name: "Decode", call: func(ctx context.Context, n *brokenNode) error { // of an entry that was applied
+		for _, err := range n.Log(ctx, 1, 0) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, says: "Decode panicked", inCall: true},
 	{name: "Digest", call: proposeLater, says: "Digest of the state machine", machine: true},
 	{name: "DecodeResult", call: proposeTwice, says: "Decode panicked"},
 	{name: "Snapshot", call: takeSnapshot, says: "Snapshot of the state machine"},
 	{name: "WriteTo", call: takeSnapshot, says: "WriteTo of a snapshot"},
 	{name: "Sync", call: takeSnapshot, says: "Sync of the state machine"},
 	{name: "Close", call: takeSnapshot, says: "Close of a snapshot"},
+	{name: "Files", call: takeSnapshot, says: "Files of a snapshot", kind: "files"},
 	{name: "Do", call: func(ctx context.Context, n *brokenNode) error {
 		return n.Do(ctx, millrace.Linearizable, func() error { theBroken(ctx).at("Do"); return nil })
 	}, says: "the function of a read"},
@@ -159,22 +199,29 @@ var userFunctions = []struct {
 		return nil
 	}, passes: true},
 	{name: "loop over Log", call: func(ctx context.Context, n *brokenNode) error {
-		for range n.Log(ctx, 1, 1<<60) {
+		for range n.Log(ctx, 1, 0) {
 			theBroken(ctx).at("loop over Log")
 			break
 		}
 		return nil
 	}, passes: true},
+	{name: "Read", call: upload, passes: true, kind: "objects"},
+	{name: "Progress", call: upload, passes: true, kind: "objects"},
 	{name: "event", call: func(ctx context.Context, n *brokenNode) error {
 		_, err := n.TakeSnapshot(ctx)
 		return err
 	}, says: "the function of WithEvents"},
 	{name: "Handle", call: takeSnapshot},
+	{name: "Enabled", call: takeSnapshot},
 }
 
 type brokenWriter struct{ *broken }
 
 func (w brokenWriter) Write(b []byte) (int, error) { w.at("Write"); return len(b), nil }
+
+type brokenReader struct{ *broken }
+
+func (r brokenReader) Read(b []byte) (int, error) { r.at("Read"); return copy(b, "x"), io.EOF }
 
 type brokenKey struct{}
 
@@ -205,6 +252,12 @@ func proposeTwice(ctx context.Context, n *brokenNode) error {
 	return err
 }
 
+func upload(ctx context.Context, n *brokenNode) error {
+	b := theBroken(ctx)
+	_, err := n.Upload(ctx, brokenReader{b}, millrace.UploadOptions{Progress: func(int64) { b.at("Progress") }})
+	return err
+}
+
 func takeSnapshot(ctx context.Context, n *brokenNode) error {
 	_, err := n.TakeSnapshot(ctx)
 	return err
@@ -214,9 +267,9 @@ func takeSnapshot(ctx context.Context, n *brokenNode) error {
 func TestUserFunctions(t *testing.T) {
 	for _, f := range userFunctions {
 		for how, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
-			t.Run(f.name+"/"+how, func(t *testing.T) {
+			t.Run(strings.TrimPrefix(f.kind+" ", " ")+f.name+"/"+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := &broken{how: end}
+					b := &broken{how: end, kind: f.kind}
 					n := openBroken(t, b, crashfs.New())
 					ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), brokenKey{}, b), time.Minute)
 					defer cancel()
@@ -229,9 +282,9 @@ func TestUserFunctions(t *testing.T) {
 					b.breakIn("")
 					synctest.Wait()
 					if b.calls.Load() == 0 {
-						t.Fatal("it was not called")
+						t.Fatalf("it was not called: %v", err)
 					}
-					callers := f.passes || how == "goexit" && (f.name == "Append")
+					callers := f.passes || f.inCall && how == "goexit"
 					if passed != callers {
 						t.Errorf("the caller's goroutine was ended: %v, want %v; error %v", passed, callers, err)
 					}
@@ -259,34 +312,36 @@ func TestUserFunctions(t *testing.T) {
 	}
 }
 
-// A node whose Restore or Applied panics does not open, with a sentence, and opens when it works.
+// A node with a function that panics when it is opened does not open, with a sentence, and opens when that
+// works.
 func TestUserFunctionsAtTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := crashfs.New()
-		b := &broken{how: func() { panic("boom") }}
-		n := openBroken(t, b, disk)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := errors.Join(propose(ctx, n), takeSnapshot(ctx, n), n.Close(ctx)); err != nil {
-			t.Fatal(err)
-		}
-		for _, in := range []string{"Restore", "Applied"} {
-			b.n = 0 // its disk was wiped
-			b.breakIn(in)
-			b.how = func() { panic("boom") }
-			if _, err := tryBroken(b, disk); err == nil || !strings.Contains(err.Error(), in+" of the state machine panicked: boom") {
-				t.Errorf("Open: %v", err)
-			}
-			b.how = runtime.Goexit
-			if err, passed := inGoroutine(func() error { _, err := tryBroken(b, disk); return err }); !passed {
-				t.Errorf("Open: %v, and %s has ended its goroutine", err, in)
-			}
-		}
-		b.breakIn("")
-		if err := propose(ctx, openBroken(t, b, disk)); err != nil {
-			t.Error(err)
-		}
-	})
+	for _, f := range []struct{ name, kind string }{{"Restore", ""}, {"RestoreFiles", "files"}, {"Applied", ""}, {"UseObjects", "objects"}} {
+		t.Run(f.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := crashfs.New()
+				b := &broken{kind: f.kind, how: func() { panic("boom") }}
+				n := openBroken(t, b, disk)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := errors.Join(propose(ctx, n), takeSnapshot(ctx, n), n.Close(ctx)); err != nil {
+					t.Fatal(err)
+				}
+				b.n = 0 // its disk was wiped
+				b.breakIn(f.name)
+				if _, err := tryBroken(b, disk); err == nil || !strings.Contains(err.Error(), f.name+" of the state machine panicked: boom") {
+					t.Errorf("Open: %v", err)
+				}
+				b.how = runtime.Goexit
+				if err, passed := inGoroutine(func() error { _, err := tryBroken(b, disk); return err }); !passed {
+					t.Errorf("Open: %v, and the function has ended its goroutine", err)
+				}
+				b.breakIn("")
+				if err := propose(ctx, openBroken(t, b, disk)); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // inGoroutine calls f on a goroutine of its own, and reports whether f has ended it or let a panic through.
@@ -318,7 +373,16 @@ func openBroken(t *testing.T, b *broken, disk *crashfs.FS) *brokenNode {
 }
 
 func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
-	m := millrace.Durable[string, string](b, brokenCodec{b, ""}).Results(brokenCodec{b, "Result"}).Digest(b.digest)
+	var m millrace.Machine[string, string]
+	switch b.kind {
+	case "files":
+		m = millrace.Durable[string, string](brokenFiles{b}, brokenCodec{b, ""})
+	case "objects":
+		m = millrace.InMemory[string, string](brokenObjects{b}, brokenCodec{b, ""}).Objects(millrace.ObjectOptions{})
+	default:
+		m = millrace.Durable[string, string](b, brokenCodec{b, ""})
+	}
+	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest)
 	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}}, m,
 		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())),
 		millrace.WithLogger(slog.New(brokenHandler{b})), millrace.WithEvents(b.event))

@@ -45,9 +45,10 @@ type applyQueue struct {
 	passed []uint64 // commands that it was not given because the group skips them (skipped.go), ascending
 
 	// Owned by the lane.
-	note       machineText  // machinenote.go
-	rebuilt    *HaltedError // the halt for which the machine was made again, or could not be (rebuild.go)
+	note       machineText    // machinenote.go
+	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	rebuilding bool
+	rebuildTo  uint64 // what it must have before it works again, at least
 }
 
 // shortRead says that entries could not be read for lack of a descriptor.
@@ -57,7 +58,7 @@ type shortRead struct{ error }
 // machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
 // goroutine, for which there is no caller. A *parked says at which entry it has stopped.
 func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
-	returned, with := false, entries
+	returned, with := false, entries // with is never empty
 	defer func() {
 		p := recover()
 		switch {
@@ -69,7 +70,8 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	}()
 	for rest := entries; len(rest) > 0; {
 		n := q.together(rest)
-		if with = rest[:n:n]; n > 0 {
+		if n > 0 {
+			with = rest[:n:n]
 			if err := q.machine.Apply(with); err != nil {
 				returned = true
 				if at, ok := err.(*parked); ok {
@@ -82,6 +84,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 			q.entries.Add(uint64(n))
 		}
 		for n < len(rest) && (!isCommand(&rest[n]) || q.group.skips.of(rest[n].Index) > 0) {
+			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
 				returned = true
 				return err
@@ -178,7 +181,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if len(answers) > 0 {
-		q.applied.Store(lastIndex(&q.work[done-1]))
+		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.awaitsApply.Load() {

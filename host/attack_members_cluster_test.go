@@ -83,41 +83,6 @@ func TestOnePlanTwice(t *testing.T) {
 	}
 }
 
-// The host that the group was founded without is added, votes, and everything is so after restarts of all.
-func TestHostLeftOutIsAdded(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	ps := parties(t, 3)
-	list := listOf(ps...)
-	for _, p := range ps[:2] {
-		p.openHost(list)
-		p.openGroup(1, 2, 3)
-	}
-	if err := ps[0].Group(theGroup).FoundWithout(3); err != nil {
-		t.Fatal(err)
-	}
-	write(t, ps[:2], "without host 3")
-	ps[2].openJoining(list, 1, 2, 3)
-	ps[0].remembers(2, 1)
-	ps[0].change(host.AddMember(3))
-	write(t, ps, "with host 3")
-	ps[1].close()
-	write(t, []*party{ps[0], ps[2]}, "host 3 counts")
-	ps[0].close()
-	ps[2].close()
-	for _, p := range ps {
-		p.openHost(list)
-		p.openGroup(1, 2, 3)
-	}
-	write(t, ps, "after a restart")
-	for _, p := range ps {
-		p.waitMembers([]uint64{1, 2, 3}, nil)
-	}
-	ps[0].close()
-	write(t, ps[1:], "without host 1")
-	ps[1].close()
-	ps[2].close()
-}
-
 // Members restart at every stage of a plan, and come back with the roster that they had or a later one.
 func TestRestartsWhileAPlanIsCarriedOut(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

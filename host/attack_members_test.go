@@ -56,33 +56,6 @@ func rosterOf(version uint64, ids ...uint64) *membership.Roster {
 	return r
 }
 
-// The group was founded without a host, which was added since. A member that is behind does not know that,
-// and takes what the host sends as a leader when others tell it the later roster.
-func TestLateRosterAdmitsOneLeftOut(t *testing.T) {
-	l, _ := openAlone(t, 5)
-	l.meet()
-	entries := []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingWithout(4, 5)), foundedAt(3, 1)}
-	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: entries, Commit: 3})
-	if r := l.group.roster(); r == nil || !l.group.leavesOutMember(5) {
-		t.Fatalf("members %v, host 5 is refused: %v", r, l.group.leavesOutMember(5))
-	}
-	later := rosterOf(9, 1, 2, 3, 5)
-	later.Members[0].Incarnation = l.incarnation()
-	lie := rosterOf(1<<63, 1, 2, 3, 5)
-	l.control(2, append([]byte{rosterAnswerKind, theGroup}, lie.Encode()...))
-	if h := l.group.members.hint.Load(); h != nil {
-		t.Errorf("a member that hears its leader keeps version %d of the members, which another host says", h.Version)
-	}
-	l.group.members.leaderAt.Store(-10 * int64(l.config.electionTicks()))
-	l.control(2, append([]byte{rosterAnswerKind, theGroup}, later.Encode()...))
-	if l.group.leavesOutMember(5) || !l.group.leavesOutMember(4) {
-		t.Errorf("hosts %v are refused, want 4 only", *l.group.refuses.Load())
-	}
-	if l.group.countsVoteOf(5) {
-		t.Error("a vote counts of a host that is no member in the roster of this one")
-	}
-}
-
 // A member stops because it was removed. One that was away, and removed as well, asks it for the roster: it
 // still tells what it knows. Of the group one member is left, which alone is not believed for long.
 func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {

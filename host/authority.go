@@ -153,10 +153,7 @@ func (g *Group) hasMetVoters() bool {
 	if !g.host.authority.mark.LacksTerms {
 		return true
 	}
-	out := g.leftOut()
-	return !slices.ContainsFunc(g.voters(), func(id uint64) bool {
-		return id != g.self && !slices.Contains(out, id) && !g.host.meetings.has(id)
-	})
+	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.meetings.has(id) })
 }
 
 // forgetAmnesia makes the lane remove the mark of a log whose groups all have authority.

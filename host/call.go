@@ -49,7 +49,8 @@ type Call struct {
 }
 
 // Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
-// not call the group.
+// not call the group. If one panics, its command has an outcome that it does not learn, which is logged. One
+// that ends its goroutine (runtime.Goexit) halts the machine of this member, or stops the group here.
 type Caller interface {
 	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this
 	// host may have applied it before.
@@ -163,7 +164,7 @@ func (c *Call) answer(o outcome) (kept bool) {
 	case o.err == nil:
 		if c.w.finish() {
 			o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = c.queued, c.appended, c.replicated
-			c.Owner.Committed(o.receipt)
+			c.group.tellCommitted(c.Owner, o.receipt)
 		}
 		return false
 	}
@@ -184,7 +185,7 @@ func (c *Call) fail(err error) {
 		if c.group != nil {
 			c.group.pending.refusals.note(err, 1)
 		}
-		c.Owner.Failed(err)
+		c.group.tellFailed(c.Owner, err)
 	}
 }
 

@@ -158,7 +158,7 @@ func (s *called) take(commands []Command, now time.Duration) {
 			c.Caller = call.Owner
 		case call.w.finish():
 			c.Caller = call.Owner
-			c.Caller.Committed(call.appliedReceipt(c, now))
+			call.group.tellCommitted(c.Caller, call.appliedReceipt(c, now))
 		}
 	}
 }
@@ -242,13 +242,14 @@ func (g *Group) findCallers(commands []Command) {
 		g.calls.findCallers(g, commands)
 	}
 	if hasCaller(commands) {
-		g.called.hand(commands, g.now())
+		g.called.hand(g, commands)
 	}
 }
 
 // hand notes the callers whose commands the state machine gets, until appliedBatch. If the group stops while
 // the machine hangs, they are told.
-func (s *called) hand(commands []Command, now time.Duration) {
+func (s *called) hand(g *Group, commands []Command) {
+	now := g.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range commands {
@@ -257,7 +258,7 @@ func (s *called) hand(commands []Command, now time.Duration) {
 		case c == nil:
 		case s.closed: // its end has answered all others
 			commands[i].Caller = nil
-			c.Failed(ErrNoResult)
+			g.tellFailed(c, ErrNoResult)
 		default:
 			commands[i].Handed = now
 			s.applying = append(s.applying, c)
@@ -278,7 +279,7 @@ func (g *Group) appliedBatch() {
 func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
-			c.Owner.Duplicate(r, result, kept)
+			g.tellDuplicate(c.Owner, r, result, kept)
 		}
 	}
 }

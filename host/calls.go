@@ -171,10 +171,21 @@ func (s *routedCalls) renew(id session.ID) bool {
 
 // findCallers finds the calls of commands that are applied now.
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
-	var bytes int64
+	bytes, committed := s.takeCallers(g, commands)
+	if committed > 0 {
+		g.counts.callsCommitted.Add(committed)
+	}
+	g.pending.releaseCalls(bytes)
+	if bytes > 0 && g.inbox.hasProposals() {
+		g.wake()
+	}
+}
+
+// takeCallers is findCallers under mu.
+func (s *routedCalls) takeCallers(g *Group, commands []Command) (bytes int64, committed uint64) {
 	now := g.now()
-	var committed uint64
 	s.mu.Lock()
+	defer s.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
 		c := &commands[i]
 		if c.Number == 0 || c.Caller != nil {
@@ -189,20 +200,13 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		if call.w.finish() {
 			c.Caller = call.Owner
 			committed++
-			c.Caller.Committed(call.appliedReceipt(c, now))
+			g.tellCommitted(c.Caller, call.appliedReceipt(c, now))
 		}
 	}
 	if committed > 0 {
 		s.refusals, s.frameMost, s.framesMost = 0, relaxed(s.frameMost), relaxed(s.framesMost)
 	}
-	s.mu.Unlock()
-	if committed > 0 {
-		g.counts.callsCommitted.Add(committed)
-	}
-	g.pending.releaseCalls(bytes)
-	if bytes > 0 && g.inbox.hasProposals() {
-		g.wake()
-	}
+	return bytes, committed
 }
 
 // relaxed doubles a bound, which in the end is none.

@@ -59,7 +59,6 @@ func (c *hostClock) beat() (ticks int) {
 		c.beats = beat
 		h.sendPulses()
 		h.greetUnmet()
-		h.tellWithout()
 		h.askPlans()
 		h.announceKeys()
 		h.placer.beat(c.ticks - c.missed)

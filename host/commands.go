@@ -158,7 +158,9 @@ func (s *commandGroup) open(g *Group) error {
 			return err
 		}
 		if m, ok := s.machine.(ObjectUser); ok {
-			m.UseObjects(&Objects{&g.objects})
+			if err := callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{&g.objects}); return nil }, nil); err != nil {
+				return err
+			}
 		}
 	}
 	s.group, s.table = g, session.New(o.Sessions)
@@ -256,10 +258,8 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	s.findCallers() // in the order of the log
 	s.suppressed.Add(1)
 	switch {
-	case v == session.Duplicate && first.Refused && slices.Contains(s.group.apply.passed, first.Index):
-		s.group.refuseApplied(e.Index, e.Term, m, fmt.Errorf("%w: it came first as entry %d", ErrSkipped, first.Index))
 	case v == session.Duplicate && first.Refused:
-		s.group.refuseApplied(e.Index, e.Term, m, refusedBefore(first.Index))
+		s.group.refuseApplied(e.Index, e.Term, m, s.group.apply.refusedBefore(first.Index))
 	case v == session.Duplicate:
 		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
@@ -272,8 +272,11 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	return nil
 }
 
-// refusedBefore is the outcome of a copy of a command that was refused.
-func refusedBefore(index uint64) error {
+// refusedBefore is the outcome of a copy of a command that was refused, or skipped.
+func (q *applyQueue) refusedBefore(index uint64) error {
+	if slices.Contains(q.passed, index) {
+		return fmt.Errorf("%w: it came first as entry %d", ErrSkipped, index)
+	}
 	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
 }
 

@@ -152,6 +152,8 @@ func (d *divergence) init(m *commandGroup) {
 func (d *divergence) put(g *Group, c checkpoint) {
 	st := g.status.Load()
 	d.mu.Lock()
+	// A machine that was made again takes the same checkpoints again.
+	d.own = slices.DeleteFunc(d.own, func(o checkpoint) bool { return o.index >= c.index })
 	if len(d.own) == keptCheckpoints {
 		d.own = slices.Delete(d.own, 0, 1)
 	}
@@ -351,7 +353,7 @@ func (g *Group) countVoters() int {
 		return len(r.Conf.Voters)
 	}
 	if b := g.bound.Load(); b != nil {
-		return len(b.kept())
+		return len(*b)
 	}
 	return len(g.memberIDs())
 }
@@ -392,7 +394,7 @@ func (d *divergence) stopMinority(g *Group, found *Diverged) {
 			}
 		}
 	}
-	if order == nil || !isMajority(there, g.countVoters()) {
+	if order == nil || there <= g.countVoters()/2 {
 		return // no majority agrees, or it could not go on by itself now; the next reports may say so
 	}
 	for _, m := range found.Members {

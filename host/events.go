@@ -216,12 +216,12 @@ type HostRefused struct {
 }
 
 // MemberRefused reports that a group refuses a member, because the host has come with another directory than
-// the group was founded with, or because the group was founded without it. It is reported once in the life of
-// a host.
+// the group was founded with, or because it is none of the members. It is reported once in the life of a
+// host.
 type MemberRefused struct {
 	Group, Member uint64
 	Bound, Came   transport.Incarnation
-	LeftOut       bool // the group was founded without it; Bound is zero
+	Stranger      bool // it is none of the members; Bound is zero
 	Removed       bool // it was removed from the group; the same
 }
 

@@ -44,10 +44,9 @@ const (
 
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
-	out := e.leftOut()
 	for _, id := range e.memberIDs() {
 		p := e.host.meetings.of(id)
-		if p == nil || slices.Contains(out, id) {
+		if p == nil {
 			continue
 		}
 		if why := p.refuses.Load(); why != nil {
@@ -86,7 +85,7 @@ func (e *examination) lookForFounding() {
 			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
-	fix := "start every member once, all at the same time; if one never comes, host.Group.FoundWithout founds the group without it"
+	fix := "start every member once, all at the same time; if one never comes, and no member has the founding entry, empty their directories and found the group again without it"
 	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
 		fix = "look at the other members: all were met, and the election of the first leader takes long"
 	} else if len(f.Unmet)+len(f.Refused) == 0 {
@@ -227,7 +226,7 @@ func (e *examination) lookForMembers() {
 		return
 	}
 	views := e.memberViews()
-	for _, id := range e.founders() {
+	for _, id := range e.memberIDs() {
 		if id == e.self || e.isRefused(id) {
 			continue
 		}

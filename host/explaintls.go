@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -50,10 +49,9 @@ func (w *hostWatch) certificate(id uint64, now, recent int64) (c refusedCertific
 
 // lookForCertificates finds members with which this host does not speak because of a certificate.
 func (e *examination) lookForCertificates() {
-	out := e.leftOut()
 	for _, id := range e.memberIDs() {
 		c, ok := e.host.watch.certificate(id, e.now, e.recent())
-		if silent, _ := e.silence(id, 0); !ok || silent <= e.unheardBound() || slices.Contains(out, id) {
+		if silent, _ := e.silence(id, 0); !ok || silent <= e.unheardBound() {
 			continue
 		}
 		if c.what.ByPeer {

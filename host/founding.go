@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 )
 
 // founding is how a group begins. What a member has promised is in its directory, so every member must know
@@ -31,7 +30,8 @@ import (
 // commands.
 //
 // Founding a group takes every founding member once; after that a quorum is enough. If a member does not
-// come, or was wiped before founded, the group can be founded without it (without.go).
+// come, or was wiped before founded, there is nothing to keep: the directories are emptied, and the group is
+// founded again with another list (docs/decisions/0013 says why not without that member).
 //
 // Rejected: only the two entries, with elections as soon as a majority is up. Two directories of one host can
 // then vote in one term, so two leaders can propose different entries found at one place.
@@ -44,14 +44,12 @@ type founding struct {
 	leads      bool
 	leadsSince int64         // tick
 	promise    time.Duration // of each member, by the entry found in the log; 0: none
-	reduced    bool          // the voters of the core are the members that found binds (without.go)
 	refusedAt  int64         // tick at which a refusal was sent last
 	told       []uint64
 
 	bound   atomic.Pointer[binding]  // by the entry found in this host's log; nil: there is none
 	counted atomic.Bool              // in meetings.unfounded
-	leaves  atomic.Pointer[[]uint64] // members to leave out, as FoundWithout has said; nil: none
-	refuses atomic.Pointer[[]uint64] // members that found leaves out, or that come with another directory; nil: none
+	refuses atomic.Pointer[[]uint64] // members that come with another directory; nil: none
 	reached atomic.Pointer[Founding] // what Group.Founding returns
 }
 
@@ -196,7 +194,6 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 		}
 	}
 	g.setBound()
-	g.setVoters()
 }
 
 // noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
@@ -217,10 +214,9 @@ func (g *Group) commitFounding(through uint64) {
 	g.keepFound()
 	g.publishFounding()
 	g.seen = nil
-	g.dropLeaves()
 	if !g.knew {
 		g.host.events.emit(GroupFounded{Group: g.id})
-		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs(), "voters", g.founders())
+		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
 	}
 }
 
@@ -287,7 +283,7 @@ func (g *Group) advanceFounding() {
 		return
 	}
 	found := g.current(true)
-	if found == nil || g.leavesMore(found.bound) {
+	if found == nil {
 		b, all := g.bind()
 		if !all || !g.proposeFounding(g.withPromises(encodeFound(b))) {
 			return
@@ -304,26 +300,21 @@ func (g *Group) advanceFounding() {
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
 // It may have asked for votes before, of members that could not: without this it would wait for its timeout.
 func (g *Group) campaignFirst(st raft.BasicStatus) {
-	if g.quick || st.Lead != raft.None || g.self != g.founders()[0] {
+	if g.quick || st.Lead != raft.None || g.self != g.memberIDs()[0] {
 		return
 	}
-	if g.leaves.Load() == nil && !g.host.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
+	if !g.host.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.quick = true
 	g.campaign()
 }
 
-// bind binds every member to the directory with which its host has come, except those to leave out. all is
-// false if one has not come.
+// bind binds every member to the directory with which its host has come. all is false if one has not come.
 func (g *Group) bind() (b binding, all bool) {
-	founders := g.founders()
 	for _, id := range g.memberIDs() {
 		i, known := g.host.incarnation(), true
-		switch {
-		case !slices.Contains(founders, id):
-			i = transport.Incarnation{}
-		case id != g.self:
+		if id != g.self {
 			i, known = g.host.admission.incarnation(id)
 		}
 		if !known {
@@ -338,7 +329,7 @@ func (g *Group) bind() (b binding, all bool) {
 // that they hold it durably.
 func (g *Group) missing(found *foundingEntry) (ids []uint64) {
 	progress := g.node.Status().Progress
-	for _, id := range found.bound.kept() {
+	for _, id := range found.bound.ids() {
 		if pr, ok := progress[id]; !ok || pr.WithoutAuthority || pr.Match < found.index {
 			ids = append(ids, id)
 		}
@@ -381,7 +372,6 @@ func (g *Group) foundingDue() int64 {
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() {
 	var now Founding
-	now.LeftOut = g.leftOut()
 	if g.founded {
 		now.Found, now.Founded = true, true
 	} else {
@@ -391,7 +381,7 @@ func (g *Group) publishFounding() {
 			now.Missing = g.missing(found)
 		}
 	}
-	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) || !slices.Equal(was.LeftOut, now.LeftOut) {
+	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {
 		g.reached.Store(&now)
 	}
 }

@@ -487,63 +487,6 @@ func TestLateMember(t *testing.T) {
 	write(t, ps[1:], "without the first")
 }
 
-// Host 3 is never started, and the other two found the group without it. Later it comes: its group stops with
-// a sentence, and both others report it. It does so again when all hosts have started again.
-func TestFoundWithoutAHost(t *testing.T) {
-	ps := parties(t, 3)
-	for _, p := range ps[:2] {
-		p.open(listOf(ps...))
-	}
-	ps[0].waitUnfounded(3)
-	if err := ps[0].Group(theGroup).FoundWithout(2, 3); err == nil || !containsAll(err.Error(), []string{"1 of its members [1 2 3] would be kept", "want a majority, 2"}) {
-		t.Errorf("founded by a minority: %v", err)
-	}
-	if err := ps[0].Group(theGroup).FoundWithout(3); err != nil {
-		t.Fatal(err)
-	}
-	write(t, ps[:2], "without host 3")
-	if err := ps[1].Group(theGroup).FoundWithout(3); err != nil {
-		t.Errorf("the same call when the group is founded: %v", err)
-	}
-	for again := range 2 {
-		ps[2].open(listOf(ps...))
-		g := ps[2].Group(theGroup)
-		select {
-		case <-g.Failed():
-		case <-deadline(t).Done():
-			t.Fatalf("host 3 was left out, and its group has not stopped: %+v, %v", g.Status(), g.Founding())
-		}
-		if err := g.Err(); !containsAll(err.Error(), []string{"group 1 was founded without host 3", "Joins", "says so"}) {
-			t.Errorf("the group of host 3 has stopped with %v", err)
-		}
-		ps[0].waitEvent("that host 3 is refused", func(e host.Event) bool {
-			r, is := e.(host.MemberRefused)
-			return is && r.Group == theGroup && r.Member == 3 && r.LeftOut
-		})
-		write(t, ps[:2], fmt.Sprint("beside host 3, ", again))
-		for _, p := range ps {
-			p.close()
-		}
-		for _, p := range ps[:2] {
-			p.open(listOf(ps...))
-		}
-		write(t, ps[:2], fmt.Sprint("again without host 3, ", again))
-		for _, p := range ps[:2] {
-			if f := p.Group(theGroup).Founding(); !f.Founded || !slices.Equal(f.LeftOut, []uint64{3}) || len(f.Unmet)+len(f.Missing)+len(f.Refused) > 0 {
-				t.Errorf("host %d: the founding is %+v", p.id, f)
-			}
-		}
-	}
-	// A kept host that was wiped must not found a second group while host 1 has the first one.
-	ps[1].close()
-	wipe(t, ps[1])
-	ps[1].open(listOf(ps...))
-	ps[1].waitRefusal(ps[1], "cannot connect", "another directory")
-	if err := ps[1].Group(theGroup).FoundWithout(1); err == nil || !containsAll(err.Error(), []string{"host 1 refuses the directory of host 2", "may be founded already"}) {
-		t.Errorf("a wiped host founds the group again: %v", err)
-	}
-}
-
 // Two clusters have the same ids and no Config.Cluster: a host of one that is pointed at the other is
 // refused.
 func TestSwappedAddresses(t *testing.T) {

@@ -14,53 +14,43 @@ import (
 // kind transport.Control. Integers are little-endian, groups are uvarints.
 //
 //	entry found:   1 │ n u16 │ n × (id u64, incarnation 16 B), ids ascending
-//	               3 │ the same, but an incarnation of zeros means that the member is left out
-//	               17, 19  like 1 and 3, of a group with leases, and then the promise of a member (lease.go),
-//	               in nanoseconds, u64
+//	               17 │ like 1, of a group with leases, and then the promise of a member (lease.go), in
+//	               nanoseconds, u64
 //	entry founded: 2
 //	greeting:      1 │ flags u8: 1 every other host is met, 2 answer this
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
-//	without:       3 │ group │ n uvarint, at least 1 │ n × id u64, ascending: the members to leave out
-//	left out:      4 │ group: it was founded without the host that reads this
+//	stranger:      4 │ group: the host that reads this is none of its members
 //	removed:       5 │ group │ version of the roster, which is without the directory of the reader
 //	               │ incarnation 16 B, that directory
 const (
-	foundKind        byte = 1
-	foundedKind      byte = 2
-	foundWithoutKind byte = 3
-	foundPromises    byte = 16 // added to either kind of found
+	foundKind     byte = 1
+	foundedKind   byte = 2
+	foundPromises byte = 16 // added to the kind of found
 
 	greetingKind byte = 1
 	refusalKind  byte = 2
-	withoutKind  byte = 3
-	leftOutKind  byte = 4
+	strangerKind byte = 4
 	removedKind  byte = 5
 
 	greetsAll byte = 1
 	greetsAsk byte = 2
 )
 
-// binding is what the entry found says: with which directory each founding member counts, and which members
-// the group is founded without. It names every member of GroupConfig.Members. Ids ascend.
+// binding is what the entry found says: with which directory each founding member counts. It names every
+// member of GroupConfig.Members. Ids ascend.
 type binding []boundMember
 
-// boundMember is a member, and the incarnation that it is bound to: zeros if it is left out.
+// boundMember is a member, and the incarnation that it is bound to.
 type boundMember struct {
 	id          uint64
 	incarnation transport.Incarnation
 }
 
-func (m boundMember) isLeftOut() bool { return m.incarnation == transport.Incarnation{} }
-
 var errBadFounding = errors.New("millrace: the founding entry cannot be read")
 
 // encodeFound and encodeFounded return the data of the two entries.
 func encodeFound(b binding) []byte {
-	kind := foundKind
-	if len(b.leftOut()) > 0 {
-		kind = foundWithoutKind
-	}
-	data := binary.LittleEndian.AppendUint16([]byte{kind}, uint16(len(b)))
+	data := binary.LittleEndian.AppendUint16([]byte{foundKind}, uint16(len(b)))
 	for _, m := range b {
 		data = binary.LittleEndian.AppendUint64(data, m.id)
 		data = append(data, m.incarnation[:]...)
@@ -79,7 +69,7 @@ func decodeFounding(data []byte) (b binding, err error) {
 	switch {
 	case len(data) == 1 && data[0] == foundedKind:
 		return nil, nil
-	case len(data) < 3 || data[0]&foundPromises != 0 && len(data) < 3+promiseBytes || kindOfFound(data) != foundKind && kindOfFound(data) != foundWithoutKind:
+	case len(data) < 3 || data[0]&foundPromises != 0 && len(data) < 3+promiseBytes || data[0]&^foundPromises != foundKind:
 		return nil, fmt.Errorf("%w: %d bytes do not begin like one that this program knows; use a newer program", errBadFounding, len(data))
 	}
 	n, rest := int(binary.LittleEndian.Uint16(data[1:])), data[3:]
@@ -94,22 +84,16 @@ func decodeFounding(data []byte) (b binding, err error) {
 	}
 	for ; len(rest) > 0; rest = rest[memberBytes:] {
 		m := boundMember{binary.LittleEndian.Uint64(rest), transport.Incarnation(rest[8:memberBytes])}
-		if len(b) > 0 && m.id <= b[len(b)-1].id {
+		switch {
+		case len(b) > 0 && m.id <= b[len(b)-1].id:
 			return nil, fmt.Errorf("%w: host %d follows host %d", errBadFounding, m.id, b[len(b)-1].id)
+		case m.incarnation == transport.Incarnation{}:
+			return nil, fmt.Errorf("%w: host %d is bound to no directory", errBadFounding, m.id)
 		}
 		b = append(b, m)
 	}
-	switch left := len(b.leftOut()); {
-	case left > 0 != (kindOfFound(data) == foundWithoutKind):
-		return nil, fmt.Errorf("%w: it is of kind %d, and %d of %d members are bound to no directory", errBadFounding, data[0], left, n)
-	case !isMajority(n-left, n):
-		return nil, fmt.Errorf("%w: it binds %d of %d members, want a majority", errBadFounding, n-left, n)
-	}
 	return b, nil
 }
-
-// kindOfFound returns the kind of an entry found, apart from what it says of promises.
-func kindOfFound(data []byte) byte { return data[0] &^ foundPromises }
 
 const (
 	promiseBytes = 8
@@ -153,26 +137,15 @@ func (g *Group) rejectPromises(found []byte) error {
 	return nil
 }
 
-// isMajority reports whether kept members are a majority of all.
-func isMajority(kept, all int) bool { return kept > all/2 }
-
-// ids returns all members, also those left out.
-func (b binding) ids() []uint64 { return b.which(func(boundMember) bool { return true }) }
-
-// kept returns the members that are bound to a directory, and leftOut the others.
-func (b binding) kept() []uint64    { return b.which(func(m boundMember) bool { return !m.isLeftOut() }) }
-func (b binding) leftOut() []uint64 { return b.which(boundMember.isLeftOut) }
-
-func (b binding) which(is func(boundMember) bool) (ids []uint64) {
+// ids returns the members.
+func (b binding) ids() (ids []uint64) {
 	for _, m := range b {
-		if is(m) {
-			ids = append(ids, m.id)
-		}
+		ids = append(ids, m.id)
 	}
 	return ids
 }
 
-// of returns the incarnation to which a member is bound. A member that is left out is bound to none.
+// of returns the incarnation to which a member is bound.
 func (b binding) of(id uint64) (i transport.Incarnation, bound bool) {
 	at, bound := slices.BinarySearchFunc(b, id, func(m boundMember, id uint64) int {
 		switch {
@@ -183,7 +156,7 @@ func (b binding) of(id uint64) (i transport.Incarnation, bound bool) {
 		}
 		return 0
 	})
-	if !bound || b[at].isLeftOut() {
+	if !bound {
 		return i, false
 	}
 	return b[at].incarnation, true
@@ -211,45 +184,12 @@ func decodeRefusal(body []byte) (r refusal, err error) {
 	return r, nil
 }
 
-// without is what the members of a group tell each other after FoundWithout.
-type without struct {
-	group  uint64
-	leaves []uint64 // ascending, at least one
-}
+func encodeStranger(group uint64) []byte { return binary.AppendUvarint([]byte{strangerKind}, group) }
 
-func (w without) encode() []byte {
-	body := binary.AppendUvarint([]byte{withoutKind}, w.group)
-	body = binary.AppendUvarint(body, uint64(len(w.leaves)))
-	for _, id := range w.leaves {
-		body = binary.LittleEndian.AppendUint64(body, id)
-	}
-	return body
-}
-
-func decodeWithout(body []byte) (w without, err error) {
-	group, n := binary.Uvarint(body[1:])
-	rest := body[1+max(n, 0):]
-	count, m := binary.Uvarint(rest)
-	if n <= 0 || m <= 0 || count == 0 || count > maxGroupMembers || uint64(len(rest)-m) != 8*count {
-		return w, fmt.Errorf("%w: %d bytes say which members a group is founded without, want 8 bytes each and 1 to %d members", errBadControl, len(body), maxGroupMembers)
-	}
-	w.group = group
-	for rest = rest[m:]; len(rest) > 0; rest = rest[8:] {
-		id := binary.LittleEndian.Uint64(rest)
-		if k := len(w.leaves); k > 0 && id <= w.leaves[k-1] {
-			return w, fmt.Errorf("%w: host %d follows host %d among those that a group is founded without", errBadControl, id, w.leaves[k-1])
-		}
-		w.leaves = append(w.leaves, id)
-	}
-	return w, nil
-}
-
-func encodeLeftOut(group uint64) []byte { return binary.AppendUvarint([]byte{leftOutKind}, group) }
-
-func decodeLeftOut(body []byte) (group uint64, err error) {
+func decodeStranger(body []byte) (group uint64, err error) {
 	group, n := binary.Uvarint(body[1:])
 	if n <= 0 || 1+n != len(body) {
-		return 0, fmt.Errorf("%w: %d bytes say that a group was founded without this host", errBadControl, len(body))
+		return 0, fmt.Errorf("%w: %d bytes say that this host is no member of a group", errBadControl, len(body))
 	}
 	return group, nil
 }

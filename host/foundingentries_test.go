@@ -23,9 +23,6 @@ func TestFoundingCodec(t *testing.T) {
 		for _, id := range rapid.SliceOfNDistinct(rapid.Uint64(), 1, 9, rapid.ID).Draw(t, "ids") {
 			b = append(b, boundMember{id, transport.Incarnation{1, byte(id), 15: rapid.Byte().Draw(t, "incarnation")}})
 		}
-		for i := range rapid.IntRange(0, (len(b)-1)/2).Draw(t, "left out") {
-			b[i].incarnation = transport.Incarnation{}
-		}
 		slices.SortFunc(b, func(a, c boundMember) int {
 			if a.id < c.id {
 				return -1
@@ -37,7 +34,7 @@ func TestFoundingCodec(t *testing.T) {
 			t.Fatalf("%v became %v (%v)", b, back, err)
 		}
 		for _, m := range b {
-			if i, bound := b.of(m.id); bound == m.isLeftOut() || i != m.incarnation || slices.Contains(b.kept(), m.id) != bound || slices.Contains(b.leftOut(), m.id) == bound {
+			if i, bound := b.of(m.id); !bound || i != m.incarnation {
 				t.Fatalf("%v binds host %d to %v, %v", b, m.id, i, bound)
 			}
 		}
@@ -72,15 +69,7 @@ func TestFoundingCodec(t *testing.T) {
 		if back, err := decodeRefusal(cut); err == nil {
 			t.Fatalf("%x is accepted as %v", cut, back)
 		}
-		w := without{r.group, b.ids()}
-		if back, err := decodeWithout(w.encode()); err != nil || back.group != w.group || !slices.Equal(back.leaves, w.leaves) {
-			t.Fatalf("%v became %v (%v)", w, back, err)
-		}
-		cut = w.encode()[:rapid.IntRange(1, len(w.encode())-1).Draw(t, "cut record")]
-		if back, err := decodeWithout(cut); err == nil {
-			t.Fatalf("%x is accepted as %v", cut, back)
-		}
-		if back, err := decodeLeftOut(encodeLeftOut(r.group)); err != nil || back != r.group {
+		if back, err := decodeStranger(encodeStranger(r.group)); err != nil || back != r.group {
 			t.Fatalf("group %d became %d (%v)", r.group, back, err)
 		}
 	})
@@ -289,9 +278,9 @@ func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 	l := openTestHost(t, 3)
 	for _, data := range [][]byte{
 		{}, {9}, {foundKind}, {foundKind, 1, 0, 5}, {foundedKind, 0},
-		encodeFound(binding{{id: 1}, {id: 2}, {3, incarnationOf(3)}}),        // a minority
-		append([]byte{foundKind, 1, 0}, make([]byte, 24)...),                 // bound to no directory
-		append([]byte{foundWithoutKind}, encodeFound(l.bindingOf(0))[1:]...), // leaves none out
+		encodeFound(binding{{id: 1}, {id: 2}, {3, incarnationOf(3)}}), // a minority
+		append([]byte{foundKind, 1, 0}, make([]byte, 24)...),          // bound to no directory
+		append([]byte{3}, encodeFound(l.bindingOf(0))[1:]...),         // a kind of an older program
 	} {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1, Type: raftpb.EntryHost, Data: data}}})
 	}
@@ -299,11 +288,11 @@ func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 		t.Errorf("%+v, %v", s, l.group.Err())
 	}
 	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9},
-		{withoutKind}, {withoutKind, 1, 0}, {withoutKind, 1, 1, 3}, without{1, []uint64{3, 3}}.encode(), {leftOutKind}, {leftOutKind, 1, 1}} {
+		{strangerKind}, {strangerKind, 1, 1}} {
 		(*inbound)(l.Host).Deliver(2, transport.Control, body)
 	}
-	if n := l.strays.Load(); n != 13 {
-		t.Errorf("%d of 13 control records were refused", n)
+	if n := l.strays.Load(); n != 9 {
+		t.Errorf("%d of 9 control records were refused", n)
 	}
 }
 
@@ -327,7 +316,6 @@ func TestNotFoundedSaysWhatIsMissing(t *testing.T) {
 			[]string{"group 7 is not founded", "host 2 was not heard", "host 3 does not have the founding entry", "this host does not have the founding entry"}, "host 2 does not"},
 		{Founding{Refused: []uint64{3}, Missing: []uint64{3}, Found: true}, []string{"host 3 comes with another directory"}, "does not have"},
 		{Founding{Found: true}, []string{"its first leader is being elected"}, "this host does not"},
-		{Founding{Found: true, LeftOut: []uint64{4}}, []string{"except [4]"}, "host 4"},
 		{Founding{Joins: true, JoinRefused: "the token has expired"}, []string{"has not added this host", "the token has expired"}, "founded"},
 	} {
 		err := &NotFoundedError{Group: 7, Founding: row.founding}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,13 +123,23 @@ func (g *Group) ID() uint64 { return g.id }
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
 // in any case.
 func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
+	returned := false
 	defer func() {
 		g.node.Publish()
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
 			g.fail(containPanic(g.id, p))
+		} else if !returned && g.apply.halted() == nil {
+			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, errEnded))
 		}
 	}()
+	again, due = g.turn(at, crowded)
+	returned = true
+	return again, due
+}
+
+// turn is what runTurn does.
+func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	if g.Err() != nil {
 		g.abandon()
 		return false, never
@@ -494,7 +505,7 @@ func (g *Group) abandon() {
 	answerAll(left, wrap(ErrStopped, cause))
 	results, applying := g.called.abandon()
 	for _, c := range applying {
-		c.Failed(wrap(ErrNoResult, cause))
+		g.tellFailed(c, wrap(ErrNoResult, cause))
 	}
 	lost := g.pending.abandon(cause)
 	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
@@ -505,9 +516,9 @@ func (g *Group) abandon() {
 		switch {
 		case told[c] || !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			c.Owner.Failed(wrap(ErrIndeterminate, cause))
+			g.tellFailed(c.Owner, wrap(ErrIndeterminate, cause))
 		default:
-			c.Owner.Failed(wrap(ErrNoResult, cause))
+			g.tellFailed(c.Owner, wrap(ErrNoResult, cause))
 		}
 	}
 	for _, l := range lost {

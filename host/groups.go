@@ -131,11 +131,17 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	if err := h.groups.reserve(c.ID, h.config.MaxGroups); err != nil {
 		return nil, err
 	}
+	made := false
+	defer func() {
+		if !made { // also if a function of the machine ends this goroutine
+			h.groups.drop(c.ID)
+		}
+	}()
 	g, err := h.newGroup(ctx, c, machine)
 	if err != nil {
-		h.groups.drop(c.ID)
 		return nil, err
 	}
+	made = true
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
@@ -243,7 +249,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.resuming.voted = g.bound.Load() != nil && (g.hard.Vote == g.self || g.isAlone())
-	g.setVoters()
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()
 	g.publish()
@@ -319,7 +324,6 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)
-			g.dropLeaves()
 			g.flight.Close()
 			g.host.groups.drop(g.id)
 			close(g.gone)

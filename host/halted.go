@@ -94,8 +94,16 @@ func (e *CommandError) Unwrap() error { return e.Err }
 type halting struct {
 	now   atomic.Pointer[halt] // nil: it works
 	count atomic.Uint64        // halts in this life
+	// answered is the halt whose clients a turn has answered. The machine is not made again before that.
+	answered atomic.Pointer[halt]
+}
 
-	seen *halt // by the turn, which has answered the clients of this one
+// restate says more of the present halt. Its clients were answered.
+func (s *halting) restate(e *HaltedError) {
+	was := s.now.Load()
+	next := &halt{err: e, since: was.since}
+	s.now.Store(next)
+	s.answered.CompareAndSwap(was, next)
 }
 
 // halt is one halt. It does not change.
@@ -121,6 +129,15 @@ func (g *Group) Halted() error {
 	}
 	return nil
 }
+
+// Halts returns how often the state machine of this member has halted since the group was opened. A machine
+// that is made again from a snapshot has an older state for a while. So a reader that reads the state after
+// StartRead, and not in a function of StartBetween, compares: what it has read counts if Halts is the same
+// before and after, and Halted is nil both times. It never waits.
+func (g *Group) Halts() uint64 { return g.apply.halting.count.Load() }
+
+// worksSince reports whether the machine works, and has not halted since Halts had returned a count.
+func (g *Group) worksSince(halts uint64) bool { return g.apply.halted() == nil && g.Halts() == halts }
 
 // rejectHalted says why a command is not taken, or returns nil.
 func (g *Group) rejectHalted() error {
@@ -182,6 +199,10 @@ func (q *applyQueue) resume() {
 // applyHalted is a round of a lane for a machine that is halted. It reports whether anything is left.
 func (q *applyQueue) applyHalted() (left bool) {
 	q.refuseCapture()
+	if q.halting.answered.Load() != q.halting.now.Load() {
+		q.writeNote()
+		return false // the turn that answers its clients enqueues it again
+	}
 	if q.drained.Load() != nil { // all that waits here is before the snapshot that is being installed
 		before := q.through.Load()
 		if q.runDrained(); q.group.Err() == nil && q.through.Load() > before {
@@ -205,13 +226,13 @@ func (q *applyQueue) refuseCapture() {
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
 func (g *Group) answerHalted() {
-	h := g.apply.halting.now.Load()
-	if h == g.apply.halting.seen {
+	s := &g.apply.halting
+	h := s.now.Load()
+	if h == s.answered.Load() || h == nil {
 		return
 	}
-	if g.apply.halting.seen = h; h == nil {
-		return
-	}
+	defer g.host.appliers.enqueue(g.apply)
+	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
 	g.pending.refusals.note(why, len(left))
@@ -224,15 +245,15 @@ func (g *Group) answerHalted() {
 	}
 	results, applying := g.called.endAll()
 	for _, c := range applying {
-		c.Failed(wrap(ErrNoResult, why))
+		g.tellFailed(c, wrap(ErrNoResult, why))
 	}
 	for _, c := range results {
 		switch {
 		case told[c] || !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			c.Owner.Failed(wrap(ErrIndeterminate, why))
+			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
 		default:
-			c.Owner.Failed(wrap(ErrNoResult, why))
+			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
 		}
 	}
 	for _, c := range lost {

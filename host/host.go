@@ -82,8 +82,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if e.transport != nil {
 		undo = append(undo, e.transport)
 	}
+	complete := false
 	defer func() {
-		if err != nil {
+		if !complete { // also if a function of the user ends this goroutine
 			for _, opened := range slices.Backward(undo) {
 				err = errors.Join(err, opened.Close())
 			}
@@ -217,6 +218,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if !e.pipeline.AsyncStorageWrites() {
 		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
 	}
+	complete = true
 	return h, nil
 }
 

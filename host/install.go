@@ -108,7 +108,6 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
 			g.countUnfounded(false)
-			g.setVoters()
 			g.publishFounding()
 			g.setRefuses()
 		}
@@ -243,9 +242,9 @@ func (s *called) overtaken(through uint64) {
 		switch {
 		case !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may have refused it
-			c.Owner.Failed(errCovered(c.index))
+			c.group.tellFailed(c.Owner, errCovered(c.index))
 		default:
-			c.Owner.Failed(fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
+			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
 		}
 	}
 }
@@ -288,9 +287,9 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
 		case e.first.Refused:
-			e.call.fail(refusedBefore(e.first.Index))
+			e.call.fail(g.apply.refusedBefore(e.first.Index))
 		case e.call.w.finish():
-			e.call.Owner.Duplicate(Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
+			g.tellDuplicate(e.call.Owner, Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}
 	}
 	g.pending.releaseCalls(bytes)

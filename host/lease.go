@@ -32,6 +32,7 @@ type Lease struct {
 	Index uint64 // this host has applied the log through it, or further
 	group *Group
 	term  uint64
+	halts uint64
 	until time.Duration // by the boot clock
 }
 
@@ -55,7 +56,7 @@ type leaseState struct {
 //
 // Lease takes no lock and no turn, and allocates nothing.
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {
-	s := g.reads.lease.Load()
+	s, halts := g.reads.lease.Load(), g.Halts()
 	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() || g.apply.halted() != nil {
 		g.counts.leaseMissed.Add(1)
 		return l, false
@@ -73,7 +74,7 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 		g.counts.leaseMissed.Add(1)
 		return l, false
 	}
-	return Lease{Index: committed, group: g, term: s.term, until: s.sent + length}, true
+	return Lease{Index: committed, group: g, term: s.term, halts: halts, until: s.sent + length}, true
 }
 
 // Holds reports whether the lease still holds. A read under a lease counts only if Holds returns true after
@@ -84,7 +85,7 @@ func (l Lease) Holds() bool {
 		return false
 	}
 	s, counts := l.group.reads.lease.Load(), &l.group.counts
-	if s == nil || s.term != l.term || l.group.hasEnded.Load() || l.group.boottime() >= l.until {
+	if s == nil || s.term != l.term || !l.group.worksSince(l.halts) || l.group.hasEnded.Load() || l.group.boottime() >= l.until {
 		counts.leaseMissed.Add(1)
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -81,11 +82,7 @@ var recordLies = map[string]recordLie{
 	"refusalKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 7} }, encode: func(v *view, n []uint64) []byte {
 		return refusal{n[0], transport.Incarnation{byte(n[1]), byte(n[1] >> 60)}}.encode()
 	}},
-	"withoutKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, 1, v.to} }, encode: func(_ *view, n []uint64) []byte {
-		b := appendNumbers([]byte{withoutKind}, n[0], n[1])
-		return binary.LittleEndian.AppendUint64(b, n[2])
-	}},
-	"leftOutKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte { return encodeLeftOut(n[0]) }},
+	"strangerKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte { return encodeStranger(n[0]) }},
 	"removedKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1 << 63} }, encode: func(v *view, n []uint64) []byte {
 		return removal{n[0], n[1], v.toIncarnation}.encode()
 	}},
@@ -165,7 +162,7 @@ var recordLies = map[string]recordLie{
 }
 
 // notRecords are constants that are named like kinds of records, and are the first bytes of entries.
-var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "foundWithoutKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true, "skipKind": true}
+var notRecords = map[string]bool{"foundKind": true, "foundedKind": true, "planKind": true, "cancelKind": true, "endKind": true, "grantKind": true, "rekeyKind": true, "rescuedKind": true, "skipKind": true}
 
 type recordLie struct {
 	kind   transport.Kind // Consensus: Control
@@ -401,7 +398,8 @@ func messageHarm(v *view, m *raftpb.Message) harm {
 			return harmless // a member that hears a leader gives no vote (thesis §4.2.3)
 		}
 	}
-	if m.Term > v.term && !isFar && (m.Type != raftpb.MsgPreVoteResp || m.Reject) {
+	// Of a message of a far term nothing counts but that the term is higher.
+	if m.Term > v.term && m.Term <= math.MaxInt64 && (m.Type != raftpb.MsgPreVoteResp || m.Reject) {
 		return unsettles
 	}
 	return harmless

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type manualEnv struct {
 	period   time.Duration // of every
 	pause    int           // in ticks, until the last call of every wants the next
 	hastened int
+	lastTurn bool // turns run when no other worker is woken
 	now      time.Duration
 }
 
@@ -81,7 +83,7 @@ func (s *manualEnv) runIdle() {
 	for range 10_000 {
 		idle := true
 		for _, t := range s.tasks {
-			if t.woken && !t.dead {
+			if _, turns := t.worker.(*shardWorker); t.woken && !t.dead && !(turns && s.lastTurn && s.othersWoken()) {
 				t.woken, idle = false, false
 				if t.worker.RunOnce() {
 					t.woken = true
@@ -93,6 +95,14 @@ func (s *manualEnv) runIdle() {
 		}
 	}
 	panic("the workers do not become idle")
+}
+
+// othersWoken reports whether a worker is woken that does no turns.
+func (s *manualEnv) othersWoken() bool {
+	return slices.ContainsFunc(s.tasks, func(t *manualTask) bool {
+		_, turns := t.worker.(*shardWorker)
+		return t.woken && !t.dead && !turns
+	})
 }
 
 func (s *manualEnv) tick() { s.tickLate(1) }

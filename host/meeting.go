@@ -22,7 +22,6 @@ type meetings struct {
 	peers atomic.Pointer[map[uint64]*meeting] // of every other host that is known; a new map when one is added
 
 	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
-	leaving   atomic.Int64 // groups that are open here and will be founded without some members
 	refusing  sync.Mutex   // held while Group.refuses is computed, so that the newest one stays
 }
 
@@ -310,21 +309,13 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takeFinding(from, body)
 	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
 		return h.takeRead(from, body)
-	case len(body) > 0 && body[0] == withoutKind:
-		w, err := decodeWithout(body)
-		if err != nil {
-			return err
-		}
-		if g := h.groups.get(w.group); g != nil {
-			return g.toldToLeaveOut(from, w.leaves)
-		}
-	case len(body) > 0 && body[0] == leftOutKind:
-		group, err := decodeLeftOut(body)
+	case len(body) > 0 && body[0] == strangerKind:
+		group, err := decodeStranger(body)
 		if err != nil {
 			return err
 		}
 		if g := h.groups.get(group); g != nil {
-			g.leftOutBy(from)
+			g.strangerTo(from)
 		}
 	case len(body) > 0 && body[0] == removedKind:
 		r, err := decodeRemoval(body)

@@ -331,6 +331,14 @@ func (g *Group) memberIDs() []uint64 {
 	return nil
 }
 
+// voters returns the members that the core counts, in either half of a joint configuration.
+func (g *Group) voters() []uint64 {
+	if r := g.roster(); r != nil {
+		return r.Voters()
+	}
+	return g.memberIDs()
+}
+
 func (g *Group) isMember(id uint64) bool { return slices.Contains(g.memberIDs(), id) }
 
 // isOther reports whether a host is another member of the group.
@@ -354,9 +362,7 @@ func (g *Group) foundRoster(b binding) {
 func (b binding) roster() *membership.Roster {
 	var founders []membership.Member
 	for _, m := range b {
-		if !m.isLeftOut() {
-			founders = append(founders, membership.Member{ID: m.id, Incarnation: m.incarnation})
-		}
+		founders = append(founders, membership.Member{ID: m.id, Incarnation: m.incarnation})
 	}
 	return membership.Founded(founders)
 }

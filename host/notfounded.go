@@ -11,8 +11,8 @@ import (
 type Founding struct {
 	// Found and Founded: this host's log has the entry. Commands are taken when it has both.
 	Found, Founded bool
-	// Unmet are the members whose hosts this one has not met in this life, without those of LeftOut. While
-	// there are some, and Found is not set, this member neither votes nor campaigns.
+	// Unmet are the members whose hosts this one has not met in this life. While there are some, and Found is
+	// not set, this member neither votes nor campaigns.
 	Unmet []uint64
 	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
 	// knows. It is empty on other members.
@@ -20,9 +20,6 @@ type Founding struct {
 	// Refused are the members whose hosts come with another directory than the one that the group is bound
 	// to. A member that was removed is none.
 	Refused []uint64
-	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
-	// voters. Before Found is set they are what FoundWithout has asked for.
-	LeftOut []uint64
 	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused says
 	// why the leader does not add it by its join token, or why other hosts refuse its directory; empty: nothing
 	// was said.
@@ -63,9 +60,6 @@ func (e *NotFoundedError) Error() string {
 		why = append(why, "its first leader is being elected")
 	}
 	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
-	if len(e.LeftOut) > 0 {
-		text += fmt.Sprintf(", except %v, which the group is founded without", e.LeftOut)
-	}
 	if !e.Found {
 		text += "; this host does not have the founding entry"
 		// Not more: a wiped host says this too, and its group may have commands.
@@ -89,7 +83,7 @@ func (g *Group) Founding() Founding {
 	}
 	if r := g.refuses.Load(); r != nil {
 		for _, id := range *r {
-			if !slices.Contains(f.LeftOut, id) && !g.hasRemoved(id) {
+			if !g.hasRemoved(id) {
 				f.Refused = append(f.Refused, id)
 			}
 		}

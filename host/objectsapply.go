@@ -72,7 +72,7 @@ func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.waits() {
 			c.w.finish()
-			c.Owner.Failed(fmt.Errorf("%w (entry %d)", why, index))
+			g.tellFailed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
 func (g *Group) endCalls(index, term uint64, m session.Mark) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
-			c.Owner.Committed(Receipt{Index: index, Term: term})
+			g.tellCommitted(c.Owner, Receipt{Index: index, Term: term})
 		}
 	}
 }

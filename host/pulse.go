@@ -77,7 +77,7 @@ func (p *pulses) set(g *Group, term, commit uint64) bool {
 	if g.Err() != nil {
 		return false
 	}
-	members := g.founders()
+	members := g.memberIDs()
 	for _, to := range p.peers {
 		if slices.Contains(members, to.peer) && !to.hasSpace(g.id) {
 			return false

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // A machine that is halted has a state that nothing may rely on. If this member has a snapshot, the machine
@@ -12,22 +14,38 @@ import (
 // emptied, and one that keeps its state on a disk may have kept a part of a command: both begin again at the
 // next start.
 //
-// It is done when it leads further: to learn which command of a batch it was, and to pass one by.
+// It is done when it leads further: to learn which command of a batch it was, and to pass one by. It begins
+// when a turn has answered the callers of the batch: commands that are applied again have none.
+//
+// Invariant: the machine works again only with everything that it had before it halted (rebuildTo), also if
+// the first attempt has failed in the middle.
+
+// rebuildPurpose is for which commands a machine is made again, and the entry that skips the only one; 0:
+// to learn which of them it is.
+type rebuildPurpose struct{ first, last, by uint64 }
 
 // rebuild makes a halted machine again, if that leads further. It is called by a lane, and reports whether
 // the machine works.
 func (q *applyQueue) rebuild() (works bool) {
 	h := q.halted()
-	if h == nil || h.stays || q.rebuilt == h || h.First == h.Last && q.group.skips.of(h.First) == 0 {
+	if h == nil || h.stays {
 		return false
 	}
-	if by := q.group.skips.of(h.First); h.First == h.Last && h.Skipped == 0 && by > 0 {
-		next := *h
-		next.Skipped = by
-		h = &next
-		q.halting.now.Store(&halt{err: h, since: q.halting.now.Load().since})
+	purpose := rebuildPurpose{first: h.First, last: h.Last}
+	if h.First == h.Last {
+		if purpose.by = q.group.skips.of(h.First); purpose.by == 0 {
+			return false
+		}
+		if h.Skipped == 0 {
+			next := *h
+			next.Skipped = purpose.by
+			q.halting.restate(&next)
+		}
 	}
-	q.rebuilt = h
+	if q.rebuilt == purpose {
+		return false // it has not helped
+	}
+	q.rebuilt = purpose
 	p := q.group.snapshots.latest()
 	if !q.canRebuild(p) {
 		return false
@@ -37,9 +55,9 @@ func (q *applyQueue) rebuild() (works bool) {
 			q.halt(again)
 			return false
 		}
-		if short := (shortRead{}); errors.As(err, &short) {
-			q.rebuilt = nil
-			q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+		if vfs.IsShort(err) {
+			q.rebuilt = rebuildPurpose{}
+			q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
 			return false
 		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.id.String(), "err", err)
@@ -60,7 +78,8 @@ func (q *applyQueue) rebuildFrom(p *publishedSnapshot) (err error) {
 	g := q.group
 	q.calling.Lock()
 	defer q.calling.Unlock()
-	to := q.through.Load()
+	q.rebuildTo = max(q.rebuildTo, q.through.Load())
+	to := q.rebuildTo
 	store, err := g.snapshots.store()
 	if err != nil {
 		return err

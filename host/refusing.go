@@ -14,8 +14,7 @@ import (
 // found in this host's log says so (founding.go), from then on the roster (members.go). A refusal is dropped
 // messages, a control record to the other host, and once a line in the log and an event.
 
-// setRefuses lists the members that the group is founded without, and those that have come with another
-// directory than the group is bound to.
+// setRefuses lists the members that have come with another directory than the group is bound to.
 func (g *Group) setRefuses() {
 	g.host.meetings.refusing.Lock()
 	defer g.host.meetings.refusing.Unlock()
@@ -31,8 +30,8 @@ func (g *Group) setRefuses() {
 	g.refuses.Store(&refuses)
 }
 
-// refusedMembers returns the members that do not count: those left out, those that were removed, and those
-// that have come with another directory.
+// refusedMembers returns the members that do not count: those that were removed, and those that have come
+// with another directory.
 func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 	r, b := g.roster(), g.bound.Load()
 	isOther := func(id uint64, bound transport.Incarnation) bool {
@@ -45,9 +44,9 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 			came, _ := g.host.admission.incarnation(m.id)
 			switch {
 			case isMember:
-			case g.isHinted(m.id, came) && (m.isLeftOut() || r == nil && isOther(m.id, m.incarnation)):
+			case g.isHinted(m.id, came) && r == nil && isOther(m.id, m.incarnation):
 				hinted = append(hinted, m.id)
-			case m.isLeftOut() || r == nil && !m.isLeftOut() && isOther(m.id, m.incarnation):
+			case r == nil && isOther(m.id, m.incarnation):
 				refuses = append(refuses, m.id)
 			}
 		}
@@ -89,7 +88,7 @@ func (g *Group) mayVote() bool {
 }
 
 func (g *Group) unmet() (ids []uint64) {
-	for _, id := range g.founders() {
+	for _, id := range g.memberIDs() {
 		if id != g.self && !g.host.meetings.has(id) {
 			ids = append(ids, id)
 		}
@@ -148,7 +147,7 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 }
 
 // refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
-// once. A member that is left out is told when that is final.
+// once. A host that is none of the members is told when the group is founded.
 func (g *Group) refuse(member uint64) {
 	if g.bound.Load() == nil {
 		return
@@ -169,7 +168,7 @@ func (g *Group) refuse(member uint64) {
 		case isRemoved:
 			body = removal{g.id, g.roster().Version, came}.encode()
 		case !kept:
-			body = encodeLeftOut(g.id)
+			body = encodeStranger(g.id)
 		}
 		g.host.transport.SendBytes(member, transport.Control, body)
 	}
@@ -177,13 +176,13 @@ func (g *Group) refuse(member uint64) {
 		return
 	}
 	g.told = append(g.told, member)
-	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept && !isRemoved, Removed: isRemoved})
+	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
 		return
 	}
 	if !kept {
-		g.host.env.logger.Warn("a member is refused: the group was founded without it; it joins with Joins set, and a member adds it (Plan, AddMember)", "group", g.id, "host", g.self, "member", member)
+		g.host.env.logger.Warn("a host is refused: it is none of the members; it joins with Joins set, and a member adds it (Plan, AddMember)", "group", g.id, "host", g.self, "member", member)
 		return
 	}
 	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
@@ -219,7 +218,7 @@ func (g *Group) rejectBinding(b binding) error {
 func (g *Group) rejectDirectory(b binding) error {
 	switch bound, kept := b.of(g.self); {
 	case !kept:
-		return g.foundedWithout()
+		return g.noMember()
 	case bound != g.host.incarnation():
 		return g.otherDirectory(bound)
 	}
@@ -230,4 +229,21 @@ func (g *Group) rejectDirectory(b binding) error {
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
 	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with Joins set and replace the old one (Plan, ReplaceMember)",
 		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
+}
+
+// noMember is why a group stops on a host that is none of its members.
+func (g *Group) noMember() error {
+	return fmt.Errorf("millrace: host %d is none of the members of group %d: open the group there with Joins set, and add the member (Plan, AddMember)", g.self, g.id)
+}
+
+// strangerTo is told by another host that this one is none of the members. Only a member knows that. If this
+// member's own log says that the group is founded and has it, the other one is wrong.
+func (g *Group) strangerTo(member uint64) {
+	if !g.isOther(member) {
+		return
+	}
+	if _, is := g.boundTo(g.self); is && g.Founding().Founded || g.members.joins {
+		return
+	}
+	g.fail(fmt.Errorf("%w; host %d says so", g.noMember(), member))
 }

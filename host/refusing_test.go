@@ -1,10 +1,14 @@
 package host
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // A member that is refused is told so at once, and then at most once in a heartbeat interval for as long as
@@ -89,7 +93,158 @@ func TestAHostThatJoinsKnowsTheFounders(t *testing.T) {
 	if m := g.memberIDs(); !slices.Equal(m, []uint64{2, 5}) {
 		t.Errorf("the members are %v, want 2 and 5", m)
 	}
-	if v := g.votersInForce(); !slices.Equal(v, []uint64{2, 5}) {
+	if v := g.node.Status().Config.ConfState().Voters; !slices.Equal(v, []uint64{2, 5}) {
 		t.Errorf("the voters are %v, want 2 and 5", v)
+	}
+}
+
+// A host stops when a member tells it that it is none of the members, and not if its own log says that the
+// group is founded and has it.
+func TestStrangerStops(t *testing.T) {
+	l, _ := openAlone(t, 3)
+	l.control(4, encodeStranger(theGroup))
+	l.control(1, encodeStranger(theGroup))
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("told by a host that is no member: %v", err)
+	}
+	l.control(2, encodeStranger(theGroup))
+	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{"host 1 is none of the members of group 1", "host 2 says so", "AddMember"}) {
+		t.Errorf("it has stopped with %v", err)
+	}
+
+	l, _ = openAlone(t, 3)
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0)), foundedAt(3, 1)}})
+	l.control(2, encodeStranger(theGroup))
+	if err := l.group.Err(); err != nil {
+		t.Errorf("its own log says that it is a member: %v", err)
+	}
+}
+
+// A host that was removed comes with another directory: it is told that it is none of the members.
+func TestRemovedHostWithANewDirectoryIsAStranger(t *testing.T) {
+	c := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHost(t, 3, WithTransport(c))
+	l.out = c.recordingTransport
+	l.lead()
+	gone, _ := l.group.roster().Member(3)
+	left := rosterOf(20, 1, 2)
+	left.Members[0].Incarnation = l.incarnation()
+	gone.Incarnation = transport.Incarnation{77}
+	left.Removed = []membership.Member{gone}
+	l.group.setRoster(left)
+	c.bodies = nil
+	l.from(3, raftpb.Message{Type: raftpb.MsgVote, Term: 9})
+	if to := c.told(encodeStranger(theGroup)); !slices.Equal(to, []uint64{3}) {
+		t.Errorf("hosts %v were told", to)
+	}
+}
+
+// A founder that was down when its directory was removed may not know that the group is founded: its log ends
+// with the entry found. It stops nevertheless when two others say so, but not for another directory, not
+// before it is bound, and not while it hears a leader.
+func TestRemovalOfAFounderThatKnowsOfNoRoster(t *testing.T) {
+	l, _ := openAlone(t, 3)
+	tell := func(i transport.Incarnation) {
+		for _, id := range []uint64{2, 3} {
+			l.control(id, removal{theGroup, 9, i}.encode())
+		}
+	}
+	wait := func() {
+		for range 2*l.config.electionTicks() + 2 {
+			l.manual.tick()
+		}
+	}
+	wait()
+	tell(l.incarnation())
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("it is not bound yet, and has stopped with %v", err)
+	}
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0))}})
+	tell(l.incarnation())
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("it hears a leader, and has stopped with %v", err)
+	}
+	wait()
+	tell(transport.Incarnation{9})
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("another directory was removed, and it has stopped with %v", err)
+	}
+	tell(l.incarnation())
+	if err := l.group.Err(); !errors.Is(err, ErrMemberRemoved) {
+		t.Errorf("its directory was removed, and it has stopped with %v", err)
+	}
+}
+
+// Only a member knows to which directory a group is bound.
+func TestRefusalOfANonMember(t *testing.T) {
+	l := openTestHost(t, 3)
+	wrong := refusal{theGroup, transport.Incarnation{9}}.encode()
+	for _, id := range []uint64{1, 4} {
+		l.control(id, wrong)
+		if err := l.group.Err(); err != nil {
+			t.Fatalf("host %d has stopped a group of hosts 1, 2 and 3: %v", id, err)
+		}
+	}
+	l.control(2, wrong)
+	if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), "host 2 says so") {
+		t.Errorf("a member says it, and the group has stopped with %v", err)
+	}
+}
+
+// An append of an earlier term is refused by the core, so a binding in it stops nothing: also if the later
+// term comes in the same turn.
+func TestBindingOfAnEarlierTermStopsNothing(t *testing.T) {
+	stale := func(l *testHost) raftpb.Message {
+		return raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(1))}}
+	}
+	for name, deliver := range map[string]func(l *testHost){
+		"later turn": func(l *testHost) {
+			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})
+			l.deliver(stale(l))
+		},
+		"same turn": func(l *testHost) { l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3}, stale(l)) },
+	} {
+		l := openTestHost(t, 3)
+		deliver(l)
+		if err := l.group.Err(); err != nil {
+			t.Errorf("%s: the group has stopped: %v", name, err)
+		}
+		if s := l.group.Status(); s.Term != 3 || s.LastIndex != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if answers := l.out.take(raftpb.MsgAppResp); len(answers) != 1 || answers[0].Term != 3 {
+			t.Errorf("%s: the answers are %v", name, answers)
+		}
+	}
+}
+
+// A group that is not founded stops when a majority of its members refuse this host's directory, and not
+// before. A host that delivers something does not refuse any more. The log's binding is above refusals.
+func TestGroupStopsWhenAMajorityRefuse(t *testing.T) {
+	refuse := func(l *testHost, ids ...uint64) {
+		for _, id := range ids {
+			(*inbound)(l.Host).RefusedBy(id, "the sentence")
+		}
+	}
+	l, _ := openAlone(t, 5)
+	refuse(l, 2, 2, 3, 9, 1)
+	(*inbound)(l.Host).Receive(3, nil)
+	refuse(l, 4)
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("two of five refuse: %v", err)
+	}
+	refuse(l, 5)
+	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{"hosts [2 4 5], a majority of its members", "host 5 says: the sentence"}) {
+		t.Errorf("three of five refuse, and the group has stopped with %v", err)
+	}
+	if g := l.open(7, &commands{}); g.Err() == nil {
+		t.Error("a group that is opened later goes on")
+	}
+
+	l, _ = openAlone(t, 3)
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0))}})
+	refuse(l, 2, 3)
+	if err := l.group.Err(); err != nil {
+		t.Errorf("its log binds it to this directory: %v", err)
 	}
 }

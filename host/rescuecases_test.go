@@ -49,37 +49,6 @@ func TestALearnerIsRescued(t *testing.T) {
 	ps[3].close()
 }
 
-// A group that was founded without a member has one kept member left.
-func TestRescueAfterFoundWithout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a rescue has one goroutine")
-	}
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	ps := parties(t, 3)
-	list := listOf(ps...)
-	for _, p := range ps[:2] {
-		p.open(list)
-	}
-	if err := ps[0].Group(theGroup).FoundWithout(3); err != nil {
-		t.Fatal(err)
-	}
-	write(t, ps[:2], "without host 3")
-	ps[0].close()
-	ps[1].close()
-	done := ps[1].rescue(host.Rescue{})
-	if g := done.Groups[0]; len(g.Members) != 2 {
-		t.Errorf("the members were %+v, want hosts 1 and 2", g.Members)
-	}
-	ps[1].open(list)
-	write(t, ps[1:2], "alone")
-	ps[2].joinCluster(done.Cluster, list)
-	ps[1].remembersHost(3)
-	ps[1].change(host.AddMember(3)) // it reads a founding without it
-	write(t, ps[1:], "with host 3")
-	ps[1].close()
-	ps[2].close()
-}
-
 // One group of two is rescued. The other one is left behind, with what it has.
 func TestGroupsAreRescuedOneByOne(t *testing.T) {
 	if testing.Short() {

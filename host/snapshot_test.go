@@ -33,6 +33,8 @@ type keeper struct {
 	durable  bool
 	wrong    func(w io.Writer) error // what WriteTo does in place of writing, if it is not nil
 	refuses  error                   // of Snapshot
+	fails    func(*Command) error    // what Apply asks before each command, if it is not nil
+	sum      func() uint64           // in place of the digest, if it is not nil
 	views    []*keeperView           // that were given out
 }
 
@@ -41,6 +43,11 @@ func (k *keeper) Apply(batch []Command) error {
 		c := &batch[i]
 		if c.Index <= k.index {
 			return fmt.Errorf("command %d comes after %d", c.Index, k.index)
+		}
+		if k.fails != nil {
+			if err := k.fails(c); err != nil {
+				return err
+			}
 		}
 		k.index = c.Index
 		k.list = append(k.list, fmt.Sprintf("%d %s at %v", c.Index, c.Data, c.Time))
@@ -53,6 +60,9 @@ func (k *keeper) Apply(batch []Command) error {
 }
 
 func (k *keeper) digest() (sum uint64) {
+	if k.sum != nil {
+		return k.sum()
+	}
 	for _, s := range k.list {
 		sum = mix(sum, sumOf([]byte(s)))
 	}

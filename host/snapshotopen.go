@@ -413,7 +413,6 @@ func (g *Group) takeFounding(b *hostBlock) error {
 	}
 	g.founded, g.knew = true, true
 	g.promise = promiseOf(b.found)
-	g.reduced = len(bound.leftOut()) > 0
 	g.seen = nil
 	g.bound.Store(&bound)
 	g.keepFound()

@@ -36,7 +36,18 @@ func (w *shardWorker) RunOnce() (more bool) {
 		return false
 	}
 	g.outgoing.to = w.sender(g)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if p := recover(); p != nil {
+			panic(p) // the process ends, and must not wait for a lock
+		}
+		w.give(w, g, true, never) // a function of the user ends this goroutine
+	}()
 	again, due := g.runTurn(at, crowded)
+	returned = true
 	more, alone := w.give(w, g, again, due)
 	if w.unsent++; alone || w.unsent >= maxUnsentTurns {
 		w.flush()

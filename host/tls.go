@@ -57,18 +57,23 @@ func (s *TLS) validate() error {
 }
 
 // load returns the credentials.
-func (s *TLS) load() (*cert.Credentials, error) {
+func (s *TLS) load() (c *cert.Credentials, err error) {
 	if s.Source == nil {
 		return cert.Files{Cert: s.CertFile, Key: s.KeyFile, CA: s.CAFile}.Load()
 	}
-	return s.Source()
+	err = callUser("Source of Config.TLS", func() (err error) {
+		c, err = s.Source()
+		return err
+	}, nil)
+	return c, err
 }
 
-func (s *TLS) now() time.Time {
+func (s *TLS) now() (now time.Time, err error) {
 	if s.Now == nil {
-		return time.Now()
+		return time.Now(), nil
 	}
-	return s.Now()
+	err = callUser("Now of Config.TLS", func() error { now = s.Now(); return nil }, nil)
+	return now, err
 }
 
 // validateTLS reports in a sentence why other hosts would refuse the credentials of this one, before anything
@@ -81,8 +86,12 @@ func (c Config) validateTLS() error {
 	if err == nil && found == nil {
 		err = errors.New("the Source has returned no credentials")
 	}
+	var now time.Time
 	if err == nil {
-		err = found.Validate(c.ID, c.TLS.now())
+		now, err = c.TLS.now()
+	}
+	if err == nil {
+		err = found.Validate(c.ID, now)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
@@ -98,7 +107,7 @@ func (c Config) transportTLS(event func(tcp.TLSEvent)) *tcp.TLS {
 	if c.TLS == nil {
 		return nil
 	}
-	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.now, Events: event}
+	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.Now, Events: event}
 }
 
 // issuer returns the hash of the key of the CA that this host's certificate leads to; zero without TLS.
@@ -107,10 +116,11 @@ func (h *Host) issuer() (ca [32]byte) {
 		return ca
 	}
 	found, err := h.config.TLS.load()
-	if err != nil {
+	now, timeless := h.config.TLS.now()
+	if err != nil || timeless != nil {
 		return ca
 	}
-	return found.Issuer(h.config.TLS.now())
+	return found.Issuer(now)
 }
 
 // exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this

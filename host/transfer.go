@@ -58,7 +58,7 @@ func (t *Transfer) finish(err error) {
 // with an error. The error of Poll is that of TransferLeadership.
 func (g *Group) StartTransfer(to uint64) *Transfer {
 	t := &Transfer{to: to, group: g, done: make(chan struct{})}
-	switch voters := g.founders(); {
+	switch voters := g.memberIDs(); {
 	case g.Err() != nil:
 		t.finish(wrap(ErrStopped, g.Err()))
 	case to != raft.None && !slices.Contains(voters, to):

@@ -57,7 +57,7 @@ func (q *applyQueue) callee() string {
 // calleeName names the function of the user that a take is in the middle of.
 func (t *take) calleeName() string {
 	if v, is := t.view.(NamesCallee); is && t.callee == "WriteTo" {
-		return v.Callee()
+		return calleeOf(v)
 	}
 	return t.callee + " of a snapshot of the state machine"
 }
@@ -67,14 +67,56 @@ func (t *take) calleeName() string {
 // panics. It is called on the same goroutine.
 type NamesCallee interface{ Callee() string }
 
+// calleeOf calls Callee. What is under way is a panic of another function, which must be said.
+func calleeOf(n NamesCallee) (name string) {
+	name = "Callee, and a function that it should have named,"
+	defer func() { _ = recover() }()
+	return n.Callee()
+}
+
 func (s *commandGroup) callee() string {
 	if s.inDigest {
 		return "Digest of the state machine"
 	}
 	if m, is := s.machine.(NamesCallee); is {
-		return m.Callee()
+		return calleeOf(m)
 	}
 	return "Apply of the state machine"
+}
+
+// The methods of a Caller are called on lanes and in turns, some of them under locks. One that panics has not
+// heard, which is logged, and what called it goes on.
+
+func (g *Group) tellCommitted(c Caller, r Receipt) {
+	returned := false
+	defer func() { g.callerEnded("Committed", recover(), returned) }()
+	c.Committed(r)
+	returned = true
+}
+
+func (g *Group) tellFailed(c Caller, err error) {
+	returned := false
+	defer func() { g.callerEnded("Failed", recover(), returned) }()
+	c.Failed(err)
+	returned = true
+}
+
+func (g *Group) tellDuplicate(c Caller, r Receipt, result []byte, kept bool) {
+	returned := false
+	defer func() { g.callerEnded("Duplicate", recover(), returned) }()
+	c.Duplicate(r, result, kept)
+	returned = true
+}
+
+// callerEnded logs that a method of a Caller has panicked, or ends its goroutine.
+func (g *Group) callerEnded(method string, p any, returned bool) {
+	switch {
+	case returned || g == nil:
+	case p != nil:
+		g.host.env.logger.Error("a caller has not heard the outcome of its command: its method panicked", "group", g.id, "host", g.self, "method", method+" of the Caller", "panic", p, "stack", string(debug.Stack()))
+	default:
+		g.host.env.logger.Error("a caller has ended the goroutine on which it was told (runtime.Goexit, as t.Fatal does)", "group", g.id, "host", g.self, "method", method+" of the Caller")
+	}
 }
 
 // digest calls the user's Digest.

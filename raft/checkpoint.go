@@ -30,7 +30,7 @@ type EntryCodec interface {
 	ReadEntries(b []byte) (entries []raftpb.Entry, rest []byte, err error)
 }
 
-const checkpointVersion = 1
+const checkpointVersion = 2
 
 // ErrBusy is the error of AppendCheckpoint while the node has something to hand out.
 var ErrBusy = errors.New("raft: a checkpoint needs a node that has handed out its messages")
@@ -93,8 +93,8 @@ func (c *checkpoint) node(rn *RawNode) {
 	c.log(&r.log)
 	c.ints(&r.electionElapsed, &r.electionTimeout, &r.promisedTicks)
 	c.bools(&r.promised)
-	c.uints(&r.start.Term, &r.start.Index, &r.savedCommit, &r.random.state, &r.far.from, &r.far.term, &r.lastAtTick)
-	c.ints(&r.far.ticks)
+	c.uints(&r.start.Term, &r.start.Index, &r.savedCommit, &r.random.state, &r.far.from, &r.far.term, &r.window.base, &r.lastAtTick)
+	c.ints(&r.far.ticks, &r.far.lasts, &r.window.ticks)
 	a := &r.authority
 	c.bools(&a.without, &a.lacksTerms, &a.regains)
 	c.uints(&a.life, &a.epoch)

@@ -161,8 +161,10 @@ func (r *raft) applyTermRules(m *raftpb.Message) (carryOn bool, err error) {
 	case m.Type == raftpb.MsgStorageAppendResp:
 		return true, nil // its Term is the ackTerm of the unstable log, not a term of the protocol
 	case m.Term > r.term:
-		if err := r.rejectFarTerm(m); err != nil {
-			return false, err
+		if r.announcesTerm(m) {
+			if err := r.rejectFarTerm(m); err != nil {
+				return false, err
+			}
 		}
 		return r.enterHigherTerm(m), nil
 	case m.Type == raftpb.MsgReadIndexResp:
@@ -182,26 +184,40 @@ func (r *raft) applyTermRules(m *raftpb.Message) (carryOn bool, err error) {
 // enterHigherTerm enters the term of a message, unless a rule of elections forbids it, and reports whether
 // the message is still to be handled.
 func (r *raft) enterHigherTerm(m *raftpb.Message) (carryOn bool) {
+	if r.ignoresElection(m) {
+		return false
+	}
+	if !r.announcesTerm(m) {
+		return true
+	}
 	switch m.Type {
-	case raftpb.MsgVote, raftpb.MsgPreVote:
-		if r.hearsLeader() && !orderedElection(m) {
-			return false
-		}
-		if m.Type == raftpb.MsgVote {
-			r.hearCandidate(m.Term)
-		}
-	case raftpb.MsgPreVoteResp:
-		// A granted pre-vote echoes the term of the request, which no node has entered yet. A refusal carries
-		// the term of a node that is ahead.
-		if m.Reject {
-			r.becomeFollower(m.Term, None)
-		}
+	case raftpb.MsgVote:
+		r.hearCandidate(m.Term)
 	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
 		r.becomeFollower(m.Term, m.From)
 	default:
 		r.becomeFollower(m.Term, None)
 	}
 	return true
+}
+
+// ignoresElection reports whether a message asks for a vote in an election in which this node takes no part.
+func (r *raft) ignoresElection(m *raftpb.Message) bool {
+	asks := m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVote
+	return asks && r.hearsLeader() && !orderedElection(m)
+}
+
+// announcesTerm reports whether a message of a higher term makes this node enter that term. A pre-vote, asked
+// for or granted, names the term of an election that no node has entered yet. Its refusal carries the term of
+// a node that is ahead.
+func (r *raft) announcesTerm(m *raftpb.Message) bool {
+	switch m.Type {
+	case raftpb.MsgPreVote:
+		return false
+	case raftpb.MsgPreVoteResp:
+		return m.Reject
+	}
+	return !r.ignoresElection(m)
 }
 
 // answerStale tells the sender of an older term about this node's term: a leader, that only a later term can

@@ -65,8 +65,9 @@ type raft struct {
 	savedCommit     uint64         // the commit index that this run found, in the hard state or by a snapshot
 	random          splitmix
 	authority       authority
-	far             farClaim // see farterm.go
-	lastAtTick      uint64   // the end of the log at the last tick; see shrink
+	window          termWindow // see farterm.go, also for far
+	far             farClaim
+	lastAtTick      uint64 // the end of the log at the last tick; see shrink
 
 	// out holds the messages that leave with the next Ready.
 	out outbox

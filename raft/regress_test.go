@@ -299,33 +299,6 @@ func wantPeerError(t testing.TB, err error) *PeerError {
 	return refused
 }
 
-// One peer named the highest term that is allowed. All entered it, and no election could follow for good.
-func TestFarTermNeedsTwoPeers(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 5}, nil)
-	for _, kind := range []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgTimeoutNow} {
-		for range 3 { // however often
-			wantPeerError(t, rn.Step(raftpb.Message{Type: kind, From: 2, To: 1, Term: maxTerm}))
-		}
-	}
-	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgPreVoteResp, From: 2, To: 1, Term: maxTerm, Reject: true}))
-	elect(t, rn, s)
-	if rn.raft.term != 6 {
-		t.Fatalf("have term %d, want 6", rn.raft.term)
-	}
-	// A node that was away while the term was driven up hears of it from two.
-	const far = 6 + 2*maxTermJump
-	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: far}))
-	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgPreVoteResp, From: 3, To: 1, Term: far, Reject: true}))
-	if rn.raft.term != far {
-		t.Fatalf("have term %d, want %d", rn.raft.term, uint64(far))
-	}
-	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: far + maxTermJump}))
-	// A new member hears one leader only.
-	joins, _ := newTestNode(t, 4, nil, raftpb.HardState{}, nil)
-	wantPeerError(t, joins.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 4, Term: maxTerm}))
-	must(t, joins.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 4, Term: far}))
-}
-
 // The commit index in a refused vote counts only for a log that has the entry of that term.
 func TestCommitIndexOfARefusalIsOfOneEntry(t *testing.T) {
 	for _, row := range []struct{ term, commit uint64 }{{2, 0}, {1, 2}} {

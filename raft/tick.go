@@ -40,9 +40,7 @@ func (r *raft) tickQuiesced() {
 // countDown advances by n ticks what ends by itself.
 func (r *raft) countDown(n int) {
 	r.promisedTicks = max(r.promisedTicks-n, 0)
-	if r.far.ticks -= n; r.far.ticks <= 0 {
-		r.far = farClaim{}
-	}
+	r.tickFarTerms(n)
 }
 
 // shrink releases spare memory when a tick has passed without a new entry: a process may have many groups,

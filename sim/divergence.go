@@ -81,7 +81,8 @@ type diverging struct {
 	keeps   bool // results are kept; else they are only summed up, as by default
 
 	machines map[*replica]*divergingMachine
-	silent   bool // no more commands come
+	calls    []*divergingCall // that were taken
+	silent   bool             // no more commands come
 	report   DivergenceReport
 }
 
@@ -227,7 +228,7 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 		o.Version = "v2"
 	}
 	if s.stops() && r.life.host == s.wrong {
-		s.wrong.leftOut = true // its group may stop
+		s.wrong.mayStop = true // its group may stop
 	}
 	if s.kind == OtherOptions && r.life.host == s.wrong {
 		o.Sessions = session.Options{Expiry: time.Minute}
@@ -246,6 +247,7 @@ type divergingMachine struct {
 	all     uint64
 	count   int
 	isNew   bool
+	fragile int // commands after a Restore that may fail for a moment
 }
 
 // Apply implements host.CommandMachine.
@@ -259,6 +261,9 @@ func (m *divergingMachine) Apply(batch []host.Command) error {
 		wrong := s.kind >= OneIsWrong && s.kind <= OneIsStopped && m.replica.life.host == s.wrong && c.Index >= s.from
 		if s.began == 0 && (wrong || s.kind == MapOrder || s.kind == ReadsClock || s.kind == OtherOptions) {
 			s.began = s.w.now
+		}
+		if m.failsFleetingly() {
+			return errFleeting
 		}
 		key, value := c.Data[0]&7, binary.LittleEndian.Uint64(c.Data)
 		switch {
@@ -289,6 +294,7 @@ func (m *divergingMachine) Apply(batch []host.Command) error {
 		c.Result, c.ResultSum = binary.LittleEndian.AppendUint64(nil, result), result
 		if c.Caller != nil {
 			s.report.Calls++
+			c.Caller.(*divergingCall).isTold = true
 		}
 	}
 	return nil
@@ -306,16 +312,22 @@ func (m *divergingMachine) digest() uint64 {
 // divergingCall is a call of the run.
 type divergingCall struct {
 	host.Call
-	run *diverging
+	run     *diverging
+	replica *replica
+	isTold  bool // its outcome
 }
 
 // Committed, Failed and Duplicate implement host.Caller.
 func (c *divergingCall) Committed(host.Receipt) {}
 
 // Failed implements host.Caller. Hosts crash and members stop, so nothing is demanded of an outcome.
-func (c *divergingCall) Failed(error) {}
+func (c *divergingCall) Failed(error) { c.isTold = true }
 
-// Duplicate implements host.Caller. The group's own sessions answer no user with a duplicate.
+// Duplicate implements host.Caller. The group's own sessions answer no user with a duplicate, unless a
+// snapshot that has the command was installed.
 func (c *divergingCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
+	if c.isTold = true; c.run.kind == PoisonedWithSnapshots || c.run.kind == OtherForm {
+		return
+	}
 	c.run.w.violate("a command without a session of its user is a duplicate of %+v", fmt.Sprint(r))
 }

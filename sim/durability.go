@@ -36,7 +36,7 @@ type memory struct {
 	mayForget  bool // it may have forgotten some of them, so it may come back without authority
 	forgot     bool // it has forgotten some of them, so it must come back without authority
 	wiped      bool // its directory was lost, and it runs on an empty one
-	leftOut    bool // its groups may be founded without it, and then stop
+	mayStop    bool // its groups may be stopped by the others
 	gone       bool // it has refused to start and is lost for good
 }
 

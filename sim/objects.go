@@ -192,7 +192,7 @@ func (u *simUpload) check(o *objects, set *object.Set) {
 	if set.Bytes != int64(len(u.content)) || set.ID != u.id || set.Held == 0 {
 		w.breaks(property.Objects, "%s uploaded %d bytes as %v, and was told %+v", u.replica.name, len(u.content), u.id, set)
 	}
-	if w.churn == nil && 2*len(set.Holders) <= len(w.hosts)-len(u.replica.group.Founding().LeftOut) {
+	if w.churn == nil && 2*len(set.Holders) <= len(w.hosts) {
 		w.breaks(property.Objects, "object %v is said to be held, and its holders are %v", u.id, set.Holders)
 	}
 	isThere := slices.ContainsFunc(u.replica.group.Objects(), func(s object.Set) bool { return s.ID == u.id })

@@ -14,18 +14,33 @@ import (
 // A command that no machine can apply (DivergenceKind Poisoned): it comes in the middle of others, and each
 // machine that gets it fails or panics. Its group goes on without the machines. An operator looks at the
 // hosts, starts those again that say so, and tells the leader to skip the command when it is known exactly.
-// Hosts crash and leaders change meanwhile. At the end all machines work, and none has its effect.
+// Hosts crash and leaders change meanwhile. At the end all machines work, none has its effect, all have the
+// effect of all others, and every caller of a host that lives was told its outcome.
+//
+// A machine that was restored may fail for a moment, too: while it is made again, or soon after that.
 
 // poisonValue is the command.
 const poisonValue = 0xdead_dead_dead_dead
 
-var errPoison = errors.New("no such shelf")
+var (
+	errPoison   = errors.New("no such shelf")
+	errFleeting = errors.New("no such shelf, for a moment")
+)
+
+// failsFleetingly reports whether a machine cannot apply a command, and could a moment later.
+func (m *divergingMachine) failsFleetingly() bool {
+	if m.fragile == 0 || m.run.silent {
+		return false
+	}
+	m.fragile--
+	return m.run.rng.IntN(16) == 0
+}
 
 // poison hands the command in, between others, and begins the rounds of the operator.
 func (s *diverging) poison() {
 	s.w.plan(between(s.rng, time.Millisecond, 300*time.Millisecond), "a poison command", nil, func() {
 		l := pick(s.rng, s.w.hosts...).alive
-		if l == nil || l.process == nil || l.replicas[0].group.Err() != nil {
+		if l == nil || l.process == nil || l.replicas[0].group.Err() != nil || l.replicas[0].group.Halted() != nil {
 			s.poison()
 			return
 		}
@@ -52,7 +67,7 @@ func (s *diverging) operate() {
 			switch h := r.life.host; {
 			case r.group.Err() != nil:
 				s.w.violate("%s has stopped: %v", r.name, r.group.Err())
-			case halted.First != halted.Last, halted.Skipped > 0:
+			case halted.First != halted.Last, halted.Skipped > 0, errors.Is(halted, errFleeting):
 				h.crash(crashfs.LoseNothing)
 				h.start()
 			case s.kind == PoisonedAlone: // the others work
@@ -67,12 +82,25 @@ func (s *diverging) operate() {
 
 // submit hands a command to a replica.
 func (s *diverging) submit(r *replica, value uint64) {
-	c := &divergingCall{run: s}
+	c := &divergingCall{run: s, replica: r}
 	c.Data = binary.LittleEndian.AppendUint64(make([]byte, host.CallRoom), value)
 	c.Owner = c
-	if err := r.group.Call(&c.Call); err != nil && !errors.Is(err, host.ErrOverloaded) && !errors.Is(err, host.ErrMachineHalted) {
+	switch err := r.group.Call(&c.Call); {
+	case err == nil:
+		s.calls = append(s.calls, c)
+	case !errors.Is(err, host.ErrOverloaded) && !errors.Is(err, host.ErrMachineHalted):
 		s.w.violate("a command is not taken: %v", err)
 	}
+}
+
+// untold returns a call of a host that lives whose caller was not told its outcome, or nil.
+func (s *diverging) untold() *divergingCall {
+	for _, c := range s.calls {
+		if !c.isTold && !c.replica.life.dead {
+			return c
+		}
+	}
+	return nil
 }
 
 // checkPoison: all machines work, and have the same state.
@@ -94,11 +122,15 @@ func (s *diverging) checkPoison() {
 		if s.kind == PoisonedAlone {
 			return same && len(sums) == len(s.w.hosts)-1
 		}
+		same = same && s.untold() == nil
 		return same && len(sums) == len(s.w.hosts)
 	}
 	s.silent = true
 	if !s.w.runUntil(s.w.now+2*healTime, working) {
 		s.w.eachReplica(func(r *replica) { s.w.note(r.name + ": " + r.group.Explain().String()) })
+		if c := s.untold(); c != nil {
+			s.w.violate("a caller on %s is not told the outcome of a command", c.replica.name)
+		}
 		s.w.violate("a poison command is not passed by, or states differ: %x", sums)
 	}
 	if s.report.Skips == 0 && s.kind != PoisonedAlone {
@@ -125,6 +157,9 @@ func (m poisonedMachine) Restore(_ context.Context, r io.Reader) error {
 	state, err := io.ReadAll(r)
 	if err != nil {
 		return err
+	}
+	if m.run.kind != OtherForm {
+		m.fragile = 30
 	}
 	m.all, m.count = binary.LittleEndian.Uint64(state), int(binary.LittleEndian.Uint64(state[8:]))
 	for k := range byte(8) {

@@ -34,7 +34,7 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receip
 
 // checkDurable: a quorum of the voters hold an entry.
 func (w *world) checkDurable(by *replica, command string, r host.Receipt) {
-	group, voters := by.id, len(w.hosts)-len(by.group.Founding().LeftOut)
+	group, voters := by.id, len(w.hosts)
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it
 	}

@@ -12,7 +12,7 @@ import (
 // checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
-	if l.host.wiped || l.host.leftOut {
+	if l.host.wiped || l.host.mayStop {
 		return // it is refused
 	}
 	if errors.Is(err, host.ErrMemberRemoved) && w.churn != nil {

@@ -43,7 +43,6 @@ var scenarios = []Scenario{
 	story("repairs", "logs that were repaired with something missing regain their authority", Repairs),
 	story("blackouts", "a majority loses power in an unsafe mode of durability", Blackouts),
 	story("founding", "a group is founded, and one of its hosts loses its directory", Founding),
-	story("without", "a group is founded without a minority of its members", Without),
 	story("rescues", "a majority is gone for good, and one survivor becomes a new cluster", Rescues),
 	story("elections", "the leader crashes beside a follower with a full disk", func(o Options) (time.Duration, error) { return Election(o, true) }),
 	story("exactly-once", "frames repeat, leaders end, and each command takes effect once", func(o Options) (ExactlyOnceReport, error) {

@@ -24,7 +24,7 @@
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
 // client.go, checks.go and property_*.go, scenario.go and
-// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
+// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go,
 // explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 

@@ -8,13 +8,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -105,10 +108,28 @@ func TestBenchPrintsJSON(t *testing.T) {
 	}
 }
 
+// benchUntilFailed makes the windows longer until the fault of basic is found. That needs a write.
+func benchUntilFailed(t *testing.T, basic load.OpenFunc, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	for length := range labtest.Lengths(20 * time.Millisecond) {
+		with := append(slices.Clone(args), "--duration", length.String())
+		t.Run(length.String(), func(t *testing.T) { status, stdout, stderr = runBench(t, t.Context(), basic, with...) })
+		if status != exitOK {
+			break
+		}
+		if i := slices.Index(args, "--out"); i >= 0 {
+			if err := os.RemoveAll(args[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return status, stdout, stderr
+}
+
 // A cluster that does not hold what it acknowledged: status 1 and not one figure.
 func TestBenchMismatch(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := runBench(t, t.Context(), opens(doubles), append([]string{"--pipelines", "basic", "--out", out}, short...)...)
+	status, stdout, stderr := benchUntilFailed(t, opens(doubles), append([]string{"--pipelines", "basic", "--out", out}, short...)...)
 	if status != exitFailed || stdout != "" || !strings.Contains(stderr, "verification failed: write 0 of client 0 was applied twice") {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
@@ -180,7 +201,7 @@ func TestBenchRefuses(t *testing.T) {
 }
 
 func TestBenchFullDisk(t *testing.T) {
-	status, stdout, stderr := runBench(t, t.Context(), opens(full), append([]string{"--pipelines", "basic"}, short...)...)
+	status, stdout, stderr := benchUntilFailed(t, opens(full), append([]string{"--pipelines", "basic"}, short...)...)
 	checkRefused(t, status, stderr, exitCannot, "--dir: the disk under ")
 	if stdout != "" {
 		t.Errorf("stdout %q", stdout)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/collect"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
@@ -79,17 +81,33 @@ func TestMemberCommand(t *testing.T) {
 	}
 }
 
+// labWithOps runs a verb below lab that measures one point once, and returns its archive and its output. The
+// window is made longer until an operation ends in it.
+func labWithOps(t *testing.T, args ...string) (a *archive.Archive, stdout string) {
+	t.Helper()
+	for length := range labtest.Lengths(50 * time.Millisecond) {
+		out := filepath.Join(t.TempDir(), "out")
+		status, said, stderr := labVerb(t, t.Context(), append(slices.Clone(args), "--duration", length.String(), "--out", out)...)
+		if status != exitOK || stderr != "" {
+			t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, said)
+		}
+		var err error
+		if a, err = archive.Read(out); err != nil {
+			t.Fatal(err)
+		}
+		if stdout = said; a.Run.Points[0].Repeats[0].Figures[archive.Ops.Name] > 0 {
+			break
+		}
+	}
+	return a, stdout
+}
+
 // A plan of flags is measured on processes, over TLS, with delays; the archive says so.
 func TestLabMeasureProcesses(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--depth", "4", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet", "--out", out)
-	if status != exitOK || stderr != "" || !strings.Contains(stdout, "load cpu cores") {
-		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
-	}
-	a, err := archive.Read(out)
-	if err != nil {
-		t.Fatal(err)
+	a, stdout := labWithOps(t, "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--depth", "4", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet")
+	if !strings.Contains(stdout, "load cpu cores") {
+		t.Errorf("stdout\n%s", stdout)
 	}
 	p := a.Run.Points[0]
 	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || p.Labels[archive.LabelDepth] != "4" || len(a.Envs.Members) != 0 {
@@ -102,17 +120,8 @@ func TestLabMeasureProcesses(t *testing.T) {
 
 // A load on a member that runs leaves an archive with the environment and the flags of the member.
 func TestLabLoad(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	args := []string{"load", "--members", startLabMember(t), "--operation", "read index", "--rate", "200", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--round-trips", "1ms", "--quiet", "--out", out}
-	status, _, stderr := labVerb(t, t.Context(), args...)
-	if status != exitOK || stderr != "" {
-		t.Fatalf("status %d, stderr %q", status, stderr)
-	}
-	a, err := archive.Read(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, _ := labWithOps(t, "load", "--members", startLabMember(t), "--operation", "read index", "--rate", "200",
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--round-trips", "1ms", "--quiet")
 	if m := a.Envs.Members; len(m) != 1 || m[0].Name != "1" || m[0].Network == nil || a.Run.Config["member pipeline"] != "async" {
 		t.Errorf("%+v, %+v", m, a.Run.Config)
 	}

@@ -52,9 +52,11 @@ var electionBugs = []bug{
 	{name: "own_prevote_refused", what: "a candidate refuses its own pre-vote", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/candidate.go",
 		`r.send(raftpb.Message{Type: voteReplyType(request), To: id, Term: term})`, `r.send(raftpb.Message{Type: voteReplyType(request), To: id, Term: term, Reject: request == raftpb.MsgPreVote})`}}},
 	{name: "prevote_refusal_ignored", what: "a node does not enter the higher term that comes with the refusal of a pre-vote", in: "sim/core", found: "TestSeeds", args: "-first 550 -seeds 100", edits: []edit{{"raft/gate.go",
-		`		if m.Reject {
-			r.becomeFollower(m.Term, None)`, `		if false {
-			r.becomeFollower(m.Term, None)`}}},
+		`		return m.Reject
+	}
+	return !r.ignoresElection`, `		return false
+	}
+	return !r.ignoresElection`}}},
 	{name: "timeouts_not_random", what: "all nodes have the same election timeout", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/term.go",
 		`r.cfg.electionTicks + r.random.intn(r.cfg.electionTicks)`, `r.cfg.electionTicks`}}},
 	{name: "terms_skipped", what: "a candidate skips 63 terms", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/term.go",

@@ -24,4 +24,22 @@ var poisonBugs = []bug{
 		`	err = g.restoreFrom(context.Background(), p, r)
 `, `	_ = context.Background()
 `}}},
+	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/rebuild.go",
+		`	to := q.rebuildTo
+`, `	to := q.through.Load()
+`}}},
+	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "not told", edits: []edit{{"host/halted.go",
+		`	if q.halting.answered.Load() != q.halting.now.Load() {`, `	if q.halting.now.Load() == nil {`}}},
+	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/rebuild.go",
+		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(shortRead)) && vfs.IsShort(err) {`}}},
+	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/rebuild.go",
+		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
+	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/divergence.go",
+		`return o.index >= c.index })
+	if len(d.own)`, `return o.index > c.index })
+	if len(d.own)`}}},
+	{name: "view_over_a_halt", what: "View counts what it has read of a machine that was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"read.go",
+		`n.group.Halted() == nil && n.group.Halts() == halts {`, `halts == halts {`}}},
+	{name: "lease_over_a_halt", what: "a lease holds although the machine was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"host/lease.go",
+		`!l.group.worksSince(l.halts) || `, ``}}},
 }

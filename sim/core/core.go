@@ -41,6 +41,9 @@ type Options struct {
 	// all the same.
 	Choice coverage.Choice
 
+	// Liar adds a member's name in which terms are told that are far ahead (liar.go).
+	Liar bool
+
 	// Unchecked names a property that is not checked, to see whether another one finds the same bug.
 	Unchecked property.Name
 
@@ -82,6 +85,8 @@ type Violation struct {
 	// Property is what was broken.
 	Property property.Name
 	What     string
+	// Liar is as in Options.
+	Liar bool
 	// Choice is that of the run.
 	Choice coverage.Choice
 }
@@ -90,6 +95,9 @@ func (v *Violation) Error() string {
 	ticks := ""
 	if v.Ticks != DefaultTicks {
 		ticks = fmt.Sprintf(" -ticks=%d", v.Ticks)
+	}
+	if v.Liar {
+		ticks += " -liar"
 	}
 	if !v.Choice.IsEmpty() {
 		ticks += " " + v.Choice.String()
@@ -118,7 +126,7 @@ func Run(o Options) (report Report, err error) {
 					defer panic(r) // with its stack
 				}
 			}
-			v.Seed, v.Ticks, v.At, v.Choice = o.Seed, o.Ticks, w.beat/beats, o.Choice
+			v.Seed, v.Ticks, v.At, v.Choice, v.Liar = o.Seed, o.Ticks, w.beat/beats, o.Choice, o.Liar
 			err = v
 		}
 	}()

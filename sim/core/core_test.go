@@ -23,6 +23,7 @@ var (
 	cellSeeds = flag.Uint64("cells", 150, "how many seeds to run for TestEveryCellIsHit")
 	without   = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
 	skip      = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
+	withLiar  = flag.Bool("liar", false, "with a liar that drives terms")
 	unchecked = flag.String("unchecked", "", "a property of package property that is not checked")
 	most      = flag.Int64("failures", 1, "stop after so many seeds have failed")
 )
@@ -42,7 +43,7 @@ func TestSeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice, Unchecked: property.Name(*unchecked)}
+		o := Options{Seed: *theSeed, Ticks: *ticks, Choice: choice, Liar: *withLiar, Unchecked: property.Name(*unchecked)}
 		if *events {
 			o.Trace = os.Stdout
 		}
@@ -57,7 +58,7 @@ func TestSeeds(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 100)
 	}
-	sum := runSeeds(t, *first, n)
+	sum := runSeeds(t, *first, n, *withLiar)
 	if n < 100 {
 		return
 	}
@@ -78,7 +79,7 @@ func TestEveryCellIsHit(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 50)
 	}
-	sum := runSeeds(t, *first, n)
+	sum := runSeeds(t, *first, n, false)
 	t.Logf("injections by fault and phase:\n%v", &sum.Coverage)
 	possible := len(coverage.Possible())
 	t.Logf("%d of %d cells can be hit; of these %d were, and %d of them %d times or more; %d hits in all", possible, len(coverage.Faults())*len(coverage.Phases()),
@@ -96,13 +97,18 @@ func TestEveryCellIsHit(t *testing.T) {
 	}
 }
 
+// TestLiar: terms that a liar has driven apart come together when it has ended, and nothing else is wrong.
+func TestLiar(t *testing.T) {
+	runSeeds(t, *first, min(*seeds, 60), true)
+}
+
 const (
 	cellHits = 10
 	allCells = 4900 // seeds in which all cells are hit so often
 )
 
 // runSeeds runs seeds behind the first one on all cores, and returns the sum of their reports.
-func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
+func runSeeds(t *testing.T, first, seeds uint64, liar bool) (sum Report) {
 	var next atomic.Uint64
 	var failed atomic.Int64
 	reports := make(chan Report, 64)
@@ -112,7 +118,7 @@ func runSeeds(t *testing.T, first, seeds uint64) (sum Report) {
 		go func() {
 			defer func() { reports <- Report{} }()
 			for n := next.Add(1); n <= seeds && failed.Load() < *most; n = next.Add(1) {
-				report, err := Run(Options{Seed: first + n, Ticks: *ticks, Unchecked: property.Name(*unchecked)})
+				report, err := Run(Options{Seed: first + n, Ticks: *ticks, Liar: liar, Unchecked: property.Name(*unchecked)})
 				if err != nil {
 					failed.Add(1)
 					t.Error(err)

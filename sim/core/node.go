@@ -185,7 +185,7 @@ func (n *node) hears(m *raftpb.Message) {
 	if w.trace != nil {
 		w.trace("%d hears %s %v", n.id, raft.DescribeMessage(*m, nil), err)
 	}
-	if refused, ok := err.(*raft.PeerError); ok {
+	if refused, ok := err.(*raft.PeerError); ok && !w.liar.explains(refused) {
 		w.violate(property.Contract, "node %d refuses a message of a correct peer: %v: %s", n.id, refused, raft.DescribeMessage(*m, nil))
 	}
 	w.outcome(m, raft.SnapshotFinish)

@@ -12,6 +12,10 @@ import (
 // appended and not committed.
 const healTimeouts = 30
 
+// climbTimeouts is how many election timeouts a step takes towards the term of a member that a liar has
+// driven away: a window of two, and an election.
+const climbTimeouts = 4
+
 // backlog returns how many ticks it takes to replicate the longest log, a window of messages in each round,
 // and to apply it. In runs with mixed versions any of them may lead.
 func (w *world) backlog() int {
@@ -59,6 +63,9 @@ func (w *world) heal() {
 	w.end = healing{uint64(len(w.oracle.asked)), uint64(len(w.oracle.ghost)), make([]bool, len(w.nodes))}
 	begin, left := w.beat, w.workLeft()
 	limit := healTimeouts*w.swarm.election + max(w.swarm.lateness, w.swarm.write)/beats + w.backlog()
+	if w.liar != nil {
+		limit += w.distance() * climbTimeouts * w.swarm.election
+	}
 	for w.beat < begin+limit*beats {
 		w.step()
 		w.endRemoved()

@@ -46,9 +46,10 @@ type world struct {
 	side    *rand.Rand // draws strikes, and what else does not come from swarm
 	strikes []strike
 	bursts  bursts
-	mixed   bool // nodes run different versions (mixed.go)
-	build   int  // beats that a snapshot takes at most,
-	trim    int  // and then to cut the log
+	liar    *liar // nil: none
+	mixed   bool  // nodes run different versions (mixed.go)
+	build   int   // beats that a snapshot takes at most,
+	trim    int   // and then to cut the log
 	// changing is the last entry that a change of members had when it was proposed.
 	changing uint64
 	changes  int // of members in it
@@ -88,6 +89,9 @@ func newWorld(o Options) *world {
 	w.mixed = drawMixed(w.side)
 	w.build, w.trim = draw(w.side, 0, 0, 12, 60), draw(w.side, 0, 0, 4, 30)
 	w.strikes = w.drawStrikes(o.Ticks*beats, o.aim)
+	if o.Liar {
+		w.liar = &liar{w: w, rng: split(o.Seed, 4)}
+	}
 	if o.Trace != nil {
 		w.trace = func(format string, args ...any) {
 			fmt.Fprintf(o.Trace, "%4d.%d %s\n", w.beat/beats, w.beat%beats, fmt.Sprintf(format, args...))
@@ -141,6 +145,9 @@ func (w *world) step() {
 	w.inBeat = true
 	if w.beat%beats == 0 && !w.healing {
 		w.strike()
+		if w.liar != nil {
+			w.liar.strike()
+		}
 	}
 	if len(w.strikes) > 0 && !w.healing {
 		w.hunt()

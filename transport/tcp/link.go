@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -128,21 +127,12 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string, class tran
 	return l, nil
 }
 
-// resolve calls the user's Resolve, on a goroutine that it may end. A panic is an error: this attempt to
-// connect fails, and the next one asks again.
+// resolve calls the user's Resolve. After a panic this attempt to connect fails, and the next one asks again.
 func (t *Transport) resolve(ctx context.Context, to uint64, addr string) (found string, err error) {
-	ended := make(chan struct{})
-	err = errors.New("the function Resolve ended its goroutine (runtime.Goexit, as t.Fatal does)")
-	go func() {
-		defer close(ended)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("the function Resolve panicked: %v\n%s", p, debug.Stack())
-			}
-		}()
+	err = callUser("Resolve", func() (err error) {
 		found, err = t.o.Resolve(ctx, to, addr)
-	}()
-	<-ended
+		return err
+	})
 	return found, err
 }
 

@@ -31,7 +31,7 @@ func (e *certificateError) Unwrap() error { return e.err }
 func (t *Transport) tellCertificate(peer uint64, remote string, err error) {
 	var refused *certificateError
 	if t.trust != nil && errors.As(err, &refused) {
-		t.trust.o.Events(CertificateRefused{Peer: peer, Remote: remote, ByPeer: refused.byPeer, Err: err})
+		t.trust.event(CertificateRefused{Peer: peer, Remote: remote, ByPeer: refused.byPeer, Err: err})
 	}
 }
 

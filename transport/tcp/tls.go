@@ -111,7 +111,6 @@ func (t *trust) config() *tls.Config {
 		MinVersion: tls.VersionTLS13,
 		MaxVersion: tls.VersionTLS13,
 		NextProtos: []string{protocol},
-		Time:       t.o.Now,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return &t.current.Load().Certificate, nil
 		},
@@ -139,7 +138,11 @@ const channelLabel = "EXPORTER-Channel-Binding"
 // verify decides whether the proof is one of member id. It is called after the handshake, which has shown
 // that the other end has the key.
 func (t *trust) verify(p *proof, id uint64) error {
-	return cert.Verify(p.chain, t.current.Load().Roots, id, p.role, t.o.Now())
+	now, err := t.now()
+	if err != nil {
+		return err
+	}
+	return cert.Verify(p.chain, t.current.Load().Roots, id, p.role, now)
 }
 
 func (p *proof) key() [32]byte { return cert.KeyHash(p.chain[0]) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type trust struct {
 		at  time.Time
 	}
 	warned map[string]time.Time // fingerprint: when it was warned of last
+
+	timeless atomic.Bool // the latest call of Now did not return
 }
 
 // newTrust loads the credentials for the first time. They must be valid.
@@ -47,10 +50,10 @@ func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: host %d: TLS: %w", id, err)
 	}
-	if err := first.Validate(id, d.Now()); err != nil {
+	t := &trust{o: *d, id: id, logger: logger, warned: map[string]time.Time{}}
+	if err := t.validate(first); err != nil {
 		return nil, fmt.Errorf("tcp: host %d: TLS: %w", id, err)
 	}
-	t := &trust{o: *d, id: id, logger: logger, warned: map[string]time.Time{}}
 	t.current.Store(first)
 	t.wanted.Store(first)
 	t.shared = t.config()
@@ -58,12 +61,24 @@ func newTrust(o *TLS, id uint64, logger *slog.Logger) (*trust, error) {
 }
 
 // read returns the credentials of the source.
-func (o *TLS) read() (*cert.Credentials, error) {
-	c, err := o.Credentials()
+func (o *TLS) read() (c *cert.Credentials, err error) {
+	err = callUser("Credentials of TLS", func() (err error) {
+		c, err = o.Credentials()
+		return err
+	})
 	if err == nil && c == nil {
 		err = errors.New("the source has returned no credentials")
 	}
 	return c, err
+}
+
+// validate says why credentials cannot be those of this host now, or returns nil.
+func (t *trust) validate(c *cert.Credentials) error {
+	now, err := t.now()
+	if err != nil {
+		return err
+	}
+	return c.Validate(t.id, now)
 }
 
 // keepTrust keeps trust up to date until ctx is done. Listen has just loaded it.
@@ -90,20 +105,21 @@ func (t *Transport) reviewTrust() {
 
 // load takes new credentials, if there are some and they are valid.
 func (t *trust) load() {
-	now, before := t.o.Now(), t.wanted.Load()
+	before := t.wanted.Load()
 	next, err := t.o.read()
 	if err == nil && next.Equal(before) {
 		t.refusal.why = ""
 		return
 	}
 	if err == nil {
-		err = next.Validate(t.id, now)
+		err = t.validate(next)
 	}
 	if err != nil {
 		t.count.loadFailures.Add(1)
-		if why := err.Error(); why != t.refusal.why || now.Sub(t.refusal.at) >= time.Hour {
+		now, _ := t.now() // zero if that function does not work: then it is told once
+		if why, _, _ := strings.Cut(err.Error(), "\n"); why != t.refusal.why || now.Sub(t.refusal.at) >= time.Hour {
 			t.refusal.why, t.refusal.at = why, now
-			t.o.Events(CredentialsRefused{Err: err})
+			t.event(CredentialsRefused{Err: err})
 			t.logger.Warn("new certificates cannot be used; the host keeps the ones that it has", "error", err)
 		}
 		return
@@ -113,7 +129,7 @@ func (t *trust) load() {
 	t.count.loads.Add(1)
 	chain, _ := next.Chain()
 	loaded := CredentialsLoaded{Certificate: cert.Text(chain[0]), NotAfter: chain[0].NotAfter, CAs: len(next.Roots)}
-	t.o.Events(loaded)
+	t.event(loaded)
 	t.logger.Info("certificates were loaded", "certificate", loaded.Certificate, "not_after", loaded.NotAfter, "cas", loaded.CAs)
 }
 
@@ -126,7 +142,7 @@ func (t *trust) present(may func(key [32]byte) bool) {
 	}
 	old := &cert.Credentials{Certificate: now.Certificate, CertFrom: now.CertFrom, Roots: wanted.Roots, CAFrom: wanted.CAFrom}
 	switch key := wanted.Key(); {
-	case key == now.Key(), may(key), old.Validate(t.id, t.o.Now()) != nil:
+	case key == now.Key(), may(key), t.validate(old) != nil:
 		t.current.Store(wanted)
 	case !old.Equal(now):
 		t.current.Store(old)
@@ -149,7 +165,10 @@ const (
 
 // warn says which certificates expire soon.
 func (t *trust) warn() {
-	now := t.o.Now()
+	now, err := t.now()
+	if err != nil {
+		return // now has said it
+	}
 	next := map[string]time.Time{} // so that it holds only certificates that are in use
 	for _, e := range t.current.Load().Expiries() {
 		print := cert.Fingerprint(e.Certificate)
@@ -161,7 +180,7 @@ func (t *trust) warn() {
 			continue
 		}
 		next[print] = now
-		t.o.Events(CertificateExpires{Certificate: cert.Text(e.Certificate), From: e.From, IsCA: e.IsCA, NotAfter: e.Certificate.NotAfter})
+		t.event(CertificateExpires{Certificate: cert.Text(e.Certificate), From: e.From, IsCA: e.IsCA, NotAfter: e.Certificate.NotAfter})
 		what := "a certificate expires soon; renew it, or other hosts will refuse this one"
 		if e.IsCA {
 			what = "a CA expires soon; replace it, or the certificates that it has signed will be refused"
@@ -192,13 +211,13 @@ func (t *Transport) endDistrusted() {
 		t.Review(id)
 	}
 	for _, in := range t.inbound.all() {
-		if err := t.trust.verify(in.proof, in.proof.id); err != nil {
+		if err := t.trust.verify(in.proof, in.proof.id); isRefusal(err) {
 			t.distrust(in.proof.id, in.conn.RemoteAddr().String(), err)
 			in.conn.Close()
 		}
 	}
 	for _, l := range t.links() {
-		if err := t.trust.verify(l.proof, l.proof.id); err != nil {
+		if err := t.trust.verify(l.proof, l.proof.id); isRefusal(err) {
 			t.distrust(l.proof.id, l.conn.RemoteAddr().String(), err)
 			l.fail(err)
 		}
@@ -222,6 +241,6 @@ func (t *Transport) links() []*link {
 
 func (t *Transport) distrust(peer uint64, remote string, err error) {
 	t.log.report(topic{peer: peer, message: "ended a connection because of a certificate"}, slog.LevelWarn, func() {
-		t.trust.o.Events(CertificateRefused{Peer: peer, Remote: remote, Err: err})
+		t.trust.event(CertificateRefused{Peer: peer, Remote: remote, Err: err})
 	}, "remote", remote, "error", err)
 }

@@ -3,7 +3,9 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -259,5 +261,62 @@ func TestHandshakeFlood(t *testing.T) {
 	e.line(t, "too many TLS handshakes from its address")
 	if s := e.Stats().TLS; s.Limited != 1 || s.Failures+s.Handshakes != 0 {
 		t.Errorf("counted %+v", s)
+	}
+}
+
+// The functions of TLS panic, or end their goroutine, while the transport works. Connections stay, what is
+// refused says which function it was, and when it works again all is as before.
+func TestUserFunctionsOfTLS(t *testing.T) {
+	for how, end := range map[string]func(){"panicked: boom": func() { panic("boom") }, "ended its goroutine": runtime.Goexit} {
+		a := newAuthority(t, "ours")
+		var broken atomic.Pointer[string]
+		at := func(name string) {
+			if b := broken.Load(); b != nil && *b == name {
+				end()
+			}
+		}
+		breakIn := func(name string) { broken.Store(&name) }
+		first := a.credentials(1, a.valid(200*time.Hour))
+		one := hostWith(t, 1, &TLS{
+			Credentials: func() (*cert.Credentials, error) { at("Credentials"); return first, nil },
+			Now:         func() time.Time { at("Now"); return a.now() },
+		})
+		events := one.trust.o.Events
+		one.trust.o.Events = func(e TLSEvent) { at("Events"); events(e) }
+		two, _ := changingHost(t, a, 2, a.credentials(2, a.valid(200*time.Hour)))
+		one.SetPeer(2, two.Addr())
+		two.SetPeer(1, one.Addr())
+		one.Start(one)
+		two.Start(two)
+		reaches(t, one, two, 1)
+		reaches(t, two, one, 1)
+
+		breakIn("Credentials")
+		one.reviewTrust()
+		if v := event[CredentialsRefused](t, one); !strings.Contains(v.Err.Error(), "Credentials of TLS "+how) {
+			t.Errorf("%s: %v", how, v.Err)
+		}
+		dials := one.Stats().Dials + two.Stats().Dials
+		breakIn("Now")
+		one.reviewTrust()
+		reaches(t, one, two, 2)
+		reaches(t, two, one, 2)
+		if n := one.Stats().Dials + two.Stats().Dials; n != dials {
+			t.Errorf("%s: the time is not known for a moment, and %d connections were made again", how, n-dials)
+		}
+		one.line(t, "certificates cannot be compared with the time", "Now of TLS "+how)
+		three, _ := changingHost(t, a, 3, a.credentials(3, a.valid(200*time.Hour)))
+		three.SetPeer(1, one.Addr())
+		three.Start(three)
+		one.SetPeer(3, three.Addr())
+		if v := event[CertificateRefused](t, three); !strings.Contains(v.Err.Error(), "Now of TLS "+how) || strings.Contains(v.Err.Error(), "goroutine 1") || !v.ByPeer {
+			t.Errorf("%s: a new connection: %+v", how, v)
+		}
+		breakIn("Events")
+		one.trust.event(CredentialsRefused{Err: errors.New("lost")})
+		one.line(t, "an event of certificates is lost", "Events of TLS "+how)
+		breakIn("")
+		reaches(t, three, one, 3)
+		reaches(t, one, three, 3)
 	}
 }

@@ -25,10 +25,7 @@ func TestFullBareAppliesEverywhere(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		l := load.New(b, load.NewSource(s.ValueBytes, 1), 0, 100*time.Millisecond)
-		if _, err := l.Run(t.Context(), func(string) {}, load.Closed{Clients: s.InFlight}); err != nil {
-			t.Fatal(err)
-		}
+		l := acknowledged(t, b, s)
 		if err := b.Verify(t.Context(), l.Ledger()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
@@ -30,15 +31,26 @@ func openTestBare(t *testing.T, s load.Setup) *bare {
 	return target.(*bare)
 }
 
+// acknowledged is a load after which b has acknowledged a write.
+func acknowledged(t *testing.T, b *bare, s load.Setup) (l *load.Load) {
+	t.Helper()
+	for length := range labtest.Lengths(100 * time.Millisecond) {
+		l = load.New(b, load.NewSource(s.ValueBytes, 1), 0, length)
+		if _, err := l.Run(t.Context(), func(string) {}, load.Closed{Clients: s.InFlight}); err != nil {
+			t.Fatal(err)
+		}
+		if l.Ledger().Acked() > 0 {
+			break
+		}
+	}
+	return l
+}
+
 func TestBareReplicatesAndSurvivesItsCheck(t *testing.T) {
 	for _, s := range []load.Setup{{Hosts: 1, ValueBytes: 100, InFlight: 1}, {Hosts: 3, ValueBytes: 1024, InFlight: 20}} {
 		s.Dir = t.TempDir()
 		b := openTestBare(t, s)
-		l := load.New(b, load.NewSource(s.ValueBytes, 1), 0, 100*time.Millisecond)
-		_, err := l.Run(t.Context(), func(string) {}, load.Closed{Clients: s.InFlight})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acknowledged(t, b, s)
 		if err := b.Verify(t.Context(), l.Ledger()); err != nil {
 			t.Fatal(err)
 		}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +39,19 @@ func Golden(t *testing.T, name string, have []byte) {
 	}
 	if diff := cmp.Diff(string(want), string(have)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// longest bounds a window: a machine on which nothing ends in so long a window works at nothing.
+const longest = 10 * time.Second
+
+// Lengths yields the lengths of a window for a test that demands operations of it: the shortest, and then
+// each time the double, up to a bound. The test ends its loop once the window had enough. A window of a fixed
+// length has no operation on a machine that is slow enough.
+func Lengths(shortest time.Duration) iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		for length := shortest; yield(length) && length < longest; length *= 2 {
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/children"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
@@ -77,10 +78,16 @@ func request(dir string, groups int) Request {
 func TestLogsAreMeasuredAndReadBack(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			m := &memoryLog{}
-			result, err := measure(request(t.TempDir(), 4), m.library(shared))
-			if err != nil {
-				t.Fatal(err)
+			var result Result
+			var err error
+			r := request(t.TempDir(), 4)
+			for r.Length = range labtest.Lengths(r.Length) {
+				if result, err = measure(r, (&memoryLog{}).library(shared)); err != nil {
+					t.Fatal(err)
+				}
+				if result.Ops > 0 && result.Fsyncs > 0 {
+					break
+				}
 			}
 			if result.Ops == 0 || result.Fsyncs == 0 || result.EntriesPerFsync < 1 || result.Groups != 4 || result.MBPerSec == 0 || result.P99Us == 0 {
 				t.Errorf("%+v", result)
@@ -100,11 +107,23 @@ func TestLogsThatForgetAreFound(t *testing.T) {
 		"group 0 holds entry":        func(e []Entry) []Entry { return e[1:] },
 		"holds entry":                func(e []Entry) []Entry { return append(e[:1:1], e...) },
 	} {
-		m := &memoryLog{}
-		m.damage = func(e []Entry) []Entry { return damage(e[m.compact:]) }
 		r := request(t.TempDir(), 1)
 		r.KeepBytes = 16 * 256
-		_, err := measure(r, m.library(true))
+		var err error
+		damaged := false // it takes some entries
+		for r.Length = range labtest.Lengths(r.Length) {
+			m := &memoryLog{}
+			m.damage = func(e []Entry) []Entry {
+				if e = e[m.compact:]; len(e) < 3 {
+					return e
+				}
+				damaged = true
+				return damage(e)
+			}
+			if _, err = measure(r, m.library(true)); damaged {
+				break
+			}
+		}
 		if !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
@@ -113,21 +132,35 @@ func TestLogsThatForgetAreFound(t *testing.T) {
 
 // Compacted entries may be missing, and a log is compacted each time it has grown enough.
 func TestCompactedEntriesMayGo(t *testing.T) {
-	m := &memoryLog{}
 	r := request(t.TempDir(), 1)
 	r.KeepBytes = 16 * 256
-	m.damage = func(e []Entry) []Entry { return e[m.compact:] }
-	if _, err := measure(r, m.library(true)); err != nil || m.compact < 16 {
-		t.Errorf("compacted through %d, %v", m.compact, err)
+	for r.Length = range labtest.Lengths(r.Length) {
+		m := &memoryLog{}
+		m.damage = func(e []Entry) []Entry { return e[m.compact:] }
+		if _, err := measure(r, m.library(true)); err != nil {
+			t.Fatal(err)
+		}
+		if m.compact >= 16 {
+			return
+		}
 	}
+	t.Error("it was never compacted")
 }
 
 // An append that fails ends the load: no client waits without end, and nothing is measured.
 func TestLogThatFails(t *testing.T) {
-	m := &memoryLog{failAt: 20}
-	if _, err := measure(request(t.TempDir(), 1), m.library(true)); err == nil {
-		t.Error("the failure of an append went unnoticed")
+	r := request(t.TempDir(), 1)
+	for r.Length = range labtest.Lengths(r.Length) {
+		m := &memoryLog{failAt: 20}
+		_, err := measure(r, m.library(true))
+		if err != nil {
+			return
+		}
+		if m.appends >= m.failAt {
+			break
+		}
 	}
+	t.Error("the failure of an append went unnoticed")
 }
 
 // serve sends a request to a child of this process, and returns its answer.
@@ -154,10 +187,12 @@ func TestServeOwnLogs(t *testing.T) {
 		for _, r := range []Request{request("", 3), {Groups: 1, ValueBytes: 1024, RecoverBytes: 4 << 20, Seed: 1}} {
 			t.Run(fmt.Sprintf("%s, %d appenders", library.Name, r.Appenders), func(t *testing.T) {
 				r.Dir = t.TempDir()
-				answer := serve(t, r, library)
-				for r.Appenders > 0 && answer.Result.Ops == 0 && r.Length < 10*time.Second { // no write ended: a busy disk
-					r.Dir, r.Length = t.TempDir(), 4*r.Length
-					answer = serve(t, r, library)
+				var answer children.Answer[Result]
+				for r.Length = range labtest.Lengths(200 * time.Millisecond) {
+					if answer = serve(t, r, library); answer.Result.Ops > 0 {
+						break
+					}
+					r.Dir = t.TempDir()
 				}
 				if answer.Result.Ops == 0 || answer.Result.MBPerSec == 0 || answer.Result.IsRecovery() != (r.Appenders == 0) {
 					t.Errorf("%+v", answer.Result)

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// handIn hands commands in, which become one batch, and returns what their callers are told.
+func (h *keeperHost) handIn(t fataler, texts ...string) (told []*answer) {
+	t.Helper()
+	for _, text := range texts {
+		o := &answer{}
+		if err := h.group.Call(&Call{Owner: o, Data: append(make([]byte, CallRoom), text...)}); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, o)
+	}
+	return told
+}
+
+// passSecond makes a checkpoint due at the next command.
+func (h *keeperHost) passSecond() {
+	for until := h.manual.now + time.Second; h.manual.now < until; {
+		h.manual.tick()
+	}
+}
+
+// names returns the commands that the machine has, without their indexes and times.
+func (k *keeper) names() (names []string) {
+	for _, line := range k.list {
+		names = append(names, strings.Fields(line)[1])
+	}
+	return names
+}
+
+// failsOnce makes the machine fail at the next command of each of these names, once each.
+func (k *keeper) failsOnce(names ...string) {
+	k.fails = func(c *Command) error {
+		if i := slices.Index(names, string(c.Data)); i >= 0 {
+			names = slices.Delete(names, i, i+1)
+			return errMachine
+		}
+		return nil
+	}
+}
+
+// A machine is made again from a snapshot, and fails meanwhile, at a command that it had applied. However
+// often that is, it goes on where it was: no command is left out.
+func TestRebuildLeavesNothingOut(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "a")
+	h.mustTake(t)
+	for _, text := range []string{"b", "c", "d"} {
+		h.call(t, nil, text)
+	}
+	h.keeper.failsOnce("e", "c")
+	h.handIn(t, "e", "f")
+	h.manual.runIdle()
+	h.call(t, nil, "g")
+	if have, want := h.keeper.names(), []string{"a", "b", "c", "d", "e", "f", "g"}; h.group.Halted() != nil || !slices.Equal(have, want) {
+		t.Errorf("the machine has %v, want %v; %v", have, want, h.group.Halted())
+	}
+}
+
+// A machine that is made again finds no descriptor for the snapshot, or for the log. It is made again as soon
+// as there is one.
+func TestRebuildWithoutDescriptors(t *testing.T) {
+	for from := range 8 {
+		h := openKeeper(t, GroupConfig{}, false)
+		h.call(t, nil, "a")
+		h.mustTake(t)
+		for _, text := range []string{"b", "c", "d"} {
+			h.call(t, nil, text)
+		}
+		n := 0
+		h.disk.SetHook(func(op crashfs.Op) error {
+			if !op.Kind.Opens() {
+				return nil
+			}
+			if n++; n > from && n <= from+3 {
+				return syscall.EMFILE
+			}
+			return nil
+		})
+		h.keeper.failsOnce("e")
+		h.handIn(t, "e", "f")
+		for range 8 {
+			h.manual.tick()
+		}
+		if have, want := h.keeper.names(), []string{"a", "b", "c", "d", "e", "f"}; h.group.Halted() != nil || !slices.Equal(have, want) {
+			t.Errorf("from open %d (of %d): the machine has %v, want %v; %v", from, n, have, want, h.group.Halted())
+		}
+	}
+}
+
+// All callers of a batch that halted the machine are told, also if lanes make it work again before a turn. So
+// is a member that the leader's reports go to: it gets each checkpoint once.
+func TestRebuildTellsTheCallers(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "a")
+	h.mustTake(t)
+	h.manual.lastTurn = true
+	h.keeper.failsOnce("c")
+	told := h.handIn(t, "b", "c", "d")
+	h.manual.runIdle()
+	for i, o := range told {
+		if !strings.Contains(o.text, ErrNoResult.Error()) {
+			t.Errorf("caller %d is told %q, want %v", i, o.text, ErrNoResult)
+		}
+	}
+	if have, want := h.keeper.names(), []string{"a", "b", "c", "d"}; h.group.Halted() != nil || !slices.Equal(have, want) {
+		t.Errorf("the machine has %v, want %v; %v", have, want, h.group.Halted())
+	}
+}
+
+// A machine that applies commands again takes the same checkpoints again. The report about them is one that
+// the leader can read.
+func TestCheckpointsAscendAfterAHalt(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "a")
+	h.mustTake(t)
+	h.passSecond()
+	h.keeper.failsOnce("c")
+	h.handIn(t, "b", "c")
+	h.manual.runIdle()
+	d := &h.group.divergence
+	r := report{group: theGroup, checkpoints: d.own}
+	if _, err := decodeReport(r.encode()); err != nil || len(d.own) == 0 {
+		t.Errorf("%+v: %v", d.own, err)
+	}
+}
+
+// Digest panics behind a command that is skipped. The machine halts, and the process goes on.
+func TestDigestPanicsBehindASkip(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "a")
+	h.mustTake(t)
+	h.passSecond()
+	h.keeper.fails = func(c *Command) error {
+		if string(c.Data) == "x" {
+			return errMachine
+		}
+		return nil
+	}
+	h.call(t, nil, "x")
+	halted := h.group.apply.halted()
+	if halted == nil {
+		t.Fatal("the machine works")
+	}
+	h.keeper.sum = func() uint64 { panic("no such shelf") }
+	e := h.group.StartSkip(halted.First)
+	for range 8 {
+		h.manual.tick()
+	}
+	if done, err := e.Poll(); !done || err != nil {
+		t.Errorf("the skip: %t, %v", done, err)
+	}
+	if have := h.group.apply.halted(); have == nil || have.First != halted.First || !strings.Contains(have.Error(), "Digest of the state machine panicked") {
+		t.Errorf("the machine: %v", have)
+	}
+	if n := h.group.apply.halting.count.Load(); n > 3 {
+		t.Errorf("it has halted %d times", n)
+	}
+}

@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// controlTransport is a recordingTransport that also records control bodies.
+type controlTransport struct {
+	*recordingTransport
+	bodies []controlBody
+}
+
+type controlBody struct {
+	to   uint64
+	body []byte
+}
+
+func (c *controlTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if kind == transport.Control {
+		c.bodies = append(c.bodies, controlBody{to, slices.Clone(body)})
+	}
+	return true
+}
+
+// told returns the hosts that were sent a body, since the last call, in ascending order.
+func (c *controlTransport) told(body []byte) (ids []uint64) {
+	for _, b := range c.bodies {
+		if slices.Equal(b.body, body) && !slices.Contains(ids, b.to) {
+			ids = append(ids, b.to)
+		}
+	}
+	c.bodies = nil
+	slices.Sort(ids)
+	return ids
+}
+
+// openAlone opens host 1 of a number of hosts, which has met none of the others.
+func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTransport) {
+	t.Helper()
+	c := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHost(t, n, append(options, WithTransport(c))...)
+	l.out = c.recordingTransport
+	l.reopen()
+	for _, p := range l.meetings.all() {
+		p.met.Store(false)
+	}
+	l.out.take(0)
+	c.bodies = nil
+	return l, c
+}
+
+// reopen closes the group and opens it again.
+func (l *testHost) reopen() {
+	l.t.Helper()
+	l.reopenAs(GroupConfig{ID: theGroup, MaxCommandBytes: 1 << 10})
+	l.manual.runIdle()
+}
+
+// reopenAs closes the group and opens it again with another configuration. Its first turn has not run.
+func (l *testHost) reopenAs(c GroupConfig) {
+	l.t.Helper()
+	if err := l.group.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
+		l.t.Fatal(err)
+	}
+	l.manual.runIdle()
+	g, err := l.OpenGroup(l.t.Context(), c, l.machine)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.group = g
+}
+
+func foundedAt(index, term uint64) raftpb.Entry {
+	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: encodeFounded()}
+}
+
+// control passes a control body of a host.
+func (l *testHost) control(from uint64, body []byte) {
+	(*inbound)(l.Host).Deliver(from, transport.Control, body)
+	l.manual.runIdle()
+}
+
+func containsEach(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+// hastyTransport delivers a pulse before Start returns, as a real one may.
+type hastyTransport struct{ *recordingTransport }
+
+func (h hastyTransport) Start(r transport.Receiver) {
+	r.Deliver(2, transport.Pulse, (&pulseRecord{life: 1, version: 1, pulses: true}).append(nil))
+	r.Receive(2, nil)
+}
+
+// What arrives while a host opens finds its clock.
+func TestPulseBeforeTheFirstTick(t *testing.T) {
+	l := openTestHost(t, 3, WithTransport(hastyTransport{&recordingTransport{}}))
+	if !l.isThere(2) {
+		t.Error("host 2 was heard, and is not there")
+	}
+}
+
+// No control record stops a group that is founded, or moves more than what it is for.
+func FuzzControl(f *testing.F) {
+	f.Add([]byte{greetingKind, greetsAsk | greetsAll}, uint8(2))
+	f.Add(refusal{theGroup, transport.Incarnation{1}}.encode(), uint8(2))
+	f.Add(encodeStranger(theGroup), uint8(3))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(appliedQuestionKind), uint8(2))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(appliedAnswerKind), uint8(3))
+	f.Add([]byte{}, uint8(2))
+	f.Add(encodePlanRequest(theGroup, planRequest{data: make([]byte, 17)}), uint8(2))
+	f.Add(planAnswer{theGroup, [16]byte{1}, "no"}.encode(), uint8(2))
+	f.Add([]byte{rosterQuestionKind, theGroup, 0}, uint8(3))
+	f.Add(append([]byte{rosterAnswerKind, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
+	f.Add(removal{theGroup, 1 << 63, transport.Incarnation{1}}.encode(), uint8(2))
+	f.Fuzz(func(t *testing.T, body []byte, from uint8) {
+		l := openTestHost(t, 3)
+		l.lead()
+		before := l.group.Status()
+		for range 3 {
+			(*inbound)(l.Host).Deliver(uint64(from), transport.Control, body)
+			l.manual.tick()
+		}
+		now := l.group.Status()
+		if l.group.Err() != nil || now.Term != before.Term || now.Role != before.Role || now.LastIndex != before.LastIndex || !slices.Equal(l.group.voters(), []uint64{1, 2, 3}) {
+			t.Fatalf("a control record of host %d has changed %+v to %+v (%v)", from, before, now, l.group.Err())
+		}
+	})
+}
