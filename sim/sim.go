@@ -152,6 +152,7 @@ func Run(o Options) (report Report, err error) {
 	w.startChurn()
 	w.startObjects()
 	w.startStrikes(o.Faults)
+	w.startShortages()
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil
