@@ -2,7 +2,6 @@ package millrace
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"net"
@@ -54,7 +53,6 @@ func TestResultSums(t *testing.T) {
 	now := time.Now()
 	type plain struct {
 		value string
-		ok    bool
 		Err   error
 		next  *plain
 	}
@@ -173,5 +171,5 @@ func BenchmarkResultSum(b *testing.B) {
 		Value string
 		Err   error
 		At    time.Time
-	}{fmt.Sprint("value"), nil, time.Now()})
+	}{"value", nil, time.Now()})
 }
