@@ -156,7 +156,7 @@ func (o *objects) write(u *simUpload, from int) {
 func (o *objects) excuse(r *replica, what string, err error) {
 	l := r.life
 	if l.dead || l.sawError || l.sawFull || l.sawRot || l.sawShort || l.host.power.after > 0 || r.group.Err() != nil ||
-		errors.Is(err, errGone) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
+		errors.Is(err, errGone) || isHalted(err) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
 		return
 	}
 	o.w.breaks(property.Objects, "%s: %s, although its disk works: %v", r.name, what, err)
