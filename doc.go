@@ -49,9 +49,18 @@
 //
 // [Node.Close] with a context that can end hands the leadership over, so that the others do not wait for an
 // election timeout, answers every caller, and syncs the log. A process may also be killed at any time: the
-// next Open recovers what was acknowledged. Close does not wait for callers; stop taking requests first.
+// next Open recovers what was acknowledged.
+//
+// Close does not wait for callers. So the order of an end is: take no new requests, wait until those that
+// were taken have their answers, and close the node last. With net/http the first two are Server.Shutdown.
 //
 // # What to watch
+//
+// Members compare their commands and the results of their machines, as far as types prove these equal, and
+// their states with [Machine.Digest]. A difference is a cause in Explain on every member: a machine reads the
+// clock, draws numbers, or follows the order of a map. [Machine.StopDiverged] stops the member that differs
+// from a majority. Set it on all members, with a Digest, where a wrong answer is worse than one member less;
+// not in a group of two. docs/howto/embed.md says what is compared.
 //
 // [Node.Explain] says whether anything is wrong, with evidence and what to do; a healthy node has nothing
 // to explain. [Node.Metrics] has the numbers to record. [Node.Err] is not nil when the member has stopped.

@@ -12,9 +12,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// hits is what a strike does, by fault; nil: package sim/core alone has it. Each returns false if the fault
-// cannot come now. Everything is drawn before world.injects is asked, so that a fault that is left out
-// changes no draw.
+// hits is what a strike does, by fault; nil: no strike has it. Each returns false if the fault cannot come
+// now. Everything is drawn before world.injects is asked, so that a fault that is left out changes no draw.
 var hits = [...]func(w *world, h *machine, rng *rand.Rand) bool{
 	coverage.Crash:            hitCrash(crashfs.LoseNothing),
 	coverage.PowerCut:         hitCrash(crashfs.LoseAll),
@@ -43,6 +42,7 @@ var hits = [...]func(w *world, h *machine, rng *rand.Rand) bool{
 	coverage.LostDisk:         hitWipe,
 	coverage.LeaderTransfer:   hitTransfer,
 	coverage.ProposalFlood:    hitFlood,
+	coverage.NoDescriptor:     nil, // world.startShortages draws it
 }
 
 func hitCrash(loss crashfs.Loss) func(*world, *machine, *rand.Rand) bool {
@@ -128,7 +128,7 @@ func hitNetwork(f coverage.Fault) func(*world, *machine, *rand.Rand) bool {
 		net.burst = w.now + lasts
 		w.count(Bursts)
 		w.plan(lasts, fmt.Sprintf("the %v ends", f), nil, func() {
-			if !w.nemesis.stopped {
+			if !w.nemesis.isQuiet() {
 				net.drop, net.duplicate, net.corrupt, net.slowest = was[0], was[1], was[2], time.Duration(was[3])
 			}
 		})

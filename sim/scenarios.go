@@ -33,8 +33,13 @@ var scenarios = []Scenario{
 		o.churn = true
 		return Run(o)
 	}},
+	{"rests", "the same, and faults rest until the verdicts of a cluster that is well were judged", defaultFaults, Rests},
 	{"objects", "the same, and clients upload large objects and name them", defaultFaults, func(o Options) (Report, error) {
 		return Run(withObjects(o))
+	}},
+	{"poison", "the same, and machines cannot apply some commands, which an operator makes all members skip", defaultFaults, func(o Options) (Report, error) {
+		o.poison = true
+		return Run(o)
 	}},
 	story("snapshots", "snapshots all the time, and crashes at disk operations", Snapshots),
 	story("catch-up", "a member behind the log of the others gets a snapshot, and all goes wrong meanwhile", CatchUp),

@@ -3,33 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/examples/kv/server"
+	"github.com/millrace/millrace/internal/scratch"
 )
-
-// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
-// connections, so it stays free until the host opens it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 12000 to 32000")
-	return ""
-}
 
 // startHosts runs n hosts in this process and waits until they know their leader. The addresses are those for
 // clients; end ends all hosts in good order.
@@ -37,8 +24,8 @@ func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leade
 	t.Helper()
 	var peers, clients []string
 	for id := 1; id <= n; id++ {
-		addresses = append(addresses, freeAddress(t))
-		peers = append(peers, fmt.Sprintf("%d=%s", id, freeAddress(t)))
+		addresses = append(addresses, scratch.Address(t))
+		peers = append(peers, fmt.Sprintf("%d=%s", id, scratch.Address(t)))
 		clients = append(clients, fmt.Sprintf("%d=%s", id, addresses[id-1]))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -239,6 +226,62 @@ func TestFollower(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heldBody is the body of a request that the server has begun to read, and that ends when release is closed.
+type heldBody struct {
+	io.Reader
+	once           sync.Once
+	taken, release chan struct{}
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	b.once.Do(func() { close(b.taken) })
+	<-b.release
+	return b.Reader.Read(p)
+}
+
+// At the end a request that was taken has its answer, and no other is taken.
+func TestEndAnswersWhatWasTaken(t *testing.T) {
+	addresses, _, end := startHosts(t, 1)
+	body := &heldBody{Reader: strings.NewReader("value"), taken: make(chan struct{}), release: make(chan struct{})}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+addresses[0]+"/keys/a", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Expect", "100-continue") // the body is asked for by the handler that reads it
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
+	code := make(chan string, 1)
+	go func() {
+		w, err := client.Do(r)
+		if err != nil {
+			code <- err.Error()
+			return
+		}
+		text, err := io.ReadAll(w.Body)
+		code <- fmt.Sprintf("%d %s %v", w.StatusCode, text, errors.Join(err, w.Body.Close()))
+	}()
+	select {
+	case <-body.taken:
+	case have := <-code:
+		t.Fatalf("the request was not taken: %s", have)
+	}
+	ended := make(chan struct{})
+	go func() {
+		end()
+		close(ended)
+	}()
+	eventually(t, "no other request is taken", func() error {
+		if c, err := net.Dial("tcp", addresses[0]); err == nil {
+			return errors.Join(errors.New("it is taken"), c.Close())
+		}
+		return nil
+	})
+	close(body.release)
+	if have := <-code; !strings.HasPrefix(have, "200 ") {
+		t.Errorf("the request that was taken was answered with %s", have)
+	}
+	<-ended
 }
 
 // A signal that comes while the process starts ends it in good order, as later ones do.
