@@ -95,6 +95,9 @@ func TestWhichCodecsAreSure(t *testing.T) {
 		{"JSON of a quoted field", millrace.JSON[struct {
 			A string `json:",string"`
 		}](), false},
+		{"JSON of a field that is called -", millrace.JSON[struct {
+			A text `json:"-,"`
+		}](), false},
 	} {
 		s, ok := c.codec.(millrace.SureCodec)
 		if is := ok && s.Sure(); is != c.sure {
