@@ -49,7 +49,10 @@
 //
 // [Node.Close] with a context that can end hands the leadership over, so that the others do not wait for an
 // election timeout, answers every caller, and syncs the log. A process may also be killed at any time: the
-// next Open recovers what was acknowledged. Close does not wait for callers; stop taking requests first.
+// next Open recovers what was acknowledged.
+//
+// Close does not wait for callers. So the order of an end is: take no new requests, wait until those that
+// were taken have their answers, and close the node last. With net/http the first two are Server.Shutdown.
 //
 // # What to watch
 //

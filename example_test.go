@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -92,7 +93,19 @@ func Example() {
 	// the colour is blue
 }
 
-// A service opens its node, serves until it is told to stop, and closes the node within a bound.
+// handler takes the requests of clients.
+func handler(node *millrace.Node[Set, string]) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		old, err := node.Propose(r.Context(), Set{r.URL.Path, r.FormValue("value")})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, old)
+	})
+}
+
+// A service opens its node, serves until it is told to stop, and ends within a bound: the clients first.
 func ExampleOpen() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -106,9 +119,17 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	<-ctx.Done() // serve
+	web := &http.Server{Addr: "10.0.0.2:80", Handler: handler(node)}
+	go func() { log.Print(web.ListenAndServe()) }()
+	<-ctx.Done()
 
+	// First no more requests, then the answers to those that were taken, and the node last.
 	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := web.Shutdown(ending); err != nil {
+		log.Print(err) // a client is slow: Close answers what waits in the node
+	}
+	ending, cancel = context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := node.Close(ending); err != nil {
 		log.Fatal(err)

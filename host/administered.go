@@ -13,7 +13,7 @@ func (h *Host) startAdmin() (err error) {
 	if !h.config.AdminSocket {
 		return nil
 	}
-	h.admin, err = admin.Listen(h.config.Dir, administered{h})
+	h.admin, err = admin.Listen(h.config.Dir, administered{h}, h.env.logger)
 	return err
 }
 

@@ -19,13 +19,16 @@ type applyQueue struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
-	applied atomic.Uint64          // the last entry
-	through atomic.Uint64          // the last entry that the machine has, which may be in the middle of a message,
-	term    atomic.Uint64          // and its term
-	drained atomic.Pointer[func()] // to be called when everything is applied (install.go)
-	parked  atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
-	calling sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
-	halting halting                // halted.go
+	applied atomic.Uint64 // the last entry
+	through atomic.Uint64 // the last entry that the machine has, which may be in the middle of a message,
+	term    atomic.Uint64 // and its term
+	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
+	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
+	unanswered atomic.Uint64
+	drained    atomic.Pointer[func()] // to be called when everything is applied (install.go)
+	parked     atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
+	calling    sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
+	halting    halting                // halted.go
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -184,7 +187,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.runDrained()
 	}
 	answers, done, err := q.applyWork(maxBytes)
-	if len(answers) > 0 {
+	if done > 0 {
 		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
@@ -325,6 +328,14 @@ func (q *applyQueue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error)
 		return entries, nil
 	}
 	return q.group.storage.log.Entries(lo, hi, most)
+}
+
+// firstIndex returns the first entry that a message hands out.
+func firstIndex(m *raftpb.Message) uint64 {
+	if len(m.Entries) > 0 {
+		return m.Entries[0].Index
+	}
+	return m.Index + 1
 }
 
 // lastIndex returns the last entry that a message hands out.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -103,11 +104,14 @@ func (e *examination) lookForFullDisk() {
 	if !q.full.Load() {
 		return
 	}
-	text := "no space"
+	text, fix := "no space", "make space on the disk of this host's directory; the host continues by itself"
 	if err := q.fullBecause.Load(); err != nil {
 		text = (*err).Error()
+		if vfs.IsShort(*err) {
+			fix = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's; the host continues by itself"
+		}
 	}
-	e.found(CodeDiskFull, 0, q.fullSince.Load(), "make space on the disk of this host's directory; the host continues by itself",
+	e.found(CodeDiskFull, 0, q.fullSince.Load(), fix,
 		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.held.Load(), text)
 }
 

@@ -9,12 +9,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"go.uber.org/goleak"
 )
@@ -171,6 +173,43 @@ func TestFlightRecorderOfAGroupThatStops(t *testing.T) {
 	}
 	if file := readMemory(t, disk, "000022.flight"); !slices.Equal(file.Groups(), []uint64{theGroup, 5}) {
 		t.Errorf("groups %v", file.Groups())
+	}
+}
+
+// A file that cannot be written for lack of a descriptor is not there, or is whole, and what is recorded can
+// be written later.
+func TestFlightRecorderWithoutADescriptor(t *testing.T) {
+	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.FlightRecorder.Bytes = 1 << 20 })
+	defer c.close(t)
+	c.leader(t)
+	h, disk := c.hosts[1], c.disks[1]
+	failed := 0
+	for at := 0; at < 16; at++ {
+		opens := 0
+		disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind.Opens() && strings.Contains(op.Name, "/flight") {
+				if opens++; opens == at+1 {
+					return syscall.EMFILE
+				}
+			}
+			return nil
+		})
+		_, err := h.DumpFlight(t.Context(), "asked")
+		disk.SetHook(nil)
+		if opens <= at {
+			break
+		}
+		if failed++; !vfs.IsShort(err) {
+			t.Errorf("open %d: %v, want %v", at, err, syscall.EMFILE)
+		}
+		path, err := h.DumpFlight(t.Context(), "asked")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact(t, readMemory(t, disk, filepath.Base(path)))
+	}
+	if failed < 3 {
+		t.Errorf("have %d opens that failed, want those of the directory, of the file, and of the sync", failed)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 //	lane or turn   Apply fails: halt, with the range of commands of the call
 //	turn           answers the clients that wait (answerHalted). A leader hands over to a member that has
 //	               applied more (stuckapply.go)
+//	lane           answers the core as if it had applied what waits, and keeps it as a range of the log
 //	lane           writes the range into a note, so that the next start applies it one command at a time
 //	               (machinenote.go). If there is a snapshot to begin from, the machine is made again from it
 //	               at once (rebuild.go)
@@ -200,6 +201,7 @@ func (q *applyQueue) resume() {
 func (q *applyQueue) applyHalted() (left bool) {
 	q.refuseCapture()
 	if q.halting.answered.Load() != q.halting.now.Load() {
+		q.answerUnapplied()
 		q.writeNote()
 		return false // the turn that answers its clients enqueues it again
 	}
@@ -211,8 +213,69 @@ func (q *applyQueue) applyHalted() (left bool) {
 		}
 		return false
 	}
+	q.answerUnapplied()
 	q.writeNote()
 	return q.rebuild()
+}
+
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
+// The core elects, changes members and hands out more only while its applied index follows what is
+// committed. Otherwise a halted member could not campaign over a membership change that it has not
+// acknowledged, and a group of such members would have no leader that could skip the command. What is not in
+// the log yet, which only a volatile machine is handed, waits until it is.
+func (q *applyQueue) answerUnapplied() {
+	raise(&q.applied, q.through.Load())
+	var answers []raftpb.Message
+	q.unanswered.Store(0)
+	written := q.group.storage.log.LastIndex()
+	keep := func(work []raftpb.Message) (kept []raftpb.Message, freed int64) {
+		kept = work[:0]
+		for i, m := range work {
+			last := lastIndex(&m)
+			if last > written {
+				q.unanswered.Store(last)
+				return append(kept, work[i:]...), freed
+			}
+			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
+				raise(&q.owed, last)
+			}
+			freed += messageBytes(&m)
+			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
+			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
+				kept[n-1].Commit = last
+				continue
+			}
+			freed -= messageBytes(&m)
+			kept = append(kept, m)
+		}
+		return kept, freed
+	}
+	work, freed := keep(q.work)
+	clear(q.work[len(work):])
+	q.work, q.workBytes = work, q.workBytes-freed
+	if q.unanswered.Load() == 0 {
+		q.mu.Lock()
+		queued, more := keep(q.queued)
+		clear(q.queued[len(queued):])
+		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
+		q.mu.Unlock()
+		freed += more
+	}
+	q.hold(-freed)
+	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)
+		q.group.wake()
+	}
+}
+
+// machineApplied returns the last entry that the machine has applied, of which the core knows less, or more
+// if the machine was halted.
+func (q *applyQueue) machineApplied(core uint64) uint64 {
+	applied := q.applied.Load()
+	if applied < q.owed.Load() {
+		return applied
+	}
+	return max(core, applied)
 }
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
@@ -228,6 +291,9 @@ func (q *applyQueue) refuseCapture() {
 func (g *Group) answerHalted() {
 	s := &g.apply.halting
 	h := s.now.Load()
+	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
+		g.host.appliers.enqueue(g.apply)
+	}
 	if h == s.answered.Load() || h == nil {
 		return
 	}

@@ -283,7 +283,11 @@ func (h *Host) diskFull(g *Group, err error) {
 	g.append.fullSince.Store(h.clock.livedAtBeat())
 	g.append.fullBecause.Store(&err)
 	h.events.emit(DiskFull{Group: g.id, Err: err})
-	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
+	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
+	if vfs.IsShort(err) {
+		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
+	}
+	h.env.logger.Warn(what, "group", g.id, "host", h.config.ID, "err", err)
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection

@@ -21,13 +21,19 @@ import (
 type slots struct {
 	slots    [40][]byte
 	applied  uint64
-	restored func() // called at the end of Restore; nil: nothing is
-	refuses  error  // of Snapshot
+	restored func()               // called at the end of Restore; nil: nothing is
+	refuses  error                // of Snapshot
+	fails    func(*Command) error // what it says to a command instead of applying it; nil: nothing
 }
 
 func (s *slots) Apply(batch []Command) error {
 	for i := range batch {
 		c := &batch[i]
+		if s.fails != nil {
+			if err := s.fails(c); err != nil {
+				return err
+			}
+		}
 		s.slots[int(c.Data[0])%len(s.slots)] = append([]byte(nil), c.Data...)
 		s.applied++
 		c.Result = binary.BigEndian.AppendUint64(nil, s.applied)

@@ -12,15 +12,15 @@ import (
 
 // What operators and users do wrong, and what each side prints then. Each mistake is a few lines that make it
 // with real hosts over TCP. What they log, return and explain is compared with a page for operators,
-// docs/operate/misuse.md, so the page never says what the program does not. -update writes the page again.
+// host/testdata/misuse.md, so the page never says what the program does not. -update writes the page again.
 //
 // A mistake names the words of the sentence that it waits for, and the whole sentence is on the page. What
 // differs from run to run (ports, directories, keys, dates) is replaced by a name in angle brackets. What
 // operators read must also say what to do: advice is a part of a sentence of the program, or the test fails.
 
-var update = flag.Bool("update", false, "write docs/operate/misuse.md again")
+var update = flag.Bool("update", false, "write host/testdata/misuse.md again")
 
-const misusePage = "../docs/operate/misuse.md"
+const misusePage = "testdata/misuse.md"
 
 // misuse is one mistake.
 type misuse struct {

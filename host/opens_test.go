@@ -180,3 +180,22 @@ func (h *installHost) uploads(n int) *Upload {
 	h.all.t.Fatal("no upload is possible any more")
 	return nil
 }
+
+// A log that cannot open a segment is told from a full disk, in what an operator is to do.
+func TestLackOfDescriptorsIsNoFullDisk(t *testing.T) {
+	for cause, want := range map[error]string{syscall.EMFILE: "ulimit", syscall.ENFILE: "ulimit", syscall.ENOSPC: "make space"} {
+		l := openFollower(t)
+		l.diskFull(l.group, &os.PathError{Op: "create", Path: "log/2.wal", Err: cause})
+		l.group.append.full.Store(true)
+		for _, c := range l.group.Explain().Causes {
+			if c.Code == CodeDiskFull && !strings.Contains(c.Fix, want) {
+				t.Errorf("%v: have %q, want %q", cause, c.Fix, want)
+			} else if c.Code == CodeDiskFull {
+				want = ""
+			}
+		}
+		if want != "" {
+			t.Errorf("%v: no cause, want one that says %q", cause, want)
+		}
+	}
+}

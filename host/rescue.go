@@ -51,13 +51,13 @@ type Rescued struct {
 	// Dir is the one that is rescued; "" if none can be.
 	Dir     string        `json:"dir"`
 	Host    uint64        `json:"host"`
-	Former  uint64        `json:"former_cluster"`
+	Former  uint64        `json:"former_cluster,string"`
 	Groups  []RescueGroup `json:"groups"`
 	Left    []uint64      `json:"left_behind"`
 	Refused []string      `json:"refused"`
 	// Done is set when the directory is that of the new cluster. Cluster and Incarnation are drawn then.
 	Done        bool                  `json:"done"`
-	Cluster     uint64                `json:"cluster"`
+	Cluster     uint64                `json:"cluster,string"`
 	Incarnation transport.Incarnation `json:"incarnation"`
 	// Kept is where the old log is. Remove it when the cluster is well.
 	Kept string `json:"kept"`

@@ -40,7 +40,7 @@ func (g *Group) Status() Status {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
 	s.WithoutAuthority = g.withoutAuthority.Load()
-	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
+	s.Applied = min(g.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later
 	if g.storage != nil {
 		s.FirstIndex = g.storage.log.FirstIndex()
 	}

@@ -135,7 +135,7 @@ func (g *Group) answerApplied() {
 		if !follows || g.append.full.Load() || g.asked {
 			continue
 		}
-		q.applied = min(max(st.Applied, g.apply.applied.Load()), st.Commit)
+		q.applied = min(g.apply.machineApplied(st.Applied), st.Commit)
 		g.host.transport.SendBytes(q.from, transport.Control, q.encode(appliedAnswerKind))
 	}
 }

@@ -84,7 +84,7 @@ func (c *simCall) Failed(err error) {
 	if c.givenUp {
 		return
 	}
-	lost := errors.Is(err, host.ErrNoResult) || refusedForObjects(err)
+	lost := errors.Is(err, host.ErrNoResult) || errors.Is(err, host.ErrSkipped) || refusedForObjects(err)
 	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 && !lost {
 		c.violate("fails with %v after %+v, %+v, %v", err, c.committed, c.duplicate, c.failed)
 	}
@@ -105,7 +105,7 @@ func (c *simCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
 }
 
 func (c *simCall) applied(index uint64) {
-	if c.result > 0 && !c.givenUp {
+	if c.result > 0 && c.result != index && !c.givenUp { // a machine that is made again is given it again
 		c.violate("gets the results of %d and of %d", c.result, index)
 	}
 	c.result = index
@@ -154,6 +154,7 @@ func (c *simCall) checkFailure(w *world) {
 	case refusedForObjects(err):
 		w.count(NamesRefused)
 		g.refused[c.command] = true
+	case errors.Is(err, host.ErrSkipped) && isPoison(c.command): // a member that is behind may apply it, and halts
 	case isRefusal(err):
 		g.refused[c.command] = true
 	default:
@@ -165,7 +166,7 @@ func (c *simCall) checkFailure(w *world) {
 func (c *clients) callTo(r *replica, command string) {
 	o := c.w.calls
 	call := &simCall{command: command, replica: r, since: c.w.now, last: c.w.nemesis.stopped}
-	if !call.last {
+	if !call.last && !isPoison(command) {
 		c.w.objects.choose(r.id, command)
 	}
 	call.call.Owner = call
@@ -226,7 +227,7 @@ func (c *clients) handIn(call *simCall) {
 	switch {
 	case err == nil:
 		r.calls = append(r.calls, call)
-	case errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || call.call.Here && errors.Is(err, host.ErrNotLeader):
+	case errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || isHalted(err) || call.call.Here && errors.Is(err, host.ErrNotLeader):
 		if call.call.Session == nil {
 			r.ghost.refused[call.command] = true
 		}
@@ -274,6 +275,9 @@ func (m callMachine) Apply(batch []host.Command) error {
 	}
 	for i := range batch {
 		c := &batch[i]
+		if err := r.meets(c.Index, string(c.Data)); err != nil {
+			return err
+		}
 		r.noteCommand(c.Index, c.Term, c.Time, string(c.Data))
 		if err := r.useObjects(c); err != nil {
 			return err

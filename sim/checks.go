@@ -20,6 +20,9 @@ type ghost struct {
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 
+	orders map[position]uint64 // entries seen in a log that skip a command → its index
+	skips  map[uint64]uint64   // commands that are skipped → the first entry that says so
+
 	rosters map[uint64]raftpb.ConfState // version → configuration: churn.go
 	version uint64                      // the latest
 	churns  bool                        // members change
@@ -46,6 +49,7 @@ func newGhost(id uint64) *ghost {
 		id:      id,
 		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[uint64]string{},
 		refused: map[string]bool{}, counted: map[string]uint64{},
+		orders: map[position]uint64{}, skips: map[uint64]uint64{},
 	}
 }
 
@@ -87,6 +91,7 @@ func (w *world) checkReplica(r *replica) {
 	w.checkDurableCursor(r, s)
 	w.checkElectionSafety(r, s)
 	w.checkLog(r, s)
+	w.noteSkips(r, s.Committed)
 	w.checkCompaction(r, s)
 	w.clients.poll(r)
 	r.countSuppressed(s)

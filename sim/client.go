@@ -91,6 +91,11 @@ func (c *clients) submitTo(r *replica) {
 	if c.largest > 0 {
 		command += strings.Repeat(".", c.rng.IntN(c.largest))
 	}
+	c.hand(r, command)
+}
+
+// hand hands a command to one replica.
+func (c *clients) hand(r *replica, command string) {
 	if c.w.nemesis.stopped {
 		r.ghost.lastCommand = command
 	}
@@ -100,7 +105,7 @@ func (c *clients) submitTo(r *replica) {
 	}
 	p, err := r.group.Submit([]byte(command))
 	if err != nil {
-		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
+		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) && !isHalted(err) {
 			c.w.breaks(property.Failures, "%s refuses a command: %v", r.name, err)
 		}
 		return
@@ -136,7 +141,7 @@ func (c *clients) poll(r *replica) {
 
 // isRefusal reports whether an error says that a command was certainly not committed.
 func isRefusal(err error) bool {
-	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped, host.ErrNotFounded} {
+	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped, host.ErrNotFounded, host.ErrMachineHalted} {
 		if errors.Is(err, refusal) {
 			return true
 		}

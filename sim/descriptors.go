@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -34,12 +36,16 @@ func (s *shortage) fails(op crashfs.Op, now time.Duration) error {
 
 // runShort lets a machine run out of descriptors, or out of memory for them, for a while.
 func (h *machine) runShort(rng *rand.Rand) {
-	h.w.count(Shortages)
-	h.shortage = shortage{
+	s := shortage{
 		err:   pick(rng, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM),
 		until: h.w.now + between(rng, time.Millisecond, pick(rng, 20*time.Millisecond, 200*time.Millisecond, 2*time.Second)),
 		every: pick(rng, 1, 1, 2, 3, 7),
 	}
+	if !h.w.injects(coverage.NoDescriptor, h) {
+		return
+	}
+	h.w.count(Shortages)
+	h.shortage = s
 	if h.alive != nil {
 		h.alive.sawShort = true
 	}
@@ -52,6 +58,28 @@ func (h *machine) strikeShort() {
 	if rng := h.w.shortStrikes; rng != nil && rng.IntN(2) == 0 {
 		h.runShort(rng)
 	}
+}
+
+// startShortages lets machines run out of descriptors at random moments, in one run of four. A random source
+// of their own draws them, so other runs are what they are without them.
+func (w *world) startShortages() {
+	rng := splitSeed(w.options.Seed, 23)
+	_, waits := w.pipeline.(pipeline.Async) // the others stop for good, as on a full disk
+	if rng.IntN(4) > 0 || w.options.small || !waits {
+		return
+	}
+	mean := pick(rng, 50*time.Millisecond, 200*time.Millisecond, time.Second)
+	var next func()
+	next = func() {
+		w.plan(between(rng, 0, 2*mean), "a machine runs out of descriptors", nil, func() {
+			if w.nemesis.stopped {
+				return
+			}
+			pick(rng, w.hosts...).runShort(rng)
+			next()
+		})
+	}
+	next()
 }
 
 // isShort reports whether the machine may refuse to open something.

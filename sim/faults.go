@@ -80,6 +80,13 @@ const (
 	Shortages    // of descriptors on a machine, or of memory for them
 	RefusedOpens // while they lasted
 
+	PoisonCommands  // that were handed in
+	Halts           // machines that could not apply one
+	CommandsSkipped // by a decision of a group
+	SkipsRefused    // of requests of an operator
+	HaltedForGood   // members that had applied what the group skips
+	MadeAgain       // machines that worked again in the same life
+
 	faultKinds
 )
 
@@ -97,6 +104,7 @@ var faultNames = [faultKinds]string{
 	"fetches that ended early", "objects passed by",
 	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
 	"lacks of descriptors", "opens that found no descriptor",
+	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
 }
 
 func (f Fault) String() string { return faultNames[f] }

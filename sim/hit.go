@@ -12,9 +12,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// hits is what a strike does, by fault; nil: package sim/core alone has it. Each returns false if the fault
-// cannot come now. Everything is drawn before world.injects is asked, so that a fault that is left out
-// changes no draw.
+// hits is what a strike does, by fault; nil: no strike has it. Each returns false if the fault cannot come
+// now. Everything is drawn before world.injects is asked, so that a fault that is left out changes no draw.
 var hits = [...]func(w *world, h *machine, rng *rand.Rand) bool{
 	coverage.Crash:            hitCrash(crashfs.LoseNothing),
 	coverage.PowerCut:         hitCrash(crashfs.LoseAll),
@@ -43,6 +42,7 @@ var hits = [...]func(w *world, h *machine, rng *rand.Rand) bool{
 	coverage.LostDisk:         hitWipe,
 	coverage.LeaderTransfer:   hitTransfer,
 	coverage.ProposalFlood:    hitFlood,
+	coverage.NoDescriptor:     nil, // world.startShortages draws it
 }
 
 func hitCrash(loss crashfs.Loss) func(*world, *machine, *rand.Rand) bool {

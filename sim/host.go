@@ -269,6 +269,7 @@ func (l *life) event(e host.Event) {
 	case host.GroupStopped:
 		l.w.flights.Stops++
 	case host.MachineResumed:
+		l.w.count(MadeAgain)
 		if s := l.w.diverging; s != nil {
 			s.report.Resumed++
 		}

@@ -25,6 +25,9 @@ func (m stateMachine) Apply(entries []host.Entry) error {
 		if e.Index <= r.watch.applied {
 			w.breaks(property.StateMachineSafety, "%s applies entry %d after entry %d", r.name, e.Index, r.watch.applied)
 		}
+		if err := r.meets(e.Index, string(e.Data)); err != nil {
+			return err
+		}
 		r.watch.applied = e.Index
 		r.noteState(string(e.Data))
 		r.ghost.apply(w, r.name, e)

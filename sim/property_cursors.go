@@ -8,13 +8,14 @@ import (
 // Terms and indexes of a life do not go back, and applied <= committed <= last (figure 3.1). Checked after
 // each event of a host.
 
-// checkCursors: monotonic cursors never go back within one life, except that a host with a full disk may
-// forget what it could not write, and with it that it is committed. The cursors are always in order.
+// checkCursors: monotonic cursors never go back within one life, except that a host with a full disk, or
+// without a descriptor for a new segment, may forget what it could not write, and with it that it is
+// committed. The cursors are always in order.
 func (w *world) checkCursors(r *replica, s host.Status) {
 	was := r.watch.status
 	// It may also forget that entries which are durable were replaced. Then its log grows, or ends where it
 	// did.
-	forgot := r.life.sawFull && was.Durable < was.LastIndex && (s.LastIndex != was.LastIndex || s.Durable == s.LastIndex)
+	forgot := (r.life.sawFull || r.life.sawShort) && was.Durable < was.LastIndex && (s.LastIndex != was.LastIndex || s.Durable == s.LastIndex)
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
 		w.breaks(property.Cursors, "%s went back: %+v, was %+v", r.name, s, was)
 	}

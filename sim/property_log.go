@@ -48,6 +48,9 @@ func (w *world) checkLog(r *replica, s host.Status) {
 					e.Index, e.Term, r.name, c.command, c.previous, seen.command, seen.previous)
 			}
 			r.ghost.entries[at] = c
+			if index := skippedBy(&e); index > 0 {
+				r.ghost.orders[at] = index
+			}
 			terms = append(terms, e.Term)
 			through++
 		}

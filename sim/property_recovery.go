@@ -26,7 +26,7 @@ func (w *world) checkRecovery() {
 // converged reports whether the last command of each group is acknowledged, and all hosts that are not lost
 // for good have applied the same entries.
 func (w *world) converged() bool {
-	if !w.finished() || w.churn != nil && !w.churn.isQuiet() {
+	if !w.finished() || w.churn != nil && !w.churn.isQuiet() || w.poisons.isAwaited() {
 		return false
 	}
 	for _, g := range w.ghosts {
@@ -59,6 +59,12 @@ func (w *world) groupConverged(g *ghost) bool {
 		s := r.group.Status()
 		if s.Role == raft.StateLeader {
 			leaders++
+		}
+		if r.isCondemned() {
+			if s.Role == raft.StateLeader {
+				return false // it hands over
+			}
+			continue
 		}
 		if s.Applied != applied || s.LastIndex != applied {
 			return false

@@ -18,7 +18,7 @@ func (w *world) checkVerdicts() {
 			if h.gone || !g.has(h.id) || h.alive == nil || h.alive.process == nil {
 				continue
 			}
-			if r := h.alive.replicas[g.id-1]; r.group != nil && !r.closing {
+			if r := h.alive.replicas[g.id-1]; r.group != nil && !r.closing && !r.isCondemned() {
 				w.checkVerdict(r)
 			}
 		}

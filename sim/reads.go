@@ -182,7 +182,7 @@ func (c *reads) poll(r *replica) {
 			} else {
 				r.sees(a.must, a.kind)
 			}
-		case !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded):
+		case !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) && !isHalted(err):
 			c.w.breaks(property.ReadsAreCurrent, "a %v read on %s ends with %v", a.kind, r.name, err)
 		}
 		if a.ran > 1 || a.kind == inBetween && err == nil && a.ran == 0 {
@@ -197,7 +197,7 @@ func (c *reads) poll(r *replica) {
 // What it has seen it keeps, so each is looked for once.
 func (r *replica) sees(must int, kind readKind) {
 	for ; r.seen < must; r.seen++ {
-		if a := r.ghost.acks[r.seen]; !r.state[a.command] {
+		if a := r.ghost.acks[r.seen]; !r.state[a.command] && !isPoison(a.command) {
 			r.life.w.breaks(property.ReadsAreCurrent, "a %v read on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began",
 				kind, r.name, a.command, a.index, a.term, a.at)
 		}
@@ -208,7 +208,7 @@ func (r *replica) sees(must int, kind readKind) {
 func (r *replica) seesIndex(a *aRead) {
 	last := r.ghost.acks[a.must-1]
 	for _, seen := range r.ghost.acks[:a.must] {
-		if seen.index <= last.index && !r.state[seen.command] {
+		if seen.index <= last.index && !r.state[seen.command] && !isPoison(seen.command) {
 			r.life.w.breaks(property.ReadsAreCurrent, "%s has applied the log through index %d, and not %.30q, which was acknowledged at index %d", r.name, last.index, seen.command, seen.index)
 		}
 	}
@@ -255,7 +255,7 @@ func (c *reads) step() time.Duration {
 
 // countSeen returns how many of the first acknowledged commands the replica's state machine has applied.
 func (r *replica) countSeen() int {
-	for r.seen < len(r.ghost.acks) && r.state[r.ghost.acks[r.seen].command] {
+	for r.seen < len(r.ghost.acks) && (r.state[r.ghost.acks[r.seen].command] || isPoison(r.ghost.acks[r.seen].command)) {
 		r.seen++
 	}
 	return r.seen

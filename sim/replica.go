@@ -29,10 +29,13 @@ type replica struct {
 	state   map[string]bool // the commands that its state machine has applied
 	sum     uint64          // of their hashes
 	// restored is the index of the snapshot from which it was restored last.
-	restored uint64
-	seen     int // how many of the first acknowledged commands are among them
-	closing  bool
-	recovers uint64 // what hosts had applied when it was opened
+	restored  uint64
+	seen      int // how many of the first acknowledged commands are among them
+	closing   bool
+	blind     bool   // its program cannot decode some poison commands (poisoned.go)
+	suspect   bool   // its machine has halted, and its state is that of a half-done batch
+	condemned bool   // it was halted for good
+	recovers  uint64 // what hosts had applied when it was opened
 }
 
 // openGroups opens the groups of a process.
@@ -53,6 +56,9 @@ func (l *life) newReplica(g *ghost) *replica {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
 	r.watch.leaderIn = map[uint64]bool{}
+	if p := l.w.poisons; p != nil {
+		r.blind = p.blind[l.host.id]
+	}
 	return r
 }
 
@@ -119,7 +125,7 @@ func (n *nemesis) reopen(r *replica) {
 	}
 	if err != nil {
 		fresh.group = nil
-		if !l.excused(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
+		if !l.excused(err) && !l.excusesShort(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
 			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)

@@ -36,6 +36,10 @@ var scenarios = []Scenario{
 	{"objects", "the same, and clients upload large objects and name them", defaultFaults, func(o Options) (Report, error) {
 		return Run(withObjects(o))
 	}},
+	{"poison", "the same, and machines cannot apply some commands, which an operator makes all members skip", defaultFaults, func(o Options) (Report, error) {
+		o.poison = true
+		return Run(o)
+	}},
 	story("snapshots", "snapshots all the time, and crashes at disk operations", Snapshots),
 	story("catch-up", "a member behind the log of the others gets a snapshot, and all goes wrong meanwhile", CatchUp),
 	story("lowered-memory", "hosts start again with less memory than the entries in their logs have needed", LoweredMemory),

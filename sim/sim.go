@@ -23,7 +23,7 @@
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
-// client.go, checks.go and property_*.go, scenario.go and
+// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go,
 // explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
 package sim
@@ -62,6 +62,7 @@ type Options struct {
 	calls   bool // the groups have commands
 	objects bool // the groups have objects
 	churn   bool // members change, for every seed
+	poison  bool // machines cannot apply some commands, for every seed that may have them
 	still   bool // members do not change
 
 	into *Report // if set, a scenario describes its run here
@@ -152,6 +153,8 @@ func Run(o Options) (report Report, err error) {
 	w.startChurn()
 	w.startObjects()
 	w.startStrikes(o.Faults)
+	w.startShortages()
+	w.startPoison()
 	w.pass(o.Faults)
 	w.endWell()
 	return report, nil
@@ -170,6 +173,10 @@ func (w *world) endWell() {
 	}
 	w.checkObjects()
 	w.checkQuiet()
+	if w.poisons != nil {
+		w.checkRecovery() // a command that was answered last may have halted machines
+	}
+	w.checkStates()
 	w.checkVerdicts()
 	w.checkAtEnd()
 	w.checkDisks()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,8 +57,15 @@ func (r *replica) view() (host.Snapshot, error) {
 	if r.life.dead {
 		return nil, crashfs.ErrCrashed
 	}
+	if r.suspect {
+		r.life.w.breaks(property.SnapshotIsState, "the machine of %s has halted, and a snapshot is taken of its state", r.name)
+	}
 	r.life.capturing++
-	return &view{r, fmt.Sprintf("%d %d %d %d\n", r.watch.applied, r.watch.time, len(r.state), r.sum)}, nil
+	text := fmt.Sprintf("%d %d %d %d", r.watch.applied, r.watch.time, len(r.state), r.sum)
+	if r.life.w.poisons != nil {
+		text += " " + r.poisonIn()
+	}
+	return &view{r, text + "\n"}, nil
 }
 
 func (v *view) WriteTo(_ context.Context, w io.Writer) error {
@@ -81,21 +89,32 @@ func (r *replica) restore(from io.Reader) error {
 	if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum); err != nil {
 		return err
 	}
-	w := r.life.w
-	if index < r.watch.applied {
+	w, poison := r.life.w, ""
+	if w.poisons != nil {
+		if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum, &poison); err != nil {
+			return err
+		}
+	}
+	if index < r.watch.applied && !r.suspect {
 		w.breaks(property.SnapshotIsState, "%s has applied entry %d, and is restored to entry %d", r.name, r.watch.applied, index)
 	}
 	if index > r.ghost.last() {
 		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
 	}
-	r.state, r.sum = map[string]bool{}, 0
+	r.state, r.sum, r.seen, r.suspect = map[string]bool{}, 0, 0, false
+	in := strings.Split(poison, ",")
 	for _, c := range r.ghost.applied[:index] {
-		if c.command != "" {
+		if c.command != "" && (!isPoison(c.command) || slices.Contains(in, c.command)) {
 			r.noteState(c.command)
 		}
 	}
 	if uint64(len(r.state)) != count || r.sum != sum {
 		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, with %d commands whose sum is %x; hosts have applied %d through it, with %x", r.name, index, count, sum, len(r.state), r.sum)
+	}
+	for at, by := range r.ghost.skips {
+		if by <= index && r.has(at) {
+			w.breaks(property.SnapshotIsState, "%s is restored to entry %d, behind entry %d, which skips command %d, and has the effect of that", r.name, index, by, at)
+		}
 	}
 	r.watch.applied, r.watch.time, r.restored = index, now, index
 	w.count(Restores)

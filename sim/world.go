@@ -61,6 +61,7 @@ type world struct {
 	objects      *objects         // nil: the groups have none
 	user         user             // user.go; nil: the clients are the simulator's
 	churn        *churn           // churn.go; nil: the members stay
+	poisons      *poisons         // poisoned.go; nil: machines can apply all commands
 	restoring    *restoring       // restored.go; nil: no directory is copied
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
 	violation    *Violation       // the first
@@ -106,7 +107,7 @@ func newWorld(o Options) *world {
 	if o.Mode != nil {
 		w.mode = *o.Mode
 	}
-	if o.objects {
+	if o.objects || o.poison {
 		w.pipeline = pipeline.Async{}
 		w.useSafeMode()
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // What holds at the end of a reader, a writer, a receiver or an archive, and after it. Automatic mutants of
-// these rules survived the other tests (docs/internals/mutation.md).
+// these rules survived the other tests (internal/mutation/testdata/mutation.md).
 
 // watched counts the files that are open, and the bytes that are written.
 type watched struct {

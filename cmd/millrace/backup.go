@@ -34,7 +34,7 @@ If the host is stopped, save writes its newest snapshot, and holds its lock mean
 has entries behind the snapshot, save refuses, because commands that were acknowledged may be among them; --snapshot-only
 saves the snapshot nevertheless. Take one before you stop the program (Node.TakeSnapshot) to have everything.
 
-JSON: file, group, cluster, index, term, bytes, entries_behind (not in the archive; 0 if the host runs).
+JSON: file, group, cluster (a string), index, term, bytes, entries_behind (not in the archive; 0 if the host runs).
 
 ` + snapshotExitHelp(exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted)
 
@@ -125,7 +125,7 @@ func parseMembers(text string) (map[uint64]string, error) {
 type saved struct {
 	File    string `json:"file"`
 	Group   uint64 `json:"group"`
-	Cluster uint64 `json:"cluster"`
+	Cluster uint64 `json:"cluster,string"`
 	Index   uint64 `json:"index"`
 	Term    uint64 `json:"term"`
 	Bytes   int64  `json:"bytes"`
@@ -299,8 +299,8 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 type restoredHost struct {
 	Dir         string `json:"dir"`
 	ID          uint64 `json:"id"`
-	Cluster     uint64 `json:"cluster"`
-	FromCluster uint64 `json:"from_cluster"`
+	Cluster     uint64 `json:"cluster,string"`
+	FromCluster uint64 `json:"from_cluster,string"`
 	Group       uint64 `json:"group"`
 	Index       uint64 `json:"index"`
 	Term        uint64 `json:"term"`

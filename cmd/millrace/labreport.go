@@ -46,7 +46,7 @@ func newLabReport(a app) *cobra.Command {
 		Long:  labReportLong,
 		Example: `  millrace lab report runs/monday                         writes runs/monday/report.html
   millrace lab report runs/* --out all.html > all.md
-  millrace lab report runs/* --out all.html --into docs/results.md --pictures docs/img`,
+  millrace lab report runs/* --out all.html --into runs.md --pictures img`,
 		Args: wantDirs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if pictures != "" && into == "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/wal/inspect"
 )
 
 // A host that does not know which members are there says so, and whom to ask: it never says "no".
@@ -27,5 +28,16 @@ func TestMembersListNamesWhomToAsk(t *testing.T) {
 		if line := strings.Split(b.String(), "\n")[2]; !strings.Contains(line, row.heard) || !strings.Contains(b.String(), row.says) {
 			t.Errorf("view %d, leader %d: want %q and %q in\n%s", row.view, row.leader, row.heard, row.says, b.String())
 		}
+	}
+}
+
+// JSON has the number of the cluster once, as a string: jq and JavaScript would round it.
+func TestMemberListJSON(t *testing.T) {
+	var b strings.Builder
+	if err := inspect.WriteJSON(&b, &memberList{admin.Members{Cluster: 17684268089083619882, Group: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), `"cluster"`) != 1 || !strings.Contains(b.String(), `"cluster": "17684268089083619882"`) || !strings.Contains(b.String(), `"group": 7`) {
+		t.Error(b.String())
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -137,6 +138,15 @@ func newMembersList(a app) *cobra.Command {
 type memberList struct{ admin.Members }
 
 var _ inspect.Answer = (*memberList)(nil)
+
+// MarshalJSON writes the number of the cluster as a string: JSON's readers round such numbers. The admin
+// socket's form has a number.
+func (m *memberList) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		admin.Members
+		Cluster uint64 `json:"cluster,string"`
+	}{m.Members, m.Cluster})
+}
 
 // Exit implements inspect.Answer.
 func (m *memberList) Exit() int { return exitOK }

@@ -49,7 +49,7 @@ Profiles
 ` + profileHelp() + `
 The report
   How many seeds and events there were, and how many injections of each fault while a group was in each phase of its work:
-  30 faults by 16 phases, with the cells that cannot be hit and why. --html writes it as a page that needs no network.
+  31 faults by 16 phases, with the cells that cannot be hit and why. --html writes it as a page that needs no network.
 
 A failure
   ends the run (--failures), is made smaller (--shrink): by an earlier end, without kinds of faults, without single injections,

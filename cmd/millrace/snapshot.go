@@ -94,7 +94,7 @@ type snapshotFound struct {
 	Term      uint64            `json:"term"`
 	Bytes     int64             `json:"bytes"`
 	Hash      string            `json:"hash,omitempty"`
-	Cluster   uint64            `json:"cluster"`
+	Cluster   uint64            `json:"cluster,string"`
 	Group     uint64            `json:"group"`
 	Machine   string            `json:"machine"`
 	HostBytes int               `json:"host_bytes"`

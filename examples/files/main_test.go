@@ -324,7 +324,7 @@ func TestRestarts(t *testing.T) {
 
 // A host whose disk has too little space left says so.
 func TestNoSpace(t *testing.T) {
-	h := startHosts(t, 1, "-reserve", strconv.Itoa(1<<62))
+	h := startHosts(t, 1, "-reserve", fmt.Sprint(int64(1)<<62))
 	h.expect(507, "make room", 0, "PUT", "/a", "x")
 	h.expect(404, "no file", 0, "GET", "/a", "")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -239,6 +241,62 @@ func TestFollower(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heldBody is the body of a request that the server has begun to read, and that ends when release is closed.
+type heldBody struct {
+	io.Reader
+	once           sync.Once
+	taken, release chan struct{}
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	b.once.Do(func() { close(b.taken) })
+	<-b.release
+	return b.Reader.Read(p)
+}
+
+// At the end a request that was taken has its answer, and no other is taken.
+func TestEndAnswersWhatWasTaken(t *testing.T) {
+	addresses, _, end := startHosts(t, 1)
+	body := &heldBody{Reader: strings.NewReader("value"), taken: make(chan struct{}), release: make(chan struct{})}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+addresses[0]+"/keys/a", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Expect", "100-continue") // the body is asked for by the handler that reads it
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
+	code := make(chan string, 1)
+	go func() {
+		w, err := client.Do(r)
+		if err != nil {
+			code <- err.Error()
+			return
+		}
+		text, err := io.ReadAll(w.Body)
+		code <- fmt.Sprintf("%d %s %v", w.StatusCode, text, errors.Join(err, w.Body.Close()))
+	}()
+	select {
+	case <-body.taken:
+	case have := <-code:
+		t.Fatalf("the request was not taken: %s", have)
+	}
+	ended := make(chan struct{})
+	go func() {
+		end()
+		close(ended)
+	}()
+	eventually(t, "no other request is taken", func() error {
+		if c, err := net.Dial("tcp", addresses[0]); err == nil {
+			return errors.Join(errors.New("it is taken"), c.Close())
+		}
+		return nil
+	})
+	close(body.release)
+	if have := <-code; !strings.HasPrefix(have, "200 ") {
+		t.Errorf("the request that was taken was answered with %s", have)
+	}
+	<-ended
 }
 
 // A signal that comes while the process starts ends it in good order, as later ones do.

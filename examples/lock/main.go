@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// closeTimeout is how long the end may take.
+// closeTimeout is how long clients may take at the end, and then the node.
 const closeTimeout = 10 * time.Second
 
 func run(ctx context.Context, id uint64, dir string) error {
@@ -50,7 +50,12 @@ func run(ctx context.Context, id uint64, dir string) error {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
+	answers, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if web.Shutdown(answers) != nil {
+		_ = web.Close() // a client that is too slow
+	}
 	end, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return errors.Join(err, web.Shutdown(end), node.Close(end))
+	return errors.Join(err, node.Close(end))
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func directory(t testing.TB) string {
 func serve(t testing.TB, h Host, idle, taken time.Duration) (dir string, s *Server) {
 	t.Helper()
 	dir = directory(t)
-	s, err := listenFor(dir, h, idle, taken)
+	s, err := listenFor(dir, h, slog.New(slog.DiscardHandler), idle, taken)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestSocketInItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		s, err := Listen(dir, newFake())
+		s, err := Listen(dir, newFake(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +137,7 @@ func TestSocketInItsDirectory(t *testing.T) {
 	if err := os.Mkdir(long, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(long, newFake()); err == nil || !strings.Contains(err.Error(), "a shorter Config.Dir") {
+	if _, err := Listen(long, newFake(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "a shorter Config.Dir") {
 		t.Error(err)
 	}
 	if _, err := Dial(t.Context(), filepath.Join(dir, SocketName)); err == nil {

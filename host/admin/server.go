@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/repetition"
 )
 
 // Host is what a server asks. Its methods are called by several goroutines at once.
@@ -39,7 +42,8 @@ type Server struct {
 	path   string
 	idle   time.Duration // idleTimeout
 	taken  time.Duration // takeTimeout
-	listen *net.UnixListener
+	listen net.Listener
+	logger *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
 	all    sync.WaitGroup
@@ -50,10 +54,13 @@ type Server struct {
 }
 
 // Listen makes the socket in dir and serves it. No other process may serve dir: an old socket
-// is left from an earlier one, and is replaced. Only the owner of dir can connect, at any time.
-func Listen(dir string, h Host) (*Server, error) { return listenFor(dir, h, idleTimeout, takeTimeout) }
+// is left from an earlier one, and is replaced. Only the owner of dir can connect, at any time. The logger is
+// told when connections cannot be accepted for now.
+func Listen(dir string, h Host, logger *slog.Logger) (*Server, error) {
+	return listenFor(dir, h, logger, idleTimeout, takeTimeout)
+}
 
-func listenFor(dir string, h Host, idle, taken time.Duration) (*Server, error) {
+func listenFor(dir string, h Host, logger *slog.Logger, idle, taken time.Duration) (*Server, error) {
 	dir, err := filepath.Abs(dir) // Close finds the socket also if the working directory is another one then
 	if err != nil {
 		return nil, fmt.Errorf("millrace: the admin socket in %s: %w", dir, err)
@@ -63,10 +70,15 @@ func listenFor(dir string, h Host, idle, taken time.Duration) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("millrace: the admin socket %s: %w", path, err)
 	}
-	s := &Server{host: h, path: path, idle: idle, taken: taken, listen: l, open: map[net.Conn]bool{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := newServer(l, path, h, logger, idle, taken)
 	s.all.Go(s.accept)
 	return s, nil
+}
+
+func newServer(l net.Listener, path string, h Host, logger *slog.Logger, idle, taken time.Duration) *Server {
+	s := &Server{host: h, path: path, idle: idle, taken: taken, listen: l, logger: logger, open: map[net.Conn]bool{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // maxSocketPath is the longest path of a socket that every system takes.
@@ -137,7 +149,14 @@ func (s *Server) Close() error {
 	return err
 }
 
+// acceptPause is the time to the next attempt when no connection can be accepted.
+const acceptPause = 100 * time.Millisecond
+
+// accept runs until the listener is closed. A process that has no descriptor left accepts nothing for a
+// while; programs wait in the queue of the kernel.
 func (s *Server) accept() {
+	var gate repetition.Gate
+	began := time.Now()
 	for {
 		c, err := s.listen.Accept()
 		switch {
@@ -145,9 +164,12 @@ func (s *Server) accept() {
 			s.take(conn{c, s.taken})
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // too many files are open; it passes
+		default:
+			if repeats, ok := gate.Admit(time.Since(began)); ok {
+				s.logger.Warn("the admin socket cannot accept a connection; it tries again", "error", err, "repeats", repeats)
+			}
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(acceptPause):
 			case <-s.ctx.Done():
 				return
 			}

@@ -15,6 +15,24 @@ type Key [32]byte
 // IsZero reports whether it is no key: the host has proved nothing.
 func (k Key) IsZero() bool { return k == Key{} }
 
+// MarshalText writes all of the key, in hexadecimal digits; no key is no text.
+func (k Key) MarshalText() ([]byte, error) {
+	if k.IsZero() {
+		return nil, nil
+	}
+	return hex.AppendEncode(nil, k[:]), nil
+}
+
+// UnmarshalText reads what MarshalText has written.
+func (k *Key) UnmarshalText(text []byte) error {
+	var read Key
+	if n, err := hex.Decode(read[:], text[:min(len(text), hex.EncodedLen(len(read)))]); err != nil || len(text) > hex.EncodedLen(len(read)) || n > 0 && n < len(read) {
+		return fmt.Errorf("%w: %.80q is no key of %d hexadecimal digits", ErrFormat, text, hex.EncodedLen(len(read)))
+	}
+	*k = read
+	return nil
+}
+
 func (k Key) String() string { return hex.EncodeToString(k[:8]) }
 
 // Keys are the keys of a member: the one that it has or will have, and the one that it had before, as long as

@@ -61,8 +61,21 @@ const (
 	Outgoing
 )
 
-func (r Role) String() string {
-	return [...]string{"no member", "learner", "voter", "incoming voter", "outgoing voter"}[min(r, Outgoing)]
+var roleNames = [...]string{"no member", "learner", "voter", "incoming voter", "outgoing voter"}
+
+func (r Role) String() string { return roleNames[min(r, Outgoing)] }
+
+// MarshalText writes the role in words, as String does.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText has written.
+func (r *Role) UnmarshalText(text []byte) error {
+	i := slices.Index(roleNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: %.80q is no role of a member", ErrFormat, text)
+	}
+	*r = Role(i)
+	return nil
 }
 
 // Founded returns the roster of a group that was founded with these members, which ascend, all as voters.

@@ -1,5 +1,6 @@
 // Package mutation tests the tests: it makes small automatic changes of a package's source, mutants, and
-// counts how many of them some test notices. docs/internals/mutation.md has the results, and how to run it.
+// counts how many of them some test notices. internal/mutation/testdata/mutation.md has the results, and
+// how to run it.
 //
 // A build for each mutant would cost hours. All mutants of a draw are therefore in one build, a schema: at
 // the place of each, generated code asks package site whether this mutant is alive, and does what the

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A run draws mutants and judges them; docs/internals/mutation.md explains it. It can be interrupted at any
-// time: a further run continues.
+// A run draws mutants and judges them; internal/mutation/testdata/mutation.md explains it. It can be
+// interrupted at any time: a further run continues.
 //
 //	go test ./internal/mutation -run TestMutants -v -timeout 0 -mutants 190
 //	go test ./internal/mutation -run TestMutants -v -timeout 0 -mutants 190 -mutation.again

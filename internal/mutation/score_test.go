@@ -14,15 +14,15 @@ import (
 )
 
 // The results are in testdata/results.jsonl; what people found out about the survivors is in the table of
-// docs/internals/mutation.md. After a run, -mutation.write brings the tables up to date: it keeps the
-// verdicts of the table.
+// internal/mutation/testdata/mutation.md. After a run, -mutation.write brings the tables up to date: it
+// keeps the verdicts of the table.
 //
 //	go test ./internal/mutation -run TestSurvivorsAreJudged -mutation.write
 
-var write = flag.Bool("mutation.write", false, "write the tables of docs/internals/mutation.md again, with the verdicts that it has")
+var write = flag.Bool("mutation.write", false, "write the tables of internal/mutation/testdata/mutation.md again, with the verdicts that it has")
 
 const (
-	document = "../../docs/internals/mutation.md"
+	document = "testdata/mutation.md"
 	unread   = "open: not read yet"
 )
 

@@ -13,5 +13,5 @@
 //	judge, run                                   which tests are to find a bug, and the runs
 //	oracles                                      for each oracle a bug that only it finds
 //	history                                      bugs of other systems, and findings of reviews, by bug
-//	table                                        docs/internals/planted-bugs.md
+//	table                                        internal/planted/testdata/planted-bugs.md
 package planted

@@ -134,7 +134,7 @@ func TestOriginsHaveBugs(t *testing.T) {
 	}
 }
 
-// originTable is a table of origins, as in docs/internals/planted-bugs.md.
+// originTable is a table of origins, as in internal/planted/testdata/planted-bugs.md.
 func originTable(numbered bool, list []origin) string {
 	var out strings.Builder
 	out.WriteString("| where | what | planted bugs |\n|---|---|---|\n")

@@ -94,7 +94,7 @@ type verdict struct {
 	cpu    time.Duration
 }
 
-// layer names the kind of a judge, as in the table of docs/internals/planted-bugs.md.
+// layer names the kind of a judge, as in the table of internal/planted/testdata/planted-bugs.md.
 func (v verdict) layer() string {
 	switch {
 	case v.in == "wal" && strings.HasPrefix(v.judge.test, labTest):

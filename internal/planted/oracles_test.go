@@ -180,7 +180,7 @@ func indexOf(t *testing.T, name string) int {
 	return 0
 }
 
-// oracleTable is the table of docs/internals/planted-bugs.md.
+// oracleTable is the table of internal/planted/testdata/planted-bugs.md.
 func oracleTable() string {
 	var out strings.Builder
 	out.WriteString("| level | oracle | bug that only it finds |\n|---|---|---|\n")

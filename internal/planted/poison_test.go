@@ -24,6 +24,21 @@ var poisonBugs = []bug{
 		`	err = g.restoreFrom(context.Background(), p, r)
 `, `	_ = context.Background()
 `}}},
+	{name: "halted_machine_holds_the_core", what: "a core learns only from its machine what is applied, so members with halted machines cannot campaign over a membership change", in: "host", found: "TestHaltedMachineDoesNotHoldTheCore", edits: []edit{{"host/halted.go",
+		`	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)`, `	if len(answers) > 1<<30 {
+		q.group.inbox.putAnswers(answers)`}}},
+	{name: "snapshot_leaves_the_halt", what: "a machine that is halted stays so although a snapshot behind the command was installed", in: "host", found: "TestHaltedMachineInstalls", edits: []edit{{"host/halted.go",
+		`			q.resume()
+			return true
+		}
+		return false`, `			return true
+		}
+		return false`}}},
+	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skipped.go",
+		`	if err := g.rejectSkip(s.index); err != nil {
+		return err`, `	if err := g.rejectSkip(s.index); err != nil && err == nil {
+		return err`}}},
 	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/rebuild.go",
 		`	to := q.rebuildTo
 `, `	to := q.through.Load()

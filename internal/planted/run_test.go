@@ -24,7 +24,7 @@ var (
 	all    = flag.Bool("planted.all", false, "run all bugs, and print the table")
 	only   = flag.String("planted.only", "", "like -planted.all, for the bugs whose names match this expression")
 	search = flag.Bool("planted.search", false, "with -planted.all or -planted.only: ask all judges, not those that are known")
-	write  = flag.Bool("planted.write", false, "with -planted.all or -planted.only: write the rows into docs/internals/planted-bugs.md")
+	write  = flag.Bool("planted.write", false, "with -planted.all or -planted.only: write the rows into internal/planted/testdata/planted-bugs.md")
 	dir    = flag.String("planted.dir", "", "keep the programs in this folder; a bug is switched on by "+variable+"=name in the environment")
 	reuse  = flag.Bool("planted.reuse", false, "with -planted.dir: take the programs that exist as they are")
 	seed   = flag.Uint64("planted.seed", 0, "draw the bugs of a short run with this seed; 0: with a seed from the clock")

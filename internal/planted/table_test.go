@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// docs/internals/planted-bugs.md has a row for each bug. A run with -planted.write writes the rows of the
-// bugs that it has run, and the tables that follow from this package alone; TestTableIsComplete says what is
-// missing.
+// internal/planted/testdata/planted-bugs.md has a row for each bug. A run with -planted.write writes the
+// rows of the bugs that it has run, and the tables that follow from this package alone; TestTableIsComplete
+// says what is missing.
 
-const tableFile = "docs/internals/planted-bugs.md"
+const tableFile = "internal/planted/testdata/planted-bugs.md"
 
 const tableHead = "| bug | what it does | found by | CPU seconds |\n|---|---|---|---|\n"
 

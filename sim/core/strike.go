@@ -49,6 +49,9 @@ func (w *world) drawStrikes(duration int, aim *coverage.Cell) []strike {
 // maySee reports whether a cell can come in this run.
 func (w *world) maySee(c coverage.Cell) bool {
 	s := &w.swarm
+	if coverage.OfHosts(c.Fault) {
+		return false
+	}
 	switch c.Phase {
 	case coverage.MixedVersions:
 		return w.mixed

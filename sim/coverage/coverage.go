@@ -6,9 +6,9 @@
 // once for each phase that held at the moment of the injection, and CI fails when a cell that can be hit was
 // not hit often enough.
 //
-// A cell that neither level can hit is named in impossible.go, with its reason; sim/core hits all of them
-// now. A table of reasons was chosen over a lower demand for all cells, because a reason can be read and
-// doubted, and a lower demand cannot.
+// A cell that neither level can hit is named in impossible.go, with its reason. sim/core hits all others but
+// those of the faults that only whole hosts have (OfHosts). A table of reasons was chosen over a lower demand
+// for all cells, because a reason can be read and doubted, and a lower demand cannot.
 package coverage
 
 // Fault is a row of the matrix: a kind of fault that the simulator injects.
@@ -46,6 +46,7 @@ const (
 	RestoredDisk                     // a member comes back with an old state of its disk
 	LeaderTransfer                   // a leader is asked to hand its leadership over
 	ProposalFlood                    // many more commands than a group takes are proposed at once
+	NoDescriptor                     // opens of files and directories fail, for some time
 
 	faults
 )
@@ -79,7 +80,7 @@ var faultNames = [faults]string{
 	"crash", "power-cut", "pause", "majority-crash", "one-way-cut", "partial-cut", "full-partition", "drop-burst", "duplicate-burst", "reorder-burst",
 	"long-delay", "corrupt-frame", "slow-disk", "hung-disk", "sync-error", "lost-sync", "full-disk", "read-error", "bit-flip", "misdirected-write",
 	"torn-write", "reordered-completion", "clock-jump", "clock-drift", "member-add", "member-remove", "lost-disk", "restored-disk",
-	"leader-transfer", "proposal-flood",
+	"leader-transfer", "proposal-flood", "no-descriptor",
 }
 
 var phaseNames = [phases]string{
@@ -95,6 +96,9 @@ func (p Phase) String() string { return nameOf(phaseNames[:], int(p), "phase") }
 
 // Faults returns all faults, in the order of the rows.
 func Faults() []Fault { return all[Fault](int(faults)) }
+
+// OfHosts reports whether only whole hosts can have a fault: the core opens nothing.
+func OfHosts(f Fault) bool { return f == NoDescriptor }
 
 // Phases returns all phases, in the order of the columns.
 func Phases() []Phase { return all[Phase](int(phases)) }

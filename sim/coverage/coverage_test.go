@@ -18,8 +18,8 @@ func TestNamesAreStableAndDifferent(t *testing.T) {
 	for _, p := range Phases() {
 		names[p.String()] = true
 	}
-	if len(names) != 30+16 {
-		t.Errorf("30 faults and 16 phases have %d names", len(names))
+	if len(names) != 31+16 {
+		t.Errorf("31 faults and 16 phases have %d names", len(names))
 	}
 	for name := range names {
 		if name == "" || strings.ToLower(name) != name || strings.ContainsAny(name, " _") {

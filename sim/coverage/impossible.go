@@ -17,6 +17,8 @@ type rule struct {
 	reason string
 }
 
-// rules is the table of the impossible cells. There is none now: package sim/core can inject every fault in
+// rules is the table of the impossible cells. Package sim/core can inject every fault that a core can have in
 // every phase. What whole hosts cannot is in package sim (hit.go, phases.go).
-var rules = []rule{}
+var rules = []rule{
+	{NoDescriptor, PipelineFull, "only whole hosts open files, and they do not show that a pipeline is full"},
+}

@@ -52,6 +52,7 @@ func TestChaos(t *testing.T) {
 	}
 	if !*keep {
 		_ = os.Remove(binary)
+		_ = os.Remove(filepath.Join(base, "overlay.json"))
 		_ = os.Remove(base) // if nothing in it was kept
 	}
 }
@@ -83,6 +84,9 @@ func makeBase(t *testing.T) string {
 	} else {
 		err = os.MkdirAll(base, 0o700)
 	}
+	if err == nil {
+		base, err = filepath.Abs(base) // hosts run in directories below it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +109,11 @@ func endOnSignal(base string) {
 // build builds the program of the hosts.
 func build(base string) (string, error) {
 	binary := filepath.Join(base, "kv")
-	args := []string{"build", "-o", binary}
+	list, err := overlay(base)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-o", binary, "-overlay", list}
 	if *bug != "" {
 		args = append(args, "-tags", "planted")
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,7 +194,9 @@ func (e *episode) waitLeader(within time.Duration) (leader *host, err error) {
 				return err
 			}
 			if e.cluster == 0 {
-				e.cluster = s.Cluster
+				if e.cluster, err = strconv.ParseUint(s.Cluster.String(), 10, 64); err != nil {
+					return err
+				}
 			}
 			terms, leaders = append(terms, s.Term), append(leaders, s.Leader)
 			if s.Leader == uint64(h.id) {

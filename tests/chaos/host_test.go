@@ -57,7 +57,7 @@ func (h *host) start() error { return h.launch(false) }
 // launch starts the process, below a tracer if its arguments are given. mayEnd says that it may end by
 // itself.
 func (h *host) launch(mayEnd bool, tracer ...string) error {
-	if err := os.MkdirAll(h.base, 0o700); err != nil {
+	if err := os.MkdirAll(h.elsewhere(), 0o700); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(h.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -78,8 +78,9 @@ func (h *host) launch(mayEnd bool, tracer ...string) error {
 	}
 	l := &life{number: n, cmd: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), wanted: mayEnd}
 	l.cmd.Stdout, l.cmd.Stderr = file, file
+	l.cmd.Dir, l.cmd.Env = h.base, append(os.Environ(), "MILLRACE_CHAOS_ELSEWHERE="+h.elsewhere())
 	if *bug != "" {
-		l.cmd.Env = append(os.Environ(), "MILLRACE_PLANTED="+*bug)
+		l.cmd.Env = append(l.cmd.Env, "MILLRACE_PLANTED="+*bug)
 	}
 	if err := theWorld.start(h.e.net.namespace(h.place), l.cmd); err != nil {
 		return fmt.Errorf("start host %d: %w", h.id, err)
@@ -213,9 +214,10 @@ var plain = &http.Client{Timeout: 3 * time.Second}
 
 // status is the part of GET /status that the tests need.
 type status struct {
-	ID, Term, Leader, Applied, Committed, Cluster uint64
-	Keys                                          int
-	Bytes                                         int64
+	ID, Term, Leader, Applied, Committed uint64
+	Cluster                              json.Number // a string, or a number as of before
+	Keys                                 int
+	Bytes                                int64
 }
 
 // status asks the process. The error says that it does not answer.

@@ -32,6 +32,7 @@ var kinds = []*kind{
 	{name: "kill-all", expects: "the cluster elects and serves after the start", shortest: 50 * ms, longest: second, atMost: 2, can: always, make: makeKillAll},
 	{name: "stop", expects: "it ends by itself with status 0", shortest: 50 * ms, longest: second, can: always, make: makeStop},
 	{name: "pause", expects: "no stale read, and no second leader, after it wakes", shortest: 30 * ms, longest: 3 * second, can: always, make: makePause},
+	{name: "chdir", expects: "it goes on where it was started, and writes nothing into the new directory", shortest: 0, longest: second, can: always, make: makeChdir},
 	{name: "one-way-cut", expects: "it heals", shortest: 200 * ms, longest: 3 * second, can: always, make: makeOneWay},
 	{name: "isolated", expects: "it heals", shortest: 200 * ms, longest: 3 * second, can: always, make: makeIsolated},
 	{name: "deaf", expects: "a leader that hears nothing is replaced", shortest: 200 * ms, longest: 3 * second, can: always, make: makeDeaf},

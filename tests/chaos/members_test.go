@@ -51,7 +51,7 @@ func list(ids []int, address func(id int) string) string {
 
 // flags are the arguments of a host that knows these hosts and reaches them at their addresses.
 func (e *episode) flags(h *host, known []int, address func(id int) string) []string {
-	args := []string{"-id", strconv.Itoa(h.id), "-dir", h.dir, "-heartbeat", "50ms", "-snapshot-bytes", "262144", "-timeout", "20s",
+	args := []string{"-id", strconv.Itoa(h.id), "-dir", h.relative(h.dir), "-heartbeat", "50ms", "-snapshot-bytes", "262144", "-timeout", "20s",
 		fmt.Sprint("-redirect=", h.id%3 == 0), "-peers", list(known, address), "-http", list(known, func(id int) string {
 			if id == h.id {
 				return e.net.client(h.place)
@@ -61,7 +61,13 @@ func (e *episode) flags(h *host, known []int, address func(id int) string) []str
 	if theWorld.namespaces {
 		args = append(args, "-public")
 	}
-	return append(args, e.certificates.Flags(h.id)...)
+	for i, arg := range e.certificates.Flags(h.id) {
+		if i%2 == 1 {
+			arg = h.relative(arg)
+		}
+		args = append(args, arg)
+	}
+	return args
 }
 
 // argsNow are the arguments of a host that knows all members, and reaches them over the links of the network.

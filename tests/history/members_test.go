@@ -170,7 +170,9 @@ func startMembers(t *testing.T) *membersRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.number = s.Cluster
+	if d.number, err = strconv.ParseUint(s.Cluster.String(), 10, 64); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range d.hosts[3:] {
 		p.args = append(d.args(p, append(slices.Clone(founders), p)), d.joins()...)
 		p.start(t, p.args)

@@ -281,7 +281,7 @@ func (p *process) tail() string {
 // status is the part of examples/kv's status that the tests need.
 type status struct {
 	ID, Term, Leader, Applied uint64
-	Cluster                   uint64
+	Cluster                   json.Number // a string, or a number as of before
 	Keys                      int
 	Bytes                     int64
 	DuplicatesSuppressed      uint64

@@ -204,7 +204,11 @@ func (s *inboundSet) closeAll() {
 	}
 }
 
-// accept runs until the listener is closed.
+// acceptPause is the time to the next attempt when no connection can be accepted.
+const acceptPause = 50 * time.Millisecond
+
+// accept runs until the listener is closed. A process that has no descriptor left accepts nothing for a
+// while; peers wait in the queue of the kernel, or dial again.
 func (t *Transport) accept() {
 	for {
 		conn, err := t.listener.Accept()
@@ -212,8 +216,8 @@ func (t *Transport) accept() {
 			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			t.log.warn(0, "cannot accept a connection", "error", err) // most likely the process has no more file descriptors
-			pause(t.ctx, 50*time.Millisecond)
+			t.log.warn(0, "cannot accept a connection", "error", err)
+			pause(t.ctx, acceptPause)
 			continue
 		}
 		t.count.accepts.Add(1)

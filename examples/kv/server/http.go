@@ -342,7 +342,7 @@ func retryAfter(err error) string {
 type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
 	Role             string // leader, follower, candidate or precandidate
-	Cluster          uint64 // its number, for hosts that join
+	Cluster          uint64 `json:",string"` // its number, for hosts that join; readers of JSON round such numbers
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
 	Applied          uint64 // index of the last command in the state

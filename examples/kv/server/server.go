@@ -135,7 +135,8 @@ func parseAddresses(text string) (map[uint64]string, error) {
 	return addresses, nil
 }
 
-// closeTimeout is how long the end may take: an election timeout for the hand-over, and a sync of the log.
+// closeTimeout is how long clients may take at the end, and then the node: an election timeout for the
+// hand-over, and a sync of the log.
 const closeTimeout = 10 * time.Second
 
 // Run serves until ctx ends or something fails.
@@ -158,12 +159,16 @@ func Run(ctx context.Context, o Options, open Open) (err error) {
 	}
 	web := &http.Server{ReadTimeout: o.timeout, WriteTimeout: 2 * o.timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	defer func() {
-		// The node first: it hands over what it leads and answers every change. HTTP only sends these
-		// answers.
+		// The clients first: no request is taken any more, and those that were taken get their answers.
+		answers, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if web.Shutdown(answers) != nil {
+			_ = web.Close() // a client that is too slow
+		}
 		ending, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		closed := node.Close(ending)
-		err = errors.Join(err, closed, web.Shutdown(ending))
+		err = errors.Join(err, closed)
 		if closed == nil { // otherwise the node may still use it, and the process ends
 			err = errors.Join(err, state.Close())
 		}

@@ -84,9 +84,14 @@ func run(ctx context.Context) error {
 	case <-node.Group().Failed():
 		err = node.Err()
 	}
+	answers, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if web.Shutdown(answers) != nil {
+		_ = web.Close() // a client that is too slow
+	}
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, web.Shutdown(end), node.Close(end))
+	return errors.Join(err, node.Close(end))
 }
 
 // service answers clients.

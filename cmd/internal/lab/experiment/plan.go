@@ -193,7 +193,7 @@ func (p Plan) validateNumbers() error {
 	case p.Depth < 0 || p.Depth > maxDepth:
 		return lab.Invalid("Depth", "%d is not between 0, which is no bound, and %d", p.Depth, maxDepth)
 	case p.DiskBandwidth != 0 && (p.DiskBandwidth < minBandwidth || p.DiskBandwidth > maxBandwidth):
-		return lab.Invalid("DiskBandwidth", "%d is neither 0, which is no bound, nor between %d and %d bytes a second", p.DiskBandwidth, minBandwidth, maxBandwidth)
+		return lab.Invalid("DiskBandwidth", "%d is neither 0, which is no bound, nor between %d and %d bytes a second", p.DiskBandwidth, minBandwidth, int64(maxBandwidth))
 	case p.NetDelay < 0 || p.NetDelay > maxDelay:
 		return lab.Invalid("NetDelay", "%v is not between 0 and %v", p.NetDelay, maxDelay)
 	case p.NetDelay > 0 && p.Transport == string(rig.Loopback):

@@ -106,7 +106,7 @@ func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
 	case Full:
 		s.Omit("one of three rounds of records alone, 290 of 300 objects of 128 MB: on this disk they alone take half an hour")
 	}
-	s.Omit("Ozone itself: the records are %d bytes, and no containers are kept; a cluster keeps %s of objects on each host, then another one goes on", ratisRecord, report.Size(ratisKeep))
+	s.Omit("Ozone itself: the records are %d bytes, and no containers are kept; a cluster keeps %d MiB of objects on each host, then another one goes on", ratisRecord, ratisKeep>>20)
 	s.Declare(objectMean, recordMean, objectBytes)
 	p := begin(s, len(ratisModes)*(c.rounds*2+len(c.bulks)))
 	defer p.end()

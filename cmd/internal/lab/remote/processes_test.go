@@ -109,6 +109,15 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// signal sends a signal, by functions that every system has.
+func signal(pid int, s os.Signal) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Signal(s)
+}
+
 // A follower that is killed does not end the load; a process that fails by itself, or does not come up, ends
 // it, with what it said.
 func TestProcessesDie(t *testing.T) {
@@ -117,7 +126,7 @@ func TestProcessesDie(t *testing.T) {
 	err := processes(of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
 		window(t, c, c.Ledger(), func(context.Context) error {
 			for _, pid := range of.running(t, `"ID":3`) {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				if err := signal(pid, syscall.SIGKILL); err != nil {
 					return err
 				}
 			}
@@ -133,7 +142,7 @@ func TestProcessesDie(t *testing.T) {
 	}
 	err = processes(of.note).In(t.Context(), t.TempDir(), setup, func(c experiment.Abroad) error {
 		for _, pid := range of.running(t, `"ID":3`) {
-			if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil { // a Go program ends with a dump
+			if err := signal(pid, syscall.SIGQUIT); err != nil { // a Go program ends with a dump
 				return err
 			}
 		}

@@ -1,0 +1,20 @@
+package planted_test
+
+// Bugs about the paths of a host, and about the directory that it has locked.
+var pathBugs = []bug{
+	{name: "dir_stays_relative", what: "a host uses a relative directory as it is, after the working directory has changed", in: ".", found: "TestWorkingDirectoryChanges", edits: []edit{{"host/paths.go",
+		`	if c.Dir, err = vfs.Absolute(fsys, c.Dir); err != nil {`, `	if _, err = vfs.Absolute(fsys, c.Dir); err != nil {`}}},
+	{name: "certificates_stay_relative", what: "a host reads its certificates again by paths that are relative", in: "host", found: "TestNoPathOfConfigIsRelative", edits: []edit{{"host/paths.go",
+		`		if *file.path, err = filepath.Abs(*file.path); err != nil {`, `		if _, err = filepath.Abs(*file.path); err != nil {`}}},
+	{name: "wrapped_disk_has_no_working_directory", what: "a path on a filesystem that wraps the machine's is not made absolute", in: "vfs", found: "TestAbsolute", edits: []edit{{"vfs/absolute.go",
+		`		return Absolute(f.below(), path)`, `		return path, nil`}}},
+	{name: "snapshot_beside_no_lock", what: "a host takes a snapshot in a directory that it has not locked, and the log forgets", in: ".", found: "TestDirectoryIsMovedAway", edits: []edit{{"host/directory.go",
+		`fs: vfs.Owned(fsys, lock, c.Dir), `, `fs: fsys, `}}},
+	{name: "directory_made_beside_no_lock", what: "directories are made in a directory that took the place of the one that is locked", in: "vfs", found: "TestOwnedMakesNothingBesideNoLock", edits: []edit{{"vfs/owned.go",
+		`	if err := o.lock.leads(o.dir); err != nil {
+		return err
+	}
+	return o.FS.MkdirAll(dir)`, `	return o.FS.MkdirAll(dir)`}}},
+	{name: "synced_beside_no_lock", what: "the sync of a directory counts although the path leads to another one by then", in: "vfs", found: "TestOwnedMakesNothingBesideNoLock", edits: []edit{{"vfs/owned.go",
+		`	return d.of.lock.leads(d.of.dir)`, `	return nil`}}},
+}

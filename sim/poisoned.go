@@ -1,0 +1,348 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/sim/property"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// Poison commands among all other faults. In some runs clients hand in commands that machines cannot apply:
+//
+//	poison-error, poison-panic   Apply returns an error, or panics, on every member
+//	poison-named                 the same, and the machine says which command of the batch it was
+//	poison-some                  members with the old program cannot decode it; others apply it
+//
+// An operator looks at the hosts now and then: it starts a host again that says so, asks a member to skip
+// the command, gives a host the new program, and sometimes asks for the skip of a command that is none of
+// these. A member that has applied a command which the group skips is replaced if the members change, and
+// is left alone otherwise. The run demands, beside what it demands anyway:
+//
+//	an entry that skips a command names a poison command                          noteSkips
+//	a member passes a command that others have applied only if the log says so    replica.meets
+//	a member behind such an entry does not have the effect                        meets, replica.restore
+//	a member that halts for good has the effect                                   poisons.condemns
+//	a machine that has halted is not called before it is restored                 meets, replica.view
+//	at the end all machines have the same state                                   world.checkStates
+type poisons struct {
+	w      *world
+	rng    *rand.Rand
+	blind  map[uint64]bool // hosts whose program cannot decode poison-some
+	left   int             // commands to hand in
+	number int
+	asked  []*skipAsked
+}
+
+// skipAsked is an operator's request.
+type skipAsked struct {
+	replica   *replica
+	execution *host.Execution
+	index     uint64
+}
+
+const poisonPrefix = "poison-"
+
+// isHalted reports whether an error says that the machine is halted.
+func isHalted(err error) bool { return errors.Is(err, host.ErrMachineHalted) }
+
+func isPoison(command string) bool { return strings.HasPrefix(command, poisonPrefix) }
+
+// startPoison draws whether there are poison commands in a run, and when. A machine that is called in a turn
+// stops its group, and a process that forgets everything does not start again.
+func (w *world) startPoison() {
+	rng := splitSeed(w.options.Seed, 24)
+	_, async := w.pipeline.(pipeline.Async)
+	if rng.IntN(3) > 0 && !w.options.poison || !async || w.options.small || w.user != nil || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
+		return
+	}
+	p := &poisons{w: w, rng: rng, blind: map[uint64]bool{}, left: 2 + rng.IntN(5)}
+	for _, h := range w.hosts {
+		if rng.IntN(2) == 0 {
+			p.blind[h.id] = true
+		}
+	}
+	w.poisons = p
+	p.schedule()
+	p.operate()
+}
+
+// schedule hands one poison command in, and then the next.
+func (p *poisons) schedule() {
+	if p.left == 0 {
+		return
+	}
+	p.w.plan(between(p.rng, time.Millisecond, 400*time.Millisecond), "a poison command", nil, func() {
+		if p.w.nemesis.stopped {
+			return
+		}
+		if l := pick(p.rng, p.w.hosts...).alive; l != nil && l.process != nil {
+			r := pick(p.rng, l.replicas...)
+			if r.group != nil && !r.closing && r.ghost.has(l.host.id) && r.mayTakeMore() && (r.leads() || p.w.calls != nil) && r.group.Halted() == nil {
+				p.left--
+				p.number++
+				p.w.count(PoisonCommands)
+				p.w.clients.submitted++
+				p.w.clients.hand(r, fmt.Sprintf("%s%s-%d", poisonPrefix, pick(p.rng, "error", "panic", "named", "some", "some"), p.number))
+			}
+		}
+		p.schedule()
+	})
+}
+
+// meets is called with each command that the machine of a replica is given, before it has an effect. The
+// error is what Apply returns.
+func (r *replica) meets(index uint64, command string) error {
+	p, g := r.life.w.poisons, r.ghost
+	if p == nil {
+		return nil
+	}
+	if r.suspect {
+		p.w.breaks(property.StateMachineSafety, "the machine of %s has halted, and is given entry %d before its state was restored", r.name, index)
+	}
+	for at, by := range g.skips {
+		if by < index && r.has(at) {
+			p.w.breaks(property.StateMachineSafety, "%s applies entry %d, behind entry %d, which skips command %d, and has the effect of that", r.name, index, by, at)
+		}
+	}
+	for at := r.watch.applied + 1; at < index && at <= g.last(); at++ {
+		if c := g.applied[at-1].command; c != "" && g.skips[at] == 0 {
+			p.w.breaks(property.StateMachineSafety, "%s passes entry %d, %q, which others have applied, and no entry skips it", r.name, at, c)
+		}
+	}
+	kind, isPoison := strings.CutPrefix(command, poisonPrefix)
+	if !isPoison || strings.HasPrefix(kind, "some") && !r.blind {
+		return nil
+	}
+	r.suspect = true
+	p.w.count(Halts)
+	p.w.note(fmt.Sprintf("%s cannot apply entry %d: %s", r.name, index, command))
+	switch {
+	case strings.HasPrefix(kind, "panic"):
+		panic(errPoison)
+	case strings.HasPrefix(kind, "named"):
+		return &host.CommandError{Index: index, Err: errPoison}
+	}
+	return errPoison
+}
+
+// has reports whether the state of a replica has the effect of the command at an index.
+func (r *replica) has(index uint64) bool {
+	return index <= r.ghost.last() && r.state[r.ghost.applied[index-1].command]
+}
+
+// poisonIn lists the poison commands in the state of a replica, in one word.
+func (r *replica) poisonIn() string {
+	all := []string{"poison:"}
+	for command := range r.state {
+		if isPoison(command) {
+			all = append(all, command)
+		}
+	}
+	slices.Sort(all[1:])
+	return strings.Join(all, ",")
+}
+
+// noteSkips records which commands are skipped: entries in the log of a replica that are committed.
+func (w *world) noteSkips(r *replica, committed uint64) {
+	g := r.ghost
+	if w.poisons == nil {
+		return
+	}
+	for at, index := range g.orders {
+		if at.index > committed || r.knownTerm(at.index) != at.term || g.skips[index] > 0 && g.skips[index] <= at.index {
+			continue
+		}
+		if command, known := r.commandAt(index); known && !isPoison(command) {
+			w.breaks(property.StateMachineSafety, "entry %d of group %d skips command %d, %q, which all machines can apply", at.index, g.id, index, command)
+		}
+		if g.skips[index] == 0 {
+			w.count(CommandsSkipped)
+		}
+		g.skips[index] = at.index
+	}
+}
+
+// skippedBy returns which command an entry skips, or 0 (host/skipped.go).
+func skippedBy(e *raftpb.Entry) uint64 {
+	const head = 1 + 16
+	if e.Type != raftpb.EntryHost || len(e.Data) <= head || e.Data[0] != 38 {
+		return 0
+	}
+	index, _ := binary.Uvarint(e.Data[head:])
+	return index
+}
+
+// commandAt returns the command at an index in the log of a replica, if the checks have seen it there.
+func (r *replica) commandAt(index uint64) (command string, known bool) {
+	if index <= r.watch.base || index > r.watch.base+uint64(len(r.watch.terms)) {
+		return "", false
+	}
+	c, known := r.ghost.entries[position{index, r.watch.terms[index-r.watch.base-1]}]
+	return r.life.w.commandOf([]byte(c.command)), known
+}
+
+// operate is a round of the operator.
+func (p *poisons) operate() {
+	p.w.plan(between(p.rng, 30*time.Millisecond, 300*time.Millisecond), "an operator looks for machines that are halted", nil, func() {
+		p.poll()
+		for _, h := range p.w.hosts {
+			if l := h.alive; l != nil && l.process != nil && h.pausedUntil <= p.w.now {
+				for _, r := range l.replicas {
+					if r.group != nil && !r.closing && r.group.Err() == nil && !l.dead {
+						p.visit(r)
+					}
+				}
+			}
+		}
+		p.operate()
+	})
+}
+
+// visit is what the operator does about one replica.
+func (p *poisons) visit(r *replica) {
+	var halted *host.HaltedError
+	if !errors.As(r.group.Halted(), &halted) {
+		if last := r.group.Status().Applied; last > 0 && !p.w.nemesis.stopped && p.rng.IntN(40) == 0 {
+			p.skip(r, 1+p.rng.Uint64N(last)) // a mistake
+		}
+		return
+	}
+	command, _ := r.commandAt(halted.First)
+	switch {
+	case p.condemns(r, halted):
+		p.giveUp(r)
+	case halted.First != halted.Last, halted.Skipped > 0:
+		if p.rng.IntN(2) == 0 { // or it helps itself
+			p.restart(r.life.host)
+		}
+	case strings.HasPrefix(command, poisonPrefix+"some") && p.rng.IntN(2) == 0:
+		p.w.note(fmt.Sprintf("host %d gets the new program", r.life.host.id))
+		p.blind[r.life.host.id] = false
+		p.restart(r.life.host)
+	case p.rng.IntN(8) == 0:
+		p.skip(r, halted.First+pick(p.rng, ^uint64(0), 1)) // a mistake
+	case r.leads() || p.rng.IntN(4) == 0:
+		p.skip(r, halted.First)
+	}
+}
+
+// condemns reports whether a replica is halted for good, because it has applied what the group skips.
+func (p *poisons) condemns(r *replica, halted *host.HaltedError) bool {
+	for index, by := range r.ghost.skips {
+		if by != halted.First || by != halted.Last {
+			continue
+		}
+		if !r.has(index) {
+			p.w.breaks(property.StateMachineSafety, "%s is halted at entry %d, which skips command %d, and does not have its effect: %v", r.name, by, index, halted)
+		}
+		return true
+	}
+	return false
+}
+
+// isCondemned reports whether a replica is halted for good.
+func (r *replica) isCondemned() bool {
+	var halted *host.HaltedError
+	p := r.life.w.poisons
+	return p != nil && r.group != nil && errors.As(r.group.Halted(), &halted) && p.condemns(r, halted)
+}
+
+// giveUp replaces a host with such a replica, or starts it again: a machine that has no snapshot with the
+// effect gets all commands again, without that one.
+func (p *poisons) giveUp(r *replica) {
+	h, c := r.life.host, p.w.churn
+	if !r.condemned {
+		r.condemned = true
+		p.w.count(HaltedForGood)
+	}
+	switch {
+	case c != nil && c.wiped == nil && !p.w.nemesis.stopped && len(c.running) == 0 && c.mayBeWiped(h):
+		c.wipeOne(h)
+	case p.rng.IntN(8) == 0:
+		p.restart(h)
+	}
+}
+
+// isAwaited reports whether a client waits for a poison command: it may halt machines yet.
+func (p *poisons) isAwaited() (waits bool) {
+	if p == nil {
+		return false
+	}
+	p.w.eachReplica(func(r *replica) {
+		waits = waits || slices.ContainsFunc(r.pending, func(one pending) bool { return isPoison(one.command) }) ||
+			slices.ContainsFunc(r.calls, func(c *simCall) bool { return isPoison(c.command) && !r.neverJoined() })
+	})
+	return waits
+}
+
+// restart ends a process, in good order or not, and starts it soon.
+func (p *poisons) restart(h *machine) {
+	if p.rng.IntN(2) == 0 {
+		h.crash(crashfs.LoseNothing)
+	} else {
+		p.w.count(Closes)
+		h.close()
+	}
+	p.w.plan(between(p.rng, time.Millisecond, 100*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, h.start)
+}
+
+// skip asks a member to make the group skip a command.
+func (p *poisons) skip(r *replica, index uint64) {
+	p.w.note(fmt.Sprintf("%s is asked to skip command %d", r.name, index))
+	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(index), index})
+}
+
+// poll looks at what happens to the requests.
+func (p *poisons) poll() {
+	p.asked = slices.DeleteFunc(p.asked, func(a *skipAsked) bool {
+		done, err := a.execution.Poll()
+		switch r := a.replica; {
+		case !done:
+			return r.life.dead
+		case err == nil && r.ghost.skips[a.index] == 0:
+			p.w.breaks(property.StateMachineSafety, "%s says that command %d is skipped, and no entry says so", r.name, a.index)
+		case err == nil:
+		case errors.Is(err, host.ErrMembersUnchanged), errors.Is(err, host.ErrStopped), errors.Is(err, host.ErrNotFounded):
+			p.w.count(SkipsRefused)
+		default:
+			p.w.breaks(property.Failures, "%s: the skip of command %d ends with an error of unknown kind: %v", r.name, a.index, err)
+		}
+		return true
+	})
+}
+
+// checkStates: at the end all machines of a group have the same state, whatever each was given, except those
+// that are halted for good.
+func (w *world) checkStates() {
+	for _, g := range w.ghosts {
+		var one *replica
+		w.eachReplica(func(r *replica) {
+			switch {
+			case r.ghost != g || r.group == nil || r.closing || !g.has(r.life.host.id) || r.group.Err() != nil || r.isCondemned():
+			case one == nil:
+				one = r
+			case r.sum != one.sum || len(r.state) != len(one.state):
+				w.breaks(property.StateMachineSafety, "the state of %s has %d commands with sum %x, and that of %s has %d with %x; poison in them: %s and %s",
+					one.name, len(one.state), one.sum, r.name, len(r.state), r.sum, one.poisonIn(), r.poisonIn())
+			}
+		})
+	}
+}
+
+// Poison runs random faults while clients hand in commands that machines cannot apply, for every seed. The
+// error, if any, is a *Violation.
+func Poison(o Options) (Faults, error) {
+	o.poison = true
+	r, err := Run(o)
+	return r.Faults, err
+}
