@@ -56,6 +56,12 @@
 //
 // # What to watch
 //
+// Members compare their commands and the results of their machines, as far as types prove these equal, and
+// their states with [Machine.Digest]. A difference is a cause in Explain on every member: a machine reads the
+// clock, draws numbers, or follows the order of a map. [Machine.StopDiverged] stops the member that differs
+// from a majority. Set it on all members, with a Digest, where a wrong answer is worse than one member less;
+// not in a group of two. docs/howto/embed.md says what is compared.
+//
 // [Node.Explain] says whether anything is wrong, with evidence and what to do; a healthy node has nothing
 // to explain. [Node.Metrics] has the numbers to record. [Node.Err] is not nil when the member has stopped.
 // [Node.Status] has the role, the leader, and how far the log and the state machine have come: Committed -

@@ -357,7 +357,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	var refused *transport.DirectoryRefused
 	if errors.As(err, &refused) {
 		fix = fixDirectory
-		if why := h.applicants.refusal(peer.ID); why != "" {
+		if why := (*Host)(h).tokenRefusal(peer.ID); why != "" {
 			err = refuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
 		}
 		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
@@ -365,7 +365,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		}
 	}
 	if h.meetings.of(peer.ID) != nil && fix != "" {
-		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.recentTicks())
+		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 	if h.admission.isNews(peer.ID, remote, err) {
 		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})

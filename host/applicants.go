@@ -131,15 +131,31 @@ func (c *applicants) tell(id, group uint64, why string) (news, waits bool) {
 	return news, waits
 }
 
-// refusal returns why the token of a host that came last does not count; "": that is not known here.
-func (c *applicants) refusal(id uint64) (why string) {
+// last returns what a host has proved on its last connection.
+func (c *applicants) last(id uint64) []applicant {
 	if c.count.Load() == 0 {
-		return ""
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.of[id] {
-		why = cmp.Or(why, c.of[id][i].refusal)
+	return slices.Clone(c.of[id])
+}
+
+// tokenRefusal returns why the token of a host that came last does not count: what a leader here has said, or
+// what the roster of a member here says that hears its leader; "": that is not known. A host that is refused
+// hears of it from whichever member it dials: the leader cannot speak to it, and it may not know the leader.
+func (h *Host) tokenRefusal(id uint64) (why string) {
+	for _, a := range h.applicants.last(id) {
+		why = cmp.Or(why, a.refusal)
+		g := h.groups.get(a.group)
+		if g == nil || why != "" {
+			continue
+		}
+		if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(h.clock.livedAtBeat()) {
+			if err := r.RejectToken(a.hash, id, g.logTime()); err != nil {
+				why = err.Error()
+			}
+		}
 	}
 	return why
 }

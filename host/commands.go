@@ -44,6 +44,12 @@ type Command struct {
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on.
 	Result []byte
+	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number that
+	// depends on the result, and is equal for equal results.
+	ResultSum uint64
+	// EndsBatch is set if this command is the last of its batch on every member. The machine is then in the same
+	// state everywhere, so ResultSum may include what later commands could change.
+	EndsBatch bool
 }
 
 // CommandOptions configure Commands. The zero value is safe.
@@ -56,6 +62,10 @@ type CommandOptions struct {
 	// result, and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8
 	// MiB.
 	KeepResults bool
+	// ResultForm names how the machine encodes or sums up results, and makes members compare them: those of
+	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are compared.
+	// "": the results of KeepResults are compared, and no others.
+	ResultForm string
 	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
 	// commands lead to another state or result: members compare both only with members of the same version.
 	Version string
@@ -218,6 +228,9 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
 		if s.sums.command(e.Data, verdict, s.table.Now()) {
+			if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
+				s.batch[n-1].EndsBatch = true
+			}
 			if err := s.flush(); err != nil {
 				return err
 			}
@@ -285,17 +298,25 @@ func (s *commandGroup) flush() error {
 	}
 	s.last = s.batch[len(s.batch)-1].Index
 	s.group.appliedBatch()
-	if s.options.KeepResults {
+	switch {
+	case s.options.KeepResults:
 		for i := range s.batch {
 			c := &s.batch[i]
-			s.sums.result(c.Result)
+			s.sums.result(sumOf(c.Result))
 			if c.Number > 0 {
 				s.table.Keep(c.Result)
 			}
 		}
+	case s.options.comparesResults():
+		for i := range s.batch {
+			s.sums.result(s.batch[i].ResultSum)
+		}
 	}
 	return nil
 }
+
+// comparesResults reports whether members compare the results.
+func (o *CommandOptions) comparesResults() bool { return o.KeepResults || o.ResultForm != "" }
 
 // applyBatch calls the machine, which may keep and release objects meanwhile.
 func (s *commandGroup) applyBatch() error {

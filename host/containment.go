@@ -31,7 +31,7 @@ var lockers = words(`
 var lockingFunctions = words(`
 	enterDirectory steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
-	Group.Diverged Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.standing Group.divergenceMetrics Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
 	Group.routeCalls Group.takeRefusals Group.Objects`)
 
 func words(text string) map[string]bool {

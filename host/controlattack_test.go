@@ -53,6 +53,9 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 			func() []byte {
 				return (&stopOrder{group: 2, index: number(), in: DivergedState, sum: number()}).encode()
 			},
+			func() []byte {
+				return encodeFinding(&Diverged{Group: 2, Index: number(), In: DivergedState, Members: []DivergedMember{{ID: number(), Sum: number()}}})
+			},
 		}
 		for range 300 {
 			body := pick(rng, bodies...)()

@@ -16,13 +16,15 @@ import (
 //
 //	after        the first command of each second of log time, and each 65,536 commands
 //	commands     a running sum of all entries since the founding, with what the table of sessions said
-//	results      a sum of the results since the checkpoint before, where they are kept
+//	results      a sum of the results since the checkpoint before, where they are kept or summed up
 //	digest       of the machine's state, where it offers one
 //
 // The leader compares the checkpoints of the same index. Commands must be equal for all. Results and digests
-// are compared among members with the same version only: a rolling upgrade may change a result. Sums of
-// results start again at each checkpoint, so that a member that was upgraded, or holds older commands on its
-// disk, can be compared at the second checkpoint.
+// are compared among members with the same version only: a rolling upgrade may change a result. Results are
+// compared among members that sum them up in the same form only (CommandOptions.ResultForm). Their sums start
+// again at each checkpoint, so that a member that was upgraded, was restored from a snapshot, or holds older
+// commands on its disk, can be compared at the second checkpoint. The leader tells the others what it has
+// found (divergencefinding.go).
 //
 // Reports are not acknowledged; each has the last checkpoints, so a lost one does not matter. What is applied
 // after the last checkpoint is compared when the next command comes.
@@ -36,6 +38,8 @@ const (
 type report struct {
 	group       uint64
 	options     uint64 // a sum of the options that all members must share
+	form        uint64 // a sum of CommandOptions.ResultForm; 0: it is ""
+	told        bool   // the member holds a finding, and must hear when the members agree
 	version     string
 	checkpoints []checkpoint // ascending
 }
@@ -52,7 +56,8 @@ const (
 	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace
 	// has a bug.
 	DivergedCommands DivergedIn = "commands"
-	// DivergedResults: the machines gave other results for the same commands.
+	// DivergedResults: the machines gave other results for the same commands (CommandOptions.KeepResults,
+	// ResultForm).
 	DivergedResults DivergedIn = "results"
 	// DivergedState: the machines have other states after the same commands (CommandOptions.Digest).
 	DivergedState DivergedIn = "state"
@@ -70,6 +75,8 @@ type Diverged struct {
 	Version string
 	// Members are the compared members, by id.
 	Members []DivergedMember
+
+	form uint64 // of the results, if they differ
 }
 
 // DivergedMember is a compared member.
@@ -107,58 +114,20 @@ func (d Diverged) String() string {
 	return b.String()
 }
 
-// Diverged returns the latest difference that this host has found as the leader, or false.
-func (g *Group) Diverged() (Diverged, bool) {
-	d := &g.divergence
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.latest == nil {
-		return Diverged{}, false
-	}
-	latest := *d.latest
-	latest.Members = slices.Clone(latest.Members)
-	return latest, true
-}
-
-// lookForDivergence finds members whose states differ (Explain). Only a leader compares.
-func (e *examination) lookForDivergence() {
-	d, ok := e.Diverged()
-	if !ok || e.d.Status.Role != raft.StateLeader {
-		return
-	}
-	member := uint64(0)
-	for _, m := range d.Members {
-		if m.Minority && member == 0 {
-			member = m.ID
-		}
-	}
-	fix := "find what is not the same on every host: the order of a map, the clock, chance, another program; then restart the members that are wrong with an empty state machine"
-	switch d.In {
-	case DivergedOptions:
-		fix = "give all members of the group the same CommandOptions.Sessions (Machine.Sessions); those that differ from a majority stop"
-	case DivergedCommands:
-		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
-	}
-	e.found(CodeDiverged, member, e.divergence.sinceTick(), fix, "%v", d)
-}
-
-func (d *divergence) sinceTick() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.since
-}
-
 // divergence compares checkpoints. The apply lane and the receivers of the transport share it; a call of it
 // never waits.
 type divergence struct {
 	mu      sync.Mutex
 	machine *commandGroup
 	options uint64
+	form    uint64
 	own     []checkpoint // ascending, keptCheckpoints at most
 	reports []memberReport
 	agreed  uint64 // the highest index at which all compared members agreed
 	latest  *Diverged
 	since   int64  // when latest was found, in ticks
+	found   uint64 // how many differences this host has found as the leader
+	told    *toldFinding
 	yields  uint64 // the index at which this leader was asked to hand over
 }
 
@@ -174,6 +143,9 @@ func (d *divergence) init(m *commandGroup) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.machine, d.options = m, sumOf(b)
+	if m.options.ResultForm != "" {
+		d.form = sumOf([]byte(m.options.ResultForm))
+	}
 }
 
 // put takes a checkpoint of this member. It is compared here, or sent to the leader.
@@ -186,7 +158,10 @@ func (d *divergence) put(g *Group, c checkpoint) {
 		d.own = slices.Delete(d.own, 0, 1)
 	}
 	d.own = append(d.own, c)
-	r := report{g.id, d.options, d.machine.options.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
+	r := report{g.id, d.options, d.form, d.told != nil, d.machine.options.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
+	if st.Leader != g.self {
+		d.latest = nil // it is the new leader's to say, which compares the same checkpoints
+	}
 	d.mu.Unlock()
 	switch {
 	case st.Leader == g.self:
@@ -198,6 +173,9 @@ func (d *divergence) put(g *Group, c checkpoint) {
 
 // takeCheckpoints takes the report of another member.
 func (h *Host) takeCheckpoints(from uint64, body []byte) error {
+	if isForeign(body) {
+		return nil
+	}
 	r, err := decodeReport(body)
 	if err != nil {
 		return err
@@ -206,6 +184,7 @@ func (h *Host) takeCheckpoints(from uint64, body []byte) error {
 		g.divergence.take(from, r)
 		if g.status.Load().Leader == g.self {
 			g.divergence.compare(g)
+			g.divergence.answer(g, from, r.told)
 		}
 	}
 	return nil
@@ -257,6 +236,7 @@ func (d *divergence) compare(g *Group) {
 	if d.latest == nil || isNew || found.Index > d.latest.Index {
 		if isNew {
 			d.since = g.host.clock.lived()
+			d.found++
 		} else {
 			found.Agreed = d.latest.Agreed
 		}
@@ -264,6 +244,7 @@ func (d *divergence) compare(g *Group) {
 	}
 	d.mu.Unlock()
 	if isNew {
+		d.tell(g)
 		g.host.events.emit(*found)
 		g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", found.String())
 	}
@@ -272,10 +253,11 @@ func (d *divergence) compare(g *Group) {
 	}
 }
 
-// isOver reports whether members that differed agree at a later checkpoint. Results that agree again say
-// little: only a digest shows that the states do.
+// isOver reports whether members that differed agree at the same or a later checkpoint. At the same one, a
+// member has applied the commands again. Results that agree at a later one say little: only a digest shows
+// that the states do.
 func (d *Diverged) isOver(own checkpoint, members []summed) bool {
-	if d == nil || own.index <= d.Index || d.In == DivergedResults && !own.hasDigest {
+	if d == nil || own.index < d.Index || own.index > d.Index && d.In == DivergedResults && !own.hasDigest {
 		return false
 	}
 	for _, m := range d.Members {
@@ -297,18 +279,19 @@ func (d *Diverged) sameAs(o *Diverged) bool {
 type summed struct {
 	id      uint64
 	options uint64
+	form    uint64
 	version string
 	checkpoint
 }
 
 // at returns the checkpoints of all members at the index of this member's, by id.
 func (d *divergence) at(self uint64, own checkpoint) (members []summed) {
-	members = append(members, summed{self, d.options, d.machine.options.Version, own})
+	members = append(members, summed{self, d.options, d.form, d.machine.options.Version, own})
 	for i := range d.reports {
 		r := &d.reports[i]
 		for _, c := range r.checkpoints {
 			if c.index == own.index {
-				members = append(members, summed{r.from, r.options, r.version, c})
+				members = append(members, summed{r.from, r.options, r.form, r.version, c})
 			}
 		}
 	}
@@ -348,10 +331,11 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 		return found
 	}
 	for i := range members {
-		version := members[i].version
+		version, form := members[i].version, members[i].form
 		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
-			return m.results, m.hasResults && m.version == version
+			return m.results, m.hasResults && m.version == version && m.form == form
 		}); found != nil {
+			found.form = form
 			return found
 		}
 		if found := judge(DivergedState, version, func(m *summed) (uint64, bool) {
@@ -404,7 +388,7 @@ func (d *divergence) stopMinority(g *Group, found *Diverged) {
 	there := 0
 	for _, m := range found.Members {
 		if slices.ContainsFunc(found.Members, func(o DivergedMember) bool { return o.Minority }) && !m.Minority {
-			order = &stopOrder{group: g.id, index: found.Index, in: found.In, version: found.Version, sum: m.Sum}
+			order = &stopOrder{group: g.id, index: found.Index, in: found.In, form: found.form, version: found.Version, sum: m.Sum}
 			if m.ID == g.self || g.isThere(m.ID) {
 				there++
 			}
@@ -453,6 +437,7 @@ func (d *divergence) mayYield(index uint64) bool {
 type stopOrder struct {
 	group, index uint64
 	in           DivergedIn
+	form         uint64 // of the results, if they differ
 	version      string
 	sum          uint64 // of the majority
 }
@@ -466,6 +451,9 @@ func (s *commandGroup) stops(in DivergedIn) bool {
 // takeStop takes such an order: only from the leader that this member follows, only if the member stops for
 // it, and only if its own checkpoint says the same.
 func (h *Host) takeStop(from uint64, body []byte) error {
+	if isForeign(body) {
+		return nil
+	}
 	o, err := decodeStop(body)
 	if err != nil {
 		return err
@@ -495,7 +483,7 @@ func (d *divergence) differs(o stopOrder) bool {
 		case DivergedCommands:
 			return c.commands != o.sum
 		case DivergedResults:
-			return same && c.hasResults && c.results != o.sum
+			return same && d.form == o.form && c.hasResults && c.results != o.sum
 		case DivergedState:
 			return same && c.hasDigest && c.digest != o.sum
 		}

@@ -3,20 +3,27 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // What members tell each other about divergence, in bodies of kind transport.Control. Numbers are uvarints;
 // sums are u64, little-endian.
 //
-//	report:  40 │ format 1 │ group │ options sum │ version: length, bytes │ n, at most 8 │ n × checkpoint
+//	report:  40 │ format 2 │ group │ options sum │ form sum │ told u8: 0 or 1 │ version: length, bytes │
+//	         n, at most 8 │ n × checkpoint
 //	         checkpoint: index, ascending │ flags u8: 1 results, 2 digest │ 3 sums: commands, results, digest
-//	stop:    41 │ format 1 │ group │ index │ in u8 │ version: length, bytes │ sum
+//	stop:    41 │ format 2 │ group │ index │ in u8 │ form sum │ version: length, bytes │ sum
+//	finding: 42 │ format 2 │ group │ index, 0: the members agree │ agreed │ in u8 │ version: length, bytes │
+//	         n, at most 255 │ n × member
+//	         member: id │ minority u8: 0 or 1 │ sum │ version: length, bytes
 const (
-	reportKind byte = 40
-	stopKind   byte = 41
+	reportKind  byte = 40
+	stopKind    byte = 41
+	findingKind byte = 42
 
-	// divergenceFormat changes when the sums are computed in another way: then they are not compared.
-	divergenceFormat byte = 1
+	// divergenceFormat changes when the sums are computed in another way: then they are not compared. A record
+	// of another format is left alone.
+	divergenceFormat byte = 2
 
 	reportsResults byte = 1
 	reportsDigest  byte = 2
@@ -28,6 +35,8 @@ var divergedIn = [...]DivergedIn{DivergedOptions, DivergedCommands, DivergedResu
 func (r *report) encode() []byte {
 	b := binary.AppendUvarint([]byte{reportKind, divergenceFormat}, r.group)
 	b = binary.LittleEndian.AppendUint64(b, r.options)
+	b = binary.LittleEndian.AppendUint64(b, r.form)
+	b = append(b, boolByte(r.told))
 	b = appendVersion(b, r.version)
 	b = binary.AppendUvarint(b, uint64(len(r.checkpoints)))
 	for _, c := range r.checkpoints {
@@ -100,6 +109,24 @@ func (r *controlReader) byte() byte {
 	return 0
 }
 
+func (r *controlReader) bool() bool {
+	b := r.byte()
+	if b > 1 {
+		r.fail("what members say about divergence has %d in place of 0 or 1", b)
+	}
+	return b == 1
+}
+
+// in reads what members differ in.
+func (r *controlReader) in() DivergedIn {
+	if in := r.byte(); int(in) < len(divergedIn) {
+		return divergedIn[in]
+	} else {
+		r.fail("members differ in %d, which this program does not know", in)
+	}
+	return ""
+}
+
 func (r *controlReader) sum() uint64 {
 	if b := r.bytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
@@ -125,7 +152,7 @@ func (r *controlReader) end() error {
 
 func decodeReport(body []byte) (report, error) {
 	r := newControlReader(body)
-	p := report{group: r.number(), options: r.sum(), version: r.version()}
+	p := report{group: r.number(), options: r.sum(), form: r.sum(), told: r.bool(), version: r.version()}
 	n := r.number()
 	if n > sentCheckpoints {
 		r.fail("a report of %d checkpoints, want at most %d", n, sentCheckpoints)
@@ -149,27 +176,53 @@ func decodeReport(body []byte) (report, error) {
 
 func (o *stopOrder) encode() []byte {
 	b := binary.AppendUvarint([]byte{stopKind, divergenceFormat}, o.group)
-	b = binary.AppendUvarint(b, o.index)
-	for i, in := range divergedIn {
-		if in == o.in {
-			b = append(b, byte(i))
-		}
-	}
+	b = appendIn(binary.AppendUvarint(b, o.index), o.in)
+	b = binary.LittleEndian.AppendUint64(b, o.form)
 	return binary.LittleEndian.AppendUint64(appendVersion(b, o.version), o.sum)
+}
+
+func appendIn(b []byte, in DivergedIn) []byte {
+	return append(b, byte(max(slices.Index(divergedIn[:], in), 0)))
 }
 
 func decodeStop(body []byte) (stopOrder, error) {
 	r := newControlReader(body)
-	o := stopOrder{group: r.number(), index: r.number()}
-	in := r.byte()
-	if int(in) < len(divergedIn) {
-		o.in = divergedIn[in]
-	} else {
-		r.fail("an order to stop because of difference %d, which this program does not know", in)
-	}
-	o.version, o.sum = r.version(), r.sum()
+	o := stopOrder{group: r.number(), index: r.number(), in: r.in(), form: r.sum(), version: r.version(), sum: r.sum()}
 	if err := r.end(); err != nil {
 		return stopOrder{}, err
 	}
 	return o, nil
 }
+
+// encodeFinding encodes what a leader tells the members: what it has found, or that they agree (Index 0).
+func encodeFinding(d *Diverged) []byte {
+	b := binary.AppendUvarint([]byte{findingKind, divergenceFormat}, d.Group)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, d.Index), d.Agreed)
+	b = appendVersion(appendIn(b, d.In), d.Version)
+	members := d.Members[:min(len(d.Members), 255)]
+	b = append(b, byte(len(members)))
+	for _, m := range members {
+		b = append(binary.AppendUvarint(b, m.ID), boolByte(m.Minority))
+		b = appendVersion(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
+	}
+	return b
+}
+
+func decodeFinding(body []byte) (Diverged, error) {
+	r := newControlReader(body)
+	d := Diverged{Group: r.number(), Index: r.number(), Agreed: r.number(), In: r.in(), Version: r.version()}
+	for n := r.byte(); n > 0 && r.err == nil; n-- {
+		m := DivergedMember{ID: r.number(), Minority: r.bool(), Sum: r.sum(), Version: r.version()}
+		if last := len(d.Members) - 1; last >= 0 && m.ID <= d.Members[last].ID {
+			r.fail("member %d follows member %d among those that differ", m.ID, d.Members[last].ID)
+		}
+		d.Members = append(d.Members, m)
+	}
+	if err := r.end(); err != nil {
+		return Diverged{}, err
+	}
+	return d, nil
+}
+
+// isForeign reports whether a record about divergence is of another format.
+func isForeign(body []byte) bool { return len(body) > 1 && body[1] != divergenceFormat }

@@ -16,8 +16,8 @@ import (
 //
 // A verdict that cries wolf is not read the second time. So each bound here is longer than what a healthy
 // cluster does under full load, in an election, or asleep: mostly two election timeouts. A cause that has
-// ended is not reported, except for those that come in bursts (a paused process, refused connections): these
-// are reported for recentTimeouts more.
+// ended is not reported. What comes in bursts (refused connections) has ended when it did not come again for
+// longer than it rests. A paused process is a warning about the past, and is named for a while.
 //
 // Rejected: a verdict from the events of the past. A listener that missed one would never know that its cause
 // has ended.
@@ -60,7 +60,8 @@ const (
 	CodeSlowMember CauseCode = "slow member"
 	// CodeNotSent: this host leads, and has no space in its queue to the host of a follower that is behind.
 	CodeNotSent CauseCode = "not sent"
-	// CodeDiverged: this host leads, and members have applied the same commands and differ.
+	// CodeDiverged: members have applied the same commands and differ, as this host has found as the leader, or
+	// its leader has told it.
 	CodeDiverged CauseCode = "members differ"
 	// CodeSnapshotFails: a snapshot of this host's state machine could not be taken, so the log grows.
 	CodeSnapshotFails CauseCode = "snapshot fails"

@@ -53,12 +53,12 @@ func (e *examination) lookForIdentity() {
 		if why := p.refuses.Load(); why != nil {
 			e.found(CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
 		}
-		if r, ok := e.host.watch.refusedHost(id, e.now, e.recent()); ok {
+		if r, ok := e.host.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
 			e.found(CodeIdentityRefused, id, r.since, r.fix, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
 		}
 	}
 	for _, id := range e.Founding().Refused {
-		if silent, ever := e.silence(id, 0); !ever || silent > e.recent() {
+		if silent, ever := e.silence(id, 0); !ever || silent > e.host.config.refusedTicks() {
 			continue // it came with that directory once; now it does not come
 		}
 		came, _ := e.host.admission.incarnation(id)
@@ -67,13 +67,16 @@ func (e *examination) lookForIdentity() {
 	}
 }
 
-// recent is for how long something that comes in bursts is a cause after it was seen.
-func (e *examination) recent() int64 { return e.host.config.recentTicks() }
+// A host that is refused comes again after the longest pause of a transport, a second. So a refusal that was
+// not repeated for refusedTimeouts has ended. An operator who looks for what has stopped a process comes
+// later: a pause is named for pausedTimeouts after it. Both are in election timeouts.
+const (
+	refusedTimeouts = 8
+	pausedTimeouts  = 20
+)
 
-func (c Config) recentTicks() int64 { return recentTimeouts * int64(c.electionTicks()) }
-
-// recentTimeouts is in election timeouts.
-const recentTimeouts = 20
+// refusedTicks is how long a refusal is a cause after it was seen.
+func (c Config) refusedTicks() int64 { return refusedTimeouts * int64(c.electionTicks()) }
 
 // lookForFounding finds a group that is not founded although two election timeouts have passed.
 func (e *examination) lookForFounding() {
@@ -292,15 +295,16 @@ func (e *examination) memberViews() []memberView {
 
 // lookForPauses finds a process that did not run.
 func (e *examination) lookForPauses() {
-	n, missed, longest, since := e.host.watch.paused(e.host.clock.latest().ticks, e.recent())
 	timeout := int64(e.host.config.electionTicks())
+	within := pausedTimeouts * timeout
+	n, missed, longest, since := e.host.watch.paused(e.host.clock.latest().ticks, within)
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
 	e.add(Cause{
 		Code: CodePaused, Since: e.duration(since),
 		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
-			rounded(e.duration(e.recent())), rounded(e.duration(missed)), n, rounded(e.duration(longest))),
+			rounded(e.duration(within)), rounded(e.duration(missed)), n, rounded(e.duration(longest))),
 		Fix: "look for what stops the process: too few processors or a quota (throttling), swapping, a suspended virtual machine, SIGSTOP, long collections of garbage",
 	})
 }

@@ -14,7 +14,7 @@ import (
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
 	h.events.emit(TLSEvent{e})
 	if refused, ok := e.(tcp.CertificateRefused); ok && h.meetings.of(refused.Peer) != nil {
-		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.recentTicks())
+		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 }
 
@@ -50,7 +50,7 @@ func (w *hostWatch) certificate(id uint64, now, recent int64) (c refusedCertific
 // lookForCertificates finds members with which this host does not speak because of a certificate.
 func (e *examination) lookForCertificates() {
 	for _, id := range e.memberIDs() {
-		c, ok := e.host.watch.certificate(id, e.now, e.recent())
+		c, ok := e.host.watch.certificate(id, e.now, e.host.config.refusedTicks())
 		if silent, _ := e.silence(id, 0); !ok || silent <= e.unheardBound() {
 			continue
 		}

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -302,9 +303,16 @@ func TestWipedHostMovesAndJoinsByToken(t *testing.T) {
 	}
 }
 
-// A host that comes with a token for any new host, and the id of a member, learns why it is not made one. Its
-// operator reads that in Explain, on that host.
+// A host that comes with a token for any new host, and the id of a member, learns why it is not made one,
+// whichever member it dials. Its operator reads that in Explain, on that host.
 func TestRefusedTokenIsToldWhereItCame(t *testing.T) {
+	t.Run("by the leader", func(t *testing.T) { bringWrongToken(t, 0) })
+	t.Run("by a follower", func(t *testing.T) { bringWrongToken(t, 1) })
+}
+
+// bringWrongToken wipes host 3 of three, of which host 1 leads, and starts it with such a token and the
+// address of one member only.
+func bringWrongToken(t *testing.T, dials int) {
 	ps := parties(t, 3)
 	founded(t, ps...)
 	lead := ps[0].Group(theGroup)
@@ -313,11 +321,16 @@ func TestRefusedTokenIsToldWhereItCame(t *testing.T) {
 	}
 	token := ps[0].token(host.JoinTokenOptions{})
 	ps[2].wipe()
-	ps[2].join(token, ps[0], nil)
+	ps[2].join(token, ps[dials], nil)
 	ps[2].waitUntil("sentence about its directory and its token", func() bool {
 		d := ps[2].Group(theGroup).Explain()
 		at := slices.IndexFunc(d.Causes, func(c host.Cause) bool { return c.Code == host.CodeNotAdded })
-		return at >= 0 && strings.Contains(d.Causes[at].Evidence, "another directory") && strings.Contains(d.Causes[at].Evidence, "its join token does not make it a member: ")
+		if at < 0 {
+			return false
+		}
+		_, said, _ := strings.Cut(d.Causes[at].Evidence, fmt.Sprintf("host %d refuses this host: ", ps[dials].id))
+		said, _, _ = strings.Cut(said, " refuses this host: ")
+		return strings.Contains(said, "another directory") && strings.Contains(said, "its join token does not make it a member: ")
 	})
 	for _, p := range ps {
 		p.close()

@@ -305,6 +305,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.takeCheckpoints(from, body)
 	case len(body) > 0 && body[0] == stopKind:
 		return h.takeStop(from, body)
+	case len(body) > 0 && body[0] == findingKind:
+		return h.takeFinding(from, body)
 	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
 		return h.takeRead(from, body)
 	case len(body) > 0 && body[0] == strangerKind:

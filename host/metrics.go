@@ -82,6 +82,8 @@ type GroupMetrics struct {
 	HaltedAt uint64
 	Halts    uint64
 
+	Divergence DivergenceMetrics
+
 	Campaigns     uint64 // elections that this member has begun, pre-votes included
 	Elected       uint64 // leaderships that this member has won
 	LeaderChanges uint64 // times that this member has learned of another leader
@@ -95,6 +97,17 @@ type GroupMetrics struct {
 	Queues    QueueMetrics
 	Snapshots SnapshotMetrics
 	Objects   ObjectMetrics
+}
+
+// DivergenceMetrics are about what members compare (Diverged).
+type DivergenceMetrics struct {
+	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or was
+	// told by its leader; 0: they are not.
+	DifferAt uint64
+	// AgreedAt is the last entry after which this leader has seen members agree in everything that they
+	// compare; 0: none in this life.
+	AgreedAt uint64
+	Found    uint64 // differences that this host has found as the leader, in this life
 }
 
 // SnapshotMetrics are about the snapshots of a group on this host.
@@ -274,6 +287,7 @@ func (g *Group) Metrics() GroupMetrics {
 	if h := g.apply.halted(); h != nil {
 		m.HaltedAt = h.First
 	}
+	m.Divergence = g.divergenceMetrics()
 	r := &g.pending.refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
@@ -357,7 +371,7 @@ func (h *Host) Metrics() HostMetrics {
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
+		_, refused := h.watch.refusedHost(id, now, h.config.refusedTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),

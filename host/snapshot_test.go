@@ -230,10 +230,10 @@ func (h *keeperHost) mustTake(t fataler) SnapshotInfo {
 	return info
 }
 
-// sessionForm and sums are what a member knows beside the state of its machine.
+// beside is what a member knows beside the state of its machine, without the sum of results.
 func (h *keeperHost) beside() string {
 	m := h.group.apply.machine.(*commandGroup)
-	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums{commands: m.sums.commands, results: m.sums.results, whole: m.sums.whole, second: m.sums.second, count: m.sums.count}, m.table.Now())
+	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums{commands: m.sums.commands, second: m.sums.second, count: m.sums.count}, m.table.Now())
 }
 
 // A snapshot is published, the log behind it is compacted, and the group begins from it after a restart: with

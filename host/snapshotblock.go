@@ -215,10 +215,10 @@ func (s *sums) store(b *hostBlock) {
 	b.sums = sumsForm{commands: s.commands, results: s.results, whole: s.whole, second: int64(s.second), count: s.count}
 }
 
-// restore makes the sums those of a block. current says whether the machine has the state of that moment, and
-// no later one.
-func (s *sums) restore(b *hostBlock, current bool) {
+// restore makes the sums those of a block. The sum of results is not whole until the next checkpoint: the
+// block may come from a program of another version, or that sums up results in another form.
+func (s *sums) restore(b *hostBlock) {
 	f := b.sums
-	s.commands, s.results, s.whole = f.commands, f.results, f.whole && current
+	s.commands, s.results, s.whole = f.commands, f.results, false
 	s.second, s.count = time.Duration(f.second), f.count
 }

@@ -260,7 +260,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.last
-		m.sums.restore(&block, m.held <= p.id.Index)
+		m.sums.restore(&block)
 		g.time.note(m.table.Now(), g.now())
 	}
 	g.apply.passed = block.skipped

@@ -59,13 +59,14 @@ func (s *sums) command(entry []byte, v session.Verdict, now time.Duration) (due 
 	return false
 }
 
-func (s *sums) result(result []byte) { s.results = mix(s.results, sumOf(result)) }
+// result adds the sum of a result.
+func (s *sums) result(sum uint64) { s.results = mix(s.results, sum) }
 
 // checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
 func (s *sums) checkpoint(index uint64, current bool) {
 	o := &s.machine.options
 	c := checkpoint{index: index, commands: s.commands}
-	if c.hasResults = o.KeepResults && s.whole; c.hasResults {
+	if c.hasResults = o.comparesResults() && s.whole; c.hasResults {
 		c.results = s.results
 	}
 	if c.hasDigest = o.Digest != nil && current; c.hasDigest {

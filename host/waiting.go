@@ -89,7 +89,7 @@ func (g *Group) missingNow() error {
 func (e *examination) missingMembers(err *NotFoundedError) error {
 	var why []string
 	for _, id := range e.memberIDs() {
-		if r, ok := e.host.watch.refusedHost(id, e.now, e.recent()); ok {
+		if r, ok := e.host.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
 			why = append(why, fmt.Sprintf("this host refuses host %d: %s", id, r.why))
 		}
 		if p := e.host.meetings.of(id); p != nil {

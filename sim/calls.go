@@ -43,6 +43,7 @@ func drawCalls(w *world) *callOptions {
 		return nil
 	}
 	o := &callOptions{rng: rng}
+	o.ResultForm = "the state" // as by default: members compare it, and nothing may be reported
 	if rng.IntN(2) == 0 {
 		o.Sessions = session.Options{Expiry: time.Second, MaxSessionBytes: 4 << 10, MaxBytes: 8 << 10}
 	}
@@ -279,6 +280,7 @@ func (m callMachine) Apply(batch []host.Command) error {
 			return err
 		}
 		r.noteCommand(c.Index, c.Term, c.Time, string(c.Data))
+		c.ResultSum = r.sum
 		if err := r.useObjects(c); err != nil {
 			return err
 		}

@@ -168,7 +168,7 @@ func (c *churn) act() {
 	if !c.w.isFounded() {
 		return
 	}
-	if c.w.nemesis.stopped {
+	if c.w.nemesis.isQuiet() {
 		c.tellAll()
 	}
 	r := c.anyMember()
@@ -179,7 +179,7 @@ func (c *churn) act() {
 	if !m.Founded {
 		return
 	}
-	stopped := c.w.nemesis.stopped
+	stopped := c.w.nemesis.isQuiet()
 	if !stopped && c.rng.IntN(4) == 0 {
 		c.rekey()
 	}

@@ -45,6 +45,7 @@ func (h *machine) runShort(rng *rand.Rand) {
 		return
 	}
 	h.w.count(Shortages)
+	h.w.well.ill()
 	h.shortage = s
 	if h.alive != nil {
 		h.alive.sawShort = true
@@ -75,7 +76,9 @@ func (w *world) startShortages() {
 			if w.nemesis.stopped {
 				return
 			}
-			pick(rng, w.hosts...).runShort(rng)
+			if !w.nemesis.resting {
+				pick(rng, w.hosts...).runShort(rng)
+			}
 			next()
 		})
 	}

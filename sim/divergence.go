@@ -34,6 +34,9 @@ const (
 	Upgrade
 	// UpgradeWithOldName is the same, but the new version has the name of the old one.
 	UpgradeWithOldName
+	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program that sums up results in
+	// another form. Nothing may be reported.
+	OtherForm
 	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
 	Poisoned
 	// PoisonedWithSnapshots is the same, of machines that are made again from snapshots in the same life.
@@ -75,6 +78,7 @@ type diverging struct {
 	began   time.Duration // when
 	from    uint64        // the wrong machine is wrong starting at this entry
 	version map[*machine]int
+	keeps   bool // results are kept; else they are only summed up, as by default
 
 	machines map[*replica]*divergingMachine
 	calls    []*divergingCall // that were taken
@@ -91,7 +95,8 @@ func (s *diverging) run() {
 		s.wrong = pick(s.rng, w.hosts...)
 		s.from = 100 + s.rng.Uint64N(100)
 	}
-	if s.kind == PoisonedWithSnapshots {
+	s.keeps = splitSeed(w.options.Seed, 31).IntN(2) == 0 && s.kind != OtherForm
+	if s.kind == PoisonedWithSnapshots || s.kind == OtherForm {
 		w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(s.rng, int64(1<<10), 4<<10), KeepBytes: pick(s.rng, int64(1), 8<<10)}
 	}
 	w.startHosts()
@@ -130,7 +135,7 @@ func (s *diverging) schedule() {
 // disturb crashes a host, makes another one lead, or upgrades one.
 func (s *diverging) disturb() {
 	w, h := s.w, pick(s.rng, s.w.hosts...)
-	if s.kind == Upgrade || s.kind == UpgradeWithOldName {
+	if s.upgrades() {
 		for _, next := range w.hosts {
 			if h = next; s.version[h] == 0 {
 				break
@@ -143,13 +148,18 @@ func (s *diverging) disturb() {
 	}
 	switch {
 	case h.alive == nil || h.alive.process == nil || s.wrong != nil && h == s.wrong:
-	case s.kind != Upgrade && s.kind != UpgradeWithOldName && s.rng.IntN(2) == 0:
+	case !s.upgrades() && s.rng.IntN(2) == 0:
 		h.alive.replicas[0].group.Campaign()
 	default:
 		h.crash(crashfs.LoseNothing)
 		w.pass(between(s.rng, 0, 300*time.Millisecond))
 		h.start()
 	}
+}
+
+// upgrades reports whether hosts are restarted with another program.
+func (s *diverging) upgrades() bool {
+	return s.kind == Upgrade || s.kind == UpgradeWithOldName || s.kind == OtherForm
 }
 
 // stops reports whether the member that is wrong must stop.
@@ -166,7 +176,7 @@ func (s *diverging) noteDiverged(d host.Diverged) {
 // check: what was reported is what is wrong.
 func (s *diverging) check() {
 	w, reported := s.w, s.report.Reported
-	sound := s.kind == SoundMachines || s.kind == Upgrade || s.kind >= Poisoned
+	sound := s.kind == SoundMachines || s.kind == Upgrade || s.kind == OtherForm || s.kind >= Poisoned
 	switch {
 	case sound && len(reported) > 0:
 		w.violate("nothing is wrong, and a leader reports: %v", reported[0])
@@ -189,9 +199,9 @@ func (s *diverging) check() {
 	}
 	w.eachReplica(func(r *replica) {
 		// A machine that got all commands again with the new version is right, and one that has stopped says
-		// nothing to a new leader.
+		// nothing to a new leader. What the leader says, every member knows.
 		lasts := !sound && s.kind != UpgradeWithOldName
-		if d := r.group.Explain(); d.Has(host.CodeDiverged) != (lasts && r.leads()) && !s.stops() {
+		if d := r.group.Explain(); d.Has(host.CodeDiverged) != lasts && !s.stops() {
 			w.violate("%s says: %v", r.name, d)
 		}
 		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
@@ -210,7 +220,10 @@ func (s *diverging) check() {
 func (s *diverging) machine(r *replica) host.StateMachine {
 	m := &divergingMachine{run: s, replica: r, keys: map[byte]uint64{}, isNew: s.version[r.life.host] > 0}
 	s.machines[r] = m
-	o := host.CommandOptions{KeepResults: true, Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
+	o := host.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
+	if m.isNew && s.kind == OtherForm {
+		o.ResultForm = "u64 and one"
+	}
 	if m.isNew && s.kind == Upgrade {
 		o.Version = "v2"
 	}
@@ -220,7 +233,7 @@ func (s *diverging) machine(r *replica) host.StateMachine {
 	if s.kind == OtherOptions && r.life.host == s.wrong {
 		o.Sessions = session.Options{Expiry: time.Minute}
 	}
-	if s.kind == PoisonedWithSnapshots {
+	if s.kind == PoisonedWithSnapshots || s.kind == OtherForm {
 		return host.Commands(poisonedMachine{m}, o)
 	}
 	return host.Commands(m, o)
@@ -278,7 +291,7 @@ func (m *divergingMachine) Apply(batch []host.Command) error {
 		if s.kind == ReadsClock {
 			result = uint64(s.w.now)
 		}
-		c.Result = binary.LittleEndian.AppendUint64(nil, result)
+		c.Result, c.ResultSum = binary.LittleEndian.AppendUint64(nil, result), result
 		if c.Caller != nil {
 			s.report.Calls++
 			c.Caller.(*divergingCall).isTold = true
@@ -313,7 +326,7 @@ func (c *divergingCall) Failed(error) { c.isTold = true }
 // Duplicate implements host.Caller. The group's own sessions answer no user with a duplicate, unless a
 // snapshot that has the command was installed.
 func (c *divergingCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
-	if c.isTold = true; c.run.kind == PoisonedWithSnapshots {
+	if c.isTold = true; c.run.kind == PoisonedWithSnapshots || c.run.kind == OtherForm {
 		return
 	}
 	c.run.w.violate("a command without a session of its user is a duplicate of %+v", fmt.Sprint(r))

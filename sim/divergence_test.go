@@ -22,6 +22,7 @@ func TestDivergence(t *testing.T) {
 		{"sound", sim.SoundMachines}, {"map order", sim.MapOrder}, {"reads the clock", sim.ReadsClock},
 		{"one is wrong", sim.OneIsWrong}, {"one is stopped", sim.OneIsStopped}, {"other options", sim.OtherOptions},
 		{"upgrade", sim.Upgrade}, {"upgrade with the old name", sim.UpgradeWithOldName},
+		{"other form", sim.OtherForm},
 		{"poison command", sim.Poisoned}, {"poison command and snapshots", sim.PoisonedWithSnapshots},
 		{"poison command for one", sim.PoisonedAlone},
 	} {

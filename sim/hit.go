@@ -128,7 +128,7 @@ func hitNetwork(f coverage.Fault) func(*world, *machine, *rand.Rand) bool {
 		net.burst = w.now + lasts
 		w.count(Bursts)
 		w.plan(lasts, fmt.Sprintf("the %v ends", f), nil, func() {
-			if !w.nemesis.stopped {
+			if !w.nemesis.isQuiet() {
 				net.drop, net.duplicate, net.corrupt, net.slowest = was[0], was[1], was[2], time.Duration(was[3])
 			}
 		})

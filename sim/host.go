@@ -125,6 +125,7 @@ func (h *machine) start() {
 		r.end()
 	}
 	h.lives++
+	h.w.well.ill()
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	l.sawShort = h.isShort()

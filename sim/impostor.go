@@ -36,6 +36,7 @@ type impostors struct {
 func (w *world) startImpostors() {
 	rng := splitSeed(w.options.Seed, 5)
 	m := &impostors{w: w, rng: rng, pace: pick(rng, 0, 100*time.Millisecond, 700*time.Millisecond)}
+	w.impostors = m
 	if m.pace > 0 && !w.nemesis.calm && w.churn == nil {
 		m.schedule()
 	}
@@ -47,7 +48,9 @@ func (m *impostors) schedule() {
 		if m.w.nemesis.stopped {
 			return
 		}
-		m.appear()
+		if !m.w.nemesis.resting {
+			m.appear()
+		}
 		m.schedule()
 	})
 }

@@ -75,7 +75,7 @@ func (c *churn) present(h *machine) {
 
 // acceptKeys is what an operator does in the end about hosts that are refused for their keys.
 func (c *churn) acceptKeys() {
-	if !c.keyed || !c.w.nemesis.stopped {
+	if !c.keyed || !c.w.nemesis.isQuiet() {
 		return
 	}
 	for _, h := range c.w.hosts {

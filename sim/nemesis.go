@@ -17,6 +17,7 @@ type nemesis struct {
 	w       *world
 	rng     *rand.Rand
 	stopped bool
+	resting bool          // rests.go
 	pace    time.Duration // mean time between two acts
 	acts    []func()
 	// hunts is the probability that a new leader is attacked soon after its election. Most bugs are in what
@@ -90,7 +91,9 @@ func (n *nemesis) schedule() {
 		if n.stopped {
 			return
 		}
-		n.acts[n.rng.IntN(len(n.acts))]()
+		if !n.resting {
+			n.acts[n.rng.IntN(len(n.acts))]()
+		}
 		n.schedule()
 	})
 }
@@ -101,12 +104,12 @@ func (n *nemesis) newLeader(l *life) {
 	if n.firstLeader == 0 && !slices.ContainsFunc(n.w.ghosts, notLed) {
 		n.firstLeader = n.w.now
 	}
-	if n.stopped || n.rng.Float64() >= n.hunts {
+	if n.isQuiet() || n.rng.Float64() >= n.hunts {
 		return
 	}
 	n.w.plan(between(n.rng, 0, n.strike), "nemesis strikes the leader "+l.name, l, func() {
 		switch draw := n.rng.IntN(8); {
-		case n.stopped:
+		case n.isQuiet():
 		case draw == 0 || (draw < 3 && !n.hunter):
 			n.crash(l.host)
 		case draw == 1 || (draw < 5 && !n.hunter):
@@ -149,7 +152,7 @@ func (h *machine) crashName(loss crashfs.Loss) coverage.Fault {
 // restart starts a host again. Sometimes its power will fail during the recovery.
 func (n *nemesis) restart(h *machine) {
 	n.w.plan(between(n.rng, 0, 300*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, func() {
-		if h.alive == nil && !n.stopped && n.rng.IntN(4) == 0 {
+		if h.alive == nil && !n.isQuiet() && n.rng.IntN(4) == 0 {
 			n.armCrash(h)
 		}
 		h.start()
@@ -413,11 +416,17 @@ func (n *nemesis) closeOne() {
 func (w *world) stopFaults() {
 	w.note("faults stop")
 	w.nemesis.stopped = true
+	w.mend()
+	w.clients.finish()
+}
+
+// mend mends everything, and brings every host up.
+func (w *world) mend() {
 	w.net.cut, w.net.late = map[link]bool{}, map[link]time.Duration{}
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
-		until := max(h.stallUntil, h.readsUntil, h.machineUntil)
+		until := max(h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil)
 		w.stalledUntil = max(w.stalledUntil, until) // work that has begun to hang hangs on
 		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
@@ -426,5 +435,4 @@ func (w *world) stopFaults() {
 		}
 		h.start()
 	}
-	w.clients.finish()
 }

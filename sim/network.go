@@ -29,9 +29,10 @@ type network struct {
 	told     [][]byte                                 // what it has said about them lately
 	swallows func(from *life, m *raftpb.Message) bool // messages that a black hole takes; nil: none
 
-	met   map[pair]transport.Introduction // processes that have been introduced to each other: how the first one was
-	knows map[link]bool                   // link.to has durably recorded the directory of link.from
-	taken map[uint64]*life                // impostors at the address of a host (impostor.go)
+	met      map[pair]transport.Introduction // processes that have been introduced to each other: how the first one was
+	refusing map[pair]bool                   // processes of which one has refused the other, and not met it since; the first one dialed
+	knows    map[link]bool                   // link.to has durably recorded the directory of link.from
+	taken    map[uint64]*life                // impostors at the address of a host (impostor.go)
 
 	queue   int          // bounds what waits on a link, in bytes of messages (lowered.go); 0: there is no bound
 	waiting map[link]int // if there is one
@@ -46,7 +47,7 @@ type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
 	return network{w: w, rng: splitSeed(w.options.Seed, 2), lies: splitSeed(w.options.Seed, 16), cut: map[link]bool{}, late: map[link]time.Duration{}, slowest: time.Millisecond,
-		met: map[pair]transport.Introduction{}, knows: map[link]bool{}, waiting: map[link]int{}, taken: map[uint64]*life{}}
+		met: map[pair]transport.Introduction{}, refusing: map[pair]bool{}, knows: map[link]bool{}, waiting: map[link]int{}, taken: map[uint64]*life{}}
 }
 
 // link is one direction between two hosts.
@@ -213,6 +214,7 @@ func (n *network) introduce(from, to *life) bool {
 	}
 	if err != nil {
 		n.refusals++
+		n.refusing[p] = true
 		n.w.note(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
 		if refusedByTo {
 			transport.TellRefusal(from.receiver, to.host.id, err)
@@ -223,6 +225,7 @@ func (n *network) introduce(from, to *life) bool {
 	n.w.checkImpostor(from, to)
 	transport.TellAdmission(from.receiver, to.host.id)
 	n.met[p] = as
+	delete(n.refusing, p)
 	return true
 }
 

@@ -63,7 +63,7 @@ func (n *nemesis) onlyPauses() {
 // checkCalm: no host starts an election when only followers have paused. It is called for every message. An
 // election is under way until all hosts have heard its result; two timeouts are enough for that.
 func (n *nemesis) checkCalm(l *life, m *raftpb.Message) {
-	if !n.calm || n.stopped || n.w.placing != nil || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
+	if !n.calm || n.isQuiet() || n.w.placing != nil || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
 		return
 	}
 	n.w.breaks(property.Calm, "%s sends a pre-vote although its leader is well: only followers have paused", l.name)

@@ -135,6 +135,7 @@ func (w *world) injects(f coverage.Fault, h *machine) bool {
 	}
 	during := w.phases(h)
 	happens := w.ledger.Strikes(f, during)
+	w.well.ill()
 	if w.options.Trace != nil {
 		where, what := "", ""
 		if h != nil {

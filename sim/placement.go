@@ -197,11 +197,12 @@ func (p *placing) drawRanks() {
 	p.wants = func(_, group uint64) host.Placement { return all[group-1] }
 }
 
-// first returns the hosts that a group ranks first. It is written without the code under test.
-func (p *placing) first(group uint64) (best []uint64) {
+// first returns the hosts that a group ranks first, as a host sees it. It is written without the code under
+// test.
+func (p *placing) first(on, group uint64) (best []uint64) {
 	var c host.Placement
 	if p.wants != nil {
-		c = p.wants(0, group)
+		c = p.wants(on, group)
 	}
 	key := func(id uint64) [2]int {
 		priority, named := c.Priorities[id]
@@ -239,7 +240,7 @@ func (p *placing) misplaced() string {
 		n[l.life.host.id]++
 	}
 	for _, g := range p.w.ghosts {
-		on, first := leaders[g.id].life.host.id, p.first(g.id)
+		on, first := leaders[g.id].life.host.id, p.first(0, g.id)
 		if !slices.Contains(first, on) {
 			return fmt.Sprintf("group %d is led by host %d, and not by one of %v", g.id, on, first)
 		}
@@ -250,6 +251,20 @@ func (p *placing) misplaced() string {
 		}
 	}
 	return ""
+}
+
+// mayRest reports whether a leader is right to say that another host should lead, and that the leadership has
+// moved too often for that.
+func (p *placing) mayRest(leads *replica, to uint64) bool {
+	n := 0
+	for _, m := range p.moves {
+		if m.group == leads.id {
+			n++
+		}
+	}
+	on := leads.life.host.id
+	first := p.first(on, leads.id)
+	return n >= maxMoves && leads.leads() && slices.Contains(first, to) && !slices.Contains(first, on)
 }
 
 // isDone reports whether all leaders are where they should be, and nothing more is under way: two hosts

@@ -158,7 +158,9 @@ func (m poisonedMachine) Restore(_ context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	m.fragile = 30
+	if m.run.kind != OtherForm {
+		m.fragile = 30
+	}
 	m.all, m.count = binary.LittleEndian.Uint64(state), int(binary.LittleEndian.Uint64(state[8:]))
 	for k := range byte(8) {
 		if v := binary.LittleEndian.Uint64(state[16+8*int(k):]); v > 0 {

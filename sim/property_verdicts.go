@@ -1,35 +1,55 @@
 package sim
 
 import (
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/sim/property"
 )
 
-// wellTimeouts is how many election timeouts a cluster is well before no member may name a cause. Refused
-// hosts, of which the impostors are some, are named for 20 of them.
-const wellTimeouts = 24
+// While a cluster has been well (wellness.go) for wellTimeouts election timeouts, Explain of no member names
+// a cause, and no warning that claims something of the present. That is judged whenever it is so, inside a
+// run and at its end. There a cluster has settledTimeouts to become well, and is judged anyway.
+const (
+	wellTimeouts    = 10
+	settledTimeouts = 24
+)
 
-// checkVerdicts checks that Explain of each member of a cluster that has recovered names no cause, when the
-// cluster has been well for wellTimeouts. A host that is lost for good is missed rightly. Warnings are about
-// the past, and may stay: a process was paused.
+// checkVerdicts judges the verdicts at the end of a run.
 func (w *world) checkVerdicts() {
-	w.pass(wellTimeouts * w.config.ElectionTimeout)
-	for _, g := range w.ghosts {
-		for _, h := range w.hosts {
-			if h.gone || !g.has(h.id) || h.alive == nil || h.alive.process == nil {
-				continue
-			}
-			if r := h.alive.replicas[g.id-1]; r.group != nil && !r.closing && !r.isCondemned() {
-				w.checkVerdict(r)
-			}
-		}
-	}
+	w.runUntil(w.now+settledTimeouts*w.config.ElectionTimeout, w.well.isLong)
+	w.eachRunningMember(w.checkVerdict)
 }
 
 func (w *world) checkVerdict(r *replica) {
 	d := r.group.Explain()
-	for _, c := range d.Causes {
-		if c.Member == 0 || !w.hosts[c.Member-1].gone {
+	for _, c := range append(d.Causes, presentWarnings(d)...) {
+		if !w.isTrue(r, c) {
 			w.breaks(property.Verdicts, "the cluster has been well for %d election timeouts, and %s names a cause: %v", wellTimeouts, r.name, d)
 		}
 	}
+}
+
+// isTrue reports whether what a cause claims is so in a cluster that is well: a host is lost for good,
+// clients propose more than the little memory of this run is for, a leadership stays where it should not be,
+// since it has moved too often, or the hosts of a scenario have different timeouts.
+func (w *world) isTrue(r *replica, c host.Cause) bool {
+	switch c.Code {
+	case host.CodeOverloaded:
+		return w.config.MemoryBytes < enoughMemory
+	case host.CodeSettingsDiffer:
+		return r.life.host.timeout != w.hosts[c.Member-1].timeout
+	case host.CodePlacementRests:
+		return w.placing.mayRest(r, c.Member)
+	}
+	return c.Member != 0 && w.hosts[c.Member-1].gone
+}
+
+// presentWarnings returns the warnings that claim something of the present. A process that was paused is
+// named for a while.
+func presentWarnings(d host.Diagnosis) (now []host.Cause) {
+	for _, c := range d.Warnings {
+		if c.Code != host.CodePaused {
+			now = append(now, c)
+		}
+	}
+	return now
 }

@@ -45,6 +45,7 @@ func (r *restoring) schedule() {
 		switch {
 		case r.m.w.nemesis.stopped:
 			return
+		case r.m.w.nemesis.resting:
 		case r.copied == nil:
 			r.take()
 		case r.copy == nil && r.isRefused():

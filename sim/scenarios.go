@@ -33,6 +33,7 @@ var scenarios = []Scenario{
 		o.churn = true
 		return Run(o)
 	}},
+	{"rests", "the same, and faults rest until the verdicts of a cluster that is well were judged", defaultFaults, Rests},
 	{"objects", "the same, and clients upload large objects and name them", defaultFaults, func(o Options) (Report, error) {
 		return Run(withObjects(o))
 	}},

@@ -23,9 +23,10 @@
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
-// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go, scenario.go and
-// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go,
-// explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go, flight.go.
+// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go with wellness.go,
+// rests.go, scenario.go and the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go,
+// founding.go, explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go,
+// flight.go.
 package sim
 
 import (
@@ -64,6 +65,7 @@ type Options struct {
 	churn   bool // members change, for every seed
 	poison  bool // machines cannot apply some commands, for every seed that may have them
 	still   bool // members do not change
+	rests   bool // the faults rest at times (rests.go)
 
 	into *Report // if set, a scenario describes its run here
 }
@@ -90,6 +92,8 @@ type Report struct {
 	Coverage  coverage.Matrix
 	// Injections is how many ordinals were given to injections.
 	Injections int
+	// Verdicts is how often the verdicts of a cluster that was well were judged.
+	Verdicts int
 }
 
 func (r Report) String() string {
@@ -154,8 +158,12 @@ func Run(o Options) (report Report, err error) {
 	w.startObjects()
 	w.startStrikes(o.Faults)
 	w.startShortages()
-	w.startPoison()
-	w.pass(o.Faults)
+	if o.rests {
+		w.passWithRests(o.Faults)
+	} else {
+		w.startPoison()
+		w.pass(o.Faults)
+	}
 	w.endWell()
 	return report, nil
 }

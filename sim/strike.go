@@ -91,7 +91,7 @@ func (w *world) mayHit(f coverage.Fault) bool {
 
 // look is called after each event.
 func (s *strikes) look(w *world) {
-	if len(s.waiting) == 0 || w.now < s.next || s.busy || w.nemesis.stopped {
+	if len(s.waiting) == 0 || w.now < s.next || s.busy || w.nemesis.isQuiet() {
 		return
 	}
 	s.next, s.busy = w.now+lookEvery, true

@@ -61,14 +61,17 @@ type world struct {
 	objects      *objects         // nil: the groups have none
 	user         user             // user.go; nil: the clients are the simulator's
 	churn        *churn           // churn.go; nil: the members stay
+	impostors    *impostors       // impostor.go
 	poisons      *poisons         // poisoned.go; nil: machines can apply all commands
 	restoring    *restoring       // restored.go; nil: no directory is copied
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
+	well         wellness         // wellness.go
 	violation    *Violation       // the first
 }
 
 func newWorld(o Options) *world {
 	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ledger: coverage.NewLedger(o.Choice)}
+	w.well.w = w
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -146,7 +149,7 @@ func (w *world) report() Report {
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
 		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
 		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Flights: w.flights, Digest: w.digest,
-		Coverage: w.ledger.Matrix, Injections: w.ledger.Injections(),
+		Coverage: w.ledger.Matrix, Injections: w.ledger.Injections(), Verdicts: w.well.looks,
 	}
 }
 
@@ -235,6 +238,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		w.events++
 		if w.counting == nil { // its runs have more commands than these checks are for
 			w.check(e.who)
+			w.well.look()
 		}
 		w.strikes.look(w)
 		if done() {

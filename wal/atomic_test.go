@@ -3,6 +3,8 @@ package wal
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -163,6 +165,54 @@ func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 		if es, err := in.Group(1).Entries(2, 3, 1<<20); err == nil {
 			t.Errorf("%s: the inspection shows %+v", name, es)
 		}
+	}
+}
+
+// A term or vote that is a part of a cut write is lost with it, so the member may have voted: the loss names
+// its group. (Survived a judge's plants.)
+func TestDamageTakesTheVoteOfAWrite(t *testing.T) {
+	state := record.Header{Kind: record.KindHardState, Edge: record.Begins, Group: 1, Term: 2}
+	one := forge(1).link(nil).entry(1).addPart(state, make([]byte, record.HardStateBytes)).part(0, 2)
+	bad := one.file()
+	bad[len(one.data)-1] ^= 1 // the last byte of the data of entry 2
+	in := mustInspect(t, diskOf(t, map[string][]byte{record.SegmentName(1): bad, record.SegmentName(2): forge(2).link(one).part(record.Ends, 3).file()}))
+	if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.Kind == Damaged && slices.Contains(f.LostStates, 1) }) {
+		t.Errorf("no finding says that the state of group 1 is lost: %+v", in.Findings)
+	}
+}
+
+// Damage in the middle of a write takes all of it: no recovery shows a part, before the damage or behind it.
+// Either the log does not open, or it shows what was before the write, and does so again.
+func TestNoPartOfADamagedWriteCounts(t *testing.T) {
+	s := newCutStore(t)
+	opened := 0
+	for i, r := range s.cuts {
+		if r.Kind == record.KindLink {
+			continue
+		}
+		name := record.SegmentName(r.Segment)
+		for _, at := range []int64{0, 8, r.Bytes() - 1} {
+			damaged := maps.Clone(s.files)
+			damaged[name] = bytes.Clone(damaged[name])
+			damaged[name][r.Offset+at] ^= 4
+			fs := diskOf(t, damaged)
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes, opts.CacheBytes = 1024, -1
+			for range 2 {
+				l, err := Open(opts)
+				if err != nil {
+					break
+				}
+				opened++
+				if wrong := matches(l, s.before); wrong != "" {
+					t.Fatalf("record %d (%s) is damaged at byte %d: %s", i, r.Kind, at, wrong)
+				}
+				fs.Crash(crashfs.LoseAll, nil)
+			}
+		}
+	}
+	if opened == 0 {
+		t.Error("no log was opened")
 	}
 }
 

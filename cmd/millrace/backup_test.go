@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/internal/counting"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // openCounter opens a node of a cluster of one.
@@ -159,7 +159,7 @@ func TestSaveRunning(t *testing.T) {
 // A host that reaches no quorum waits for one until the user gives up, and is saved with --local.
 func TestSaveWithoutAQuorum(t *testing.T) {
 	t.Chdir(t.TempDir())
-	members := map[uint64]string{1: freeAddr(t), 2: freeAddr(t)}
+	members := map[uint64]string{1: scratch.Address(t), 2: scratch.Address(t)}
 	one := openCounterWith(t, millrace.Config{ID: 1, Dir: "one", Members: members, AdminSocket: true})
 	two := openCounterWith(t, millrace.Config{ID: 2, Dir: "two", Members: members})
 	propose(t, one, 7, 7)
@@ -177,15 +177,4 @@ func TestSaveWithoutAQuorum(t *testing.T) {
 	if err := one.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freeAddr returns an address at which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/internal/counting"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // say runs a command line of members.
@@ -50,7 +51,7 @@ func runMembers(t *testing.T, waiting ...uint64) map[uint64]string {
 // runMembersAnd returns the nodes, too.
 func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, nodes map[uint64]*millrace.Node[int64, int64]) {
 	t.Helper()
-	addrs, nodes = map[uint64]string{1: freeAddr(t)}, map[uint64]*millrace.Node[int64, int64]{}
+	addrs, nodes = map[uint64]string{1: scratch.Address(t)}, map[uint64]*millrace.Node[int64, int64]{}
 	open := func(c millrace.Config) *millrace.Node[int64, int64] {
 		n, err := millrace.Open(t.Context(), c, millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
@@ -62,7 +63,7 @@ func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, no
 	one := open(millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: addrs[1]}, AdminSocket: true, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20}})
 	propose(t, one, 7, 7)
 	for _, id := range waiting {
-		addrs[id] = freeAddr(t)
+		addrs[id] = scratch.Address(t)
 		nodes[id] = open(millrace.Config{ID: id, Dir: "waiting" + string(rune('0'+id)), Joins: true, Cluster: one.Host().Cluster(), Members: map[uint64]string{1: addrs[1], id: addrs[id]}})
 	}
 	return addrs, nodes
@@ -173,7 +174,7 @@ func TestExecuteIsInterrupted(t *testing.T) {
 func writeSurvivor(t *testing.T) (dir string) {
 	t.Helper()
 	root := t.TempDir()
-	members := map[uint64]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
+	members := map[uint64]string{1: scratch.Address(t), 2: scratch.Address(t), 3: scratch.Address(t)}
 	var nodes []*millrace.Node[int64, int64]
 	for id := range uint64(3) {
 		nodes = append(nodes, openCounterWith(t, millrace.Config{ID: id + 1, Dir: filepath.Join(root, string(rune('1'+id))), Members: members}))

@@ -17,12 +17,13 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/internal/counting"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // writeFlight returns a recording of a host that has led a group and taken three commands.
 func writeFlight(t *testing.T) (path string) {
 	t.Helper()
-	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: freeAddr(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20, Data: flight.Hashes}},
+	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: scratch.Address(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20, Data: flight.Hashes}},
 		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)

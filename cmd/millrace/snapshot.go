@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/inspect"
@@ -46,7 +47,7 @@ func newSnapshot(a app) *cobra.Command {
 }
 
 const snapshotJSON = `JSON: dir, verified, snapshots [{dir, state (published, receiving, unfinished, damaged), index, term, bytes, hash, cluster, group,
-machine, host_bytes, conf {voters, learners, voters_outgoing, learners_next, auto_leave}, members [{id, incarnation}],
+machine, host_bytes, skipped (commands that the state lacks, because they were skipped), conf {voters, learners, voters_outgoing, learners_next, auto_leave}, members [{id, incarnation}],
 content [{kind, name, bytes, parts}], damage}].
 
 `
@@ -98,6 +99,7 @@ type snapshotFound struct {
 	Group     uint64            `json:"group"`
 	Machine   string            `json:"machine"`
 	HostBytes int               `json:"host_bytes"`
+	Skipped   []uint64          `json:"skipped,omitempty"` // commands that the state does not have (members skip)
 	Conf      snapshotConf      `json:"conf"`
 	Members   []snapshotMember  `json:"members"`
 	Content   []snapshotContent `json:"content"`
@@ -156,6 +158,9 @@ func describeSnapshot(f *snapshot.Found) snapshotFound {
 	hash := m.Hash()
 	d.Bytes, d.Hash, d.Cluster, d.Group = m.Bytes(), hex.EncodeToString(hash[:]), m.Cluster, m.Group
 	d.Machine, d.HostBytes = m.Machine, len(m.Host)
+	if skipped, err := host.SkippedCommands(m.Host); err == nil { // a block of another version is not damage
+		d.Skipped = skipped
+	}
 	d.Conf = snapshotConf{m.Conf.Voters, m.Conf.Learners, m.Conf.VotersOutgoing, m.Conf.LearnersNext, m.Conf.AutoLeave}
 	for _, member := range m.Members {
 		d.Members = append(d.Members, snapshotMember{member.ID, hex.EncodeToString(member.Incarnation[:])})
@@ -199,6 +204,9 @@ func (s *snapshots) WriteText(w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(&b, "            group %d of cluster %d, entries through %d of term %d, %d bytes, machine %q\n", f.Group, f.Cluster, f.Index, f.Term, f.Bytes, f.Machine)
+		if len(f.Skipped) > 0 {
+			fmt.Fprintf(&b, "            without the commands %d, which were skipped\n", f.Skipped)
+		}
 		fmt.Fprintf(&b, "            voters %d", f.Conf.Voters)
 		for _, ids := range []struct {
 			what string

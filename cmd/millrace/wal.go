@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 	"github.com/millrace/millrace/wal/inspect"
@@ -157,8 +159,8 @@ A write of a group counts as a whole or not at all. The sign before the kind sho
 / the first of several, \ the last. A void record says that the write before it has no end, and counts for nothing.
 
 JSON, one object a line: file, offset, bytes, kind (entry, hard state, link, mark, truncation, base, reset, moved entry, front,
-void; "" if there is no record), group, index, term, type, durable, length, and where they apply begins, ends (true for the
-first and the last record of a write), vote, commit, data, flaw, rule.
+void; "" if there is no record), group, index, term, type, durable, length, and where they apply what (an entry is, in words:
+"skip of command 7"), begins, ends (true for the first and the last record of a write), vote, commit, data, flaw, rule.
 
 ` + printExitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
 
@@ -176,6 +178,7 @@ func newWALDump(a app) *cobra.Command {
 			}
 			o.InspectOptions = opts
 			o.ByGroup = cmd.Flags().Changed("group")
+			o.Describe = func(typ uint8, data []byte) string { return host.EntryText(raftpb.EntryType(typ), data) }
 			return cannot(inspect.Dump(cmd.Context(), o, a.stdout))
 		},
 	}

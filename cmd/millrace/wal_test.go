@@ -69,7 +69,7 @@ func TestWALLooksIntoALog(t *testing.T) {
 		{"verify " + host, "whole: every rule of the format holds, and the log ends where it was closed."},
 		{"verify " + filepath.Join(host, "log"), "of host 1, not in use"},
 		{"stat " + host, "1      1      300   1: 1-300"},
-		{"dump --limit 4 " + host, "entry        group 1  index 1  term 1  type 0  1000 B\n"},
+		{"dump --limit 4 " + host, "entry        group 1  index 1  term 1  type 0 (commands)  1000 B\n"},
 		{"dump --group 1 --from 300 --data text " + host, "index 300"},
 		{"diff " + host + " " + other, "only B  301-310"},
 		{"repair " + host, "needs no repair"},

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // Three processes count. Each is killed and started again, while the others continue. Each command makes a
@@ -52,7 +53,7 @@ func build(t *testing.T, dir string) (binary string) {
 	}
 	text := strings.Replace(string(source), "time.Tick(time.Second)", "time.Tick(20*time.Millisecond)", 1)
 	for _, port := range []string{"7001", "7002", "7003"} {
-		text = strings.Replace(text, "127.0.0.1:"+port, freeAddress(t), 1)
+		text = strings.Replace(text, "127.0.0.1:"+port, scratch.Address(t), 1)
 	}
 	program := filepath.Join(dir, "main.go")
 	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
@@ -190,13 +191,4 @@ func (c *cluster) check() {
 	if n := int64(len(c.made)); n < 45 || n > c.largest {
 		c.t.Errorf("%d commands were acknowledged, and the sum is %d", n, c.largest)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -17,22 +17,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/scratch"
 )
-
-// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
-// connections, so it stays free until the host opens it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 12000 to 32000")
-	return ""
-}
 
 // hosts are the hosts of a test, in this process.
 type hosts struct {
@@ -46,8 +32,8 @@ func startHosts(t *testing.T, n int, flags ...string) *hosts {
 	t.Helper()
 	var peers, clients []string
 	for id := 1; id <= n; id++ {
-		peers = append(peers, fmt.Sprintf("%d=%s", id, freeAddress(t)))
-		clients = append(clients, fmt.Sprintf("%d=%s", id, freeAddress(t)))
+		peers = append(peers, fmt.Sprintf("%d=%s", id, scratch.Address(t)))
+		clients = append(clients, fmt.Sprintf("%d=%s", id, scratch.Address(t)))
 	}
 	h := &hosts{t: t, end: make([]func(), n)}
 	for id := 1; id <= n; id++ {

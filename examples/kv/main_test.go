@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -16,22 +15,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/examples/kv/server"
+	"github.com/millrace/millrace/internal/scratch"
 )
-
-// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
-// connections, so it stays free until the host opens it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 12000 to 32000")
-	return ""
-}
 
 // startHosts runs n hosts in this process and waits until they know their leader. The addresses are those for
 // clients; end ends all hosts in good order.
@@ -39,8 +24,8 @@ func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leade
 	t.Helper()
 	var peers, clients []string
 	for id := 1; id <= n; id++ {
-		addresses = append(addresses, freeAddress(t))
-		peers = append(peers, fmt.Sprintf("%d=%s", id, freeAddress(t)))
+		addresses = append(addresses, scratch.Address(t))
+		peers = append(peers, fmt.Sprintf("%d=%s", id, scratch.Address(t)))
 		clients = append(clients, fmt.Sprintf("%d=%s", id, addresses[id-1]))
 	}
 	ctx, cancel := context.WithCancel(t.Context())

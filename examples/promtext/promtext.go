@@ -235,6 +235,9 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.gauge("group_founded", "Whether the group is founded.", l, oneIf(g.Founded))
 	f.gauge("group_stopped", "Whether the group has stopped here.", l, oneIf(g.Stopped))
 	f.gauge("group_machine_halted_at", "The first command of those of which one has halted the state machine; 0: it works.", l, float64(g.HaltedAt))
+	f.gauge("group_members_differ_at", "The entry after which members are seen to differ, by the leader or as it says; 0: they are not.", l, float64(g.Divergence.DifferAt))
+	f.gauge("group_members_agreed_at", "The last entry after which this leader has seen members agree; 0: none.", l, float64(g.Divergence.AgreedAt))
+	f.counter("group_divergences_total", "Differences between members that this host has found as the leader.", l, g.Divergence.Found)
 	f.gauge("group_disk_full", "Whether the disk refuses the group's entries.", l, oneIf(g.DiskFull))
 	f.gauge("group_term", "The term.", l, float64(g.Term))
 	for _, c := range []struct {

@@ -30,7 +30,7 @@ type bug struct {
 // bugs are all bugs.
 var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
 	runtimeBugs, turnBugs, outcomeBugs, takeBugs, hostileBugs, reviewedBugs, largeObjectBugs, transportBugs,
-	walBugs, snapshotBugs, objectBugs, poisonBugs, pathBugs,
+	walBugs, snapshotBugs, objectBugs, poisonBugs, pathBugs, divergenceBugs,
 	verdictBugs)
 
 // judge is a test that is to find a bug.

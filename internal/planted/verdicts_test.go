@@ -21,7 +21,13 @@ var verdictBugs = []bug{
 	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
 		`return c == CodePaused || c`, `return c`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admission.go",
-		`h.applicants.refusal(peer.ID); why != ""`, `h.applicants.refusal(peer.ID); false && why != ""`}}},
+		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
+	{name: "token_untold_by_followers", what: "only the leader tells a host that is refused what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/applicants.go",
+		`if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(`, `if r := g.roster(); false && r != nil && g.Err() == nil && !g.isLeaderSilent(`}}},
+	{name: "refused_for_long", what: "a host that was refused is named for 20 election timeouts after it has gone", in: "sim", found: "TestRests", args: "-rest-seeds 1", says: "names a cause: ", edits: []edit{{"host/explaincauses.go",
+		`	refusedTimeouts = 8
+`, `	refusedTimeouts = 20
+`}}},
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "sim", found: "TestChurn", args: "-churns 3", says: "names a cause: ", edits: []edit{{"host/pulse.go",
 		`	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
 `, ``}}},

@@ -282,6 +282,18 @@ var walBugs = []bug{
 		` || h.State && h.Term == g.hs.Term`, ``}}},
 	{name: "moved_without_type", what: "an entry that a sweep moves has no type in memory, and a change of the members is not found", found: "TestASweepKeepsTypes", edits: []edit{{"wal/sweep.go",
 		`g.move(f.Index, f.Term, f.Type, f.moved)`, `g.move(f.Index, f.Term, 0, f.moved)`}}},
+	{name: "replaced_entry_moved", what: "a sweep moves an entry that was replaced since it has read it", found: "TestAReplacedEntryIsNotMoved", edits: []edit{{"wal/sweep.go",
+		`f.wanted = l.stands(f); f.wanted`, `f.wanted = true; f.wanted`}}},
+	{name: "vote_of_a_cut_write_kept", what: "a term or vote that is a part of a write that damage cuts through is not counted as lost", found: "TestDamageTakesTheVoteOfAWrite", edits: []edit{{"wal/losses.go",
+		`case p.kind == record.KindHardState && in`, `case false && in`}}},
+	{name: "parts_count_without_an_end", what: "the parts of a write count without its end", found: "TestNoPartOfADamagedWriteCounts", edits: []edit{{"wal/atomic.go",
+		`	if h.Edge&record.Ends == 0 {
+		return
+	}
+	for`, `	if false {
+		return
+	}
+	for`}}},
 	{name: "discard_not_synced", what: "segments that were discarded come back", found: "TestDiscardIsRepeatedAfterACut", edits: []edit{{"wal/discard.go",
 		`		if err := vfs.SyncDir(fsys, dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 

@@ -1,6 +1,6 @@
-// Package scratch gives tests directories that need not be on a disk. A test of a running cluster syncs
-// thousands of times; what it proves holds on any disk, and a slow one makes it slow or ends its time limits.
-// Tests whose subject is the disk use testing.TB.TempDir.
+// Package scratch gives tests directories that need not be on a disk, and free addresses. A test of a running
+// cluster syncs thousands of times. What it proves holds on any disk, and a slow one makes it slow or ends
+// its time limits. Tests whose subject is the disk use testing.TB.TempDir.
 package scratch
 
 import (

@@ -3,11 +3,9 @@
 package chaos
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/tests/history/proxy"
 )
 
@@ -22,10 +20,10 @@ type loopback struct {
 func newLoopback() (l *loopback, err error) {
 	l = &loopback{ways: map[link]*proxy.Proxy{}}
 	for id := 1; id <= maxHosts; id++ {
-		if l.rafts[id], err = freeAddress(); err != nil {
+		if l.rafts[id], err = scratch.FreeAddress(); err != nil {
 			return nil, err
 		}
-		if l.clients[id], err = freeAddress(); err != nil {
+		if l.clients[id], err = scratch.FreeAddress(); err != nil {
 			return nil, err
 		}
 	}
@@ -40,19 +38,6 @@ func newLoopback() (l *loopback, err error) {
 		}
 	}
 	return l, nil
-}
-
-// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
-// connections, so it stays free while a host is down.
-func freeAddress() (string, error) {
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String(), nil
-		}
-	}
-	return "", fmt.Errorf("no free port from 12000 to 32000")
 }
 
 func (l *loopback) namespace(int) *os.File   { return nil }

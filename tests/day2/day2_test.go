@@ -14,25 +14,27 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 var keep = flag.Bool("keep", false, "keep the directories of the members, and print where they are")
 
-// scratch has the programs.
-var scratch string
+// programs is the directory of the programs.
+var programs string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	var err error
-	if scratch, err = os.MkdirTemp("", "millrace-day2-programs"); err == nil {
-		err = build(scratch)
+	if programs, err = os.MkdirTemp("", "millrace-day2-programs"); err == nil {
+		err = build(programs)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(scratch)
+	_ = os.RemoveAll(programs)
 	os.Exit(code)
 }
 
@@ -137,7 +139,7 @@ func (d *day) list() string {
 // create makes a member that does not run yet.
 func (d *day) create(t *testing.T, id uint64) *process {
 	t.Helper()
-	p := &process{id: id, cwd: filepath.Join(d.root, fmt.Sprint("machine", id)), dir: "data", raft: freeAddress(t), http: freeAddress(t)}
+	p := &process{id: id, cwd: filepath.Join(d.root, fmt.Sprint("machine", id)), dir: "data", raft: scratch.Address(t), http: scratch.Address(t)}
 	if err := os.MkdirAll(p.cwd, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +370,7 @@ func (d *day) moveAll(t *testing.T) {
 		p.end(t, syscall.SIGTERM)
 	}
 	for _, p := range d.all() {
-		p.raft = freeAddress(t)
+		p.raft = scratch.Address(t)
 	}
 	for _, p := range d.all() {
 		p.begin(t, d.list())

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // What a member has to carry: a state larger than its memory, a machine that is slow, members that are away.
@@ -35,8 +37,8 @@ func resident(t *testing.T, p *process) int64 {
 	return 0
 }
 
-// A state of 256 MiB goes through processes that may have 64 MiB of heap: it is taken, sent to a member
-// that is beyond the log while clients write without a pause, and started from.
+// A state of 256 MiB goes through processes that may have 64 MiB of heap: it is taken, sent to a member for
+// which the log does not reach back while clients write without a pause, and started from.
 func TestStateIsLargerThanMemory(t *testing.T) {
 	const state, most = 256 << 20, 200 << 20
 	d := start(t, 3, func(p *process) {
@@ -49,13 +51,16 @@ func TestStateIsLargerThanMemory(t *testing.T) {
 	}
 	away.end(t, syscall.SIGKILL)
 	d.client = newClientOf(t, slicesWithout(d.running(), away))
+	// A log is cut at marks, which are 256 KiB of commands apart. Between the last command that the member has
+	// and the snapshot there must be two, or the log still reaches back.
+	d.write(t, d.leader(t), 4, 400<<10)
 	d.client.goesOn(t, 20)
 	for _, p := range d.running() {
 		if err := within(maxWait, func() error { _, err := p.slowly("/snapshot"); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.write(t, d.leader(t), 4, 400<<10)
+	since := away.mark()
 	away.begin(t, d.list())
 	d.client.goesOn(t, 20)
 	d.client.pause()
@@ -64,6 +69,7 @@ func TestStateIsLargerThanMemory(t *testing.T) {
 	for _, p := range d.all() {
 		d.atLeast(t, p, want)
 	}
+	d.logs(t, away, since, "a snapshot is installed")
 	d.wellEverywhere(t)
 	for _, p := range d.all() {
 		if have := resident(t, p); have > most {
@@ -208,7 +214,7 @@ func TestHungMemberIsRemoved(t *testing.T) {
 func TestUnreachableMemberIsNotAdded(t *testing.T) {
 	d := start(t, 1, nil)
 	p := d.members[1]
-	out, status := millrace(t, "members", "execute", p.path(), "add", "2="+freeAddress(t), "--yes")
+	out, status := millrace(t, "members", "execute", p.path(), "add", "2="+scratch.Address(t), "--yes")
 	if status == 0 || !strings.Contains(out, "host 2") {
 		t.Errorf("status %d, want a refusal that names host 2:\n%s", status, out)
 	}

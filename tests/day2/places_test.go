@@ -149,7 +149,7 @@ func TestBareRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a root of its own needs root")
 	}
-	program := filepath.Join(scratch, "static")
+	program := filepath.Join(programs, "static")
 	compile(t, program, "CGO_ENABLED=0")
 	start(t, 1, func(p *process) {
 		p.root, p.as = t.TempDir(), "/member"
@@ -180,7 +180,7 @@ func compile(t *testing.T, to string, env ...string) {
 
 // A member of a machine with 32 bits takes over the directory of one with 64, beside others, and back.
 func TestOtherWordSize(t *testing.T) {
-	program := filepath.Join(scratch, "member386")
+	program := filepath.Join(programs, "member386")
 	compile(t, program, "GOARCH=386", "CGO_ENABLED=0")
 	if err := exec.Command(program, "-h").Run(); errors.Is(err, syscall.ENOEXEC) || errors.Is(err, syscall.ENOENT) {
 		t.Skipf("this machine does not run 386 programs: %v", err)

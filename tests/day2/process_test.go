@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,7 +31,7 @@ type process struct {
 	extra []string
 	env   []string // beside that of the test
 	root  string   // the root of its filesystem, if it has one of its own: cwd and dir are in it
-	as    string   // the program, if it is not scratch/member
+	as    string   // the program, if it is not programs/member
 
 	cmd   *exec.Cmd
 	ended chan error
@@ -75,7 +73,7 @@ func (p *process) path() string { return filepath.Join(p.cwd, p.dir) }
 func (p *process) begin(t *testing.T, members string) {
 	t.Helper()
 	args := append([]string{"-id", fmt.Sprint(p.id), "-dir", p.dir, "-members", members, "-http", p.http}, p.extra...)
-	program := filepath.Join(scratch, "member")
+	program := filepath.Join(programs, "member")
 	if p.as != "" {
 		program = p.as
 	}
@@ -179,7 +177,7 @@ func (p *process) explain() (d diagnosis, err error) {
 // millrace runs the command line tool. It returns what it has printed, and its exit status.
 func millrace(t *testing.T, args ...string) (out string, status int) {
 	t.Helper()
-	b, err := exec.Command(filepath.Join(scratch, "millrace"), args...).CombinedOutput()
+	b, err := exec.Command(filepath.Join(programs, "millrace"), args...).CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case errors.As(err, &exit):
@@ -210,20 +208,6 @@ func build(into string) error {
 		}
 	}
 	return nil
-}
-
-// freeAddress returns an address on which no process listens, whose port the kernel gives to no connection.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 12000 to 32000")
-	return ""
 }
 
 const (

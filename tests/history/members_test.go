@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 var memberRounds = flag.Int("member-rounds", 1, "how many rounds of changes TestMembers makes")
@@ -43,7 +45,7 @@ func TestMembers(t *testing.T) {
 	l.waitForMore(t, 100, "with three other members")
 	for _, p := range rest {
 		p.terminate(t)
-		p.raft = freeAddress(t)
+		p.raft = scratch.Address(t)
 		p.args = d.args(p, rest)
 		p.start(t, p.args)
 		l.waitForMore(t, 30, "after a member has moved")
@@ -158,7 +160,7 @@ func startMembers(t *testing.T) *membersRun {
 	d := &membersRun{cluster: &cluster{}}
 	dir := t.TempDir()
 	for id := 1; id <= 5; id++ {
-		d.hosts = append(d.hosts, &process{id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: freeAddress(t), address: freeAddress(t)})
+		d.hosts = append(d.hosts, &process{id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: scratch.Address(t), address: scratch.Address(t)})
 	}
 	t.Cleanup(func() { d.end(t) })
 	founders := d.hosts[:3]

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs"
 )
@@ -123,7 +124,7 @@ func startFiles(t *testing.T, seed uint64, flags ...string) *filesRun {
 	k.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: fileClients}}
 	dir := t.TempDir()
 	for id := 1; id <= 3; id++ {
-		k.hosts = append(k.hosts, &process{id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: freeAddress(t), address: freeAddress(t)})
+		k.hosts = append(k.hosts, &process{id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: scratch.Address(t), address: scratch.Address(t)})
 	}
 	t.Cleanup(func() {
 		k.stop()

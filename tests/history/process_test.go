@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/tests/history/proxy"
 )
 
@@ -49,8 +48,8 @@ type cluster struct {
 	ways  map[[2]int]*proxy.Proxy // from a host to another one, by ids
 }
 
-// scratch is a directory for the binary.
-var scratch string
+// programs is the directory of the binary.
+var programs string
 
 // program is the store that is judged: kv has its state in memory, kv-pebble on the disk.
 var program = flag.String("program", "kv", "the `example` that the processes run: kv or kv-pebble")
@@ -65,7 +64,7 @@ var build = sync.OnceValues(func() (string, error) { return buildWith("") })
 func buildWith(tag string) (string, error) { return buildExample(*program, tag) }
 
 func buildExample(name, tag string) (string, error) {
-	binary := filepath.Join(scratch, name+tag)
+	binary := filepath.Join(programs, name+tag)
 	cmd := exec.Command("go", "build", "-tags", tag, "-o", binary, ".")
 	cmd.Dir = filepath.Join("..", "..", "examples", name)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -80,12 +79,12 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	}
 	var err error
-	if scratch, err = os.MkdirTemp("", "millrace-history"); err != nil {
+	if programs, err = os.MkdirTemp("", "millrace-history"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(scratch)
+	_ = os.RemoveAll(programs)
 	os.Exit(code)
 }
 
@@ -113,7 +112,7 @@ func startClusterWith(t *testing.T, binary string, flags func(id int) []string) 
 	dir := t.TempDir()
 	for id := 1; id <= 3; id++ {
 		c.hosts = append(c.hosts, &process{
-			id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: freeAddress(t), address: freeAddress(t),
+			id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: scratch.Address(t), address: scratch.Address(t),
 		})
 	}
 	t.Cleanup(func() { c.end(t) })
@@ -167,21 +166,6 @@ func (c *cluster) end(t *testing.T) {
 			t.Logf("host %d logged last:\n%s", p.id, p.tail())
 		}
 	}
-}
-
-// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
-// connections, so it stays free while a host is down.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 12000 to 32000")
-	return ""
 }
 
 func (p *process) start(t *testing.T, args []string) {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 )
@@ -114,7 +115,7 @@ func startKills(t *testing.T, random *rand.Rand) *killing {
 	dir := t.TempDir()
 	addresses := map[uint64]string{}
 	for id := uint64(1); id <= 3; id++ {
-		addresses[id] = freeAddress(t)
+		addresses[id] = scratch.Address(t)
 	}
 	t.Cleanup(d.end)
 	for id := uint64(1); id <= 3; id++ {

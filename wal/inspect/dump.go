@@ -22,6 +22,8 @@ type DumpOptions struct {
 	Limit    int64  // lines at most; 0 is no limit
 	Data     string // hex, text or none: how to show an entry's data
 	JSON     bool   // one object a line
+	// Describe says in a few words what an entry with this type and data is; nil: the type is a number only.
+	Describe func(entryType uint8, data []byte) string
 }
 
 // Validate reports what is wrong with the options, in one sentence.
@@ -47,6 +49,7 @@ type Line struct {
 	Index   uint64  `json:"index"`
 	Term    uint64  `json:"term"`
 	Type    uint8   `json:"type"`
+	What    string  `json:"what,omitempty"` // of an entry, in words
 	Durable uint64  `json:"durable"`
 	Begins  bool    `json:"begins,omitempty"` // the first record of a write
 	Ends    bool    `json:"ends,omitempty"`   // the last record of a write
@@ -115,6 +118,7 @@ func (o DumpOptions) write(w io.Writer, r Record) error {
 	}
 	l := Line{File: r.File, Offset: r.Offset, Bytes: r.Bytes, Kind: r.Kind, Group: r.Group, Index: r.Index, Term: r.Term, Type: r.Type,
 		Durable: r.Durable, Begins: r.Begins, Ends: r.Ends, Length: len(r.Data), Flaw: r.Flaw, Rule: r.Rule}
+	l.What = o.what(r)
 	if r.Kind == "hard state" {
 		l.Vote, l.Commit = &r.Vote, &r.Commit
 	}
@@ -143,6 +147,14 @@ func edge(r Record) string {
 	return " "
 }
 
+// what says what an entry is.
+func (o DumpOptions) what(r Record) string {
+	if o.Describe == nil || r.Kind != "entry" && r.Kind != "moved entry" {
+		return ""
+	}
+	return o.Describe(r.Type, r.Data)
+}
+
 // text is a record in words: where, what, whose.
 func (o DumpOptions) text(r Record) string {
 	var b strings.Builder
@@ -153,7 +165,11 @@ func (o DumpOptions) text(r Record) string {
 	case "hard state":
 		fmt.Fprintf(&b, "%-11s  group %d  term %d  vote %d  commit %d", r.Kind, r.Group, r.Term, r.Vote, r.Commit)
 	case "entry", "moved entry":
-		fmt.Fprintf(&b, "%-11s  group %d  index %d  term %d  type %d  %d B", r.Kind, r.Group, r.Index, r.Term, r.Type, len(r.Data))
+		fmt.Fprintf(&b, "%-11s  group %d  index %d  term %d  type %d", r.Kind, r.Group, r.Index, r.Term, r.Type)
+		if what := o.what(r); what != "" {
+			fmt.Fprintf(&b, " (%s)", what)
+		}
+		fmt.Fprintf(&b, "  %d B", len(r.Data))
 	case "link":
 		fmt.Fprintf(&b, "%-11s  after segment %d, which ends at %d", r.Kind, r.Index, r.Term)
 	case "mark":

@@ -1,0 +1,47 @@
+package host
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// An entry is named for an operator, a skip with its command; what cannot be read is no panic.
+func TestEntryText(t *testing.T) {
+	for _, row := range []struct {
+		typ  raftpb.EntryType
+		data []byte
+		want string
+	}{
+		{raftpb.EntryNormal, nil, "empty, of a new leader"},
+		{raftpb.EntryNormal, []byte{1, 2}, "commands"},
+		{raftpb.EntryConfChangeV2, nil, "change of members"},
+		{raftpb.EntryHost, nil, "empty, of the host"},
+		{raftpb.EntryHost, []byte{foundKind + foundPromises}, "founding"},
+		{raftpb.EntryHost, []byte{planKind}, "plan of members"},
+		{raftpb.EntryHost, skipEntry{index: 4711}.encode(), "skip of command 4711"},
+		{raftpb.EntryHost, []byte{skipKind, 1}, "skip that cannot be read"},
+		{raftpb.EntryHost, []byte{200}, "unknown, of the host: kind 200"},
+		{raftpb.EntryType(99), []byte{1}, "unknown"},
+	} {
+		if have := EntryText(row.typ, row.data); have != row.want {
+			t.Errorf("type %d, % x: %q, want %q", row.typ, row.data, have, row.want)
+		}
+	}
+}
+
+// The skips of a snapshot are read out of its block; without skips there are none, and damage is an error.
+func TestSkippedCommands(t *testing.T) {
+	block := hostBlock{skipped: []uint64{7, 9}}
+	if have, err := SkippedCommands(block.encode()); err != nil || !slices.Equal(have, block.skipped) {
+		t.Errorf("%d, %v", have, err)
+	}
+	block.skipped = nil
+	if have, err := SkippedCommands(block.encode()); err != nil || len(have) > 0 {
+		t.Errorf("%d, %v", have, err)
+	}
+	if _, err := SkippedCommands([]byte("no block")); err == nil {
+		t.Error("damage is no error")
+	}
+}
