@@ -96,6 +96,7 @@ func TestWhichCodecsAreSure(t *testing.T) {
 			A string `json:",string"`
 		}](), false},
 		{"JSON of a field that is called -", millrace.JSON[struct {
+			//lint:ignore SA5008 encoding/json takes it, and calls the field -
 			A text `json:"-,"`
 		}](), false},
 	} {
