@@ -129,9 +129,10 @@ func jsonDecodes(t reflect.Type, within []reflect.Type) bool {
 
 // jsonDecodesField is jsonDecodes for a field. What its tag does to the encoding is left to a trial.
 func jsonDecodesField(f reflect.StructField, within []reflect.Type) bool {
-	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	tag := f.Tag.Get("json")
+	_, options, _ := strings.Cut(tag, ",")
 	switch {
-	case name == "-" && options == "", !f.IsExported() && !f.Anonymous:
+	case tag == "-", !f.IsExported() && !f.Anonymous: // with "-," it is called -
 		return true // it is left out
 	case strings.Contains(options, "string"), f.Anonymous && f.Type.Kind() == reflect.Pointer:
 		return false

@@ -95,6 +95,10 @@ func TestWhichCodecsAreSure(t *testing.T) {
 		{"JSON of a quoted field", millrace.JSON[struct {
 			A string `json:",string"`
 		}](), false},
+		{"JSON of a field that is called -", millrace.JSON[struct {
+			//lint:ignore SA5008 encoding/json takes it, and calls the field -
+			A text `json:"-,"`
+		}](), false},
 	} {
 		s, ok := c.codec.(millrace.SureCodec)
 		if is := ok && s.Sure(); is != c.sure {

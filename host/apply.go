@@ -50,12 +50,14 @@ type applyQueue struct {
 	// Owned by the lane.
 	note       machineText    // machinenote.go
 	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
+	noteFailed bool           // it is not on the disk
 	rebuilding bool
 	rebuildTo  uint64 // what it must have before it works again, at least
 }
 
-// shortRead says that entries could not be read for lack of a descriptor.
-type shortRead struct{ error }
+// retried says that entries could not be read for lack of a descriptor, or a note not written for lack of a
+// descriptor or of space. It is tried again.
+type retried struct{ error }
 
 // apply passes entries to the state machine, except Raft's own, and those that the group skips. If the
 // machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
@@ -89,7 +91,9 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		for n < len(rest) && (!isCommand(&rest[n]) || q.group.skips.of(rest[n].Index) > 0) {
 			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
-				returned = true
+				if returned = true; errors.As(err, new(retried)) {
+					q.noteApplied(entries[:len(entries)-len(rest)+n])
+				}
 				return err
 			}
 			n++
@@ -198,7 +202,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
 	}
-	if short := (shortRead{}); errors.As(err, &short) {
+	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
 		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
 		return false
@@ -296,7 +300,7 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 		}
 		entries, err := q.read(first.Index+1, through+1, maxBytes)
 		if vfs.IsShort(err) {
-			return nil, 0, shortRead{err}
+			return nil, 0, retried{err}
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.group.id, err)

@@ -254,7 +254,7 @@ func TestMemberThatDoesNotMatchStops(t *testing.T) {
 		words  string
 	}{
 		"another directory": {func(l *testHost, _ binding) binding { return l.bindingOf(1) }, "of host 1, and this host runs on directory"},
-		"one more member":   {func(_ *testHost, b binding) binding { return append(b, boundMember{id: 4}) }, "founded with members [1 2 3 4], Members of host 1 is [1 2 3]"},
+		"one more member":   {func(_ *testHost, b binding) binding { return append(b, boundMember{4, incarnationOf(4)}) }, "founded with members [1 2 3 4], Members of host 1 is [1 2 3]"},
 		"one less member":   {func(_ *testHost, b binding) binding { return b[:2] }, "founded with members [1 2], Members of host 1 is [1 2 3]"},
 	} {
 		for _, known := range []bool{false, true} {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -64,8 +65,8 @@ func (q *applyQueue) isSuspect(index uint64) bool {
 	return q.note.First <= index && index <= q.note.Last
 }
 
-// writeNote writes what is known of a halt, once. It is called by a lane. If it fails, the next start knows
-// less.
+// writeNote writes what is known of a halt, once. It is called by a lane. Without a descriptor it is tried
+// again. If it fails otherwise, the next start knows less.
 func (q *applyQueue) writeNote() {
 	next := q.note
 	if h := q.halted(); h != nil && h.First != h.Last {
@@ -73,7 +74,10 @@ func (q *applyQueue) writeNote() {
 	}
 	known := q.group.skips.known.Load()
 	next.Committed = max(next.Committed, known)
-	if err := q.storeNote(next); err != nil {
+	if err := q.storeNote(next); vfs.IsShort(err) {
+		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
+		return
+	} else if err != nil {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
 	}
 	if q.group.skips.noted.Swap(known) < known {
@@ -96,7 +100,7 @@ func (q *applyQueue) notePassed(index uint64) error {
 func (q *applyQueue) storeNote(next machineText) error {
 	g := q.group
 	next.Version = machineVersion
-	same := next.First == q.note.First && next.Last == q.note.Last && next.Committed == q.note.Committed && len(next.Passed) == len(q.note.Passed)
+	same := !q.noteFailed && next.First == q.note.First && next.Last == q.note.Last && next.Committed == q.note.Committed && slices.Equal(next.Passed, q.note.Passed)
 	was := q.note
 	if q.note = next; same || g.host.config.Durability.Kind == wal.KindMemory {
 		return nil
@@ -106,7 +110,7 @@ func (q *applyQueue) storeNote(next machineText) error {
 	if err == nil {
 		err = writeWhole(fsys, dir, machineFile, next)
 	}
-	if err != nil {
+	if q.noteFailed = err != nil; err != nil {
 		q.note.Committed, q.note.Passed = was.Committed, was.Passed // it is tried again
 		return errors.Join(fmt.Errorf("millrace: note what halted the state machine of group %d", g.id), err)
 	}

@@ -167,3 +167,47 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 		t.Errorf("it has halted %d times", n)
 	}
 }
+
+// A machine that keeps its state on disk passes a command by, and the note about that finds no descriptor, or
+// no space, for a while. Nothing stops, and no command is applied twice.
+func TestPassedCommandIsNotedLater(t *testing.T) {
+	for _, cause := range []error{syscall.EMFILE, syscall.ENOSPC} {
+		h := openKeeper(t, GroupConfig{}, true)
+		h.keeper.fails = func(c *Command) error {
+			if string(c.Data) == "x" {
+				return errMachine
+			}
+			return nil
+		}
+		h.call(t, nil, "a")
+		h.handIn(t, "x", "b")
+		h.manual.runIdle()
+		h.restart(t, crashfs.LoseNothing, nil) // it says which
+		e := h.group.StartSkip(h.group.apply.halted().First)
+		for range 8 {
+			h.manual.tick()
+		}
+		if done, err := e.Poll(); !done || err != nil {
+			t.Fatalf("the skip: %t, %v", done, err)
+		}
+		refused := 0
+		h.disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind != crashfs.OpCreate || !strings.Contains(op.Name, machineFile) || refused == 3 {
+				return nil
+			}
+			refused++
+			return cause
+		})
+		h.keeper.index, h.keeper.list = 0, nil // its disk was emptied: it gets all again
+		h.restart(t, crashfs.LoseNothing, nil)
+		for range 8 {
+			h.manual.tick()
+		}
+		if have, want := h.keeper.names(), []string{"a", "b"}; h.group.Err() != nil || h.group.Halted() != nil || !slices.Equal(have, want) {
+			t.Errorf("%v: the machine has %v, want %v; %v; %v", cause, have, want, h.group.Err(), h.group.Halted())
+		}
+		if refused != 3 {
+			t.Errorf("%v: %d creations were refused", cause, refused)
+		}
+	}
+}

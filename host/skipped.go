@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 )
 
 // A command at which machines are halted can be skipped: an operator says so, the leader puts an entry into
@@ -258,7 +259,9 @@ func (q *applyQueue) skip(e *raftpb.Entry) error {
 			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
 				return nil // the machine holds its effect, from an earlier life: checkSkip says so
 			}
-			if err := q.notePassed(e.Index); err != nil {
+			if err := q.notePassed(e.Index); vfs.IsShort(err) || isFull(err) {
+				return retried{err}
+			} else if err != nil {
 				return err
 			}
 		}

@@ -46,7 +46,7 @@ var poisonBugs = []bug{
 	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "not told", edits: []edit{{"host/halted.go",
 		`	if q.halting.answered.Load() != q.halting.now.Load() {`, `	if q.halting.now.Load() == nil {`}}},
 	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/rebuild.go",
-		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(shortRead)) && vfs.IsShort(err) {`}}},
+		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},
 	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/rebuild.go",
 		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
 	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/divergence.go",
@@ -57,4 +57,8 @@ var poisonBugs = []bug{
 		`n.group.Halted() == nil && n.group.Halts() == halts {`, `halts == halts {`}}},
 	{name: "lease_over_a_halt", what: "a lease holds although the machine was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"host/lease.go",
 		`!l.group.worksSince(l.halts) || `, ``}}},
+	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/skipped.go",
+		`vfs.IsShort(err) || isFull(err) {`, `err != nil && !vfs.IsShort(err) && !isFull(err) {`}}},
+	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/apply.go",
+		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*parked)) {`}}},
 }
