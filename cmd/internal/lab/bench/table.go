@@ -37,9 +37,9 @@ func (r *Report) Outputs() []report.Output {
 func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Rows) }
 
 // WriteTable writes the report for people: the conditions, the limits of the machine, a row for each target
-// under each load, and how they compare.
+// under each load, how they compare, and one sentence.
 func (r *Report) WriteTable(w io.Writer) error {
-	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeNotes)
+	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeNotes, r.writeClosing)
 }
 
 func (r *Report) writeConditions(b *strings.Builder) {

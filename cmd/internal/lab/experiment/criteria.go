@@ -1,6 +1,11 @@
 package experiment
 
-import "github.com/millrace/millrace/cmd/internal/lab/archive"
+import (
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+)
 
 // Criterion is a demand on one value.
 type Criterion struct {
@@ -11,7 +16,9 @@ type Criterion struct {
 	Holds func(value float64) bool
 }
 
-// Judge evaluates a criterion. A value that was not measured gets the reason instead of a verdict.
+// Judge evaluates a criterion. A value that was not measured gets the reason instead of a verdict. So does a
+// figure of time that does not hold where the machine was busy, or the point had not settled: it says nothing
+// about what was measured. A count fails whatever the machine did.
 func (s *Session) Judge(c Criterion, value float64, measured bool, why string) {
 	of := archive.Criterion{Name: c.Name, Limit: c.Limit, Unit: c.Unit, Verdict: archive.NotMeasured, Note: why}
 	if _, known := s.points[c.Point]; known {
@@ -21,9 +28,29 @@ func (s *Session) Judge(c Criterion, value float64, measured bool, why string) {
 		of.Value, of.Verdict, of.Note = &value, archive.Fail, ""
 		if c.Holds(value) {
 			of.Verdict = archive.Pass
+		} else if disturbed := s.disturbed(c.Point); len(disturbed) > 0 && c.Unit != archive.UnitCount {
+			of.Verdict, of.Value = archive.NotMeasured, nil
+			of.Note = cell(archive.Metric{Unit: c.Unit}, value) + " under " + strings.Join(disturbed, ", ")
 		}
 	}
 	s.Archive.Criteria = append(s.Archive.Criteria, of)
+}
+
+// disturbing are the warnings under which a figure of time may be the machine's.
+var disturbing = []string{archive.WarnBusy, archive.WarnClientCPU, archive.WarnGeneratorBound, archive.WarnSaturated, archive.WarnNotSteady, archive.WarnDrift}
+
+// disturbed returns the codes of the warnings under which a point was measured, each once.
+func (s *Session) disturbed(point string) (codes []string) {
+	all := slices.Clone(s.Archive.Warnings)
+	if i, known := s.points[point]; known {
+		all = append(all, s.Archive.Points[i].AllWarnings()...)
+	}
+	for _, w := range all {
+		if slices.Contains(disturbing, w.Code) && !slices.Contains(codes, w.Code) {
+			codes = append(codes, w.Code)
+		}
+	}
+	return codes
 }
 
 // AtMost and AtLeast are the usual demands.

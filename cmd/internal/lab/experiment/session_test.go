@@ -66,7 +66,7 @@ func leavesAnArchive(t *testing.T, length time.Duration) bool {
 		}
 		value, ok := s.Ratio(archive.OpsPerSec.Name, "async, 2 clients", "async, 200/s")
 		s.Judge(experiment.Criterion{Name: "a ratio", Limit: "≥ 0", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0)}, value, ok, "")
-		s.Judge(experiment.Criterion{Name: "another", Limit: "≤ -1", Unit: archive.UnitRatio, Holds: experiment.AtMost(-1)}, value, ok, "")
+		s.Judge(experiment.Criterion{Name: "another", Limit: "≤ -1", Unit: archive.UnitCount, Holds: experiment.AtMost(-1)}, value, ok, "")
 		s.Judge(experiment.Criterion{Name: "a third", Limit: "≥ 1", Unit: archive.UnitRatio}, 0, false, "left out")
 		s.Reference("a source", "ops", archive.UnitPerSecond, new(5.0), "async, 2 clients", archive.OpsPerSec.Name, "")
 		s.Omit("five nodes")
@@ -128,7 +128,7 @@ func leavesAnArchive(t *testing.T, length time.Duration) bool {
 	if err := s.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Does it run?", "async, 200/s", "ops/s", "p99", "NOT-MEASURED", "theirs 5", "Left out: five nodes"} {
+	for _, want := range []string{"Does it run?", "async, 200/s", "ops/s", "p99", "NOT-MEASURED", "theirs 5", "Left out: five nodes", "async: ", " writes/s at 2 clients, p99 ", "; of the criteria 1 pass, 1 fail, 1 were not measured."} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

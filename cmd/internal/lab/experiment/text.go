@@ -65,7 +65,7 @@ func (s *Session) columns() (all []archive.Metric) {
 }
 
 // WriteText writes the run for people: where and what, a row for each point (medians over the repeats), the
-// source's figures beside ours, and the criteria.
+// source's figures beside ours, the criteria, and one sentence of what it came to.
 func (s *Session) WriteText(w io.Writer) error {
 	r := &s.Archive
 	return report.WriteTable(w, s.writeHead, s.writeRows, s.writeReferences, s.writeCriteria, func(b *strings.Builder) {
@@ -81,7 +81,7 @@ func (s *Session) WriteText(w io.Writer) error {
 				b.WriteString("The same command measures the rest, if it is told to resume.\n")
 			}
 		}
-	})
+	}, s.writeClosing)
 }
 
 func (s *Session) writeHead(b *strings.Builder) {
