@@ -164,6 +164,9 @@ var causeTests = []causeTest{
 	{code: CodeDiverged, open: openLone, begin: func(l *testHost) {
 		l.group.divergence.latest = &Diverged{Group: 1, In: DivergedState, Index: 9}
 	}, end: func(l *testHost) { l.group.divergence.latest = nil }},
+	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
+		l.group.divergence.told = &toldFinding{Diverged{Group: 1, In: DivergedState, Index: 9}, l.group.Status().Leader, l.clock.livedAtBeat()}
+	}, end: func(l *testHost) { l.group.divergence.told = nil }},
 	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
 	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
 		lane := l.snapshotLanes.all()[0]

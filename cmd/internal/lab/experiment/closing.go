@@ -31,7 +31,7 @@ func (s *Session) writeClosing(b *strings.Builder) {
 func (s *Session) closing() string {
 	p := s.usualPoint()
 	if p == nil {
-		return "No closed loop of writes was measured, so no rate stands beside what the machine can do"
+		return "No closed loop of writes was measured, so there is no rate to compare with the machine"
 	}
 	rate, _ := p.Median(archive.OpsPerSec.Name)
 	p99, _ := p.Median(archive.P99Us.Name)

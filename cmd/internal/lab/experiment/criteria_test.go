@@ -35,8 +35,8 @@ func TestBusyMachineIsNotMeasured(t *testing.T) {
 	}
 }
 
-// The last sentence is about the pipeline async and a hundred clients, or what comes nearest, beside the limit
-// by the probe: each client waits for an fsync and a round trip, and each host writes each value.
+// The last sentence is about the pipeline async and a hundred clients, or what comes nearest, beside the
+// limit by the probe: each client waits for an fsync and a round trip, and each host writes each value.
 func TestClosingSentence(t *testing.T) {
 	point := func(pipeline, clients, operation string, rate float64, more ...string) archive.Point {
 		p := archive.Point{Name: pipeline + clients, Labels: map[string]string{archive.LabelPipeline: pipeline, archive.LabelClients: clients, archive.LabelOperation: operation, archive.LabelNodes: "3", archive.LabelValueBytes: "1024"}}
