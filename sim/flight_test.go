@@ -52,8 +52,8 @@ func TestFlightRecordersReplay(t *testing.T) {
 	}
 }
 
-// A recorder changes nothing: a run with recorders is the same run, event for event, unless a group stops,
-// about which a file is written.
+// A recorder changes nothing: a run with recorders is the same run, event for event, unless a group stops
+// or a machine halts, about which a file is written.
 func TestFlightRecordersChangeNothing(t *testing.T) {
 	var same atomic.Int64
 	eachSeed(1, 12, func(seed uint64) (more bool) {
@@ -62,7 +62,7 @@ func TestFlightRecordersChangeNothing(t *testing.T) {
 			t.Error(err)
 		}
 		without, err := sim.Run(sim.Options{Seed: seed})
-		if without.Flights.Stops > 0 {
+		if without.Flights.Stops > 0 || without.Faults[sim.Halts] > 0 {
 			return true
 		}
 		same.Add(1)

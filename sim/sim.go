@@ -181,9 +181,7 @@ func (w *world) endWell() {
 	}
 	w.checkObjects()
 	w.checkQuiet()
-	if w.poisons != nil {
-		w.checkRecovery() // a command that was answered last may have halted machines
-	}
+	w.checkRecovery() // the last answer may have halted machines, and a plan that ended late may have added a member
 	w.checkStates()
 	w.checkVerdicts()
 	w.checkAtEnd()
