@@ -45,7 +45,7 @@ func (s *Session) closing() string {
 	case s.Afar:
 		return text + "; the disks and the network of the members were not measured here"
 	}
-	return text + "; what disk and network can do was not measured (--probe)"
+	return text + "; what disk and network can do was not measured"
 }
 
 // usualPoint returns the closed loop of writes for the last sentence: on pipeline async if there is one, with

@@ -57,7 +57,7 @@ func TestClosingSentence(t *testing.T) {
 		"bandwidth":  {[]archive.Point{point("async", "100", "write", 40_000)}, narrow, "0.5 of what this disk and network can do"},
 		"injected":   {[]archive.Point{point("async", "100", "write", 40_000, archive.LabelFsyncDelay, "800us", archive.LabelNetworkDelay, "500us")}, probed, "0.8 of what"},
 		"one client": {[]archive.Point{point("parallel", "1", "write", 2_500)}, probed, "parallel: 2,500 writes/s at 1 client, p99 2.30 ms, 0.5 of what"},
-		"no probe":   {[]archive.Point{point("async", "100", "write", 40_000)}, archive.Environment{}, "p99 2.30 ms; what disk and network can do was not measured (--probe)"},
+		"no probe":   {[]archive.Point{point("async", "100", "write", 40_000)}, archive.Environment{}, "p99 2.30 ms; what disk and network can do was not measured"},
 		"reads":      {[]archive.Point{point("async", "100", "lease", 40_000)}, probed, "No closed loop of writes was measured"},
 	} {
 		s := &Session{}
