@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,15 +16,31 @@ import (
 // hangsOn is a state machine that hangs at the command "hang" until gate is closed, and takes the time that
 // the command "slow" is told to take.
 type hangsOn struct {
-	gate chan struct{}
+	mu   sync.Mutex
+	gate chan struct{} // guarded by mu
 	slow time.Duration
+}
+
+// hangs returns what a command waits for.
+func (m *hangsOn) hangs() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gate
+}
+
+// free lets go what hangs, and makes what comes hang at another gate.
+func (m *hangsOn) free() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.gate)
+	m.gate = make(chan struct{})
 }
 
 func (m *hangsOn) Apply(entries []host.Entry) error {
 	for _, e := range entries {
 		switch string(e.Data) {
 		case "hang":
-			<-m.gate
+			<-m.hangs()
 		case "slow":
 			<-time.After(m.slow)
 		}
@@ -91,9 +109,7 @@ func TestHungMachinesCostTheOthersNothing(t *testing.T) {
 							t.Errorf("%d groups hang for two seconds, and the others still wait for %v", hung, took)
 						}
 					}
-					gate := m.gate
-					m.gate = make(chan struct{})
-					close(gate)
+					m.free()
 					applies(t, groups)
 				}
 				if lanes := h.Metrics().Lanes; lanes.ApplyHung > 0 || lanes.ApplySubstitutes > hung+others {
@@ -158,18 +174,18 @@ func TestHungTurnsAreAllLeftBehind(t *testing.T) {
 // hangsWriting is a state machine whose snapshots hang while they are written, as long as hangs is set.
 type hangsWriting struct {
 	hangsOn
-	hangs bool
+	hangs atomic.Bool
 }
 
 func (m *hangsWriting) Snapshot() (host.Snapshot, error) {
-	if m.hangs {
+	if m.hangs.Load() {
 		return m, nil
 	}
 	return &hangsWriting{}, nil
 }
 
 func (m *hangsWriting) WriteTo(_ context.Context, w io.Writer) error {
-	if m.hangs {
+	if m.hangs.Load() {
 		<-m.gate
 	}
 	_, err := w.Write([]byte("state"))
@@ -185,14 +201,15 @@ func (m *hangsWriting) Restore(context.Context, io.Reader) error { return nil }
 func TestHungSnapshotsLeaveLanes(t *testing.T) {
 	const hung = 20
 	synctest.Test(t, func(t *testing.T) {
-		m := &hangsWriting{hangsOn{gate: make(chan struct{})}, true}
+		m := &hangsWriting{hangsOn: hangsOn{gate: make(chan struct{})}}
+		m.hangs.Store(true)
 		h, groups := manyOf(t, hung+1, m, host.GroupConfig{})
 		for _, g := range groups[:hung] {
 			g.StartSnapshot()
 		}
 		synctest.Wait()
 		<-time.After(hung / 2 * 31 * time.Second) // virtual
-		m.hangs = false
+		m.hangs.Store(false)
 		synctest.Wait()
 		if _, err := groups[hung].TakeSnapshot(deadline(t)); err != nil {
 			t.Errorf("beside %d snapshots that hang: %v", hung, err)

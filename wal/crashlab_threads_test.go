@@ -42,14 +42,14 @@ type threadLab struct {
 	*crashLab
 	turns     *turns
 	helper    *threadScheduler
-	fills     bool     // most appends are of the first group, which drops what it had: there is a lot to sweep
-	swept     bool     // the helper has read entries to move: one that is replaced now must not come back
-	at        uint64   // the state after the last append that returned
-	state     labState // and that state
-	appending bool     // an append is under way
-	closing   bool     // Close was called
-	working   int      // threads that give the others something to do
-	cuts      int64    // power cuts while threads ran
+	fills     bool         // most appends are of the first group, which drops what it had: there is a lot to sweep
+	swept     bool         // the helper has read entries to move: one that is replaced now must not come back
+	at        uint64       // the state after the last append that returned
+	state     labState     // and that state
+	appending bool         // an append is under way
+	closing   bool         // Close was called
+	working   atomic.Int32 // threads that give the others something to do; they end beside each other
+	cuts      int64        // power cuts while threads ran
 	passes    int64
 	blocked   int64 // turns that ended before a lock
 }
@@ -118,7 +118,8 @@ func (l *threadLab) run() string {
 // live lets the threads use the log until all have ended, or the power is cut.
 func (l *threadLab) live(log *wal.Log) {
 	l.at, l.state = l.history.at, l.history.now
-	l.swept, l.appending, l.closing, l.working = false, false, false, 1
+	l.swept, l.appending, l.closing = false, false, false
+	l.working.Store(1)
 	l.turns = &turns{}
 	rng := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(l.rng.Uint64(), n)) }
 	l.turns.add(func(th *thread) { // helperThread
@@ -131,7 +132,7 @@ func (l *threadLab) live(log *wal.Log) {
 	l.turns.add(func(th *thread) { l.flusher(th, log, draws[1]) })
 	l.turns.add(func(th *thread) { l.flusher(th, log, draws[2]) })
 	if l.rng.IntN(2) == 0 {
-		l.working++
+		l.working.Add(1)
 		after := 1 + l.rng.IntN(60)
 		l.turns.add(func(th *thread) { l.closer(th, log, after) })
 	}
@@ -171,7 +172,7 @@ func (l *threadLab) drawThread(n int) int {
 }
 
 // over reports whether only threads are left that do what others have left to do.
-func (l *threadLab) over() bool { return l.working == 0 || l.failed != "" }
+func (l *threadLab) over() bool { return l.working.Load() == 0 || l.failed != "" }
 
 // before is the disk's hook: a disk operation is a turn.
 func (l *threadLab) before(op crashfs.Op, log *wal.Log) error {
@@ -182,6 +183,7 @@ func (l *threadLab) before(op crashfs.Op, log *wal.Log) error {
 	if (l.turns.holder.Load() != th || !wal.Appending(log)) && !th.pass() {
 		return nil
 	}
+	defer th.mark()
 	l.swept = l.swept || op.Kind == crashfs.OpRead && th == l.turns.threads[helperThread]
 	if !changes(op.Kind) || l.failed != "" {
 		return nil
@@ -212,7 +214,7 @@ func (l *threadLab) wrong(call string, err error) bool {
 }
 
 func (l *threadLab) appender(th *thread, log *wal.Log, rng *rand.Rand) {
-	defer func() { l.working-- }()
+	defer func() { l.working.Add(-1) }()
 	for n := 0; n < threadAppends && l.failed == "" && th.pass(); n++ {
 		l.config.clock.advance(time.Duration(rng.IntN(4000)) * time.Microsecond)
 		writes := []labWrite{l.work.fill(l.history.now)}
@@ -224,6 +226,7 @@ func (l *threadLab) appender(th *thread, log *wal.Log, rng *rand.Rand) {
 		}
 		l.history.write(writes)
 		l.appending = true
+		th.mark()
 		err := appendLab(log, writes)
 		if !th.pass() {
 			return
@@ -243,6 +246,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 	for !l.over() && th.pass() {
 		at, state := l.at, l.state
 		if rng.IntN(3) == 0 {
+			th.mark()
 			err := log.Sync()
 			if !th.pass() || l.wrong("sync", err) {
 				return
@@ -250,6 +254,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 			l.history.countsUpTo(at, state, l.config.mode.unsafe())
 			continue
 		}
+		th.mark()
 		f, wait, err := log.TakeSync()
 		if !th.pass() || l.wrong("a flush is taken", err) {
 			return
@@ -265,6 +270,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 			return
 		}
 		l.history.keeps(at, state)
+		th.mark()
 		_, err = f.Complete()
 		if !th.pass() || l.wrong("a flush is completed", err) {
 			return
@@ -279,7 +285,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 
 // closer closes the log after some turns.
 func (l *threadLab) closer(th *thread, log *wal.Log, after int) {
-	defer func() { l.working-- }()
+	defer func() { l.working.Add(-1) }()
 	for range after {
 		if !th.pass() {
 			return
@@ -287,6 +293,7 @@ func (l *threadLab) closer(th *thread, log *wal.Log, after int) {
 	}
 	at, state := l.at, l.state
 	l.closing = true
+	th.mark()
 	err := log.Close()
 	if !th.pass() || l.wrong("close", err) {
 		return

@@ -50,6 +50,7 @@ func TestAcceptWaitsForADescriptor(t *testing.T) {
 		if _, err := here.Read(answer[:]); err != nil || answer[0] != '{' {
 			t.Errorf("have %q, %v, want an answer", answer, err)
 		}
+		synctest.Wait()
 		if most := int(short/acceptPause) + 2; l.tries > most {
 			t.Errorf("have %d attempts, want at most %d", l.tries, most)
 		}
