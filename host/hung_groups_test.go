@@ -28,7 +28,7 @@ func (m *hangsOn) hangs() chan struct{} {
 	return m.gate
 }
 
-// free lets go what hangs, and makes what comes hang at another gate.
+// free releases what hangs, and makes what comes hang at another gate.
 func (m *hangsOn) free() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

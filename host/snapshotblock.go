@@ -209,6 +209,16 @@ func (g *Group) hostBlock(index uint64) hostBlock {
 	return hostBlock{found: *g.snapshots.found.Load(), roster: g.members.rosterAt(index), perEntry: g.snapshots.perEntry()}
 }
 
+// wasMemberAt reports whether this directory is a member by the roster of an entry, or that is not known.
+func (g *Group) wasMemberAt(index uint64) bool {
+	r := g.members.rosterAt(index)
+	if r == nil {
+		return true
+	}
+	m, is := r.Member(g.self)
+	return is && m.Incarnation == g.host.incarnation()
+}
+
 // store puts the sums into a block.
 func (s *sums) store(b *hostBlock) {
 	b.hasSums = true

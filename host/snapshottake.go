@@ -127,8 +127,11 @@ func (q *applyQueue) capture() (t *take) {
 	// the latest: a take would write the same one again, over the one that the log is about to rely on.
 	installs := q.group.installs.pending.Load()
 	id := q.position()
+	// Nor does a member that reads in the log how it was added take one from before that: its next start could
+	// not begin from it (rejectManifest).
+	early := !q.group.wasMemberAt(id.Index)
 	switch p := s.latest(); {
-	case installs, q.group.objects.lacksHeld():
+	case installs, early, q.group.objects.lacksHeld():
 		lanes.end(false)
 		s.putOff()
 		returned = true

@@ -183,7 +183,7 @@ func (l *threadLab) before(op crashfs.Op, log *wal.Log) error {
 	if (l.turns.holder.Load() != th || !wal.Appending(log)) && !th.pass() {
 		return nil
 	}
-	defer th.mark()
+	defer th.note()
 	l.swept = l.swept || op.Kind == crashfs.OpRead && th == l.turns.threads[helperThread]
 	if !changes(op.Kind) || l.failed != "" {
 		return nil
@@ -226,7 +226,7 @@ func (l *threadLab) appender(th *thread, log *wal.Log, rng *rand.Rand) {
 		}
 		l.history.write(writes)
 		l.appending = true
-		th.mark()
+		th.note()
 		err := appendLab(log, writes)
 		if !th.pass() {
 			return
@@ -246,7 +246,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 	for !l.over() && th.pass() {
 		at, state := l.at, l.state
 		if rng.IntN(3) == 0 {
-			th.mark()
+			th.note()
 			err := log.Sync()
 			if !th.pass() || l.wrong("sync", err) {
 				return
@@ -254,7 +254,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 			l.history.countsUpTo(at, state, l.config.mode.unsafe())
 			continue
 		}
-		th.mark()
+		th.note()
 		f, wait, err := log.TakeSync()
 		if !th.pass() || l.wrong("a flush is taken", err) {
 			return
@@ -270,7 +270,7 @@ func (l *threadLab) flusher(th *thread, log *wal.Log, rng *rand.Rand) {
 			return
 		}
 		l.history.keeps(at, state)
-		th.mark()
+		th.note()
 		_, err = f.Complete()
 		if !th.pass() || l.wrong("a flush is completed", err) {
 			return
@@ -293,7 +293,7 @@ func (l *threadLab) closer(th *thread, log *wal.Log, after int) {
 	}
 	at, state := l.at, l.state
 	l.closing = true
-	th.mark()
+	th.note()
 	err := log.Close()
 	if !th.pass() || l.wrong("close", err) {
 		return

@@ -27,7 +27,7 @@ type thread struct {
 	id    string // of the goroutine, as its stack says
 	state atomic.Int32
 	turn  chan struct{}
-	marks atomic.Uint64 // see mark
+	noted atomic.Uint64 // see note
 }
 
 const (
@@ -61,9 +61,9 @@ func (th *thread) pass() bool {
 	return !th.turns.free.Load()
 }
 
-// mark orders what this thread has done before what the next one does. A pass does so, too; a wait for a lock
+// note orders what this thread has done before what the next one does. A pass does so, too; a wait for a lock
 // is seen in the stacks only, of which the race detector does not know.
-func (th *thread) mark() { th.marks.Add(1) }
+func (th *thread) note() { th.noted.Add(1) }
 
 // me returns the thread that calls it, or nil.
 func (t *turns) me() *thread {
@@ -125,7 +125,7 @@ func (t *turns) awaitPasses() {
 		}
 		if len(busy) == 0 || spins%64 == 0 && allWait(busy) {
 			for _, th := range busy {
-				th.marks.Load()
+				th.noted.Load()
 			}
 			return
 		}
