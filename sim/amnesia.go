@@ -69,7 +69,7 @@ func (w *world) damageOne(rng *rand.Rand) {
 // damage changes a place of a log below what was durable, while the host is down: a bit flips, or a block
 // that was written for another place is there. Then an operator repairs the log.
 func (w *world) damage(as coverage.Fault, h *machine, rng *rand.Rand) {
-	h.shortage = shortage{} // whoever repairs has descriptors
+	h.shortage = shortage{} // the operator has descriptors
 	o := wal.InspectOptions{FS: h.disk.Mount(), Dir: directory + "/log"}
 	in, err := wal.Inspect(context.Background(), o)
 	if err != nil {
