@@ -96,13 +96,14 @@ type verdict struct {
 }
 
 // The runs of a simulation that find a bug are others as soon as a change moves a draw of its seeds. A judge
-// that has lost a bug in the runs of its row is asked for many more, from the first on.
+// that has lost a bug in the runs of its row is asked for many more, starting at the first.
 const (
 	widening = 20  // times the runs of the row
 	fewest   = 100 // runs, at least
 )
 
-// runsFlag is a flag with the number of runs of a simulation; the other numbers say where they begin or how they are.
+// runsFlag is a flag with the number of runs of a simulation; other numbers say where they begin, or how they
+// are.
 var runsFlag = regexp.MustCompile(`-([a-z-]+) (\d+)\b`)
 
 // widened returns the judge with many more runs, or false if it draws none.
