@@ -356,7 +356,7 @@ func (g *Group) proposeFounding(data []byte) (proposed bool) {
 // which takes two round trips, and refuses them when an election timeout has passed.
 func (g *Group) holdCommands() (released bool) {
 	hold := !g.founded && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
-	return g.inbox.hold(heldForFounding, hold) && !hold
+	return g.inbox.hold(hold) && !hold
 }
 
 func (g *Group) holdsUntil() int64 { return g.leadsSince + int64(g.host.config.electionTicks()) }

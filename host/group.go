@@ -148,7 +148,6 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	g.holdBatch()
 	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
 	if g.hasCommands {
 		g.drain.taken.Add(proposalBytes(g.taken.proposals))
@@ -170,7 +169,7 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	g.sendHeld(crowded)
 	g.ask()
 	left = g.readsLeft() || left
-	left = g.endBatches() || left
+	g.measureBatches()
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -277,7 +276,6 @@ func (g *Group) stepInputs(passed, missed int) {
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
 		g.noteInstalled(&g.taken.answers[i])
-		g.noteFlushed(&g.taken.answers[i])
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]

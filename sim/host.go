@@ -101,7 +101,6 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 		host.WithFS(l.host.disk.Mount()),
 		host.WithTransport(l.transport()),
 		host.WithPipeline(l.w.pipeline),
-		host.WithBatches(l.w.rule),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
 	if err != nil || l.dead {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
@@ -41,13 +40,12 @@ type world struct {
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
 	mode         wal.Mode
-	looking      bool         // checks are running
-	counting     *costs       // cost.go; nil: nothing is counted
-	hardware     *hardware    // hardware.go; nil: what work takes is drawn
-	rule         batches.Rule // of the leaders' batches; nil: none
-	runs         int          // of workers
-	hangs        *hangs       // graymachine.go; nil: no state machine hangs in the middle of a call
-	diverging    *diverging   // divergence.go; nil: the machines are those of the checks
+	looking      bool       // checks are running
+	counting     *costs     // cost.go; nil: nothing is counted
+	hardware     *hardware  // hardware.go; nil: what work takes is drawn
+	runs         int        // of workers
+	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging    *diverging // divergence.go; nil: the machines are those of the checks
 	faults       Faults
 	ledger       *coverage.Ledger // of injections
 	strikes      strikes
@@ -137,7 +135,6 @@ func newWorld(o Options) *world {
 	w.drawPlacement()
 	w.mix()
 	w.drawFlights()
-	w.drawRule()
 	return w
 }
 

@@ -116,7 +116,7 @@ func newBench(a app) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
 	f.addFlags(cmd)
-	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a), newBenchBatches(a), newBenchGroups(a), newBenchNode(a), newBenchSnapshot(a), newBenchObjects(a), newBenchPeers(a))
+	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a), newBenchGroups(a), newBenchNode(a), newBenchSnapshot(a), newBenchObjects(a), newBenchPeers(a))
 	return cmd
 }
 

@@ -20,7 +20,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
-	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/compare"
@@ -47,7 +46,6 @@ var verbs = map[string]string{
 	"millrace bench wal":          "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
 	"millrace bench flush":        "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
 	"millrace bench peers":        "--dir . --peers millrace --clients 1 --nodes 1 --duration 20ms --warmup 1ms --runs 1 --no-strace --quiet",
-	"millrace bench batches":      "--delays 50us --syncs 1ms --clients 4 --shares 50 --ops 20 --quiet",
 	"millrace wal verify":         "LOG",
 	"millrace wal stat":           "LOG",
 	"millrace wal dump":           "LOG",
@@ -297,7 +295,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench batches": batches.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": member.Plan{}, "millrace lab load": collect.Serving{}, "millrace lab collect": collect.Options{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{}, "millrace bench snapshot": snapshotlab.Plan{}, "millrace bench objects": objectlab.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": member.Plan{}, "millrace lab load": collect.Serving{}, "millrace lab collect": collect.Options{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		var fields []string

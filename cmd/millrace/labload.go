@@ -159,7 +159,7 @@ func (f *loadFlags) of(c member.Components, members int) experiment.Plan {
 	of, p := c.Experiment(members), f.plan
 	p.Log, p.Engine, p.Transport, p.Pipelines, p.EarlyAck = of.Log, of.Engine, of.Transport, of.Pipelines, of.EarlyAck
 	p.Groups, p.Hosts, p.FsyncDelay, p.NetDelay = of.Groups, of.Hosts, of.FsyncDelay, of.NetDelay
-	p.Depth, p.DiskBandwidth = of.Depth, of.DiskBandwidth
+	p.DiskBandwidth = of.DiskBandwidth
 	return p
 }
 
@@ -252,7 +252,7 @@ func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, me
 func memberSettings(c member.Components) map[string]string {
 	return map[string]string{
 		"log": c.Log, "engine": c.Engine, "transport": c.Transport, "pipeline": c.Pipeline, "early-ack": strconv.FormatBool(c.EarlyAck),
-		"depth": strconv.Itoa(c.Depth), "disk-bandwidth": strconv.FormatInt(c.Bandwidth, 10), "groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),
+		"disk-bandwidth": strconv.FormatInt(c.Bandwidth, 10), "groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),
 		"leases": strconv.FormatBool(c.Leases), "snapshot-mib": strconv.Itoa(c.SnapshotMiB),
 	}
 }

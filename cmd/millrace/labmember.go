@@ -71,7 +71,6 @@ func newLabMember(a app) *cobra.Command {
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed; =false: when the state machine has applied it")
 	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same members")
 	flags.BoolVar(&p.Leases, "leases", false, "leaders may answer reads by lease")
-	flags.IntVar(&p.Depth, "depth", 0, "batches of a leader that are not committed, at most; 0: no bound")
 	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
 	flags.Int64Var(&p.Bandwidth, "disk-bandwidth", 0, "bytes a second that the disk writes at most; 0: the real disk's")
 	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what this member sends to others")
@@ -98,7 +97,7 @@ func memberCommand(program string) func(p member.Plan) []string {
 			"--listen=" + p.Listen, "--loads=" + p.Loads, "--health=" + p.Health, "--certificates=" + p.Certificates,
 			"--log=" + p.Log, "--engine=" + p.Engine, "--transport=" + p.Transport, "--pipeline=" + p.Pipeline,
 			fmt.Sprintf("--early-ack=%v", p.EarlyAck), "--groups=" + strconv.Itoa(p.Groups), fmt.Sprintf("--leases=%v", p.Leases),
-			"--depth=" + strconv.Itoa(p.Depth), "--disk-bandwidth=" + strconv.FormatInt(p.Bandwidth, 10), "--fsync-delay=" + p.FsyncDelay.String(), "--net-delay=" + p.NetDelay.String(), "--snapshot-mib=" + strconv.Itoa(p.SnapshotMiB),
+			"--disk-bandwidth=" + strconv.FormatInt(p.Bandwidth, 10), "--fsync-delay=" + p.FsyncDelay.String(), "--net-delay=" + p.NetDelay.String(), "--snapshot-mib=" + strconv.Itoa(p.SnapshotMiB),
 			"--probe=" + p.Probe.String(), "--for=" + p.For.String(),
 		}
 	}

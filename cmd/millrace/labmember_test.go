@@ -58,7 +58,7 @@ func TestMemberCommand(t *testing.T) {
 	want := member.Plan{
 		Components: member.Components{
 			Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "clamped", EarlyAck: true, Groups: 1,
-			Depth: 8, FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
+			FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
 		},
 		ID: 2, Members: []string{"-", "-"}, Dir: "d", Listen: "l:1", Loads: "o:2", Health: "h:3", Certificates: "c", Probe: 6, For: 7,
 	}
@@ -76,7 +76,7 @@ func TestMemberCommand(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		have[name] = cmd.Flags().Lookup(name).Value.String()
 	}
-	if text := fmt.Sprint(have); text != "map[certificates:c depth:8 dir:d disk-bandwidth:9 early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
+	if text := fmt.Sprint(have); text != "map[certificates:c dir:d disk-bandwidth:9 early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
 		t.Errorf("%s", text)
 	}
 }
@@ -107,12 +107,12 @@ func labWithFigures(t *testing.T, figures []archive.Metric, args ...string) (a *
 // A plan of flags is measured on processes, over TLS, with delays; the archive says so.
 func TestLabMeasureProcesses(t *testing.T) {
 	a, stdout := labWithFigures(t, []archive.Metric{archive.Ops, archive.FsyncsPerOp, archive.CPUUsPerOp, archive.RSSBytes}, "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--depth", "4", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet")
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet")
 	if !strings.Contains(stdout, "load cpu cores") {
 		t.Errorf("stdout\n%s", stdout)
 	}
 	p := a.Run.Points[0]
-	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || p.Labels[archive.LabelDepth] != "4" || len(a.Envs.Members) != 0 {
+	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || len(a.Envs.Members) != 0 {
 		t.Errorf("%+v, %+v", p.Labels, a.Envs)
 	}
 }

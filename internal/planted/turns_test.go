@@ -13,8 +13,6 @@ var turnBugs = []bug{
 		`	if err := f.Wait(); err != nil {
 		return 0, err
 	}`, `	_ = f.Wait()`}}},
-	{name: "held_for_ever", what: "a batch that is committed counts as open until the next one is, so what is held back waits for ever", in: "sim", found: "TestSeeds", args: "-seeds 60 -failures 1", also: []judge{{in: "host", test: "TestHeldBatch"}}, edits: []edit{{"host/batching.go",
-		`		for ; b.first < len(b.open) && b.open[b.first].last <= committed; b.first++ {`, `		for ; b.first < len(b.open) && b.open[b.first].last < committed; b.first++ {`}}},
 	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host", found: "TestAppendLaneWaitsForRoom", edits: []edit{{"host/lane.go",
 		`	q.drain()
 	if !q.empty() {`, `	q.drain()

@@ -68,7 +68,6 @@ const (
 	LabelFsyncDelay   = "fsync_delay"    // added to each fsync
 	LabelBandwidth    = "disk_bandwidth" // bytes a second of each disk
 	LabelNetworkDelay = "network_delay"  // added to each message, one way
-	LabelDepth        = "depth"          // batches of a leader that are not committed, at most
 )
 
 // Repeat is one measurement of a point.

@@ -99,8 +99,8 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("%q", d)
 	}
 	// Each component counts.
-	b = Components{"sync", "x", "tcp+tls", "basic", false, 2, 1, 1, 1, 1, true, 1}
-	if d := a.Differences(b); len(d) != 12 {
+	b = Components{"sync", "x", "tcp+tls", "basic", false, 2, 1, 1, 1, true, 1}
+	if d := a.Differences(b); len(d) != 11 {
 		t.Errorf("%d differences: %q", len(d), d)
 	}
 }
@@ -108,7 +108,7 @@ func TestDifferences(t *testing.T) {
 // A setup means the components that it was made of, and one that says more is refused.
 func TestOf(t *testing.T) {
 	want := Components{
-		Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "parallel", EarlyAck: false, Groups: 1, Depth: 4, FsyncDelay: 2, Bandwidth: 5e6, NetDelay: 3,
+		Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "parallel", EarlyAck: false, Groups: 1, FsyncDelay: 2, Bandwidth: 5e6, NetDelay: 3,
 	}
 	s := want.Experiment(3).Points(rig.Foreign{})[0].Setup
 	if have, err := Of(s); have != want || err != nil {

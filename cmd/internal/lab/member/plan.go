@@ -20,7 +20,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -32,7 +31,6 @@ type Components struct {
 	Pipeline    string // one of experiment.PipelineNames
 	EarlyAck    bool
 	Groups      int
-	Depth       int
 	FsyncDelay  time.Duration
 	Bandwidth   int64 // experiment.Plan.DiskBandwidth
 	NetDelay    time.Duration
@@ -65,7 +63,7 @@ func (p Plan) fromInput() bool { return slices.Contains(p.Members, FromInput) }
 func (c Components) Experiment(members int) experiment.Plan {
 	return experiment.Plan{
 		Log: c.Log, Engine: c.Engine, Transport: c.Transport, Pipelines: []string{c.Pipeline}, EarlyAck: c.EarlyAck, Groups: c.Groups,
-		Hosts: members, Depth: c.Depth, FsyncDelay: c.FsyncDelay, DiskBandwidth: c.Bandwidth, NetDelay: c.NetDelay,
+		Hosts: members, FsyncDelay: c.FsyncDelay, DiskBandwidth: c.Bandwidth, NetDelay: c.NetDelay,
 		ValueBytes: load.MinValueBytes, Operation: experiment.Write, Clients: []int{1}, MaxInFlight: 1, Duration: time.Second, Repeats: 1,
 	}
 }
@@ -76,9 +74,6 @@ func Of(s rig.Setup) (Components, error) {
 	c := Components{
 		Log: s.Durability.String(), Engine: "memory", Transport: string(s.Transport), Pipeline: experiment.PipelineName(s.Pipeline),
 		EarlyAck: !s.LateAcknowledgement, Groups: max(s.Groups, 1), FsyncDelay: s.FsyncDelay, Bandwidth: s.DiskBandwidth, NetDelay: s.NetworkDelay, Leases: s.Leases,
-	}
-	if depth, ok := s.Rule.(batches.Depth); ok {
-		c.Depth = int(depth)
 	}
 	back := c.Experiment(s.Hosts).Points(rig.Foreign{})[0].Setup
 	s.Groups = max(s.Groups, 1)
@@ -117,8 +112,8 @@ func (c Components) byName() map[string]string {
 	return map[string]string{
 		"the log": c.Log, "the engine": c.Engine, "the transport": c.Transport, "the pipeline": c.Pipeline,
 		"early acknowledgement": strconv.FormatBool(c.EarlyAck), "the number of groups": strconv.Itoa(c.Groups),
-		"the depth": strconv.Itoa(c.Depth), "the bandwidth of disks": strconv.FormatInt(c.Bandwidth, 10),
-		"the delay of fsyncs": c.FsyncDelay.String(), "the delay of the network": c.NetDelay.String(),
+		"the bandwidth of disks": strconv.FormatInt(c.Bandwidth, 10),
+		"the delay of fsyncs":    c.FsyncDelay.String(), "the delay of the network": c.NetDelay.String(),
 		"leases": strconv.FormatBool(c.Leases), "the MiB of log between snapshots": strconv.Itoa(c.SnapshotMiB),
 	}
 }

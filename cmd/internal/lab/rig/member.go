@@ -113,7 +113,7 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.Rule),
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
 		host.WithLog(m.openLog()), host.WithLogger(cmp.Or(s.Logger, slog.New(slog.DiscardHandler))))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t

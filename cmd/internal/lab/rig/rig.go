@@ -27,7 +27,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -46,7 +45,6 @@ type Setup struct {
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
 	LateAcknowledgement bool
-	Rule                batches.Rule  // when a leader begins its next batch; nil: at once
 	FsyncDelay          time.Duration // of every disk
 	DiskBandwidth       int64         // of the disk of each host, in bytes a second; 0: the real one's
 	NetworkDelay        time.Duration // one way, between any two hosts

@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/wal"
@@ -275,25 +274,6 @@ func TestFaults(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// With a depth of 1 a leader has one batch at most that is not committed, and commands wait for it.
-func TestDepth(t *testing.T) {
-	s := setup(t)
-	s.Rule, s.FsyncDelay = batches.Depth(1), time.Millisecond
-	c := open(t, s)
-	deepest := 0
-	window(t, c, func(ctx context.Context) error {
-		group := c.Member(c.Leader(0)).Group(0)
-		return rig.Until(ctx, "commands have waited for a batch", func() (bool, error) {
-			m := group.Metrics().Batches
-			deepest = max(deepest, m.Open)
-			return m.Held > 10, nil
-		})
-	})
-	if deepest > 1 {
-		t.Errorf("%d batches were open at once", deepest)
 	}
 }
 

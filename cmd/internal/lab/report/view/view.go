@@ -50,7 +50,7 @@ func Of(a *archive.Archive) *View {
 // labelOrder puts what a reader looks for first in front; labels of recipes come between, the load last.
 var labelOrder = []string{
 	archive.LabelPipeline, archive.LabelLog, archive.LabelEngine, archive.LabelTransport, archive.LabelProcesses,
-	archive.LabelOperation, archive.LabelNodes, archive.LabelGroups, archive.LabelDepth, archive.LabelValueBytes,
+	archive.LabelOperation, archive.LabelNodes, archive.LabelGroups, archive.LabelValueBytes,
 	archive.LabelFsyncDelay, archive.LabelBandwidth, archive.LabelNetworkDelay,
 }
 

@@ -11,9 +11,9 @@
 //	Window    when the bytes that are open are fewer than what the followers can take in a round
 //	Stages    when fewer batches are open than the stages, network and disk, that a round was measured to have
 //
-// docs/internals/batches.md compares them and has the curves; AtOnce is what a host does without a rule
-// (decision 0028). A rule decides by a State, and so by nothing that it keeps itself. A host never asks it
-// while no batch is open, and asks again after each commit, so no rule can hold commands for ever.
+// README.md compares them and has the curves; AtOnce is what a host does (decision 0028), so the others are
+// of the simulator only. A rule decides by a State, and so by nothing that it keeps itself. It is never asked
+// while no batch is open, and asked again after each commit, so no rule can hold commands for ever.
 package batches
 
 import (

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/sim/batches"
 )
 
 const ms = time.Millisecond
