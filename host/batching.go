@@ -9,7 +9,7 @@ import (
 
 // batching is what a leader knows of its open batches: those that have begun and are not committed. A batch
 // is the commands that one turn has put into the log. Each begins at once, and batching only measures
-// (docs/decisions/0028-when-the-next-batch-begins.md).
+// (decision 0028).
 type batching struct {
 	// Owned by the turn.
 	term  uint64 // in which this host leads; 0: it does not

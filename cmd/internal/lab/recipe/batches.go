@@ -41,7 +41,7 @@ var (
 // atOnce is what a host does.
 const atOnce = "at once"
 
-// maxWorst is how much a rule may lose in its worst cell: decision 0028 found 1.13.
+// maxWorst is how much a rule may lose in its worst cell: decision 0028 found 1.05.
 const maxWorst = 1.25
 
 func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
