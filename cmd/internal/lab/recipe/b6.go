@@ -42,7 +42,7 @@ const (
 
 // Metrics of a restart.
 var (
-	openSec    = archive.Metric{Name: "open_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host is open: its log scanned, its groups there"}
+	openSec    = archive.Metric{Name: "open_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host that was closed is open: its log scanned, its groups there"}
 	replaySec  = archive.Metric{Name: "replay_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host has applied what was committed before"}
 	leaderSec  = archive.Metric{Name: "leader_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until a leader is known"}
 	writeSec   = archive.Metric{Name: "first_write_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the first write is acknowledged"}
