@@ -35,7 +35,7 @@ var runtimeBugs = []bug{
 	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
 		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
-	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9285 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
 		`return g.calls.n.Load() > 0 && g.calls.fresh.Load() || waits`, `return g.calls.fresh.Load() || waits`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/admission.go",
 		`if replaces {
@@ -184,7 +184,7 @@ var runtimeBugs = []bug{
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
 	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/members.go",
 		`	for i, cc := range changes {`, `	for i, cc := range changes[:0] {`}}},
-	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
+	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 275 -seeds 20 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
 		`			q.makeWrites()
 `, `			q.makeWrites()
 			if len(q.joint.writes) > 0 {

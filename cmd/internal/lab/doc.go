@@ -8,7 +8,7 @@
 //	rig   wire   client      clusters of named components, a network between them, a client over one connection
 //	bench   logs             one experiment each: a plan, its run, its table and its plots
 //	peers                    one more: other libraries' replicated logs beside ours
-//	                         logs/child, peers/child   the process that measures one point
+//	                         logs/child, cmd/lab/peer  the process that measures one point
 //	children                 asking such a process
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
 //	archive                  the directory that one run leaves behind: what reports and comparisons read
@@ -20,7 +20,8 @@
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
 //	lab
 //
-// bench compares pipelines in whole clusters; logs measures a log alone, without Raft; peers puts the same load on other libraries.
+// bench compares pipelines in whole clusters; logs measures a log alone, without Raft; peers puts the same
+// load on other libraries.
 //
 // A *target* is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
 // group commit without Raft that stands for the speed of light on this machine, or the same with checksums

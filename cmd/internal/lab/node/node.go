@@ -39,7 +39,7 @@ type Result struct {
 }
 
 // Run measures each way once, in a directory that is empty, and returns the windows in the order of AllWays.
-// begins is told of each way before its window.
+// begins learns of each way before its window.
 func (p Round) Run(ctx context.Context, dir string, progress report.Progress, begins func(Way)) (_ []Result, err error) {
 	progress.Phase("start")
 	c, err := openCluster(ctx, p.Hosts, dir)

@@ -22,8 +22,8 @@ var AllWays = []Way{Bytes, Committed, Propose, Forwarded, Read, FollowerRead, Le
 // follows reports whether clients call followers.
 func (w Way) follows() bool { return w == Forwarded || w == FollowerRead }
 
-// Asks reports whether a way asks other hosts. Of the others no latency is measured: two readings of the clock
-// cost as much as such a read.
+// Asks reports whether a way asks other hosts. Of the others no latency is measured: two readings of the
+// clock cost as much as such a read.
 func (w Way) Asks() bool { return w.writes() || w == Read || w == FollowerRead }
 
 // group returns the group of the calls.

@@ -91,7 +91,7 @@ func (r Result) UploadBytes() float64 {
 }
 
 // Run makes a round on a new cluster in a directory that is empty, and returns what the ways came to in the
-// order of AllWays. begins is told of each way before it is measured.
+// order of AllWays. begins learns of each way before it is measured.
 func (p Plan) Run(ctx context.Context, round int, dir string, progress report.Progress, begins func(Way)) (rows []Result, err error) {
 	progress.Phase("start")
 	c, err := openCluster(ctx, p, round, dir, wal.ModeGroup)

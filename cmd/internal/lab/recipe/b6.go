@@ -135,7 +135,7 @@ func runB6(ctx context.Context, s *experiment.Session, size Size) error {
 	case Quick, Glance:
 		s.Omit("a log of 1 GiB, nine of ten rounds")
 	}
-	s.Omit("snapshots (bench snapshot measures restarts with one); rolling restarts; power cuts on a real disk")
+	s.Omit("snapshots (recipe snapshots has restarts with one); rolling restarts; power cuts on a real disk")
 	s.Declare(openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec, readPerSec, scanShare, unsynced)
 	p := begin(s, len(scale.logs)*(1+scale.rounds*len(b6Cases))+len(scale.memory)*(1+scale.rounds*len(b6PowerCuts)))
 	defer p.end()

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// flush is when an append may count: each durability mode, with and without the leader's clamp, on fast and on
-// slow disks, with small and with large values. Recipe ratis repeats the source's loads; this one takes the
-// question apart.
+// flush is when an append may count: each durability mode, with and without the leader's clamp, on fast and
+// on slow disks, with small and with large values. Recipe ratis repeats the source's loads; this one takes
+// the question apart.
 //
 // A write is answered when a majority has it on disk. The clamp (as in Apache Ratis) makes the commit index
 // the lesser of what a majority has flushed and what the leader has flushed. A write then takes the longer of
@@ -22,10 +22,10 @@ import (
 // waits for its flush makes no difference to that. So group gains nothing beside sync, which already flushes
 // everything queued at once, and only unsafe modes, which leave the disk out, seem to help.
 //
-// What a correct flush gains lies elsewhere. Off the consensus loop, the loop continues while a disk works, so
-// batches grow. Without the clamp the leader's disk is one of three: where it is the slow one, writes take the
-// pace of the followers. group-delay trades latency for fewer flushes. With large values the modes come
-// together, since it takes longer to move the bytes than to flush them.
+// What a correct flush gains lies elsewhere. Off the consensus loop, the loop continues while a disk works,
+// so batches grow. Without the clamp the leader's disk is one of three: where it is the slow one, writes
+// take the pace of the followers. group-delay trades latency for fewer flushes. With large values the modes
+// come together, since it takes longer to move the bytes than to flush them.
 var flush = Recipe{
 	Name:     "flush",
 	Question: "When may an append count, and what does it cost to wait for the leader's disk?",

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// largeObjects are bytes beside the log: uploads, and small commands meanwhile (package objects). A ratio is of
-// one round.
+// largeObjects are bytes beside the log: uploads, and small commands meanwhile (package objects). A ratio
+// is of one round.
 var largeObjects = Recipe{
 	Name:     "objects",
 	Question: "How fast are uploads of large objects beside raw files, and what do small commands feel meanwhile?",

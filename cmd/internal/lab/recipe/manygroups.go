@@ -36,8 +36,8 @@ var (
 	oneRate     = archive.Metric{Name: "one_group_per_sec", Unit: archive.UnitPerSecond, Better: archive.BetterHigher, Meaning: "throughput of the same clients on one group of the same hosts, in the window beside"}
 	oneCPU      = archive.Metric{Name: "one_group_cpu_us_per_op", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "processor time of an operation there"}
 	groupRatio  = archive.Metric{Name: "groups_ratio", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "throughput on all groups by that on one, the median of the pairs of windows"}
-	leastRatio  = archive.Metric{Name: "groups_ratio_least", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
-	mostRatio   = archive.Metric{Name: "groups_ratio_most", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
+	minRatio    = archive.Metric{Name: "groups_ratio_least", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
+	maxRatio    = archive.Metric{Name: "groups_ratio_most", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
 )
 
 func manyGroupsPlans(size Size) (all []groups.Plan) {
@@ -75,7 +75,7 @@ func runManyGroups(ctx context.Context, s *experiment.Session, size Size) error 
 		s.Omit("%s of nine pairs of windows%s", pick(size, "six", "eight", "eight"), pick(size, "", "; 10,000 groups", "; more than 3 groups"))
 	}
 	s.Omit("compaction: the logs grow for as long as the windows last")
-	s.Declare(foundSec, reopenSec, replayedSec, replayed, closeSec, groupBytes, indexBytes, idleCores, groupRatio, leastRatio, mostRatio, oneRate, oneCPU)
+	s.Declare(foundSec, reopenSec, replayedSec, replayed, closeSec, groupBytes, indexBytes, idleCores, groupRatio, minRatio, maxRatio, oneRate, oneCPU)
 	p := begin(s, len(plans))
 	defer p.end()
 	for _, plan := range plans {
@@ -116,7 +116,7 @@ func manyGroupsRepeat(s *experiment.Session, row groups.Result, began time.Time)
 		f[groupBytes.Name], f[indexBytes.Name] = row.MemoryBytes, row.LogMemoryBytes
 		f[oneRate.Name], f[oneCPU.Name] = row.OneOpsPerSec, row.OneCPUUsPerOp
 		if row.OneOpsPerSec > 0 {
-			f[groupRatio.Name], f[leastRatio.Name], f[mostRatio.Name] = row.Ratio, row.MinRatio, row.MaxRatio
+			f[groupRatio.Name], f[minRatio.Name], f[maxRatio.Name] = row.Ratio, row.MinRatio, row.MaxRatio
 		}
 	}
 	if row.Restless {
