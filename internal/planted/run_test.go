@@ -185,6 +185,11 @@ func allJudges(b *bug) []judge {
 	if of("host/membership/") {
 		judges = append(judges, judge{in: "host/membership"})
 	}
+	for _, part := range []string{"identity"} {
+		if of("host/internal/" + part + "/") {
+			judges = append(judges, judge{in: "host/internal/" + part})
+		}
+	}
 	judges = append(judges, judge{in: "sim", test: "TestSeeds", args: "-seeds 500 -failures 1"}, judge{in: "host"})
 	for _, scenario := range []string{"TestChurn", "TestSnapshots", "TestObjects", "TestFounding", "TestLeases", "TestExactlyOnce"} {
 		judges = append(judges, judge{in: "sim", test: scenario})
