@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -229,7 +228,7 @@ func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) 
 // lookForMembers finds what is wrong with the followers of this leader.
 func (e *examination) lookForMembers() {
 	leads := e.roleTimes.leads.Load()
-	if leads < 0 || e.d.Status.Role != raft.StateLeader || !e.isFounded() {
+	if leads < 0 || e.d.Status.Role != RoleLeader || !e.isFounded() {
 		return
 	}
 	views := e.memberViews()
@@ -286,7 +285,7 @@ func (e *examination) judgeMember(v *memberView) {
 // memberViews returns what the latest turn of this leader has seen of its followers. While the group is
 // asleep, pulses are enough to know that all are well.
 func (e *examination) memberViews() []memberView {
-	if e.d.Status.Role != raft.StateLeader {
+	if e.d.Status.Role != RoleLeader {
 		return nil
 	}
 	views := e.views.load()

@@ -31,7 +31,7 @@ func (t *roleTimes) begin(now int64) {
 
 // note notes the role and the leader of the group.
 func (t *roleTimes) note(s Status, now int64) {
-	setSince(&t.leads, s.Role == raft.StateLeader, now)
+	setSince(&t.leads, s.Role == RoleLeader, now)
 	setSince(&t.leaderless, s.Leader == raft.None, now)
 }
 

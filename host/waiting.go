@@ -147,7 +147,7 @@ func (e *examination) missingVoters() error {
 func (e *examination) missingWork() error {
 	s := e.d.Status
 	switch {
-	case s.Role == raft.StateLeader && s.Committed < s.LastIndex:
+	case s.Role == RoleLeader && s.Committed < s.LastIndex:
 		var behind []string
 		for _, v := range e.memberViews() {
 			if v.match < s.LastIndex {
