@@ -257,6 +257,7 @@ func (h *machine) delay(t *task) time.Duration {
 
 // event counts what the process reports.
 func (l *life) event(e host.Event) {
+	l.observeEvent(e)
 	switch e := e.(type) {
 	case host.LogEvent:
 		switch e.Event.(type) {
@@ -335,6 +336,7 @@ func (l *life) event(e host.Event) {
 func (l *life) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 func (l *life) Handle(_ context.Context, r slog.Record) error {
+	l.observeLine(r)
 	if l.w.options.Trace == nil {
 		return nil
 	}
