@@ -25,8 +25,8 @@ func (e *examination) isJoint() bool {
 	return r != nil && r.IsJoint()
 }
 
-// quorumSince returns since when hosts have been a quorum, of which each was heard since a tick. Together they
-// are one.
+// quorumSince returns since when hosts have been a quorum, of which each was heard since a tick. Together
+// they are one.
 func (e *examination) quorumSince(heard map[uint64]int64) int64 {
 	ids := slices.SortedFunc(maps.Keys(heard), func(a, b uint64) int { return cmp.Compare(heard[a], heard[b]) })
 	for n := range ids {
