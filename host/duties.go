@@ -6,8 +6,8 @@ import (
 )
 
 // duties are what a group does besides replicating commands, in the order in which a turn calls them. What
-// decides about members comes before what uses them; what may hand the leadership over comes before what needs
-// a leader.
+// decides about members comes before what uses them; what may hand the leadership over comes before what
+// needs a leader.
 var duties = dutyTable{
 	{beforeTime, duty{Name: "install", Step: (*Group).stepReceived}},
 	{beforeTime, duty{Name: "authority", Step: (*Group).regainAuthority}},
@@ -38,26 +38,26 @@ var duties = dutyTable{
 
 type duty = turn.Duty[*Group]
 
-// stage is where in a turn a duty is called.
-type stage int
+// point is where in a turn a duty is called.
+type point int
 
 const (
-	beforeTime  stage = iota // after the messages, and before a timeout may expire
+	beforeTime  point = iota // after the messages, and before a timeout may expire
 	afterTime                // before commands are proposed
 	afterReady               // what the core wanted is under way
 	afterStatus              // and the status says so
 )
 
-// dutyTable is the table of a group's duties. Those of a stage are in a row.
+// dutyTable is the table of a group's duties. Those of a point are in a row.
 type dutyTable []struct {
-	stage
+	point
 	duty
 }
 
-// step calls the duties of a stage.
-func (t dutyTable) step(g *Group, at stage) {
+// step calls the duties of a point.
+func (t dutyTable) step(g *Group, at point) {
 	for i := range t {
-		if t[i].stage == at {
+		if t[i].point == at {
 			t[i].Step(g)
 		}
 	}

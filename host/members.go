@@ -253,9 +253,9 @@ func (g *Group) noteIgnored(e *notedEntry, why error) {
 	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.index, "cause", why)
 }
 
-// setRoster puts a roster in force. From then on every part of the host may ask for its members, so they are
-// known before: also those of a group that is being opened, which only its snapshot names. What other parts do
-// then is in wiring.go.
+// setRoster puts a roster in force. From then on every part of the host may ask for its members, so they
+// are known before: also those of a group that is being opened, which only its snapshot names. What other
+// parts do then is in wiring.go.
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
 	m := &g.members

@@ -47,7 +47,7 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	if g.hasReady() {
 		g.handle(g.node.Ready())
 	}
-	return g.sleep(g.settle(crowded) || left)
+	return g.sleep(g.finishTurn(crowded) || left)
 }
 
 // takeInputs takes what has come since the last turn, and reports whether something is left for another.
@@ -136,8 +136,8 @@ func (g *Group) stepMessages() {
 	}
 }
 
-// offerCommands offers the core what clients and other hosts have handed in, and goes on with a core that has
-// forgotten what its full disk refused.
+// offerCommands offers the core what clients and other hosts have handed in, and continues with a core that
+// has forgotten what its full disk refused.
 func (g *Group) offerCommands() {
 	g.takeRefusals()
 	g.proposeAll()
@@ -146,8 +146,8 @@ func (g *Group) offerCommands() {
 	g.goOn()
 }
 
-// settle is what comes after a Ready. It reports whether another turn must follow at once.
-func (g *Group) settle(crowded bool) (left bool) {
+// finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
+func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.sendHeld(crowded)
 	if err := g.node.Err(); err != nil {
 		g.node.Publish() // for the file that is written about it

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/host/membership"
 )
 
-// This file says which part hears of what: calls between parts go down, and what must be heard beside or above
-// is a line here.
+// This file says which part hears of what: calls between parts go down, and what must be heard beside or
+// above is a line here.
 
 // startLanes schedules the workers that the groups share.
 func (h *Host) startLanes() {
