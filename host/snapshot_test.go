@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
@@ -545,7 +546,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 // statePart returns the name of a part of the latest snapshot.
 func (h *keeperHost) statePart(t *testing.T) string {
 	t.Helper()
-	dir := snapshotsDir("data", theGroup)
+	dir := identity.SnapshotsDir("data", theGroup)
 	names, err := h.disk.ReadDir(dir)
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
