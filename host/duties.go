@@ -1,9 +1,6 @@
 package host
 
-import (
-	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/raft"
-)
+import "github.com/millrace/millrace/raft"
 
 // duties are what a group does besides replicating commands, in the order in which a turn calls them. What
 // decides about members comes before what uses them; what may hand the leadership over comes before what
@@ -36,7 +33,13 @@ var duties = dutyTable{
 	{afterStatus, duty{Name: "pulses", Step: (*Group).leadQuietly}},
 }
 
-type duty = turn.Duty[*Group]
+// duty is what a group does besides replicating commands. Step does one bounded piece of work and waits for
+// nothing.
+type duty struct {
+	Name string
+	Step func(*Group)
+	Due  func(*Group) (tick int64) // when Step must be called if nothing else happens; nil: never
+}
 
 // point is where in a turn a duty is called.
 type point int
