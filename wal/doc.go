@@ -3,8 +3,7 @@
 // # The idea
 //
 // A Raft node may answer only for what it has on stable storage, so a cluster is as fast as its logs become
-// durable. Here everything that waits, of whichever group, goes into a common buffer, one write and one
-// fdatasync:
+// durable. Here everything that waits, of whichever group, shares a buffer, a write and an fdatasync:
 //
 //	Append(writes) ── encode into one buffer ── one pwrite ──► visible to readers, not durable
 //	Sync()         ── one fdatasync ───────────────────────► everything appended before the call is durable
