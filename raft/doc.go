@@ -40,9 +40,10 @@
 //
 //   - The new commit index without the entries that replace others: the node takes the old entries for
 //     committed and applies them. From then on it refuses the leader that has the right entries.
-//   - The entries without the commit index that belongs to them: the node has the entry of the next membership
-//     change, and forgets that the change before is committed. It counts votes by a configuration two changes
-//     old, and can become the second leader of a term (membership.go has the invariant).
+//   - The entries without the commit index that belongs to them: the node has the entry of the next
+//     membership change, and forgets that the change before is committed. It counts votes by a
+//     configuration two changes old, and can become the second leader of a term (membership.go has the
+//     invariant).
 //
 // Storage that cannot be atomic does the parts of a write in this order, and after a crash holds a prefix of
 // them:
@@ -102,8 +103,8 @@
 //
 // The API is rawnode.go; every message passes sender.go and gate.go. Elections and roles: term.go,
 // follower.go, candidate.go, leader.go, authority.go, tick.go, forget.go, transfer.go. Replication:
-// replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go. Reads: read.go, lease.go. The log: log.go,
-// unstable.go, entryarray.go, sizes.go, changes.go, reading.go, applying.go. What leaves: outbox.go,
-// asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go, statustext.go,
-// logger.go, fifo.go.
+// replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go. Reads: read.go, lease.go. The log:
+// log.go, unstable.go, entryarray.go, sizes.go, changes.go, reading.go, applying.go. What leaves:
+// outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go,
+// statustext.go, logger.go, fifo.go.
 package raft

@@ -71,8 +71,8 @@ func (rn *RawNode) TickN(n int) {
 //     time. A leader that checks its quorum, and is not alone, no longer leads after two election timeouts;
 //     one may be enough.
 //   - Any other role: the election timer stands still, so no election begins. A follower that refuses votes
-//     because it has heard a leader (CheckQuorum) refuses them for the rest of its wait. A promise to a leader
-//     that may read by lease sees all of the time.
+//     because it has heard a leader (CheckQuorum) refuses them for the rest of its wait. A promise to a
+//     leader that may read by lease sees all of the time.
 //   - A leader that steps down in this time is a follower for the rest of it.
 //
 // A tick counts as missed or as an ordinary tick, never as both. Call TickMissed before anything else when
