@@ -26,9 +26,9 @@
 //
 // Reading order. The world: sim.go, world.go (time and workers), network.go, host.go (life and death of a
 // host), disk.go, durability.go. What goes wrong: faults.go, nemesis.go and strike.go, phases.go (what it
-// meets), poisoned.go (commands that machines cannot apply), lies.go. Who asks: client.go. Judges: checks.go
-// and property_*.go with wellness.go, rests.go, observations.go, cost.go, flight.go. Scenarios: scenario.go and
-// the files that use it, each run with many seeds.
+// meets), poisoned.go (commands that machines cannot apply), lies.go. Clients: client.go. Judges: checks.go
+// and property_*.go with wellness.go, rests.go, observations.go, cost.go, flight.go. Scenarios: scenario.go
+// and the files that use it, each run with many seeds.
 package sim
 
 import (
@@ -57,8 +57,8 @@ type Options struct {
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
 	// same: hosts that close, machines and reads that hang, impostors, lies.
 	Choice coverage.Choice
-	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are replayed,
-	// and must be exact.
+	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are
+	// replayed, and must be exact.
 	FlightRecorder bool
 
 	groups  int  // so many; 0: the seed draws
