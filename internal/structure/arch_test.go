@@ -50,10 +50,11 @@ host/pipeline          raft/raftpb raft                                         
 host/batches                                                                                                  |
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
+host/internal/turn                                                                                            |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/identity snapshot transport vfs wal host/membership                                             |
-host                   host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
+host                   host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/internal/turn host/pipeline host/session host/admin host/membership internal/repetition |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
