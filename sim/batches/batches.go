@@ -60,8 +60,8 @@ func (d Depth) Name() string { return fmt.Sprintf("depth %d", int(d)) }
 // Next implements Rule.
 func (d Depth) Next(s State) (begins bool, again time.Duration) { return s.Open < int(d), 0 }
 
-// Halfway lets two batches be open: the second begins when half of the mean time of a batch has passed since
-// the first began, so the mean time that a command waits for its batch is half of that with Depth(1).
+// Halfway lets two batches be open. The second begins when half of the mean time of a batch has passed since
+// the first began. So a command waits for its batch half as long, on average, as with Depth(1).
 type Halfway struct{}
 
 // Name implements Rule.
@@ -101,9 +101,9 @@ func (w Window) Next(s State) (begins bool, again time.Duration) {
 	return s.Rate == 0 || float64(s.OpenBytes) < most, 0
 }
 
-// Stages lets one batch be open for the disk, and one for each time of the disk that the rest of a round
-// takes, evenly spaced: the fewest that keep a disk of a follower busy. It takes the leader's disk for those
-// of the followers.
+// Stages lets one batch be open for the disk, and more for the rest of a round: as many as a disk writes in
+// that time, evenly spaced. Fewer would not keep a follower's disk busy. The leader's disk stands for the
+// disks of the followers.
 type Stages struct{}
 
 // Name implements Rule.
