@@ -279,8 +279,8 @@ func ExampleNode_TakeSnapshot() {
 func ExampleNode_Events() {
 	var node *millrace.Node[Set, string] // opened elsewhere
 
-	for event := range node.Events(context.Background()) {
-		switch e := event.(type) {
+	for e := range node.Events(context.Background()) {
+		switch e := e.(type) {
 		case host.RoleChanged:
 			log.Printf("host %d leads in term %d", e.Leader, e.Term)
 		case host.GroupStopped:

@@ -75,8 +75,6 @@ type Diverged struct {
 	Version string
 	// Members are the compared members, by id.
 	Members []DivergedMember
-
-	form uint64 // of the results, if they differ
 }
 
 // DivergedMember is a compared member.
@@ -213,26 +211,27 @@ func (d *divergence) take(from uint64, r report) {
 func (d *divergence) compare(g *Group) {
 	d.mu.Lock()
 	var found *Diverged
-	isOver := false
+	var form uint64
+	over := false
 	for _, own := range d.own {
 		members := d.at(g.self, own)
 		if len(members) < 2 {
 			continue
 		}
-		if found = d.differ(g, own.index, members); found != nil {
+		if found, form = d.differ(g, own.index, members); found != nil {
 			break
 		}
 		d.agreed = max(d.agreed, own.index)
-		isOver = isOver || d.latest.isOver(own, members)
+		over = over || isOver(d.latest, own, members)
 	}
 	if found == nil {
-		if isOver {
+		if over {
 			d.latest = nil
 		}
 		d.mu.Unlock()
 		return
 	}
-	isNew := d.latest == nil || !found.sameAs(d.latest)
+	isNew := d.latest == nil || !sameDifference(found, d.latest)
 	if d.latest == nil || isNew || found.Index > d.latest.Index {
 		if isNew {
 			d.since = g.host.clock.lived()
@@ -249,14 +248,14 @@ func (d *divergence) compare(g *Group) {
 		g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", found.String())
 	}
 	if d.machine.stops(found.In) {
-		d.stopMinority(g, found)
+		d.stopMinority(g, found, form)
 	}
 }
 
 // isOver reports whether members that differed agree at the same or a later checkpoint. At the same one, a
 // member has applied the commands again. Results that agree at a later one say little: only a digest shows
 // that the states do.
-func (d *Diverged) isOver(own checkpoint, members []summed) bool {
+func isOver(d *Diverged, own checkpoint, members []summed) bool {
 	if d == nil || own.index < d.Index || own.index > d.Index && d.In == DivergedResults && !own.hasDigest {
 		return false
 	}
@@ -268,8 +267,8 @@ func (d *Diverged) isOver(own checkpoint, members []summed) bool {
 	return true
 }
 
-// sameAs reports whether a difference concerns the same members in the same way as an earlier one.
-func (d *Diverged) sameAs(o *Diverged) bool {
+// sameDifference reports whether a difference concerns the same members in the same way as an earlier one.
+func sameDifference(d, o *Diverged) bool {
 	return d.In == o.In && d.Version == o.Version && slices.EqualFunc(d.Members, o.Members, func(a, b DivergedMember) bool {
 		return a.ID == b.ID && a.Version == b.Version && a.Minority == b.Minority
 	})
@@ -309,8 +308,9 @@ func compareIDs(a, b uint64) int {
 	return 0
 }
 
-// differ returns the first difference between checkpoints of the same index, or nil.
-func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged {
+// differ returns the first difference between checkpoints of the same index, or nil. Form is that of the
+// results, if they differ.
+func (d *divergence) differ(g *Group, index uint64, members []summed) (found *Diverged, form uint64) {
 	voters := g.countVoters()
 	judge := func(in DivergedIn, version string, sum func(m *summed) (uint64, bool)) *Diverged {
 		found := &Diverged{Group: g.id, In: in, Index: index, Agreed: d.agreed, Version: version}
@@ -319,32 +319,31 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 				found.Members = append(found.Members, DivergedMember{ID: members[i].id, Version: members[i].version, Sum: v})
 			}
 		}
-		if !found.judge(voters) {
+		if !markMinority(found.Members, voters) {
 			return nil
 		}
 		return found
 	}
 	if found := judge(DivergedOptions, "", func(m *summed) (uint64, bool) { return m.options, true }); found != nil {
-		return found
+		return found, 0
 	}
 	if found := judge(DivergedCommands, "", func(m *summed) (uint64, bool) { return m.commands, true }); found != nil {
-		return found
+		return found, 0
 	}
 	for i := range members {
 		version, form := members[i].version, members[i].form
 		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
 			return m.results, m.hasResults && m.version == version && m.form == form
 		}); found != nil {
-			found.form = form
-			return found
+			return found, form
 		}
 		if found := judge(DivergedState, version, func(m *summed) (uint64, bool) {
 			return m.digest, m.hasDigest && m.version == version
 		}); found != nil {
-			return found
+			return found, 0
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // countVoters returns how many members vote. Any goroutine may call it.
@@ -358,21 +357,21 @@ func (g *Group) countVoters() int {
 	return len(g.memberIDs())
 }
 
-// judge reports whether the members differ, and marks the minority if a majority of the voters agrees.
-func (d *Diverged) judge(voters int) (differ bool) {
-	for i := range d.Members {
+// markMinority reports whether members differ, and marks the minority if a majority of the voters agrees.
+func markMinority(members []DivergedMember, voters int) (differ bool) {
+	for i := range members {
 		agree := 0
-		for j := range d.Members {
-			if d.Members[i].Sum == d.Members[j].Sum {
+		for j := range members {
+			if members[i].Sum == members[j].Sum {
 				agree++
 			}
 		}
-		if agree < len(d.Members) {
+		if agree < len(members) {
 			differ = true
 		}
 		if agree > voters/2 {
-			for j := range d.Members {
-				d.Members[j].Minority = d.Members[j].Sum != d.Members[i].Sum
+			for j := range members {
+				members[j].Minority = members[j].Sum != members[i].Sum
 			}
 		}
 	}
@@ -383,12 +382,12 @@ func (d *Diverged) judge(voters int) (differ bool) {
 // are a quorum: without the others the group is still available then. What a member has reported says nothing
 // about whether it is still there. A leader that is one of those that differ hands over first; if it still
 // leads at a later checkpoint, it stops.
-func (d *divergence) stopMinority(g *Group, found *Diverged) {
+func (d *divergence) stopMinority(g *Group, found *Diverged, form uint64) {
 	var order *stopOrder
 	there := 0
 	for _, m := range found.Members {
 		if slices.ContainsFunc(found.Members, func(o DivergedMember) bool { return o.Minority }) && !m.Minority {
-			order = &stopOrder{group: g.id, index: found.Index, in: found.In, form: found.form, version: found.Version, sum: m.Sum}
+			order = &stopOrder{group: g.id, index: found.Index, in: found.In, form: form, version: found.Version, sum: m.Sum}
 			if m.ID == g.self || g.isThere(m.ID) {
 				there++
 			}

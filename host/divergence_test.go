@@ -32,7 +32,7 @@ func TestWhoHasDiverged(t *testing.T) {
 		for i, c := range row.sums {
 			d.Members = append(d.Members, DivergedMember{ID: uint64(i + 1), Sum: uint64(c)})
 		}
-		differ, minority := d.judge(row.voters), ""
+		differ, minority := markMinority(d.Members, row.voters), ""
 		for _, m := range d.Members {
 			if m.Minority {
 				minority += string(rune('0' + m.ID))

@@ -57,7 +57,7 @@ func (h *Host) takeFinding(from uint64, body []byte) error {
 	d := &g.divergence
 	d.mu.Lock()
 	was := d.told
-	isNew := found.Index > 0 && (was == nil || was.from != from || !was.sameAs(&found))
+	isNew := found.Index > 0 && (was == nil || was.from != from || !sameDifference(&was.Diverged, &found))
 	switch {
 	case found.Index == 0:
 		d.told = nil

@@ -23,7 +23,7 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 	order := (&stopOrder{group: 2, index: 7, in: DivergedState, sum: 4}).encode()
 	ordered := func() []uint64 {
 		out.told(nil)
-		g.divergence.stopMinority(g, found)
+		g.divergence.stopMinority(g, found, 0)
 		return out.told(order)
 	}
 	hears := func(id uint64) {

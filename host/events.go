@@ -116,9 +116,9 @@ type MessagesDropped struct {
 
 // SnapshotTaken reports that a snapshot was published and read back. Took is from its capture to the end.
 type SnapshotTaken struct {
-	Group uint64
-	SnapshotInfo
-	Took time.Duration
+	Group, Index, Term uint64
+	Bytes              int64 // of all its files
+	Took               time.Duration
 }
 
 // SnapshotFailed reports that a snapshot of what is applied through Index could not be taken. It is tried

@@ -438,7 +438,7 @@ func (t *take) succeed() {
 	s.tookNanos.Add(int64(took))
 	s.schedule(t.bytes)
 	p := s.latest()
-	g.host.events.emit(SnapshotTaken{Group: g.id, SnapshotInfo: SnapshotInfo{t.id.Index, t.id.Term, p.bytes}, Took: took})
+	g.host.events.emit(SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
 	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
 	tell(t.callers, p, nil)
 	s.next()
