@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -368,7 +369,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 	if h.admission.isNews(peer.ID, remote, err) {
-		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
+		h.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
 }

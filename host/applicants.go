@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 )
@@ -251,7 +252,7 @@ func (g *Group) joinPlan(r *membership.Roster, id uint64, c applicant) (p member
 func (g *Group) refuseJoin(id uint64, why error) {
 	news, waits := g.host.applicants.tell(id, g.id, why.Error())
 	if news {
-		g.host.events.emit(JoinRefused{Group: g.id, Member: id, Err: why})
+		g.host.events.emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
 		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
 	}
 	if !waits {
@@ -278,7 +279,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, why)
 	if was := g.members.joinRefused.Swap(&text); was == nil || *was != text {
 		h.env.logger.Warn("this host is not made a member of the group", "group", group, "host", h.config.ID, "cause", text)
-		h.events.emit(JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
+		h.events.emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/transport"
 )
@@ -51,10 +52,10 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 				return (&report{group: 2, options: number(), version: "v", checkpoints: []checkpoint{{index: max(number(), 1), commands: number()}}}).encode()
 			},
 			func() []byte {
-				return (&stopOrder{group: 2, index: number(), in: DivergedState, sum: number()}).encode()
+				return (&stopOrder{group: 2, index: number(), in: event.DivergedState, sum: number()}).encode()
 			},
 			func() []byte {
-				return encodeFinding(&Diverged{Group: 2, Index: number(), In: DivergedState, Members: []DivergedMember{{ID: number(), Sum: number()}}})
+				return encodeFinding(&event.Diverged{Group: 2, Index: number(), In: event.DivergedState, Members: []event.DivergedMember{{ID: number(), Sum: number()}}})
 			},
 		}
 		for range 300 {

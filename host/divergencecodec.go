@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/millrace/millrace/host/event"
 	"slices"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // divergedIn gives each DivergedIn its byte.
-var divergedIn = [...]DivergedIn{DivergedOptions, DivergedCommands, DivergedResults, DivergedState}
+var divergedIn = [...]event.DivergedIn{event.DivergedOptions, event.DivergedCommands, event.DivergedResults, event.DivergedState}
 
 func (r *report) encode() []byte {
 	b := binary.AppendUvarint([]byte{reportKind, divergenceFormat}, r.group)
@@ -118,7 +119,7 @@ func (r *controlReader) bool() bool {
 }
 
 // in reads what members differ in.
-func (r *controlReader) in() DivergedIn {
+func (r *controlReader) in() event.DivergedIn {
 	if in := r.byte(); int(in) < len(divergedIn) {
 		return divergedIn[in]
 	} else {
@@ -181,7 +182,7 @@ func (o *stopOrder) encode() []byte {
 	return binary.LittleEndian.AppendUint64(appendVersion(b, o.version), o.sum)
 }
 
-func appendIn(b []byte, in DivergedIn) []byte {
+func appendIn(b []byte, in event.DivergedIn) []byte {
 	return append(b, byte(max(slices.Index(divergedIn[:], in), 0)))
 }
 
@@ -195,7 +196,7 @@ func decodeStop(body []byte) (stopOrder, error) {
 }
 
 // encodeFinding encodes what a leader tells the members: what it has found, or that they agree (Index 0).
-func encodeFinding(d *Diverged) []byte {
+func encodeFinding(d *event.Diverged) []byte {
 	b := binary.AppendUvarint([]byte{findingKind, divergenceFormat}, d.Group)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, d.Index), d.Agreed)
 	b = appendVersion(appendIn(b, d.In), d.Version)
@@ -208,18 +209,18 @@ func encodeFinding(d *Diverged) []byte {
 	return b
 }
 
-func decodeFinding(body []byte) (Diverged, error) {
+func decodeFinding(body []byte) (event.Diverged, error) {
 	r := newControlReader(body)
-	d := Diverged{Group: r.number(), Index: r.number(), Agreed: r.number(), In: r.in(), Version: r.version()}
+	d := event.Diverged{Group: r.number(), Index: r.number(), Agreed: r.number(), In: r.in(), Version: r.version()}
 	for n := r.byte(); n > 0 && r.err == nil; n-- {
-		m := DivergedMember{ID: r.number(), Minority: r.bool(), Sum: r.sum(), Version: r.version()}
+		m := event.DivergedMember{ID: r.number(), Minority: r.bool(), Sum: r.sum(), Version: r.version()}
 		if last := len(d.Members) - 1; last >= 0 && m.ID <= d.Members[last].ID {
 			r.fail("member %d follows member %d among those that differ", m.ID, d.Members[last].ID)
 		}
 		d.Members = append(d.Members, m)
 	}
 	if err := r.end(); err != nil {
-		return Diverged{}, err
+		return event.Diverged{}, err
 	}
 	return d, nil
 }

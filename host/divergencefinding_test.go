@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/event"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -54,7 +55,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 		t.Fatalf("the members agree, and the leader has sent %d bodies", len(out.bodies))
 	}
 	report(3, 9, false, 5)
-	want := Diverged{Group: 2, In: DivergedResults, Index: 5, Agreed: 5, Members: []DivergedMember{{ID: 1, Sum: 7}, {ID: 2, Sum: 7}, {ID: 3, Sum: 9, Minority: true}}}
+	want := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Agreed: 5, Members: []event.DivergedMember{{ID: 1, Sum: 7}, {ID: 2, Sum: 7}, {ID: 3, Sum: 9, Minority: true}}}
 	if to := out.told(encodeFinding(&want)); !slices.Equal(to, []uint64{2, 3}) {
 		t.Fatalf("hosts %v were told, want 2 and 3", to)
 	}
@@ -71,7 +72,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 	}
 	report(2, 7, true, 5)
 	report(2, 7, false, 5)
-	none := encodeFinding(&Diverged{Group: 2, In: DivergedOptions})
+	none := encodeFinding(&event.Diverged{Group: 2, In: event.DivergedOptions})
 	if n := len(out.bodies); !slices.Equal(out.told(none), []uint64{2, 3}) || n != 2 {
 		t.Errorf("%d bodies were sent, want that it is over, once to each member that says that it was told", n)
 	}
@@ -85,8 +86,8 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 // A member believes the leader that it follows, while it follows it.
 func TestMemberIsToldOfDifferences(t *testing.T) {
 	l, g, out := openMember(t, false)
-	found := Diverged{Group: 2, In: DivergedResults, Index: 5, Members: []DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
-	tell := func(from uint64, d *Diverged) {
+	found := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Members: []event.DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
+	tell := func(from uint64, d *event.Diverged) {
 		if err := l.Host.control(from, encodeFinding(d)); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	follow(g, 3)
 	has(false, "another leader")
 	follow(g, 2)
-	tell(2, &Diverged{Group: 2, In: DivergedOptions})
+	tell(2, &event.Diverged{Group: 2, In: event.DivergedOptions})
 	has(false, "told that it is over")
 	tell(2, &found)
 	has(true, "told once more")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -448,7 +449,7 @@ func (g *Group) fail(err error) {
 		g.leavePulses()
 		g.snapshots.stop()
 		g.wake() // its next turn answers the clients that still wait
-		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.events.emit(event.GroupStopped{Group: g.id, Err: err})
 		g.host.flight.groupStopped(g.id, err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*panicked)(nil); errors.As(err, &p) {

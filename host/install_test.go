@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -21,7 +22,7 @@ func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
 		c.isolate(3)
 		c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 		c.heal()
-		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > round })
+		c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > round })
 		c.load("all are equal", 0, c.equal)
 	}
 	for at, n := range c.blocks {
@@ -29,8 +30,8 @@ func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
 			t.Errorf("block %s arrived %d times", at, n)
 		}
 	}
-	if l := c.leader(); count[SnapshotSent](l) != 3 || count[SnapshotReceived](c.hosts[2]) != 3 {
-		t.Errorf("%d snapshots sent, %d received, want 3 each; %s", count[SnapshotSent](l), count[SnapshotReceived](c.hosts[2]), c.describe())
+	if l := c.leader(); count[event.SnapshotSent](l) != 3 || count[event.SnapshotReceived](c.hosts[2]) != 3 {
+		t.Errorf("%d snapshots sent, %d received, want 3 each; %s", count[event.SnapshotSent](l), count[event.SnapshotReceived](c.hosts[2]), c.describe())
 	}
 }
 
@@ -52,7 +53,7 @@ func TestALinkThatBreaksCostsNoBlocks(t *testing.T) {
 			} else if ticks%8 == 3 {
 				c.heal()
 			}
-			return count[SnapshotInstalled](c.hosts[2]) > round
+			return count[event.SnapshotInstalled](c.hosts[2]) > round
 		})
 		c.heal()
 		c.load("all are equal", 0, c.equal)
@@ -129,7 +130,7 @@ func TestAnAskWithAWrongNumberCostsTime(t *testing.T) {
 		}
 		p.body = a.encode()
 	}
-	c.load("the member installs", 0, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("the member installs", 0, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	if wrong == 0 {
 		t.Error("no ask was sent")
 	}
@@ -170,7 +171,7 @@ func TestALyingPeer(t *testing.T) {
 		b.content = content
 		p.body = b.encode()
 	}
-	c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	c.load("all are equal", 0, c.equal)
 	if lies < 40 {
 		t.Errorf("%d lies were told, want more", lies)
@@ -207,7 +208,7 @@ func TestAFullDiskWhileReceiving(t *testing.T) {
 		if refused == 0 {
 			t.Errorf("round %d: the disk has refused nothing", round)
 		}
-		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > round })
+		c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](h) > round })
 		c.load("all are equal", 0, c.equal)
 	}
 }
@@ -237,7 +238,7 @@ func TestTheReceiverCrashesAtEachStep(t *testing.T) {
 				return nil
 			})
 			c.heal()
-			c.load("the member installs, or crashes", 0, func() bool { return crashed || count[SnapshotInstalled](h) > 0 })
+			c.load("the member installs, or crashes", 0, func() bool { return crashed || count[event.SnapshotInstalled](h) > 0 })
 			if !crashed {
 				h.disk.SetHook(nil)
 				break
@@ -281,7 +282,7 @@ func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
 				c.tick()
 			}
 			h := c.hosts[c.rng.IntN(3)]
-			installed += count[SnapshotInstalled](h)
+			installed += count[event.SnapshotInstalled](h)
 			h.crash([]crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing}[c.rng.IntN(3)])
 			for range c.rng.IntN(100) {
 				c.call(c.rng.IntN(2))
@@ -292,7 +293,7 @@ func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
 		}
 		c.load("all are equal", 0, c.equal)
 		for _, h := range c.hosts {
-			installed += count[SnapshotInstalled](h)
+			installed += count[event.SnapshotInstalled](h)
 		}
 	}
 	if installed < 4 {

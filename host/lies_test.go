@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -111,7 +112,7 @@ var recordLies = map[string]recordLie{
 	}},
 	// A leader that lies makes its followers say in Explain that members differ.
 	"findingKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed, 3, 2, 9} }, encode: func(_ *view, n []uint64) []byte {
-		return encodeFinding(&Diverged{Group: n[0], Index: n[1], In: divergedIn[n[2]%uint64(len(divergedIn))], Members: []DivergedMember{{ID: n[3], Sum: n[4], Minority: true}}})
+		return encodeFinding(&event.Diverged{Group: n[0], Index: n[1], In: divergedIn[n[2]%uint64(len(divergedIn))], Members: []event.DivergedMember{{ID: n[3], Sum: n[4], Minority: true}}})
 	}},
 	"snapshotOfferKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed + 10, v.term, v.committed, 1 << 10} }, encode: func(_ *view, n []uint64) []byte {
 		return append(appendNumbers([]byte{snapshotOfferKind}, n...), make([]byte, 32)...)

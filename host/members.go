@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -279,7 +280,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	}
 	g.noteJoined(next)
 	g.setRefuses()
-	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
+	g.host.events.emit(event.MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", next.Version}, confWords(next.Conf)...)...)
 	g.executions.poll()
 	g.members.changed.notify()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -42,7 +43,7 @@ type environment struct {
 	pipeline    pipeline.Pipeline
 	batches     batches.Rule // nil: at once
 	logger      *slog.Logger
-	hook        func(Event)
+	hook        func(event.Event)
 }
 
 func newEnvironment(options []Option) (e environment, err error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -165,7 +166,7 @@ func (g *Group) noteDropped(n int, why string) {
 	before := g.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.events.emit(MessagesDropped{Group: g.id, Count: after, Cause: why})
+		g.host.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
 		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -184,7 +185,7 @@ func (g *Group) handOverAhead(stalled int64) bool {
 	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
 	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
 		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.machine.member(target).applied)
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -41,9 +42,9 @@ type transfers struct {
 
 	snapshots, objects transferClass
 
-	says   []said   // to send,
-	events []Event  // to emit,
-	tells  []func() // and to call when mu is released
+	says   []said        // to send,
+	events []event.Event // to emit,
+	tells  []func()      // and to call when mu is released
 }
 
 // maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
@@ -105,7 +106,7 @@ func (t *transfers) unlock() {
 func (t *transfers) say(to uint64, body []byte) { t.says = append(t.says, said{to, body}) }
 
 // emit emits an event when mu is released, unless it is nil.
-func (t *transfers) emit(e Event) {
+func (t *transfers) emit(e event.Event) {
 	if e != nil {
 		t.events = append(t.events, e)
 	}

@@ -50,21 +50,22 @@ host/pipeline          raft/raftpb raft                                         
 host/batches                                                                                                  |
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
+host/event             raft raft/raftpb wal object transport transport/tcp                                   |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
-.                      host host/session object object/files                                                                      |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/event host/admin host/membership internal/repetition |
+.                      host host/event host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
-millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
+millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/coverage                                                                                                  |
 sim/shrink                                                                                                    |
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/batches host/pipeline host/session |
+sim                    . sim/coverage sim/property host host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/batches host/pipeline host/session |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
@@ -85,10 +86,10 @@ cmd/internal/regression     cmd/internal/lab/archive cmd/internal/lab/compare cm
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/plot host/batches sim |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
-cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
+cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host host/event |
 cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
 cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host host/pipeline vfs wal |
-cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs wal |
+cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host host/event raft transport/tcp vfs wal |
 cmd/internal/lab/children       cmd/internal/lab                                                              |
 cmd/internal/lab/peers/child    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/peers/child |
