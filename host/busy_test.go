@@ -130,7 +130,7 @@ func (a always) Gathers() bool {
 func (a always) Gathered(time.Duration) {}
 
 // BenchmarkBusyProcess runs hosts inside a program that computes something else: 20 clients, three hosts in
-// memory, one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
+// memory, one processor, and a number of goroutines that never wait. The figures are in decision 0007.
 func BenchmarkBusyProcess(b *testing.B) {
 	for _, spinners := range []int{0, 5, 20, 50} {
 		for _, w := range []waits{"never", "always", "bounded"} {

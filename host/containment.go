@@ -11,7 +11,7 @@ import (
 
 // A panic in a turn is a bug of ours: a broken invariant of the core, or an error of the language (nil, an
 // index out of range). It stops the group if all that it can have left half-done belongs to the group, and
-// the process if not. docs/decisions/0031-panics.md has the reasons, and what a panic does elsewhere.
+// the process if not. Decision 0031 has the reasons, and what a panic does elsewhere.
 //
 // The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
 // the function that took it. So if no function between the turn and the panic takes a lock, and all of them

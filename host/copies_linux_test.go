@@ -16,7 +16,7 @@ import (
 // In how many places of memory a command is when three hosts have applied it. Each place but the first is a
 // copy, and two of them, what the followers read from their sockets, are made by the kernel. So the hosts
 // copy a command of 100 bytes 13 times and one of 250,000 bytes 9 times. The table in
-// docs/decisions/0012-shared-lanes.md says where.
+// Decision 0012 says where.
 //
 // How they are counted: the memory of the process is searched for the command's bytes, with the garbage
 // collector off, so that a buffer that the command has passed through still has them. So a copy counts

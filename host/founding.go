@@ -32,7 +32,7 @@ import (
 //
 // Founding a group takes every founding member once; after that a quorum is enough. If a member does not
 // come, or was wiped before founded, there is nothing to keep: the directories are emptied, and the group is
-// founded again with another list (docs/decisions/0013 says why not without that member).
+// founded again with another list (decision 0013 says why not without that member).
 //
 // Rejected: only the two entries, with elections as soon as a majority is up. Two directories of one host can
 // then vote in one term, so two leaders can propose different entries found at one place.

@@ -12,7 +12,7 @@ import "time"
 // (the machine is shared) the pause is short.
 //
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so
-// 256 turns pass at once (throughput 0.2 of that without waits, docs/decisions/0007).
+// 256 turns pass at once (throughput 0.2 of that without waits, decision 0007).
 type gathering struct {
 	now        func() time.Duration
 	before     int           // commands that waited when the wait began

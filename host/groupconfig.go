@@ -64,12 +64,12 @@ type GroupConfig struct {
 const (
 	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is far
 	// above what a round takes: bytes are what costs memory, and a leader that has sent as many small batches as
-	// it may waits for a whole sync of its followers (docs/decisions/0028-when-the-next-batch-begins.md).
+	// it may waits for a whole sync of its followers (decision 0028).
 	maxInflightMsgs  = 4096
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20
 	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the
-	// leader steps down (docs/decisions/0014-slow-disks-everywhere.md).
+	// leader steps down (decision 0014).
 	answerTimeouts = 2
 	// maxCommandBytes leaves space in a frame for the append around a command.
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10

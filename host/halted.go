@@ -29,7 +29,7 @@ import (
 // no entry could be committed that would have led past it.
 //
 // The pipelines that apply in the turn (basic, parallel) stop the group: they have no place to wait.
-// docs/decisions/0030-a-machine-that-halts.md has the reasons.
+// Decision 0030 has the reasons.
 
 // ErrMachineHalted: the state machine of this member could not apply a committed command, so this member
 // refuses commands and reads. Its group goes on without its machine. errors.As finds a HaltedError.

@@ -23,7 +23,7 @@ import (
 // it what the host has promised. Rejected: an id of its own for the directory. With it, a host whose log
 // alone was exchanged came back as itself.
 //
-// docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
+// Decision 0005 says why cluster and list are fixed at the first start.
 type identity struct {
 	Version int `json:"version"`
 	// Cluster is Config.Cluster, or derived from Founders once.

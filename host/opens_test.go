@@ -18,7 +18,7 @@ import (
 )
 
 // opensPage has the table of what a host opens while it works.
-const opensPage = "../docs/internals/opens.md"
+const opensPage = "testdata/opens.md"
 
 // opened is what the hosts of a test have opened after they have started: a path with * for ids, and how.
 type opened map[string]bool

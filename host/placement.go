@@ -24,7 +24,7 @@ import (
 // maxPlacements of them in an hour the leader stays where it is.
 //
 // The host chooses for which groups something should change (placing.go), and the turn of the group looks
-// whether a member is level, and hands over (placed.go). docs/decisions/0024-placement.md has the reasons.
+// whether a member is level, and hands over (placed.go). Decision 0024 has the reasons.
 
 // Placement says which members of a group should lead it. The zero value means that all are equal. It is a
 // hint for a leader that works: it takes no part in elections, and a member with priority 0 leads if no other

@@ -28,7 +28,7 @@ import (
 // (Rescue.AcceptLoss), and not one of a running host.
 //
 // rescuelook.go reads the directories, rescuewrite.go writes, rescued.go has what a host reads afterwards.
-// docs/decisions/0023-rescue.md has the reasons, and what was rejected.
+// Decision 0023 has the reasons, and what was rejected.
 
 // Rescue says what to rescue.
 type Rescue struct {

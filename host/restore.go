@@ -31,7 +31,7 @@ import (
 // A file in the directory says that a restore is under way. It is durable before anything else is written,
 // and removed when everything is, so a crash leaves a new directory, one that Open refuses, or a whole one.
 //
-// docs/decisions/0017-restore.md has the reasons, and what was rejected.
+// Decision 0017 has the reasons, and what was rejected.
 
 const restoringFile = "RESTORING"
 

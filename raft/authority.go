@@ -10,7 +10,7 @@ import (
 // A node without authority may lack entries that it has acknowledged: a power cut has taken them in a mode
 // that acknowledges early, or its log was damaged and repaired. It casts no vote and does not campaign, and
 // no leader counts what it says. It is fed like any follower, and has authority again when it holds durably
-// what a leader had committed when it came. docs/decisions/0021-without-authority.md has rule and proof.
+// what a leader had committed when it came. Decision 0021 has rule and proof.
 //
 // A run of such a node has a number, its life, which is higher than that of every earlier run. The leader
 // answers to a new life with a new epoch: it forgets what the node has acknowledged, and counts from now on

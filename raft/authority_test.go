@@ -133,7 +133,7 @@ func (w *powers) cutPower(h *host) {
 	if p.terms {
 		delete(w.judge.votes, h.id())
 		// The host that lost a vote must have met all others before it has authority again, so a request of
-		// its earlier life arrives before or not at all (docs/decisions/0021-without-authority.md).
+		// its earlier life arrives before or not at all (decision 0021).
 		w.net = slices.DeleteFunc(w.net, func(m raftpb.Message) bool { return m.From == h.id() && m.Type == raftpb.MsgVote })
 	}
 	w.cuts++

@@ -90,7 +90,7 @@ type Config struct {
 	// AnswerTicks is after how many ticks without an answer CheckAppends counts a member as silent: 0, which
 	// means ElectionTick, or at least ElectionTick. More keeps a leader whose disks, and those of its
 	// followers, are slower than the election timeout, and keeps a leader whose appends are lost for as much
-	// longer (docs/decisions/0014-slow-disks-everywhere.md).
+	// longer (decision 0014).
 	AnswerTicks int
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).

@@ -16,7 +16,7 @@ import (
 // ahead and have gone. It can never come back to a lower term, so the others must come to it. Each window
 // they climb half a jump, until its term is near. They climb in steps of half a jump because the bases of
 // their windows differ by some elections: the step of one of them is near for all. A liar gains nothing,
-// since it may name the term of that step itself (docs/decisions/0032-far-terms.md).
+// since it may name the term of that step itself (decision 0032).
 //
 // A node without a term may join a group whose term was driven up, and hears its leader only. It believes one
 // peer, up to the middle of what there is, if it has heard no other term for a whole window.

@@ -105,7 +105,7 @@ func (r *raft) tickLeader() {
 // every member, a busy member answers some append after each sync, and an idle one begins a sync when the
 // append arrives. Where the syncs of a quorum take longer than AnswerTicks, the leader steps down, and the
 // group has no leader for most of the time, because votes wait for the same disks. The table in
-// docs/decisions/0014-slow-disks-everywhere.md says how much that costs.
+// Decision 0014 says how much that costs.
 func (r *raft) checkQuorum() {
 	members, now := r.leader.members, r.leader.ticks
 	if !members.QuorumActive(r.conf, r.id, now, r.cfg.answerTicks) {

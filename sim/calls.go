@@ -71,6 +71,7 @@ func (c *simCall) violate(format string, args ...any) {
 
 // Committed implements host.Caller.
 func (c *simCall) Committed(r host.Receipt) {
+	c.replica.observeAnswer(c.command, r, "committed")
 	if c.givenUp {
 		return
 	}
@@ -82,6 +83,7 @@ func (c *simCall) Committed(r host.Receipt) {
 
 // Failed implements host.Caller.
 func (c *simCall) Failed(err error) {
+	c.replica.observeAnswer(c.command, host.Receipt{}, err)
 	if c.givenUp {
 		return
 	}
@@ -94,6 +96,7 @@ func (c *simCall) Failed(err error) {
 
 // Duplicate implements host.Caller.
 func (c *simCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
+	c.replica.observeAnswer(c.command, r, "duplicate")
 	if c.givenUp {
 		return
 	}
@@ -306,6 +309,7 @@ func (r *replica) noteCommand(index, term uint64, now time.Duration, command str
 		w.breaks(property.ExactlyOnce, "%s applies entry %d at log time %v after %v", r.name, index, now, r.watch.time)
 	}
 	r.watch.applied, r.watch.time = index, now
+	r.observeApplied(index, term, command)
 	r.noteState(command)
 	r.ghost.apply(w, r.name, host.Entry{Index: index, Term: term, Data: []byte(command)})
 }

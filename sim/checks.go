@@ -96,6 +96,7 @@ func (w *world) checkReplica(r *replica) {
 	w.clients.poll(r)
 	r.countSuppressed(s)
 	w.reads.poll(r)
+	r.observeStatus(s)
 	r.watch.status = s
 }
 

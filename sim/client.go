@@ -120,6 +120,9 @@ func (c *clients) poll(r *replica) {
 	kept := r.pending[:0]
 	for _, p := range r.pending {
 		receipt, done, err := p.outcome.Poll()
+		if done {
+			r.observeAnswer(p.command, receipt, err)
+		}
 		switch {
 		case !done:
 			kept = append(kept, p)

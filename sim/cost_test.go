@@ -8,7 +8,7 @@ import (
 
 // What a round costs is counted, so that a change which adds a wake or a message is seen. The bounds are what
 // was reached (with 60 clients 15.2 wakes on average of six seeds, 16.1 with this one), and some room;
-// docs/decisions/0012 has the history.
+// Decision 0012 has the history.
 func TestCostOfARound(t *testing.T) {
 	for _, row := range []struct {
 		clients, rounds int

@@ -43,6 +43,7 @@ func (h *machine) onOperation(op crashfs.Op) error {
 	if h.w.looking { // reads of the checks are not operations of the process
 		return nil
 	}
+	h.observeOperation(op)
 	if p := &h.power; p.after > 0 && (!p.onlySyncs || op.Kind == crashfs.OpSync) {
 		if p.after--; p.after == 0 && h.alive != nil && h.w.injects(h.crashName(p.loss), h) {
 			h.w.count(CrashesInside)

@@ -9,7 +9,7 @@ import (
 
 // Two scenarios that pull in opposite directions. Where every disk is slow, a leader that steps down because
 // its appends are unanswered is missed: an election waits for the same disks. Where appends are lost and
-// heartbeats are not, it should step down at once. docs/decisions/0014-slow-disks-everywhere.md has the
+// heartbeats are not, it should step down at once. Decision 0014 has the
 // table.
 
 // SlowRow is what SlowDiskRow returns.

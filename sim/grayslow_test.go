@@ -11,7 +11,7 @@ import (
 // Disks on which a write and its sync take up to one and a half election timeouts, on every member, keep
 // their leader, and commands are committed at the pace of the disks. From two timeouts on the leader hands
 // over or steps down (Config.StallTimeout), and votes that wait for the disks find no majority in time: that
-// needs a longer election timeout. The table is in docs/decisions/0014-slow-disks-everywhere.md.
+// needs a longer election timeout. The table is in decision 0014.
 func TestSlowDisksKeepTheirLeader(t *testing.T) {
 	const timeout, during = 100 * time.Millisecond, 20 * time.Second // of package sim
 	seeds := max(*grays/20, 1)

@@ -258,6 +258,7 @@ func (h *machine) delay(t *task) time.Duration {
 
 // event counts what the process reports.
 func (l *life) event(e event.Event) {
+	l.observeEvent(e)
 	switch e := e.(type) {
 	case event.LogEvent:
 		switch e.Event.(type) {
@@ -336,6 +337,7 @@ func (l *life) event(e event.Event) {
 func (l *life) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 func (l *life) Handle(_ context.Context, r slog.Record) error {
+	l.observeLine(r)
 	if l.w.options.Trace == nil {
 		return nil
 	}

@@ -123,6 +123,7 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 }
 
 func (n *network) carry(from *life, to uint64, class transport.Class, frame []byte) bool {
+	n.w.observeFrame(from, to, frame)
 	lk := link{from.host.id, to}
 	if h := n.w.hardware; h != nil {
 		h.carry(from, to, class, frame)

@@ -29,6 +29,7 @@ func (m stateMachine) Apply(entries []host.Entry) error {
 			return err
 		}
 		r.watch.applied = e.Index
+		r.observeApplied(e.Index, e.Term, string(e.Data))
 		r.noteState(string(e.Data))
 		r.ghost.apply(w, r.name, e)
 	}

@@ -171,6 +171,9 @@ func (c *reads) poll(r *replica) {
 	kept := r.reading[:0]
 	for _, a := range r.reading {
 		_, done, err := a.read.Poll()
+		if done {
+			r.observeRead(a.kind, err)
+		}
 		switch {
 		case !done:
 			kept = append(kept, a)

@@ -19,14 +19,18 @@
 //
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
+// Two trees of the source behave in the same way if they write the same hashes (observations.go):
+//
+//	go test ./sim -run TestSeeds -count=1 -seeds=300 -hashes=FILE
+//
 // RunMachine runs a user's machine in the same world (user.go), and returns a history of its operations.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
-// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go with wellness.go,
-// rests.go, scenario.go and the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go,
-// founding.go, explain.go, snapshots.go, catchup.go, descriptors.go, placement.go), lies.go, cost.go,
-// flight.go.
+// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go with
+// wellness.go, rests.go, observations.go, scenario.go and the scenarios, each run with many seeds
+// (election.go, gray.go, slow.go, idle.go, founding.go, explain.go, snapshots.go, catchup.go,
+// descriptors.go, placement.go), lies.go, cost.go, flight.go.
 package sim
 
 import (
@@ -49,6 +53,8 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, receives every event.
 	Trace io.Writer
+	// Observations, if set, receives everything that the run observes (observations.go).
+	Observations io.Writer
 	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
 	// same: hosts that close, machines and reads that hang, impostors, lies.

@@ -1,9 +1,12 @@
 package sim_test
 
 import (
+	"bufio"
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -27,6 +30,8 @@ var (
 	without     = flag.String("without", "", "faults of package coverage that do not happen, as in crash,pause")
 	skip        = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
 	trace       = flag.Bool("events", false, "with -seed: print every event")
+	hashes      = flag.String("hashes", "", "write into this file, for each seed, a line with the seed and the hash of all that its run observes")
+	observed    = flag.String("observations", "", "with -seed: write all that the run observes into this file")
 )
 
 // TestSeeds runs whole clusters through faults. Each seed is a separate run; a failure prints how to repeat
@@ -36,6 +41,16 @@ func TestSeeds(t *testing.T) {
 		o := options(t, *seed)
 		if *trace {
 			o.Trace = os.Stdout
+		}
+		if *observed != "" {
+			f, err := os.Create(*observed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			b := bufio.NewWriter(f)
+			defer b.Flush()
+			o.Observations = b
 		}
 		report, err := sim.Run(o)
 		if err != nil {
@@ -52,6 +67,11 @@ func TestSeeds(t *testing.T) {
 	total, failures := runSeeds(options(t, *first), n)
 	for _, err := range failures {
 		t.Error(err)
+	}
+	if *hashes != "" {
+		if err := os.WriteFile(*hashes, total.hashLines(), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	elapsed := time.Since(start)
 	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d leaders, %d of %d commands acknowledged",
@@ -117,9 +137,18 @@ func options(t *testing.T, seed uint64) sim.Options {
 // totals are the sums of reports.
 type totals struct {
 	sim.Report
-	runs    uint64         // seeds that were run
-	reached sim.Faults     // in how many seeds
-	modes   map[string]int // seeds, by kind of mode
+	runs    uint64            // seeds that were run
+	reached sim.Faults        // in how many seeds
+	modes   map[string]int    // seeds, by kind of mode
+	hashes  map[uint64]uint64 // of all that a seed's run observes; empty without -hashes
+}
+
+// hashLines returns a line for each seed, in ascending order.
+func (t *totals) hashLines() (lines []byte) {
+	for _, seed := range slices.Sorted(maps.Keys(t.hashes)) {
+		lines = fmt.Appendf(lines, "%d %016x\n", seed, t.hashes[seed])
+	}
+	return lines
 }
 
 func (t *totals) add(r sim.Report) {
@@ -148,14 +177,21 @@ func (t *totals) add(r sim.Report) {
 // failures.
 func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 	var mu sync.Mutex
-	total.modes = map[string]int{}
+	total.modes, total.hashes = map[string]int{}, map[uint64]uint64{}
 	eachSeed(o.Seed, n, func(seed uint64) (more bool) {
 		one := o
 		one.Seed = seed
+		history := fnv.New64a()
+		if *hashes != "" {
+			one.Observations = history
+		}
 		r, err := sim.Run(one)
 		mu.Lock()
 		defer mu.Unlock()
 		total.add(r)
+		if *hashes != "" {
+			total.hashes[seed] = history.Sum64()
+		}
 		if err != nil {
 			failures = append(failures, err)
 		}

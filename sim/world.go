@@ -263,6 +263,9 @@ func (w *world) note(what string) {
 	if w.options.Trace != nil {
 		fmt.Fprintf(w.options.Trace, "%12v %s\n", w.now, what)
 	}
+	if w.observed() {
+		w.observe("%s", what)
+	}
 }
 
 // breaks ends the run: a property is broken.

@@ -14,7 +14,7 @@ import (
 // Why: half a write can be wrong in a way that nothing shows. Take a write of commit index 3 and entries 2
 // and 3 in place of others. Its first sector alone says that the entries which it was to replace are
 // committed. Entries without the commit index beside them can elect two leaders across two membership
-// changes (docs/decisions/0006-atomic-writes.md).
+// changes (decision 0006).
 //
 // A recovery holds back the parts of a write until it has seen the end. So parts of an unfinished write
 // change no group, wherever they stand; a write may begin in a segment that was sealed in the middle of it.

@@ -58,7 +58,7 @@ func BenchmarkAppendSync(b *testing.B) {
 // BenchmarkAppendBesideSync compares two ways to write batches of 1 KiB entries: each batch after the
 // previous sync, and each batch encoded and written while the previous sync runs. A ratio of 1.2 means that
 // a fifth more batches of the same size are durable. An append worker that overlaps them has smaller
-// batches, because it splits what arrives during a sync: docs/decisions/0004-how-the-log-writes.md.
+// batches, because it splits what arrives during a sync: decision 0004.
 func BenchmarkAppendBesideSync(b *testing.B) {
 	const batches = 20
 	for _, batch := range []int{1, 16, 100, 1000} {

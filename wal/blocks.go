@@ -16,7 +16,7 @@ import (
 // durable: the disk leaves each sector old or new. (The same happens when the kernel writes back a page.)
 //
 // Why: a buffered write has to find, clear and fill a page for each 4 KiB, and the sync has to search for
-// these pages. docs/decisions/0002-direct-writes.md has the measurements.
+// these pages. Decision 0002 has the measurements.
 
 // blockMask rounds to blocks.
 const blockMask = vfs.BlockBytes - 1

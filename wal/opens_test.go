@@ -106,7 +106,7 @@ func TestNoOpenEndsTheLog(t *testing.T) {
 }
 
 // The log opens nothing but segments and spares while it works: its directory and FENCE are held until
-// Close. So the table of docs/internals/opens.md says all that may be refused.
+// Close. So the table of host/testdata/opens.md says all that may be refused.
 func TestLogHoldsItsDirectory(t *testing.T) {
 	disk, sched := crashfs.New(), &manual{}
 	opts := testOptions(disk, sched)

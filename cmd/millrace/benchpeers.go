@@ -14,8 +14,8 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/peers"
-	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 // peersFlags is the command line of bench peers, before it is a peers.Plan.
@@ -57,7 +57,7 @@ Columns
   CPU µs/op         of the whole process: all hosts and the clients together.
   ÷ bare, ÷ …       throughput, in the same round.      CPU ÷ its   CPU per operation to the best Go peer's.
 
-The others are built from cmd/internal/lab/peers in Millrace's source tree, with go, cargo and mvn. What cannot be
+The others are built from tests/compare/others in Millrace's source tree, with go, cargo and mvn. What cannot be
 built is named, and the rest is measured. strace, if installed, counts fsyncs once more from outside.
 
 ` + benchExitHelp(benchStatuses...)
@@ -155,7 +155,7 @@ var ownSystems = map[string]string{
 	"millrace": "async", "millrace-parallel": "parallel", "millrace-basic": "basic",
 }
 
-// peerChildVerb asks this program to be the process that measures one system: see child.Serve.
+// peerChildVerb asks this program to be the process that measures one system: see peer.Serve.
 const peerChildVerb = "peer-child"
 
 func newPeerChild(a app) *cobra.Command {
@@ -169,7 +169,7 @@ func newPeerChild(a app) *cobra.Command {
 			if open == nil {
 				return usageError{fmt.Errorf("%s: %q is not a system of this program", peerChildVerb, args[0])}
 			}
-			return child.Serve(os.Stdin, a.stdout, args[0], open)
+			return peer.Serve(os.Stdin, a.stdout, args[0], open)
 		},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/peers"
-	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 func TestBenchPeersRefuses(t *testing.T) {
@@ -41,7 +41,7 @@ func TestBenchPeersRefuses(t *testing.T) {
 
 // What cannot be built is named with the reason, once for each system, and the others are found.
 func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
-	tree := t.TempDir() // a source tree without the modules
+	tree := t.TempDir() // a source tree without the programs
 	for name, text := range map[string]string{"go.mod": "module github.com/millrace/millrace\n", "cmd/go.mod": ""} {
 		path := filepath.Join(tree, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -63,7 +63,7 @@ func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
 	if have := strings.Join(names, " "); have != "bare bare+crc+apply millrace millrace-basic" {
 		t.Errorf("found %s", have)
 	}
-	if len(plan.Missing) != 2 || !strings.HasPrefix(plan.Missing[0], "etcd-raft-basic: the source tree has no module in ") || !strings.HasPrefix(plan.Missing[1], "etcd-raft-async: ") {
+	if len(plan.Missing) != 2 || !strings.HasPrefix(plan.Missing[0], "etcd-raft-basic: the source tree has no program in ") || !strings.HasPrefix(plan.Missing[1], "etcd-raft-async: ") {
 		t.Errorf("missing: %q", plan.Missing)
 	}
 
@@ -87,7 +87,7 @@ func TestOwnSystemsHaveTargets(t *testing.T) {
 // The child of our own systems, asked as bench peers asks it.
 func TestPeerChildMeasures(t *testing.T) {
 	ask := func(name string, length time.Duration) (status int, answer children.Answer[report.Result], out string) {
-		text, err := json.Marshal(child.Request{Dir: t.TempDir(), Hosts: 3, Clients: 2, ValueBytes: 100, Length: length})
+		text, err := json.Marshal(peer.Request{Dir: t.TempDir(), Hosts: 3, Clients: 2, ValueBytes: 100, Length: length})
 		if err != nil {
 			t.Fatal(err)
 		}

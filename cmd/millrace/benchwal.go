@@ -41,7 +41,7 @@ that is overwritten with nothing but a write and an fdatasync a batch: the limit
 
 Checked after every point: the log is closed, opened again, and must hold every append that was acknowledged.
 
-The other logs are built from cmd/internal/lab/logs in Millrace's source tree, with the go command. If the tree is
+The other logs are built from tests/compare/others in Millrace's source tree, with the go command. If the tree is
 not found (--source) or cannot be built, the table says so, and the other rows are measured.
 
 Rows and columns

@@ -78,7 +78,7 @@ func TestBenchWALSaysWhyALogIsMissing(t *testing.T) {
 	}
 	args := []string{"wal", "--dir", ".", "--logs", "etcd-wal,bbolt", "--appenders", "1", "--groups", "1", "--duration", "1ms", "--warmup", "0s", "--recover-mib", "0", "--source"}
 	for source, wants := range map[string][]string{
-		tree:            {"etcd-wal: the source tree has no module in " + filepath.Join(tree, logPrograms, "etcdwal"), "bbolt: go build in " + filepath.Join(tree, logPrograms, "boltdb") + " failed (exit status 1): ./main.go:1:29: undefined: nonsense"},
+		tree:            {"etcd-wal: the source tree has no program in " + filepath.Join(tree, logPrograms, "etcdwal"), "bbolt: go build in " + filepath.Join(tree, logPrograms, "boltdb") + " failed (exit status 1): ./main.go:1:29: undefined: nonsense"},
 		"/no/such/tree": {"etcd-wal: --source: /no/such/tree is not Millrace's source tree"},
 	} {
 		_, stdout, _ := verb(t, append(args, source)...)

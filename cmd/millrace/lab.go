@@ -11,7 +11,7 @@ import (
 )
 
 var labLong = `lab makes experiments and works with their results. Each run leaves a directory: result.json, env.json, bench.txt (which
-benchstat reads) and the latencies of every second as HdrHistogram logs. docs/howto/lab-results.md describes them.
+benchstat reads) and the latencies of every second as HdrHistogram logs. docs/howto/lab.md describes them.
 
 bench is the short way to a table; lab is for figures that others can check, repeat and compare.
 

@@ -314,5 +314,5 @@ func (f *labFlags) do(ctx context.Context, a app, j experiment.Job) error {
 	return err
 }
 
-// foreignProgram is the module with components of other projects.
-const foreignProgram = "cmd/internal/lab/foreign"
+// foreignProgram is the program with components of other projects.
+const foreignProgram = otherPrograms + "/foreign"

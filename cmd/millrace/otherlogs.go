@@ -11,13 +11,13 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
-// otherLog is a log that is built from the source tree: its name, and the directory of its module.
+// otherLog is a log that is built from the source tree: its name, and the directory of its program.
 type otherLog struct{ name, dir string }
 
 var otherLogs = []otherLog{{"etcd-wal", "etcdwal"}, {"raft-wal", "raftwal"}, {"bbolt", "boltdb"}}
 
-// logPrograms is a directory of modules, one for each of otherLogs.
-const logPrograms = "cmd/internal/lab/logs"
+// logPrograms is a directory of programs, one for each of otherLogs.
+const logPrograms = otherPrograms + "/logs"
 
 // findLogs fills in which logs can be measured, and why others cannot.
 func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, b *builder) error {

@@ -26,8 +26,11 @@ type peerProgram struct {
 	minWarmup time.Duration
 }
 
-// peerSources is a directory of modules, one for each program.
-const peerSources = "cmd/internal/lab/peers"
+// otherPrograms is the module of the programs with other projects' code.
+const otherPrograms = "tests/compare/others"
+
+// peerSources is a directory of programs, each of a system.
+const peerSources = otherPrograms + "/peers"
 
 // ratisWarmup is the least that a JVM needs before its figures mean anything. It still gets faster then.
 const ratisWarmup = 5 * time.Second

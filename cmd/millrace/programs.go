@@ -17,7 +17,8 @@ import (
 )
 
 // Other projects' code is not part of this program. Programs with it are built when they are wanted, from
-// modules in the source tree. Nothing is installed; what builds them may download what its cache lacks.
+// the module tests/compare/others of the source tree. Nothing is installed; what builds them may download
+// what its cache lacks.
 
 // builder builds such programs, each once.
 type builder struct {
@@ -119,16 +120,16 @@ func isSourceTree(dir string) bool {
 	return err == nil
 }
 
-// buildGo builds the program of the module in dir.
+// buildGo builds the program in dir.
 func buildGo(ctx context.Context, dir, program string) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-		return nil, fmt.Errorf("the source tree has no module in %s", dir)
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("the source tree has no program in %s", dir)
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off") // the module is in no workspace
+	build.Env = append(os.Environ(), "GOWORK=off") // its module is in no workspace
 	out, err := build.CombinedOutput()
 	switch {
 	case err == nil:

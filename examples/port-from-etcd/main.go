@@ -5,7 +5,7 @@
 //	go.etcd.io/raft/v3 (Node)  →  github.com/millrace/millrace/raft/etcdnode
 //	go.etcd.io/raft/v3/raftpb  →  github.com/millrace/millrace/raft/raftpb
 //
-// and then the lines that are marked with "Port:" below. docs/porting-from-etcd-raft.md has all differences.
+// and then the lines that are marked with "Port:" below. docs/porting.md has all differences.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Package planted holds bugs on purpose. A judge that does not find them judges nothing.
 //
 // Each bug is an edit: a text that occurs once in a file of the repository, and the text that replaces it
-// while a judge runs (docs/decisions/0001-planted-bugs.md). So the code that users build does not mention
+// while a judge runs (decision 0001). So the code that users build does not mention
 // them, and this package holds tests only:
 //
 //	core_….go                                    bugs of the core: elections, replication, members, reads,

@@ -91,15 +91,17 @@ cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host host/pipeline vfs wal |
 cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host host/event raft transport/tcp vfs wal |
 cmd/internal/lab/children       cmd/internal/lab                                                              |
-cmd/internal/lab/peers/child    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children |
-cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/peers/child |
+cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children |
+cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/lab/peer |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/children cmd/internal/lab/logs/child vfs | golang.org/x/sys
+cmd/lab/peerlog                 cmd/internal/lab/logs/child                                                   |
 cmd/internal/lab/client         host/session                                                                  |
 cmd/internal/lab/wire           cmd/internal/lab/load                                                         |
-cmd/internal/lab/journal        host raft/raftpb vfs wal                                                      |
 cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire env host host/batches host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
 cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/children cmd/internal/lab/probe cmd/internal/lab/rig host/batches host/pipeline wal |
+cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/experiment cmd/internal/lab/rig         |
+cmd/lab/component/componenttest cmd/internal/lab/labtest cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/experiment cmd/internal/lab/rig cmd/lab/component host/pipeline |
 cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
 cmd/internal/lab/trust          transport/cert                                                                |
 cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host host/batches transport/cert |

@@ -148,7 +148,7 @@ var names = []declared{
 var folders = map[string][]string{
 	"Arena":     {"raft"},
 	"Cursor":    {"raft", "host", "sim", "tests"},
-	"Fence":     {"wal", "host", "examples", "cmd/internal/lab/journal"},
+	"Fence":     {"wal", "host", "examples", "tests/compare/others/foreign/journal"},
 	"Lane":      {"host"},
 	"Lease":     {".", "raft", "host", "internal", "sim", "examples", "cmd"},
 	"Nemesis":   {"sim"},

@@ -10,7 +10,7 @@ import (
 // Some faults make a disk lack what its node has promised: a sync that lied before a power cut, bits that
 // flip, a write that went to another place, a disk that is restored from a backup, or replaced by an empty
 // one. A checksum, a repair or an operator tells, so the node comes back without authority
-// (docs/decisions/0021-without-authority.md), and terms and votes may be missing too. Nothing that was
+// (decision 0021), and terms and votes may be missing too. Nothing that was
 // committed may be lost by it.
 //
 // At most a minority of the voters may be without authority at once, and no change of members begins

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// logs are the modules whose programs `millrace bench wal` builds and asks.
+// logs are the programs that `millrace bench wal` builds and asks.
 var logs = []string{"etcdwal", "raftwal", "boltdb"}
 
-// logRequest is the JSON of child.Request (cmd/internal/lab/logs/child). This module does not import the lab.
+// logRequest is the JSON of its request (cmd/lab/peerlog). This module does not import the lab.
 type logRequest struct {
 	Dir          string        `json:"dir"`
 	Appenders    int           `json:"appenders"`
@@ -33,7 +33,7 @@ func TestEveryLogKeepsWhatItAcknowledged(t *testing.T) {
 			t.Parallel()
 			program := filepath.Join(t.TempDir(), log)
 			build := exec.Command("go", "build", "-o", program, ".")
-			build.Dir = filepath.Join("..", "..", "cmd", "internal", "lab", "logs", log)
+			build.Dir = filepath.Join("others", "logs", log)
 			build.Env = append(os.Environ(), "GOWORK=off")
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)

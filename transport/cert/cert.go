@@ -16,7 +16,7 @@
 // operators trust each other. The cluster itself is not in the certificate: its number is drawn when the
 // cluster is founded, and changes with a restore. The hash of the key (KeyHash) binds a certificate to it.
 //
-// docs/decisions/0020-tls.md says why.
+// Decision 0020 says why.
 package cert
 
 import (

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A process, or its machine, has no descriptor left for a while (docs/internals/opens.md).
+// A process, or its machine, has no descriptor left for a while (host/testdata/opens.md).
 
 var short = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}
 

@@ -7,7 +7,7 @@
 //	rig   wire   client      clusters of named components, a network between them, a client over one connection
 //	bench   flush   groups   logs   one experiment each: a plan, its run, its table and its plots
 //	peers                    one more: other libraries' replicated logs beside ours
-//	                         logs/child, peers/child   the process that measures one point
+//	                         logs/child, cmd/lab/peer  the process that measures one point
 //	children                 asking such a process
 //	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
 //	archive                  the directory that one run leaves behind: what reports and comparisons read

@@ -27,7 +27,7 @@ works once the tags are pushed. Run it from anywhere in the repository:
 It refuses a version that is no v0.X.Y or v1.X.Y (with or without a pre-release, v0.2.0-rc.1), one that is not above
 the latest tag, and a tree that is not clean. Then it
   1. makes cmd/go.mod require the library at VERSION, and drops its replace; adds the library's checksums to cmd/go.sum;
-     sets the version in the modules under cmd/internal/lab/logs, which keep their replace: they are never installed
+     sets the version in tests/compare/others/go.mod, which keeps its replace: it is never installed
   2. commits that, and tags the commit VERSION and cmd/VERSION
   3. commits the files of step 1 as they were before, for development
   4. with --push, pushes the branch and both tags to the branch's remote, all or nothing. Without it, nothing leaves

@@ -16,8 +16,8 @@ import (
 
 const (
 	library  = "github.com/millrace/millrace"
-	programs = "cmd"                            // directory of the module of the programs
-	logs     = "cmd/internal/lab/logs/*/go.mod" // modules that require the library through the programs
+	programs = "cmd"                         // directory of the module of the programs
+	others   = "tests/compare/others/go.mod" // a module that requires the library through the programs
 )
 
 // release is one run of the command.
@@ -112,18 +112,8 @@ func (r *release) plan() ([]file, error) {
 		return nil, err
 	}
 	files := []file{goMod, goSum}
-	modules, err := filepath.Glob(filepath.Join(r.root, logs))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range modules {
-		f, err := r.edit(path, func(m *modfile.File) error { return m.AddRequire(library, r.version) })
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, f)
-	}
-	return files, nil
+	compared, err := r.edit(filepath.Join(r.root, others), func(m *modfile.File) error { return m.AddRequire(library, r.version) })
+	return append(files, compared), err
 }
 
 // programsModule is cmd/go.mod with the library at the released version, and without a replace.

@@ -23,8 +23,8 @@ func repository(t *testing.T) string {
 		"LICENSE":    "free\n",
 		"cmd/go.mod": "module " + library + "/cmd\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
 		"cmd/go.sum": "example.com/a v1.0.0/go.mod h1:a=\ngolang.org/x/b v1.0.0/go.mod h1:b=\n",
-		"cmd/internal/lab/logs/x/go.mod": "module " + library + "/cmd/internal/lab/logs/x\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0 // indirect\n\n" +
-			"replace " + library + " => ../../../../../\n",
+		"tests/compare/others/go.mod": "module " + library + "/tests/compare/others\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0 // indirect\n\n" +
+			"replace " + library + " => ../../../\n",
 	} {
 		write(t, filepath.Join(dir, path), text)
 	}
@@ -103,8 +103,8 @@ func TestReleaseTagsAndPutsTheReplaceBack(t *testing.T) {
 	if lines := strings.Split(sum, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[1], library+" v0.1.0 h1:") || !strings.HasPrefix(lines[2], library+" v0.1.0/go.mod h1:") {
 		t.Errorf("cmd/go.sum:\n%s", sum)
 	}
-	if mod := must(t, dir, "git", "show", "v0.1.0:cmd/internal/lab/logs/x/go.mod"); !strings.Contains(mod, library+" v0.1.0 // indirect") || !strings.Contains(mod, "replace") {
-		t.Errorf("a module of a log:\n%s", mod)
+	if mod := must(t, dir, "git", "show", "v0.1.0:tests/compare/others/go.mod"); !strings.Contains(mod, library+" v0.1.0 // indirect") || !strings.Contains(mod, "replace") {
+		t.Errorf("the module of other projects:\n%s", mod)
 	}
 	if status, _, stderr := releaseIn(t, dir, "v0.1.0"); status != 1 || !strings.Contains(stderr, "v0.1.0 is not above the tag") {
 		t.Errorf("the same version again: %d, %q", status, stderr)
@@ -211,11 +211,12 @@ func TestInstallFromACopy(t *testing.T) {
 	}
 	must(t, scratch, program, "bench", "--pipelines", "async", "--clients", "1", "--duration", "100ms", "--warmup", "10ms", "--dir", scratch, "--quiet")
 
-	// The checksums in go.sum are those of the tag, and the modules of other logs build from a checkout of it.
+	// The checksums in go.sum are those of the tag, and the module of other projects builds from a checkout
+	// of it.
 	must(t, repo, "git", "checkout", "--quiet", version)
 	mustWith(t, env, filepath.Join(repo, "cmd"), "go", "build", "-o", filepath.Join(scratch, "checked"), "./millrace")
 	mustWith(t, env, filepath.Join(repo, "cmd"), "go", "mod", "tidy", "-diff")
-	mustWith(t, env, filepath.Join(repo, "cmd/internal/lab/logs/boltdb"), "go", "vet", ".")
+	mustWith(t, env, filepath.Join(repo, "tests/compare/others/logs/boltdb"), "go", "vet", ".")
 	must(t, repo, "git", "checkout", "--quiet", "main")
 	mustWith(t, []string{"GOWORK="}, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,10 +52,13 @@ func TestRunLeavesAnArchive(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no operation ended in some repeat")
+	t.Error("some repeat measured too little")
 }
 
-// leavesAnArchive reports whether operations ended in each repeat, and checks the archive then.
+// windowFigures are above 0 in a window in which anything happened.
+var windowFigures = []archive.Metric{archive.Ops, archive.OpsPerSec, archive.P99Us, archive.FsyncsPerOp, archive.EntriesPerAppend, archive.NetBytesPerOp, archive.CPUUsPerOp}
+
+// leavesAnArchive reports whether each repeat measured every figure, and checks the archive then.
 func leavesAnArchive(t *testing.T, length time.Duration) bool {
 	o := options(t)
 	o.Probe = 20 * time.Millisecond
@@ -82,7 +86,8 @@ func leavesAnArchive(t *testing.T, length time.Duration) bool {
 	}
 	for _, p := range a.Run.Points {
 		for _, r := range p.Repeats {
-			if r.Figures[archive.Ops.Name] == 0 || len(r.Series) > 0 && len(r.Series[0].Columns[archive.OpsPerSec.Name]) == 0 {
+			none := func(m archive.Metric) bool { return r.Figures[m.Name] <= 0 }
+			if slices.ContainsFunc(windowFigures, none) || len(r.Series) > 0 && len(r.Series[0].Columns[archive.OpsPerSec.Name]) == 0 {
 				return false
 			}
 		}
@@ -102,11 +107,6 @@ func leavesAnArchive(t *testing.T, length time.Duration) bool {
 		}
 		for _, r := range p.Repeats {
 			orders[r.Order] = true
-			for _, m := range []archive.Metric{archive.OpsPerSec, archive.P99Us, archive.FsyncsPerOp, archive.EntriesPerAppend, archive.NetBytesPerOp, archive.CPUUsPerOp} {
-				if r.Figures[m.Name] <= 0 {
-					t.Errorf("%s: %s is %v", p.Name, m.Name, r.Figures[m.Name])
-				}
-			}
 			if len(r.Series) == 0 || len(r.Series[0].Columns[archive.OpsPerSec.Name]) == 0 {
 				t.Errorf("%s has no series", p.Name)
 			}

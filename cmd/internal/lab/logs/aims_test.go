@@ -19,7 +19,7 @@ import (
 //	go test ./cmd/internal/lab/logs -run TestAims -v -aims /tmp/wal/results.json
 //
 // No test fails when an aim is not met: a figure depends on the machine as much as on the code. What was
-// reached, and why an aim was missed, is in docs/decisions/0004-how-the-log-writes.md.
+// reached, and why an aim was missed, is in decision 0004.
 const (
 	aimSingle     = 0.9  // of the raw file, one appender
 	aimBandwidth  = 0.7  // of the raw file, aimAppenders

@@ -14,7 +14,7 @@ import (
 )
 
 // mechanism is one way to make bytes durable. Each way in which a log could write its batches is measured
-// alone: one writer, no clients, no records, each batch durable before the next. docs/decisions/0002 and 0004
+// alone: one writer, no clients, no records, each batch durable before the next. Decisions 0002 and 0004
 // say which way our log took and why.
 //
 // Only the write and the sync are timed. To make the next file and to fill it with zeros is not, because a

@@ -9,8 +9,8 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 // Kind says what a system is in the table.
@@ -25,7 +25,7 @@ const (
 	OtherPeer             // another project's library in another language
 )
 
-// System is what is measured: its name, and the command line of a program that answers a child.Request.
+// System is what is measured: its name, and the command line of a program that answers a peer.Request.
 type System struct {
 	Name    string
 	Kind    Kind
@@ -111,8 +111,8 @@ func (p Plan) points() []point {
 // schedule lists the points of all rounds.
 func (p Plan) schedule() []point { return lab.BackAndForth(p.Runs, p.points) }
 
-func (p Plan) request(pt point, dir string) child.Request {
-	return child.Request{
+func (p Plan) request(pt point, dir string) peer.Request {
+	return peer.Request{
 		Dir: dir, Hosts: p.Hosts, Clients: pt.clients, ValueBytes: p.ValueBytes,
 		Warmup: max(p.Warmup, p.Systems[pt.system].MinWarmup), Length: p.Duration, Seed: p.Seed,
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/children"
-	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 // Run carries the plan out, as bench.Run does its own. If a peer fails, or does not hold what it
@@ -85,7 +85,7 @@ func (r *runner) drop(system int, why string) {
 	}
 }
 
-func (r *runner) measure(ctx context.Context, pt point, command []string, request func(point, string) child.Request) (report.Result, error) {
+func (r *runner) measure(ctx context.Context, pt point, command []string, request func(point, string) peer.Request) (report.Result, error) {
 	limit := r.plan.Warmup + r.plan.Systems[pt.system].MinWarmup + r.plan.Duration + pointTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not done within %v", limit))
 	defer cancel()
@@ -95,7 +95,7 @@ func (r *runner) measure(ctx context.Context, pt point, command []string, reques
 }
 
 // ask makes a child measure one point.
-func ask(ctx context.Context, command []string, request child.Request, name string) (report.Result, error) {
+func ask(ctx context.Context, command []string, request peer.Request, name string) (report.Result, error) {
 	result, err := children.Ask[report.Result](ctx, command, request)
 	if err != nil {
 		return report.Result{}, err

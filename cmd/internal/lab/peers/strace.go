@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/peers/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 // Each system counts its own fsyncs, or a metric of its library does. strace counts the system calls from
@@ -59,7 +59,7 @@ func (r *runner) countOne(ctx context.Context, system int) (count, error) {
 	defer os.Remove(into)
 	command := append([]string{r.plan.Strace, "-f", "-qq", "--seccomp-bpf", "-c", "-U", "calls,name", "-e", "trace=" + syncCalls, "-o", into},
 		r.plan.Systems[system].Command...)
-	result, err := r.measure(ctx, point{system: system, clients: 1}, command, func(pt point, dir string) child.Request {
+	result, err := r.measure(ctx, point{system: system, clients: 1}, command, func(pt point, dir string) peer.Request {
 		request := r.plan.request(pt, dir)
 		request.Warmup, request.Length = 0, countedLength
 		return request

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Foreign is components that are made of other projects' code, by name. They are in a module of their own
-// (cmd/internal/lab/foreign), whose program passes them here; other programs have none.
+// Foreign is components that are made of other projects' code, by name. A program of another module has them
+// (tests/compare/others/foreign) and passes them here; other programs have none.
 type Foreign struct {
 	Logs       map[string]OpenLog
 	Engines    map[string]OpenEngine

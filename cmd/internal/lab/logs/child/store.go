@@ -2,7 +2,7 @@
 // under a Raft library: the log alone, one process, no network.
 //
 // A *library* is one implementation: Millrace's log (own.go), a raw file (raw.go) or, in programs of their
-// own under cmd/internal/lab/logs, another project's. All are driven by the same clients and the same loop
+// own in tests/compare/others/logs, another project's. All are driven by the same clients and the same loop
 // (target.go), and checked by reading back what they acknowledged. So an implementation is only the few calls
 // in this file.
 //
