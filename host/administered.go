@@ -30,7 +30,7 @@ func (a administered) group(id uint64) (*Group, error) {
 
 // Status implements admin.Host.
 func (a administered) Status(id uint64) (admin.Status, error) {
-	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.directory.identity.Cluster, Groups: []admin.Group{}}
+	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.directory.Identity().Cluster, Groups: []admin.Group{}}
 	ids := a.h.Groups()
 	if id != 0 {
 		ids = []uint64{id}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 )
 
@@ -48,7 +49,7 @@ func (a administered) Members(group uint64) (admin.Members, error) {
 	g.awaitView(context.Background())
 	m := g.Members()
 	of := admin.Members{
-		Host: g.self, Cluster: a.h.directory.identity.Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
+		Host: g.self, Cluster: a.h.directory.Identity().Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
 		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, View: m.View, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
 	}
 	if r := g.roster(); r != nil && r.Plan != nil {
@@ -129,7 +130,7 @@ func (g *Group) waitHeard(ctx context.Context, id uint64) {
 	defer again.Stop()
 	for {
 		r := g.roster()
-		if r == nil || g.host.cameWith(id, r) != (newDirectory{}) {
+		if r == nil || g.host.cameWith(id, r) != (identity.NewDirectory{}) {
 			return
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 )
@@ -53,8 +54,8 @@ func (c *applicants) note(id uint64, all []applicant) (groups []uint64, err erro
 	case len(all) == 0:
 		delete(c.of, id)
 		delete(c.said, id)
-	case before == nil && len(c.of) >= maxHosts:
-		return nil, fmt.Errorf("%w: %d hosts with a join token", errTooManyHosts, len(c.of))
+	case before == nil && len(c.of) >= identity.MaxHosts:
+		return nil, fmt.Errorf("%w: %d hosts with a join token", identity.ErrTooManyHosts, len(c.of))
 	default:
 		if c.of == nil {
 			c.of = map[uint64][]applicant{}

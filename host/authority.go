@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/wal"
@@ -96,7 +97,7 @@ func (g *Group) rejectHelpless() error {
 	if max(len(voters), len(h.others())+1) > 2 {
 		return nil
 	}
-	dir := logDir(h.config.Dir)
+	dir := identity.LogDir(h.config.Dir)
 	return fmt.Errorf("%w: %s may lack entries that group %d has acknowledged, and the other members of %v are no quorum that could say which; \"millrace wal verify %s\" says what is missing, and \"millrace wal repair --write --accept-loss %s\" accepts the loss",
 		ErrAmnesia, dir, g.id, voters, dir, dir)
 }
@@ -191,7 +192,7 @@ func (e *examination) lookForAuthority() {
 		switch {
 		case s.Leader == raft.None:
 			fix = "start the other members: a leader and a quorum without this member are needed; if they are lost for good, " +
-				"stop this host and accept the loss with \"millrace wal repair --write --accept-loss " + logDir(e.host.config.Dir) + "\""
+				"stop this host and accept the loss with \"millrace wal repair --write --accept-loss " + identity.LogDir(e.host.config.Dir) + "\""
 		case !e.hasMetVoters():
 			fix = "start the other members: this log was repaired, so all voters must be heard once"
 		}

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
 )
@@ -191,14 +194,11 @@ func (c Config) Validate() error {
 			return fmt.Errorf("millrace: Config.ClientAddrs gives host %d an address of %d bytes, want at most %d", id, len(addr), maxClientAddrBytes)
 		}
 	}
-	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
+	if err := c.directory(false).Founding().Introduction(0, 0, strings.Repeat("x", identity.MaxAddrBytes)).Validate(); err != nil {
 		return fmt.Errorf("millrace: other hosts would refuse Config.Members: %w", err)
 	}
 	return nil
 }
-
-// maxAddrBytes is the longest address of a host: a domain name of 253 bytes, and a port.
-const maxAddrBytes = 260
 
 // maxClientAddrBytes bounds an address for clients, which may be a URL.
 const maxClientAddrBytes = 1 << 10
@@ -239,8 +239,8 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("want host:port, where port is a number from 0 to 65535")
 	}
-	if len(addr) > maxAddrBytes {
-		return "", 0, fmt.Errorf("it has %d bytes, want at most %d", len(addr), maxAddrBytes)
+	if len(addr) > identity.MaxAddrBytes {
+		return "", 0, fmt.Errorf("it has %d bytes, want at most %d", len(addr), identity.MaxAddrBytes)
 	}
 	return host, uint16(n), nil
 }
@@ -253,3 +253,5 @@ const (
 	// maxElection keeps multiples of a timeout, and its ticks, far below overflow.
 	maxElection = 24 * time.Hour
 )
+
+func sortedIDs(m map[uint64]string) []uint64 { return slices.Sorted(maps.Keys(m)) }

@@ -20,7 +20,7 @@ import (
 
 // lockers are the types of this package whose methods take locks.
 var lockers = words(`
-	Execution Host Objects Read Taking Transfer Upload administeredPlans admission appendLane appendQueue
+	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable heard heardList hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published pulses queue readLane readers reading
@@ -29,7 +29,7 @@ var lockers = words(`
 
 // lockingFunctions are the other functions of this package that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	enterDirectory steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
+	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
 	Group.standing Group.divergenceMetrics Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
 	Group.routeCalls Group.takeRefusals Group.Objects`)

@@ -100,8 +100,8 @@ func (h *Host) forget(id uint64) {
 
 // recall makes a host known again that was forgotten and speaks.
 func (h *Host) recall(id uint64) {
-	if last := h.admission.last(id); last.ID == id && h.isDeparted(id) {
-		if err := h.locate(id, last.locate); err != nil {
+	if last := h.admission.Last(id); last.ID == id && h.isDeparted(id) {
+		if err := h.locate(id, lastSaid(last)); err != nil {
 			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
 		}
 	}

@@ -59,5 +59,5 @@ package host
 // steps the command into the core and passes the Ready to the pipeline; send.go takes messages to the
 // transport, append.go and lane.go take writes to the log, apply.go and applylanes.go take committed entries
 // to the state machine; acknowledge.go answers the client. receive.go takes in the messages of peers.
-// identity.go has the founding list, admission.go decides which peers are heard, directory.go decides which
-// directory belongs to this host, and founding.go when a group takes commands.
+// internal/identity has the founding list, which directory belongs to this host, and which peers are heard;
+// admit.go has who else decides about that. founding.go decides when a group takes commands.

@@ -161,7 +161,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
 			came := g.host.cameWith(c.want.ID, r)
-			c.want.Incarnation, c.want.Keys = came.incarnation, membership.Keys{came.key}
+			c.want.Incarnation, c.want.Keys = came.Incarnation, membership.Keys{came.Key}
 			c.want.Addr = g.host.peers.addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
@@ -195,7 +195,7 @@ func (g *Group) rejectAddrOf(id uint64, addr string) error {
 	for _, other := range g.memberIDs() {
 		at := g.host.peers.addr(other)
 		if other == g.self {
-			at = g.host.admission.self.Addr
+			at = g.host.admission.Self().Addr
 		}
 		if addr != "" && at == addr && other != id && g.isHere(other) {
 			return fmt.Errorf("%w: %s is the address of member %d; each member needs its own: correct the address of host %d, in its configuration or with Host.SetPeer", membership.ErrRefused, addr, other, id)

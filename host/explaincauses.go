@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
@@ -38,7 +39,7 @@ func (e *examination) explainStopped(err error) {
 
 // What to do about a host that is refused because of its directory, its cluster or its key.
 const (
-	fixDirectory = "give the host that is refused its old directory back, or stop it if another host runs under its id; if the directory is lost, " + replaceLost + "; never start it on a copy"
+	fixDirectory = "give the host that is refused its old directory back, or stop it if another host runs under its id; if the directory is lost, " + identity.ReplaceLost + "; never start it on a copy"
 	fixCluster   = "correct the address, the list or the number that the sentence names; the directories of a cluster that has worked stay as they are"
 	fixKey       = "if the certificate is the one that you have made, call Host.AcceptKey on each host that refuses it; if not, put the old one back, and find out who has made this one"
 )
@@ -61,7 +62,7 @@ func (e *examination) lookForIdentity() {
 		if silent, ever := e.silence(id, 0); !ever || silent > e.host.config.refusedTicks() {
 			continue // it came with that directory once; now it does not come
 		}
-		came, _ := e.host.admission.incarnation(id)
+		came, _ := e.host.admission.Incarnation(id)
 		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
 	}
@@ -241,7 +242,7 @@ func (e *examination) lookForMembers() {
 			when := ""
 			switch {
 			case e.host.meetings.of(id) == nil:
-				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", maxHosts)
+				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", identity.MaxHosts)
 			case !ever:
 				when = ", since this host has started"
 			}

@@ -164,7 +164,7 @@ func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) 
 func (f *flightRecorder) meta(reason string) flight.Meta {
 	return flight.Meta{
 		Host:       f.host.config.ID,
-		Cluster:    f.host.directory.identity.Cluster,
+		Cluster:    f.host.directory.Identity().Cluster,
 		Version:    flight.Version(),
 		Reason:     reason,
 		WallMillis: time.Now().UnixMilli(),

@@ -316,7 +316,7 @@ func (g *Group) bind() (b binding, all bool) {
 	for _, id := range g.memberIDs() {
 		i, known := g.host.incarnation(), true
 		if id != g.self {
-			i, known = g.host.admission.incarnation(id)
+			i, known = g.host.admission.Incarnation(id)
 		}
 		if !known {
 			return nil, false

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -29,7 +30,7 @@ func TestInventedHostsAreBounded(t *testing.T) {
 			break
 		}
 	}
-	if n := len(l.others()); !errors.Is(err, errTooManyHosts) || n < maxHintedHosts || n > maxHintedHosts+5 {
+	if n := len(l.others()); !errors.Is(err, identity.ErrTooManyHosts) || n < maxHintedHosts || n > maxHintedHosts+5 {
 		t.Errorf("%d hosts are known, and %v", n, err)
 	}
 	if err := l.SetPeer(2000, "y:1"); err != nil {

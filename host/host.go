@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -23,8 +24,8 @@ import (
 type Host struct {
 	config    Config
 	env       environment
-	directory *directory
-	admission *admission
+	directory *identity.Directory
+	admission *identity.Admission
 	log       Log
 	authority authority
 	transport Transport
@@ -139,7 +140,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	logConfig := LogConfig{
 		FS:           e.fs,
-		Dir:          logDir(c.Dir),
+		Dir:          identity.LogDir(c.Dir),
 		Scheduler:    e.env.Scheduler,
 		Clock:        e.env.Clock,
 		Secrets:      e.env.Secrets,
@@ -156,13 +157,13 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		}
 	}
 	ownTCP := e.transport == nil
-	// directory.go says why the directory is taken in this order.
-	directory, err := enterDirectory(e.fs, c, e.openLog != nil)
+	// identity.Directory says why the directory is taken in this order.
+	directory, err := identity.Enter(e.fs, c.directory(e.openLog != nil))
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, directory)
-	e.fs = directory.fs // from here on; the log has the whole filesystem
+	e.fs = directory.FS() // from here on; the log has the whole filesystem
 	if e.transport == nil {
 		if e.transport, err = c.listen(listens, e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
 			return nil, err
@@ -173,20 +174,24 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if openLog == nil {
 		openLog = OpenWAL
 	}
-	log, err := directory.openLog(logConfig, openLog)
-	if err != nil {
+	var log Log
+	if err := directory.OpenLog(logConfig.Dir, func() (err error) { log, err = openLog(logConfig); return err }); err != nil {
 		return nil, err
 	}
 	undo = append(undo, log)
-	if err := directory.take(log); err != nil {
+	if err := directory.Take(log.ID(), func() bool { return isUsed(log) }); err != nil {
 		return nil, err
 	}
-	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
-	if self.Past, err = directory.enterLife(self.Generation, self.Life, e.logger); err != nil {
+	self := directory.Identity().Introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
+	if self.Past, err = directory.EnterLife(self.Generation, self.Life, e.logger); err != nil {
 		return nil, err
 	}
 	self.FitPast()
-	admission, err := newAdmission(e.fs, c.Dir, self, e.logger)
+	review := func(uint64) {}
+	if t, ok := e.transport.(transport.Reviewer); ok {
+		review = t.Review
+	}
+	admission, err := identity.NewAdmission(e.fs, c.Dir, self, review, e.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +199,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
 	h = &Host{tokens: tokens, ownTCP: ownTCP, config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
-	if t, ok := h.transport.(transport.Reviewer); ok {
-		admission.review = t.Review
-	}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.peers.init(c)
@@ -264,7 +266,7 @@ func (h *Host) startLanes() {
 }
 
 // incarnation returns the incarnation of this host's directory.
-func (h *Host) incarnation() transport.Incarnation { return h.directory.identity.Incarnation }
+func (h *Host) incarnation() transport.Incarnation { return h.directory.Identity().Incarnation }
 
 const (
 	maxShards     = 16

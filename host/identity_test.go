@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -182,7 +183,7 @@ func TestDeriveCluster(t *testing.T) {
 		{{ID: 1, Addr: "a:1"}}, {{ID: 2, Addr: "a:1"}}, {{ID: 1, Addr: "a:2"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}},
 		{{ID: 1, Addr: "b:1"}, {ID: 2, Addr: "a:1"}}, {{ID: 1, Addr: ""}, {ID: 2, Addr: ""}},
 	} {
-		n := deriveCluster(list)
+		n := identity.DeriveCluster(list)
 		if other, twice := seen[n]; twice || n == 0 {
 			t.Errorf("%v and %v have the number %d", list, other, n)
 		}
@@ -226,10 +227,10 @@ func TestIdentityBesideAnotherLog(t *testing.T) {
 		if own == foreign {
 			t.Fatal("two directories have one incarnation")
 		}
-		if err := other.Remove("/data/1/" + identityFile); err != nil {
+		if err := other.Remove("/data/1/" + identity.File); err != nil {
 			t.Fatal(err)
 		}
-		put(t, other, identityFile, contentsOf(t, disk, identityFile)) // the same as a log that is put beside it
+		put(t, other, identity.File, contentsOf(t, disk, identity.File)) // the same as a log that is put beside it
 		before := filesOf(t, other)
 		for range 2 {
 			err := visit(other, us())
@@ -280,7 +281,7 @@ func contentsOf(t *testing.T, disk vfs.FS, name string) string {
 func TestLogWithoutItsIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
-	if err := disk.Remove("/data/1/" + identityFile); err != nil {
+	if err := disk.Remove("/data/1/" + identity.File); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -299,9 +300,9 @@ func TestIdentityDamaged(t *testing.T) {
 		`{"version":4}`: "has version 4",
 	} {
 		disk := crashfs.New()
-		put(t, disk, identityFile, contents)
+		put(t, disk, identity.File, contents)
 		for range 2 {
-			if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), identityFile) || !strings.Contains(err.Error(), want) {
+			if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), identity.File) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%.10q: %v, want %q", contents, err, want)
 			}
 		}
@@ -365,7 +366,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 						t.Fatalf("%s, %v at operation %d: %v", name, loss, n, err)
 					}
 				}
-				if _, named, err := readIdentity(disk, "/data/1"); err != nil || !named {
+				if _, named, err := identity.Read(disk, "/data/1"); err != nil || !named {
 					t.Fatalf("%s, %v at operation %d: no identity: %v", name, loss, n, err)
 				}
 				vote(t, disk.Mount(), corrected)
@@ -409,7 +410,7 @@ func TestIdentityMustBeWritten(t *testing.T) {
 		disk := crashfs.New()
 		failed := 0
 		disk.SetHook(func(op crashfs.Op) error {
-			if op.Kind == kind && strings.HasPrefix(filepath.Base(op.Name), identityFile) {
+			if op.Kind == kind && strings.HasPrefix(filepath.Base(op.Name), identity.File) {
 				failed++
 				return refused
 			}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -262,11 +263,11 @@ func (c Config) rejectTokens(t tokens) error {
 // years, while a cluster gets TLS, or replaces its CA. Otherwise dropSpent returns rejected. given is the
 // configuration without what the tokens say.
 func (c Config) dropSpent(given Config, fsys vfs.FS, rejected error) (Config, error) {
-	have, found, err := readIdentity(fsys, c.Dir)
+	have, found, err := identity.Read(fsys, c.Dir)
 	if err != nil || !found || have.Cluster != c.Cluster {
 		return c, rejected
 	}
-	if started, err := hasStarted(fsys, logDir(c.Dir)); err != nil || !started {
+	if started, err := identity.HasStarted(fsys, identity.LogDir(c.Dir)); err != nil || !started {
 		return c, errors.Join(rejected, err)
 	}
 	c.Joins = given.Joins
@@ -290,7 +291,7 @@ const maxJoinTokens = 8
 //
 //	n × (group u64, public key 32 B, signature 64 B)
 func (h *inbound) Prove(channel [32]byte) (proof []byte) {
-	self := h.admission.self
+	self := h.admission.Self()
 	for _, j := range h.tokens.all {
 		if g := h.groups.get(j.group); g != nil && g.isBoundHere() {
 			continue

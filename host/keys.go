@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -27,10 +28,10 @@ type keys struct {
 	announcing atomic.Bool // this host may have to name its key in a group
 
 	mu       sync.Mutex
-	came     map[uint64]newDirectory   // with which a host was admitted last
-	refused  map[uint64]membership.Key // for which a host was refused last
-	accepted map[uint64]membership.Key // by an operator
-	unbound  map[groupMember]string    // why a member is bound to no key, as it was logged last
+	came     map[uint64]identity.NewDirectory // with which a host was admitted last
+	refused  map[uint64]membership.Key        // for which a host was refused last
+	accepted map[uint64]membership.Key        // by an operator
+	unbound  map[groupMember]string           // why a member is bound to no key, as it was logged last
 }
 
 // keyed is a transport that proves with a key.
@@ -51,9 +52,9 @@ func (h *Host) ownKey() (presented, wanted membership.Key) {
 func (k *keys) note(peer transport.Introduction) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if now := (newDirectory{peer.Incarnation, peer.Key}); k.came[peer.ID] != now {
+	if now := (identity.NewDirectory{Incarnation: peer.Incarnation, Key: peer.Key}); k.came[peer.ID] != now {
 		if k.came == nil {
-			k.came = map[uint64]newDirectory{}
+			k.came = map[uint64]identity.NewDirectory{}
 		}
 		k.came[peer.ID] = now
 	}
@@ -65,8 +66,8 @@ func (k *keys) note(peer transport.Introduction) {
 func (k *keys) cameWith(id uint64, i transport.Incarnation) (key membership.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if d := k.came[id]; d.incarnation == i {
-		return d.key
+	if d := k.came[id]; d.Incarnation == i {
+		return d.Key
 	}
 	return key
 }
@@ -87,7 +88,7 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 	if h.keys.refused == nil {
 		h.keys.refused = map[uint64]membership.Key{}
 	}
-	if len(h.keys.refused) < maxHosts {
+	if len(h.keys.refused) < identity.MaxHosts {
 		h.keys.refused[peer.ID] = peer.Key
 	}
 	h.keys.mu.Unlock()
@@ -145,7 +146,7 @@ func (h *Host) AcceptKey(id uint64) error {
 // Keeps implements transport.Keeper: a connection goes on as long as its host is the one that was admitted
 // last.
 func (h *inbound) Keeps(peer transport.Introduction) bool {
-	if !h.admission.keeps(peer) {
+	if !h.admission.Keeps(peer) {
 		return false
 	}
 	g, _ := (*Host)(h).boundToOtherKey(peer)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -38,8 +39,8 @@ type machineText struct {
 // surely committed.
 func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
 	g := q.group
-	path := filepath.Join(groupDir(g.host.config.Dir, g.id), machineFile)
-	found, err := readWhole(g.host.env.fs, path, &q.note)
+	path := filepath.Join(identity.GroupDir(g.host.config.Dir, g.id), machineFile)
+	found, err := identity.ReadFile(g.host.env.fs, path, &q.note)
 	switch {
 	case err != nil:
 		return 0, err
@@ -105,10 +106,10 @@ func (q *applyQueue) storeNote(next machineText) error {
 	if q.note = next; same || g.host.config.Durability.Kind == wal.KindMemory {
 		return nil
 	}
-	fsys, dir := g.host.env.fs, groupDir(g.host.config.Dir, g.id)
+	fsys, dir := g.host.env.fs, identity.GroupDir(g.host.config.Dir, g.id)
 	err := fsys.MkdirAll(dir)
 	if err == nil {
-		err = writeWhole(fsys, dir, machineFile, next)
+		err = identity.WriteFile(fsys, dir, machineFile, next)
 	}
 	if q.noteFailed = err != nil; err != nil {
 		q.note.Committed, q.note.Passed = was.Committed, was.Passed // it is tried again

@@ -8,12 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 )
 
 // meetings says which other hosts this one has met in this life. Two hosts have met when each has recorded
-// the other's incarnation durably (admission.go). A host knows that when something of the other arrives:
-// a transport delivers nothing before both ends have admitted each other.
+// the other's incarnation durably (identity.Admission). A host knows that when something of the other
+// arrives: a transport delivers nothing before both ends have admitted each other.
 //
 // Hosts with a group that is not founded, or without authority after a repair, greet those that they have
 // not met, once in a heartbeat interval, so that they meet before the first election. When all have met, the
@@ -334,7 +335,7 @@ func (h *Host) control(from uint64, body []byte) error {
 // admitted is called when a host was admitted. A group that is bound to another directory of that host
 // refuses it from now on.
 func (h *Host) admitted(id uint64, before transport.Incarnation) {
-	if now, _ := h.admission.incarnation(id); now == before {
+	if now, _ := h.admission.Incarnation(id); now == before {
 		return
 	}
 	h.transfers.stopSendingTo(id)
@@ -347,7 +348,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 // rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
 // group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
 func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
-	if _, known := h.admission.incarnation(peer.ID); known {
+	if _, known := h.admission.Incarnation(peer.ID); known {
 		return nil
 	}
 	var other *Group
@@ -362,8 +363,8 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	if other == nil {
 		return nil
 	}
-	h.admission.turnAway(peer)
+	h.admission.TurnAway(peer)
 	bound, _ := other.boundTo(peer.ID)
-	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
+	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

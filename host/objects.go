@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -80,7 +81,7 @@ func (o ObjectOptions) validate() error {
 }
 
 func objectsDir(hostDir string, group uint64) string {
-	return filepath.Join(groupDir(hostDir, group), "objects")
+	return filepath.Join(identity.GroupDir(hostDir, group), "objects")
 }
 
 // open prepares the objects of a group that is being opened. It reads the manifests of those on the disk.

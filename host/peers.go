@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -72,9 +73,6 @@ func (p *peers) location(id uint64) location {
 // others returns the ids of the other hosts, in ascending order.
 func (h *Host) others() []uint64 { return *h.peers.ids.Load() }
 
-// maxHosts bounds the hosts that one host knows, and with them its connections.
-const maxHosts = 1 << 12
-
 // SetPeer says where another host is: one that this host has not known, or one that has moved. The members of
 // groups learn of a new member's address by the entry that adds it (AddMember), so it is enough to call
 // SetPeer on the host that plans. addr is host:port. It is safe for concurrent use. A host that was given at
@@ -85,8 +83,8 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 		return fmt.Errorf("millrace: SetPeer of host %d: the id is reserved", id)
 	case id == h.config.ID:
 		return fmt.Errorf("millrace: SetPeer of host %d: that is this host", id)
-	case len(addr) > maxAddrBytes || !utf8.ValidString(addr):
-		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q has %d bytes, want text of at most %d", id, addr, len(addr), maxAddrBytes)
+	case len(addr) > identity.MaxAddrBytes || !utf8.ValidString(addr):
+		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q has %d bytes, want text of at most %d", id, addr, len(addr), identity.MaxAddrBytes)
 	case h.closing.Load():
 		return ErrStopped
 	}
@@ -111,8 +109,6 @@ type addressed interface{ SetPeer(id uint64, addr string) }
 // twiceAddressed is one that tries another address when the first one does not lead to the host.
 type twiceAddressed interface{ SetOtherAddr(id uint64, addr string) }
 
-var errTooManyHosts = errors.New("millrace: this host knows too many others")
-
 // locate changes what is known of where a host is.
 func (h *Host) locate(id uint64, change func(location) location) error {
 	p := &h.peers
@@ -123,8 +119,8 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 	}
 	ids := h.others()
 	if at, known := slices.BinarySearch(ids, id); !known {
-		if len(ids) >= maxHosts {
-			return fmt.Errorf("%w: %d", errTooManyHosts, len(ids))
+		if len(ids) >= identity.MaxHosts {
+			return fmt.Errorf("%w: %d", identity.ErrTooManyHosts, len(ids))
 		}
 		h.meetings.add(id)
 		h.meetings.of(id).begin(h.clock.livedAtBeat())
@@ -153,10 +149,10 @@ func (p *peers) awaitAdding() {
 	defer p.adding.Unlock()
 }
 
-// learnMembers makes the members of a roster known to this host: each gets a meeting, a list of pulses and a
-// read lane. It must come before a core can send to them. A member that cannot be known, because this host
-// knows maxHosts others or is closing, is a member nevertheless. It is not heard, nothing is read for it, and
-// Explain says that it is unreachable.
+// learnMembers makes the members of a roster known to this host: each gets a meeting, a list of pulses and
+// a read lane. It must come before a core can send to them. A member that cannot be known, because this
+// host knows identity.MaxHosts others or is closing, is a member nevertheless. It is not heard, nothing is
+// read for it, and Explain says that it is unreachable.
 func (h *Host) learnMembers(r *membership.Roster) {
 	for _, m := range r.Members {
 		h.learn(m.ID, m.Addr)
@@ -188,7 +184,7 @@ func (h *Host) knows(id uint64) bool {
 // rejectNew says why a plan cannot add a host as a member: this host knows too many others, and could not
 // reach it.
 func (h *Host) rejectNew(id uint64) error {
-	if n := len(h.others()); n >= maxHosts && id != h.config.ID && !h.knows(id) {
+	if n := len(h.others()); n >= identity.MaxHosts && id != h.config.ID && !h.knows(id) {
 		return fmt.Errorf("%w: host %d knows %d others, the most that it can, and host %d is not one of them; stop host %d and start it again, so that it forgets those that are gone", membership.ErrRefused, h.config.ID, n, id, h.config.ID)
 	}
 	return nil
@@ -197,20 +193,22 @@ func (h *Host) rejectNew(id uint64) error {
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
 // Config.Members need not name them.
 func (h *Host) recallAddrs() {
-	for _, r := range h.admission.records() {
+	for _, r := range h.admission.Records() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
 			continue
 		}
-		if err := h.locate(r.ID, r.locate); err != nil {
+		if err := h.locate(r.ID, lastSaid(r)); err != nil {
 			h.env.logger.Warn("a host that was met before is not known any more", "host", h.config.ID, "peer", r.ID, "cause", err)
 		}
 	}
 }
 
-// locate notes where a host was in the life of a record.
-func (r peerRecord) locate(l location) location {
-	l.said, l.incarnation, l.generation = r.Addr, r.Incarnation, r.Generation
-	return l
+// lastSaid notes where a host was in the life of a record.
+func lastSaid(r identity.PeerRecord) func(location) location {
+	return func(l location) location {
+		l.said, l.incarnation, l.generation = r.Addr, r.Incarnation, r.Generation
+		return l
+	}
 }
 
 // noteMoved learns where a host says that it listens. If it said something else in its life before, the
@@ -252,7 +250,7 @@ func (h *Host) tellOthers(id uint64, at location) {
 }
 
 // Cluster returns the number of the cluster. A new host is given it to join (Config.Joins).
-func (h *Host) Cluster() uint64 { return h.directory.identity.Cluster }
+func (h *Host) Cluster() uint64 { return h.directory.Identity().Cluster }
 
 // Hosts that meet tell each other where the others are, and later which host has moved. So a host that joins
 // needs the address of one, and so do all hosts if they move at once:
@@ -265,9 +263,9 @@ func (h *Host) Cluster() uint64 { return h.directory.identity.Cluster }
 const (
 	addressesKind  byte = 60
 	maxAddressBody      = 256 << 10
-	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as long as
-	// this host runs, and one that lies can say any number. Those beyond are learned from Config.Members, from
-	// SetPeer, from rosters, or when they come themselves.
+	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as
+	// long as this host runs, and one that lies can say any number. Those beyond are learned from
+	// Config.Members, from SetPeer, from rosters, or when they come themselves.
 	maxHintedHosts = 64
 )
 
@@ -276,7 +274,7 @@ func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	body := []byte{addressesKind}
 	for _, id := range ids {
 		l := h.peers.location(id)
-		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-maxAddrBytes {
+		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-identity.MaxAddrBytes {
 			body = l.append(body, id)
 		}
 	}
@@ -307,7 +305,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		id := r.uvarint(^uint64(0))
 		copy(said.incarnation[:], r.bytes(uint64(len(said.incarnation))))
 		said.generation = r.uvarint(^uint64(0))
-		said.said = string(r.bytes(r.uvarint(maxAddrBytes)))
+		said.said = string(r.bytes(r.uvarint(identity.MaxAddrBytes)))
 		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
 			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
 		}
@@ -316,7 +314,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		}
 		if !h.knows(id) && h.peers.hinted.Add(1) > maxHintedHosts {
 			h.peers.hinted.Store(maxHintedHosts)
-			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", errTooManyHosts, maxHintedHosts, id)
+			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", identity.ErrTooManyHosts, maxHintedHosts, id)
 		}
 		err := h.locate(id, func(l location) location {
 			said.given, said.moved = l.given, l.moved || l.said != "" && l.said != said.said
@@ -340,7 +338,7 @@ func (h *Host) knowsBetter(id uint64, other location) bool {
 		return true // or this host's transport cannot dial what another one's may
 	case known.addr() == "":
 		return false
-	case unheard || h.isThere(id) || h.admission.isRetired(id, other.incarnation):
+	case unheard || h.isThere(id) || h.admission.IsRetired(id, other.incarnation):
 		return true
 	}
 	return other.incarnation == known.incarnation && other.generation <= known.generation

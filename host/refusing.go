@@ -36,13 +36,13 @@ func (g *Group) setRefuses() {
 func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 	r, b := g.roster(), g.bound.Load()
 	isOther := func(id uint64, bound transport.Incarnation) bool {
-		came, known := g.host.admission.incarnation(id)
+		came, known := g.host.admission.Incarnation(id)
 		return known && id != g.self && came != bound
 	}
 	if b != nil {
 		for _, m := range *b {
 			isMember := r != nil && r.Role(m.id) != membership.None
-			came, _ := g.host.admission.incarnation(m.id)
+			came, _ := g.host.admission.Incarnation(m.id)
 			switch {
 			case isMember:
 			case g.isHinted(m.id, came) && r == nil && isOther(m.id, m.incarnation):
@@ -56,7 +56,7 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 		return refuses, hinted
 	}
 	for _, m := range r.Members {
-		came, _ := g.host.admission.incarnation(m.ID)
+		came, _ := g.host.admission.Incarnation(m.ID)
 		switch {
 		case !isOther(m.ID, m.Incarnation):
 		case g.isHinted(m.ID, came):
@@ -66,7 +66,7 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 		}
 	}
 	for _, m := range r.Removed {
-		came, _ := g.host.admission.incarnation(m.ID)
+		came, _ := g.host.admission.Incarnation(m.ID)
 		switch {
 		case r.Role(m.ID) != membership.None || m.ID == g.self:
 		case g.isHinted(m.ID, came):
@@ -157,7 +157,7 @@ func (g *Group) refuse(member uint64) {
 	if !kept && !g.founded {
 		return
 	}
-	came, _ := g.host.admission.incarnation(member)
+	came, _ := g.host.admission.Incarnation(member)
 	isRemoved := false
 	if r := g.roster(); r != nil && !kept {
 		isRemoved = r.Was(member, came)

@@ -3,14 +3,10 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
-	"path/filepath"
-	"slices"
 
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/vfs"
 )
 
 // What a rescue (rescue.go) leaves in a directory, and how a host reads it.
@@ -74,38 +70,4 @@ func rosterAfter(now *membership.Roster, e *notedEntry) (*membership.Roster, []r
 	}
 	next, err := nextByHost(now, e)
 	return next, nil, err
-}
-
-// formerLife names the directory of a group before a rescue.
-type formerLife struct {
-	Cluster     uint64                `json:"cluster"`
-	Incarnation transport.Incarnation `json:"incarnation"`
-	// Index is the last entry of the life; the entry rescued follows it.
-	Index uint64 `json:"index"`
-}
-
-// maxFormer bounds how many former lives of a group are remembered.
-const maxFormer = 16
-
-// readJoined reads joined.json of a group.
-func readJoined(fsys vfs.FS, hostDir string, group uint64) (text joinedText, found bool, err error) {
-	path := filepath.Join(groupDir(hostDir, group), joinedFile)
-	if found, err = readWhole(fsys, path, &text); err != nil {
-		return text, false, err
-	}
-	if found && text.Version != joinedVersion {
-		return text, false, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, text.Version, joinedVersion)
-	}
-	return text, found, nil
-}
-
-// isOf reports whether a snapshot with this manifest is of a former life of the directory of host self.
-func (f formerLife) isOf(m *snapshot.Manifest, self uint64) bool {
-	return m.Cluster == f.Cluster && m.Index <= f.Index && slices.Contains(m.Members, snapshot.Member{ID: self, Incarnation: f.Incarnation})
-}
-
-// isFormer reports whether a snapshot is of the life of this directory before a rescue.
-func isFormer(fsys vfs.FS, hostDir string, self, group uint64, m *snapshot.Manifest) bool {
-	text, _, err := readJoined(fsys, hostDir, group)
-	return err == nil && slices.ContainsFunc(text.Rescued, func(f formerLife) bool { return f.isOf(m, self) })
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -21,7 +22,7 @@ type survivor struct {
 	fs       vfs.FS
 	dir      string
 	locks    []io.Closer
-	identity identity
+	identity identity.Identity
 	begun    *rescuing // a rescue of it has not ended; nothing else is read
 	log      *wal.Inspection
 	amnesia  bool
@@ -38,7 +39,7 @@ type survivingGroup struct {
 	committed uint64
 	snapshot  uint64             // the index of the newest one that is whole; 0: there is none
 	roster    *membership.Roster // after the last entry; nil: the group was not founded
-	former    []formerLife
+	former    []identity.FormerLife
 	unfit     string // why it cannot be rescued with this directory; "" if it can
 }
 
@@ -59,13 +60,13 @@ func (d *survivor) enter() error {
 	if err != nil {
 		return fmt.Errorf("millrace: read %s: %w", d.dir, err)
 	}
-	if !slices.Contains(names, identityFile) && !slices.Contains(names, rescuingFile) {
-		return fmt.Errorf("millrace: %s is no directory of a host: it has no %s; give the directory that Millrace was opened with", d.dir, identityFile)
+	if !slices.Contains(names, identity.File) && !slices.Contains(names, identity.RescuingFile) {
+		return fmt.Errorf("millrace: %s is no directory of a host: it has no %s; give the directory that Millrace was opened with", d.dir, identity.File)
 	}
-	if err := rejectRestoring(names, d.dir); err != nil {
+	if err := identity.RejectRestoring(names, d.dir); err != nil {
 		return err
 	}
-	for _, path := range []string{filepath.Join(d.dir, "LOCK"), filepath.Join(logDir(d.dir), "LOCK")} {
+	for _, path := range []string{filepath.Join(d.dir, "LOCK"), filepath.Join(identity.LogDir(d.dir), "LOCK")} {
 		held, err := vfs.LockToRead(d.fs, path) // which is as good as the other
 		switch {
 		case errors.Is(err, vfs.ErrLocked):
@@ -76,33 +77,33 @@ func (d *survivor) enter() error {
 		d.locks = append(d.locks, held)
 	}
 	var begun rescuing
-	found, err := readWhole(d.fs, filepath.Join(d.dir, rescuingFile), &begun)
+	found, err := identity.ReadFile(d.fs, filepath.Join(d.dir, identity.RescuingFile), &begun)
 	switch {
 	case err != nil:
 		return err
 	case found && begun.Version != rescuingVersion:
-		return fmt.Errorf("millrace: %s has version %d, this program supports only version %d; continue with the program that wrote it", filepath.Join(d.dir, rescuingFile), begun.Version, rescuingVersion)
+		return fmt.Errorf("millrace: %s has version %d, this program supports only version %d; continue with the program that wrote it", filepath.Join(d.dir, identity.RescuingFile), begun.Version, rescuingVersion)
 	case found:
 		d.begun = &begun
 		return nil
 	}
-	d.identity, _, err = readIdentity(d.fs, d.dir)
+	d.identity, _, err = identity.Read(d.fs, d.dir)
 	return err
 }
 
 // look reads the log, and in each group what a host would begin with.
 func (d *survivor) look(ctx context.Context) (err error) {
-	id, err := wal.ReadID(d.fs, logDir(d.dir))
+	id, err := wal.ReadID(d.fs, identity.LogDir(d.dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("millrace: directory %s has no log, and without it there is nothing to rescue: %w", d.dir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("millrace: directory %s: %w", d.dir, err)
 	}
-	if err := d.identity.rejectLog(d.dir, id); err != nil {
+	if err := d.identity.RejectLog(d.dir, id); err != nil {
 		return err
 	}
-	if d.log, err = wal.Inspect(ctx, wal.InspectOptions{FS: d.fs, Dir: logDir(d.dir)}); err != nil {
+	if d.log, err = wal.Inspect(ctx, wal.InspectOptions{FS: d.fs, Dir: identity.LogDir(d.dir)}); err != nil {
 		return fmt.Errorf("millrace: read the log of %s: %w", d.dir, err)
 	}
 	for _, f := range d.log.Findings {
@@ -133,7 +134,7 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 		return err
 	}
 	g.last.Term = term
-	text, _, err := readJoined(d.fs, d.dir, g.id)
+	text, _, err := identity.ReadJoined(d.fs, d.dir, g.id)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 // lookAtSnapshots finds the newest snapshot that is whole and fits to the log. One that is newer than the log
 // was received and not yet installed: the log that is kept begins behind it.
 func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found *binding) error {
-	all, err := snapshot.Find(ctx, d.fs, snapshotsDir(d.dir, g.id))
+	all, err := snapshot.Find(ctx, d.fs, identity.SnapshotsDir(d.dir, g.id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, snapshot.ErrNotFound) {
 		return err
 	}
@@ -176,8 +177,8 @@ func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found
 			continue
 		}
 		m := f.Manifest
-		is := slices.ContainsFunc(g.former, func(life formerLife) bool { return life.isOf(m, d.identity.ID) })
-		if err := d.identity.rejectManifest(g.id, m, is); err != nil {
+		is := slices.ContainsFunc(g.former, func(life identity.FormerLife) bool { return life.IsOf(m, d.identity.ID) })
+		if err := rejectSnapshot(d.identity, g.id, m, is); err != nil {
 			unfit = append(unfit, err)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -34,18 +35,17 @@ import (
 // copy. A new directory beside the old one, which then would have to be moved, and both would start.
 
 const (
-	rescuingFile    = "RESCUING"
 	rescuingVersion = 1
 	rescueDir       = "rescue"
 	keptPrefix      = "before-rescue-"
 )
 
-// rescuing is the content of rescuingFile.
+// rescuing is the content of identity.RescuingFile.
 type rescuing struct {
 	Version int `json:"version"`
 	// Away says that the old log is not in its place any more.
 	Away     bool                  `json:"away"`
-	Identity identity              `json:"identity"`
+	Identity identity.Identity     `json:"identity"`
 	Former   uint64                `json:"former_cluster"`
 	Was      transport.Incarnation `json:"was"`
 	Left     []uint64              `json:"left"`
@@ -60,7 +60,7 @@ func (w *rescue) write(ctx context.Context, d *survivor) error {
 	if err != nil {
 		return err
 	}
-	to.Identity = identity{Version: identityVersion, Cluster: cluster, ID: d.identity.ID}
+	to.Identity = identity.Identity{Version: identity.Version, Cluster: cluster, ID: d.identity.ID}
 	if err := removeTree(w.env.fs, filepath.Join(d.dir, rescueDir)); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (w *rescue) write(ctx context.Context, d *survivor) error {
 		return err
 	}
 	d.log = nil
-	if err := writeWhole(w.env.fs, d.dir, rescuingFile, to); err != nil {
+	if err := identity.WriteFile(w.env.fs, d.dir, identity.RescuingFile, to); err != nil {
 		return err
 	}
 	return w.finish(ctx, d.dir, to)
@@ -89,7 +89,7 @@ func (w *rescue) proceed(ctx context.Context, d *survivor) (*Rescued, error) {
 
 // copyLog writes the new log, and returns its id.
 func (w *rescue) copyLog(ctx context.Context, d *survivor, cluster uint64) (id transport.Incarnation, err error) {
-	dir := logDir(filepath.Join(d.dir, rescueDir))
+	dir := identity.LogDir(filepath.Join(d.dir, rescueDir))
 	if err := w.env.fs.MkdirAll(dir); err != nil {
 		return id, fmt.Errorf("millrace: make directory %s: %w", dir, err)
 	}
@@ -180,20 +180,20 @@ func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error
 	}()
 	fsys, kept := w.env.fs, filepath.Join(dir, to.Kept)
 	if !to.Away {
-		if err := moveTree(fsys, logDir(dir), logDir(kept)); err != nil {
+		if err := moveTree(fsys, identity.LogDir(dir), identity.LogDir(kept)); err != nil {
 			return err
 		}
 		for _, group := range to.Left {
-			if err := moveTree(fsys, groupDir(dir, group), groupDir(kept, group)); err != nil {
+			if err := moveTree(fsys, identity.GroupDir(dir, group), identity.GroupDir(kept, group)); err != nil {
 				return err
 			}
 		}
 		to.Away = true
-		if err := writeWhole(fsys, dir, rescuingFile, to); err != nil {
+		if err := identity.WriteFile(fsys, dir, identity.RescuingFile, to); err != nil {
 			return err
 		}
 	}
-	if err := moveTree(fsys, logDir(filepath.Join(dir, rescueDir)), logDir(dir)); err != nil {
+	if err := moveTree(fsys, identity.LogDir(filepath.Join(dir, rescueDir)), identity.LogDir(dir)); err != nil {
 		return err
 	}
 	if err := removeTree(fsys, filepath.Join(dir, rescueDir)); err != nil {
@@ -202,14 +202,14 @@ func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error
 	if err := w.markGroups(ctx, dir, to); err != nil {
 		return err
 	}
-	if err := removeDurably(fsys, dir, peersFile); err != nil {
-		return fmt.Errorf("millrace: remove %s in %s: %w", peersFile, dir, err)
+	if err := identity.RemoveFile(fsys, dir, identity.PeersFile); err != nil {
+		return fmt.Errorf("millrace: remove %s in %s: %w", identity.PeersFile, dir, err)
 	}
-	if err := writeWhole(fsys, dir, identityFile, to.Identity); err != nil {
+	if err := identity.WriteFile(fsys, dir, identity.File, to.Identity); err != nil {
 		return err
 	}
-	if err := removeDurably(fsys, dir, rescuingFile); err != nil {
-		return fmt.Errorf("millrace: remove %s in %s: %w", rescuingFile, dir, err)
+	if err := identity.RemoveFile(fsys, dir, identity.RescuingFile); err != nil {
+		return fmt.Errorf("millrace: remove %s in %s: %w", identity.RescuingFile, dir, err)
 	}
 	w.done.Done, w.done.Cluster, w.done.Incarnation, w.done.Kept = true, to.Identity.Cluster, to.Identity.Incarnation, kept
 	return nil
@@ -217,7 +217,7 @@ func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error
 
 // markGroups writes joined.json of all groups in the new log, each of which ends with its entry rescued.
 func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err error) {
-	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.env.fs, Dir: logDir(dir)})
+	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.env.fs, Dir: identity.LogDir(dir)})
 	if err != nil {
 		return err
 	}
@@ -227,16 +227,16 @@ func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err e
 		if of.Last == 0 {
 			continue // it was deleted
 		}
-		text, _, err := readJoined(w.env.fs, dir, of.ID)
+		text, _, err := identity.ReadJoined(w.env.fs, dir, of.ID)
 		if err != nil {
 			return err
 		}
-		life := formerLife{Cluster: to.Former, Incarnation: to.Was, Index: of.Last - 1}
+		life := identity.FormerLife{Cluster: to.Former, Incarnation: to.Was, Index: of.Last - 1}
 		if !slices.Contains(text.Rescued, life) {
 			text.Rescued = append(text.Rescued, life)
 		}
-		text.Version, text.Rescued = joinedVersion, text.Rescued[max(0, len(text.Rescued)-maxFormer):]
-		if err := writeJoined(w.env.fs, dir, of.ID, text); err != nil {
+		text.Version, text.Rescued = identity.JoinedVersion, text.Rescued[max(0, len(text.Rescued)-identity.MaxFormer):]
+		if err := identity.WriteJoined(w.env.fs, dir, of.ID, text); err != nil {
 			return err
 		}
 		if w.done.Continues {
@@ -244,12 +244,4 @@ func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err e
 		}
 	}
 	return nil
-}
-
-// rejectRescuing says why a host must not run on a directory whose rescue has not ended, or returns nil.
-func rejectRescuing(names []string, dir string) error {
-	if !slices.Contains(names, rescuingFile) {
-		return nil
-	}
-	return fmt.Errorf("millrace: a rescue of directory %s has begun and is not complete (there is %s); run it again: millrace members rescue --write --accept-loss %s", dir, filepath.Join(dir, rescuingFile), dir)
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -33,9 +34,7 @@ import (
 //
 // Decision 0017 has the reasons, and what was rejected.
 
-const restoringFile = "RESTORING"
-
-// restoring is the content of restoringFile.
+// restoring is the content of identity.RestoringFile.
 type restoring struct {
 	Cluster uint64 `json:"cluster"`
 }
@@ -85,7 +84,7 @@ func RestoreArchives(ctx context.Context, c Config, archives []io.Reader, option
 	if err != nil {
 		return Restored{}, err
 	}
-	id := c.founding()
+	id := c.directory(false).Founding()
 	if id.Derived {
 		id.Cluster = deriveRestored(id.Founders, read)
 	}
@@ -142,7 +141,7 @@ func openArchives(archives []io.Reader) (read []archive, err error) {
 func deriveRestored(founders []transport.Member, archives []archive) uint64 {
 	sum := sha256.New()
 	sum.Write([]byte("millrace: restored\n"))
-	sum.Write(binary.LittleEndian.AppendUint64(nil, deriveCluster(founders)))
+	sum.Write(binary.LittleEndian.AppendUint64(nil, identity.DeriveCluster(founders)))
 	for i := range archives {
 		sum.Write(archives[i].hash[:])
 	}
@@ -153,7 +152,7 @@ func deriveRestored(founders []transport.Member, archives []archive) uint64 {
 type restore struct {
 	env    environment
 	config Config
-	id     identity
+	id     identity.Identity
 }
 
 func (r *restore) run(ctx context.Context, archives []archive) (_ Restored, err error) {
@@ -171,11 +170,11 @@ func (r *restore) run(ctx context.Context, archives []archive) (_ Restored, err 
 		return Restored{}, fmt.Errorf("millrace: read %s: %w", dir, err)
 	}
 	for _, name := range names {
-		if name != "LOCK" && name != restoringFile+".new" && !isOfVolume(name) {
+		if name != "LOCK" && name != identity.RestoringFile+".new" && !isOfVolume(name) {
 			return Restored{}, fmt.Errorf("millrace: directory %s is not new, it has %q; a restore needs a directory with nothing in it: name another one, or move what is there away", dir, name)
 		}
 	}
-	if err := writeWhole(fsys, dir, restoringFile, restoring{Cluster: r.id.Cluster}); err != nil {
+	if err := identity.WriteFile(fsys, dir, identity.RestoringFile, restoring{Cluster: r.id.Cluster}); err != nil {
 		return Restored{}, err
 	}
 	done, err := r.fill(ctx, archives)
@@ -193,7 +192,7 @@ func (r *restore) fill(ctx context.Context, archives []archive) (done Restored, 
 		open = OpenWAL
 	}
 	log, err := open(LogConfig{
-		FS: fsys, Dir: logDir(dir), Owner: r.config.ID, Scheduler: r.env.env.Scheduler, Clock: r.env.env.Clock, Secrets: r.env.env.Secrets,
+		FS: fsys, Dir: identity.LogDir(dir), Owner: r.config.ID, Scheduler: r.env.env.Scheduler, Clock: r.env.env.Clock, Secrets: r.env.env.Secrets,
 		Mode: r.config.Durability, SegmentBytes: r.config.SegmentBytes, CacheBytes: -1, Logger: r.env.logger, Events: func(wal.Event) {},
 	})
 	if err != nil {
@@ -211,11 +210,11 @@ func (r *restore) fill(ctx context.Context, archives []archive) (done Restored, 
 	if err := errors.Join(log.Sync(), log.Close()); err != nil {
 		return Restored{}, fmt.Errorf("millrace: write the log of the restored directory %s: %w", dir, err)
 	}
-	if err := writeWhole(fsys, dir, identityFile, r.id); err != nil {
+	if err := identity.WriteFile(fsys, dir, identity.File, r.id); err != nil {
 		return Restored{}, err
 	}
-	if err := removeDurably(fsys, dir, restoringFile); err != nil {
-		return Restored{}, fmt.Errorf("millrace: remove %s in %s: %w", restoringFile, dir, err)
+	if err := identity.RemoveFile(fsys, dir, identity.RestoringFile); err != nil {
+		return Restored{}, fmt.Errorf("millrace: remove %s in %s: %w", identity.RestoringFile, dir, err)
 	}
 	return done, nil
 }
@@ -226,7 +225,7 @@ func (r *restore) group(ctx context.Context, log Log, a *archive) (_ RestoredGro
 	fail := func(err error) (RestoredGroup, error) {
 		return RestoredGroup{}, fmt.Errorf("millrace: restore group %d: %w", m.Group, err)
 	}
-	store, err := snapshot.OpenStore(r.env.fs, snapshotsDir(r.config.Dir, m.Group))
+	store, err := snapshot.OpenStore(r.env.fs, identity.SnapshotsDir(r.config.Dir, m.Group))
 	if err != nil {
 		return fail(err)
 	}
@@ -267,8 +266,8 @@ func (r *restore) manifest(a *archive) snapshot.Manifest {
 	m, block := a.manifest, a.block
 	block.found, block.roster = nil, nil // this group is not founded yet
 	m.Cluster, m.Host = r.id.Cluster, block.encode()
-	m.Conf, m.Members = raftpb.ConfState{Voters: r.id.ids()}, nil
-	for _, id := range r.id.ids() {
+	m.Conf, m.Members = raftpb.ConfState{Voters: r.id.FounderIDs()}, nil
+	for _, id := range r.id.FounderIDs() {
 		member := snapshot.Member{ID: id}
 		if id == r.id.ID {
 			member.Incarnation = r.id.Incarnation
@@ -276,13 +275,4 @@ func (r *restore) manifest(a *archive) snapshot.Manifest {
 		m.Members = append(m.Members, member)
 	}
 	return m
-}
-
-// rejectRestoring says why a host must not run on a directory in which a restore has not ended, or returns
-// nil.
-func rejectRestoring(names []string, dir string) error {
-	if !slices.Contains(names, restoringFile) {
-		return nil
-	}
-	return fmt.Errorf("millrace: a restore in directory %s has not ended (there is %s), and what it has written is a part; remove the directory, and restore again", dir, filepath.Join(dir, restoringFile))
 }

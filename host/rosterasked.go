@@ -109,7 +109,7 @@ func (g *Group) answerRoster(to, version uint64) {
 		return
 	}
 	body := append(binary.AppendUvarint([]byte{rosterAnswerKind}, g.id), r.Encode()...)
-	came, _ := g.host.admission.incarnation(to)
+	came, _ := g.host.admission.Incarnation(to)
 	if r.Was(to, came) {
 		body = removal{g.id, r.Version, came}.encode()
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -259,7 +260,7 @@ func (q *applyQueue) skip(e *raftpb.Entry) error {
 			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
 				return nil // the machine holds its effect, from an earlier life: checkSkip says so
 			}
-			if err := q.notePassed(e.Index); vfs.IsShort(err) || isFull(err) {
+			if err := q.notePassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
 				return retried{err}
 			} else if err != nil {
 				return err

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -210,15 +210,9 @@ const (
 	takeWriting           // it was captured
 )
 
-func snapshotsDir(hostDir string, group uint64) string {
-	return filepath.Join(groupDir(hostDir, group), "snapshots")
-}
-
-func groupsDir(hostDir string) string { return filepath.Join(hostDir, "groups") }
-
 // init makes them those of a group that has none yet.
 func (s *groupSnapshots) init(g *Group, machine StateMachine) {
-	s.group, s.policy, s.dir = g, g.config.Snapshots, snapshotsDir(g.host.config.Dir, g.id)
+	s.group, s.policy, s.dir = g, g.config.Snapshots, identity.SnapshotsDir(g.host.config.Dir, g.id)
 	s.machine = snapshotterOf(machine)
 	s.place.owner = s
 	s.due.Store(math.MaxInt64)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
@@ -546,7 +547,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 // statePart returns the name of a part of the latest snapshot.
 func (h *keeperHost) statePart(t *testing.T) string {
 	t.Helper()
-	dir := snapshotsDir("data", theGroup)
+	dir := identity.SnapshotsDir("data", theGroup)
 	names, err := h.disk.ReadDir(dir)
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -56,17 +57,17 @@ func TestRemovedGroupsLeaveNoSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.manual.runIdle()
-	if names, err := h.disk.ReadDir(groupsDir("data")); err != nil || len(names) > 0 {
+	if names, err := h.disk.ReadDir(identity.GroupsDir("data")); err != nil || len(names) > 0 {
 		t.Errorf("%v is left, %v", names, err)
 	}
-	if err := h.disk.MkdirAll(snapshotsDir("data", theGroup)); err != nil { // as if the power had failed before
+	if err := h.disk.MkdirAll(identity.SnapshotsDir("data", theGroup)); err != nil { // as if the power had failed before
 		t.Fatal(err)
 	}
 	h.disk.Crash(crashfs.LoseAll, nil)
 	if err := h.start(); !errors.Is(err, ErrRemoved) {
 		t.Fatal(err)
 	}
-	if _, err := h.disk.ReadDir(snapshotsDir("data", theGroup)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := h.disk.ReadDir(identity.SnapshotsDir("data", theGroup)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the next start leaves the snapshots: %v", err)
 	}
 }

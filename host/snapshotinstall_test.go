@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -18,7 +19,7 @@ import (
 // log, with a list of one command.
 func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) snapshot.ID {
 	t.Helper()
-	store, err := snapshot.OpenStore(h.disk, snapshotsDir("data", theGroup))
+	store, err := snapshot.OpenStore(h.disk, identity.SnapshotsDir("data", theGroup))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 	m.sums.store(&block)
 	block.last = 499
 	manifest := snapshot.Manifest{
-		Cluster: h.directory.identity.Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},
+		Cluster: h.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},
 		Members: []snapshot.Member{{ID: 1, Incarnation: h.incarnation()}}, Host: block.encode(),
 	}
 	change(&manifest)

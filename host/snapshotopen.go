@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
-	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -38,24 +39,13 @@ func (g *Group) rejectManifest(m *snapshot.Manifest) error {
 }
 
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
-	return h.directory.identity.rejectManifest(group, m, false)
+	return rejectSnapshot(h.directory.Identity(), group, m, false)
 }
 
-// rejectManifest says why a snapshot is not one of a group in the directory of this identity, or returns nil.
+// rejectSnapshot says why a snapshot is not one of a group in the directory of this identity, or returns nil.
 // isFormer says that it was taken before the directory was rescued.
-func (i identity) rejectManifest(group uint64, m *snapshot.Manifest, isFormer bool) error {
-	self := slices.IndexFunc(m.Members, func(member snapshot.Member) bool { return member.ID == i.ID })
-	switch {
-	case m.Cluster != i.Cluster && !isFormer:
-		return fmt.Errorf("snapshot %v is of cluster %d, this host belongs to cluster %d", m.ID(), m.Cluster, i.Cluster)
-	case m.Group != group:
-		return fmt.Errorf("snapshot %v is of group %d, in the directory of group %d", m.ID(), m.Group, group)
-	case self < 0:
-		return fmt.Errorf("snapshot %v does not have host %d as a member", m.ID(), i.ID)
-	case transport.Incarnation(m.Members[self].Incarnation) != i.Incarnation && !isFormer:
-		return fmt.Errorf("snapshot %v is of directory %v of host %d, and this is directory %v", m.ID(), transport.Incarnation(m.Members[self].Incarnation), i.ID, i.Incarnation)
-	}
-	return rejectConf(m)
+func rejectSnapshot(i identity.Identity, group uint64, m *snapshot.Manifest, isFormer bool) error {
+	return cmp.Or(i.RejectManifest(group, m, isFormer), rejectConf(m))
 }
 
 // rejectConf says why the configuration of a snapshot is not that of the roster that it has, or returns nil.
@@ -93,7 +83,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		}
 		m, err := store.Manifest(id)
 		if err == nil {
-			err = g.host.directory.identity.rejectManifest(g.id, &m, isFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m))
+			err = rejectSnapshot(g.host.directory.Identity(), g.id, &m, identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m))
 		}
 		term, inLog := log.Term(id.Index)
 		switch {
@@ -452,7 +442,7 @@ func (g *Group) keepFound() {
 // removed. It is called before the lanes run.
 func (h *Host) finishInstalls(ctx context.Context) error {
 	h.uninstalled = map[uint64]error{}
-	fsys, dir := h.env.fs, groupsDir(h.config.Dir)
+	fsys, dir := h.env.fs, identity.GroupsDir(h.config.Dir)
 	names, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -489,7 +479,7 @@ func (h *Host) finishInstalls(ctx context.Context) error {
 // finishInstall finishes the install of one group, if there is one. A snapshot that does not fit or cannot be
 // read stays: OpenGroup says what is wrong with it.
 func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err error) {
-	dir, log := snapshotsDir(h.config.Dir, group), h.log.Group(group)
+	dir, log := identity.SnapshotsDir(h.config.Dir, group), h.log.Group(group)
 	names, err := h.env.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -535,7 +525,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 
 // removeSnapshots removes the snapshots of a group that was removed.
 func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
-	return removeTree(fsys, filepath.Dir(snapshotsDir(hostDir, group)))
+	return removeTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
 }
 
 // removeTree removes a directory of ours with what is in it, three levels deep at most.

@@ -365,7 +365,7 @@ func (t *take) publish() error {
 	lanes.await(s, false)
 	g := s.group
 	m := snapshot.Manifest{
-		Cluster: g.host.directory.identity.Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
+		Cluster: g.host.directory.Identity().Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
 		Host: t.block.encode(),
 	}
 	if c, ok := g.apply.machine.(*commandGroup); ok {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -164,12 +165,12 @@ func TestHostWithoutAddressIsKnown(t *testing.T) {
 func TestTooManyHosts(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.LogCacheBytes = -1 })
 	l.lead()
-	for id := uint64(100); len(l.others()) < maxHosts; id++ {
+	for id := uint64(100); len(l.others()) < identity.MaxHosts; id++ {
 		if err := l.SetPeer(id, "nowhere"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := l.SetPeer(stranger, "nowhere"); !errors.Is(err, errTooManyHosts) {
+	if err := l.SetPeer(stranger, "nowhere"); !errors.Is(err, identity.ErrTooManyHosts) {
 		t.Errorf("one host more: %v", err)
 	}
 	r := l.group.roster()

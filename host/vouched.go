@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 )
@@ -8,25 +9,21 @@ import (
 // cameWith returns the directory with which a host could become a member, and the key with which it came: the
 // one with which it was refused last, if that is not the one it is bound to already, or else the one with
 // which it was admitted. The key of the directory before is that of a lost machine, and never counts.
-func (h *Host) cameWith(id uint64, r *membership.Roster) newDirectory {
+func (h *Host) cameWith(id uint64, r *membership.Roster) identity.NewDirectory {
 	bound, _ := r.Member(id)
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
-	h.admission.mu.Lock()
-	defer h.admission.mu.Unlock()
-	if d, ok := h.admission.turnedAway[id]; ok && isNew(d.incarnation) {
-		return d
+	d, isAdmitted := h.admission.Presented(id, isNew)
+	if isAdmitted {
+		d.Key = h.keys.cameWith(id, d.Incarnation)
 	}
-	if p, ok := h.admission.known[id]; ok && isNew(p.Incarnation) {
-		return newDirectory{p.Incarnation, h.keys.cameWith(id, p.Incarnation)}
-	}
-	return newDirectory{}
+	return d
 }
 
 // isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.
 // No group vouches for a directory that another group has replaced by the last one: the first group is only
 // late, and the last directory would be retired for good.
 func (h *Host) isVouched(peer transport.Introduction) bool {
-	last, _ := h.admission.incarnation(peer.ID)
+	last, _ := h.admission.Incarnation(peer.ID)
 	for _, g := range h.groups.all() {
 		if r := g.roster(); r != nil && r.Replaced(peer.ID, peer.Incarnation, last) {
 			return false

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,42 @@ type verdict struct {
 	cpu    time.Duration
 }
 
+// The runs of a simulation that find a bug are others as soon as a change moves a draw of its seeds. A judge
+// that has lost a bug in the runs of its row is asked for many more, starting at the first.
+const (
+	widening = 20  // times the runs of the row
+	fewest   = 100 // runs, at least
+)
+
+// runsFlag is a flag with the number of runs of a simulation; other numbers say where they begin, or how they
+// are.
+var runsFlag = regexp.MustCompile(`-([a-z-]+) (\d+)\b`)
+
+// widened returns the judge with many more runs, or false if it draws none.
+func (j judge) widened() (judge, bool) {
+	if j.in != "sim" && j.in != "sim/core" {
+		return j, false
+	}
+	drawn := false
+	j.args = runsFlag.ReplaceAllStringFunc(j.args, func(flag string) string {
+		m := runsFlag.FindStringSubmatch(flag)
+		switch m[1] {
+		case "failures", "faults", "lies-every":
+			return flag
+		case "first":
+			return "-first 1"
+		}
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			return flag
+		}
+		drawn = true
+		return fmt.Sprintf("-%s %d", m[1], max(n*widening, fewest))
+	})
+	j.args += " -failures 1"
+	return j, drawn
+}
+
 // layer names the kind of a judge, as in the table of internal/planted/testdata/planted-bugs.md.
 func (v verdict) layer() string {
 	switch {
@@ -111,6 +148,7 @@ func (v verdict) layer() string {
 
 const (
 	labTest     = "TestCrashLab"
+	endless     = "does not end"
 	judgeBudget = 5 * time.Minute // for one run; a bug may make a program hang, which finds it, too
 )
 
@@ -153,7 +191,7 @@ func (p *programs) ask(t *testing.T, b *bug, j judge) (v verdict, err error) {
 	case m != nil:
 		v.test = m[0][1]
 	case strings.Contains(text, "test timed out"):
-		v.test = "does not end"
+		v.test = endless
 	case strings.Contains(text, "panic:") || strings.Contains(text, "fatal error:"):
 		v.test = "panics"
 	default:

@@ -64,7 +64,7 @@ var simOracles = []oracle{
 	{name: "still holds its lease of term", what: "a lease ends before another leader commits", bug: "no_recheck"},
 	{name: "were introduced to each other", what: "no impostor counts", bug: "any_directory"},
 	{name: "sends a pre-vote although its leader is well", what: "no needless election", bug: "count_missed"},
-	{name: "the cluster has not elected a leader, committed and converged", what: "the cluster recovers", bug: "count_without_authority"},
+	{name: "the cluster has not elected a leader, committed and converged", what: "the cluster recovers", bug: "heartbeat_commits"},
 	{name: "the hosts are not level", what: "a member catches up", bug: "believe_far_terms"},
 	{name: "still leads, although the others have applied more", what: "a stuck leader gives way", bug: "keep_stuck"},
 	{name: "has let in two hosts", what: "a join token counts once", bug: "keep_token"},

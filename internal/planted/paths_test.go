@@ -8,7 +8,7 @@ var pathBugs = []bug{
 		`		if *file.path, err = filepath.Abs(*file.path); err != nil {`, `		if _, err = filepath.Abs(*file.path); err != nil {`}}},
 	{name: "wrapped_disk_has_no_working_directory", what: "a path on a filesystem that wraps the machine's is not made absolute", in: "vfs", found: "TestAbsolute", edits: []edit{{"vfs/absolute.go",
 		`		return Absolute(f.below(), path)`, `		return path, nil`}}},
-	{name: "snapshot_beside_no_lock", what: "a host takes a snapshot in a directory that it has not locked, and the log forgets", in: ".", found: "TestDirectoryIsMovedAway", edits: []edit{{"host/directory.go",
+	{name: "snapshot_beside_no_lock", what: "a host takes a snapshot in a directory that it has not locked, and the log forgets", in: ".", found: "TestDirectoryIsMovedAway", edits: []edit{{"host/internal/identity/directory.go",
 		`fs: vfs.Owned(fsys, lock, c.Dir), `, `fs: fsys, `}}},
 	{name: "directory_made_beside_no_lock", what: "directories are made in a directory that took the place of the one that is locked", in: "vfs", found: "TestOwnedMakesNothingBesideNoLock", edits: []edit{{"vfs/owned.go",
 		`	if err := o.lock.leads(o.dir); err != nil {

@@ -58,7 +58,7 @@ var poisonBugs = []bug{
 	{name: "lease_over_a_halt", what: "a lease holds although the machine was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"host/lease.go",
 		`!l.group.worksSince(l.halts) || `, ``}}},
 	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/skipped.go",
-		`vfs.IsShort(err) || isFull(err) {`, `err != nil && !vfs.IsShort(err) && !isFull(err) {`}}},
+		`vfs.IsShort(err) || identity.IsFull(err) {`, `err != nil && !vfs.IsShort(err) && !identity.IsFull(err) {`}}},
 	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/apply.go",
 		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*parked)) {`}}},
 }

@@ -18,11 +18,11 @@ var reviewedBugs = []bug{
 		close(g.failed)
 	})
 	g.snapshots.stop()`}}},
-	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/directory.go",
-		`	started, inspection := hasStarted(fsys, logDir(c.Dir))
+	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/internal/identity/directory.go",
+		`	started, inspection := HasStarted(fsys, LogDir(c.Dir))
 	if inspection`, `	started, inspection := true, error(nil)
 	if inspection`}}},
-	{name: "lists_not_compared", what: "hosts that were founded with different lists hear each other", in: "host", found: "TestFounding", edits: []edit{{"host/admission.go",
+	{name: "lists_not_compared", what: "hosts that were founded with different lists hear each other", in: "host/internal/identity", found: "TestFounding", edits: []edit{{"host/internal/identity/admission.go",
 		`	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (`, `	case false && !slices.EqualFunc(self.Members, peer.Members, ids) || false && (`}}},
 	{name: "any_heartbeat", what: "a heartbeat interval of a nanosecond is taken", in: "host", found: "TestConfigValidate", edits: []edit{{"host/config.go",
 		`	case c.HeartbeatInterval < minHeartbeat:`, `	case c.HeartbeatInterval <= 0:`}}},

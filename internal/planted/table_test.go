@@ -27,7 +27,7 @@ func (b *bug) row(found []verdict) string {
 		switch {
 		case v.judge.test == labTest:
 			how += ", " + v.detail
-		case v.test == "does not end" || v.test == "panics":
+		case v.test == endless || v.test == "panics":
 			how += ", " + v.judge.text() + ", which " + v.test
 		default:
 			how += ", " + v.judge.text()

@@ -12,7 +12,7 @@ var takeBugs = []bug{
 	{name: "conf_of_the_log_stays", what: "after an install a member that starts again has the configuration that its log had", same: "the roster in the snapshot sets the same configuration", edits: []edit{{"host/install.go",
 		`	g.storage.conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},
-	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-churns 60", edits: []edit{{"host/install.go",
+	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-first 60 -churns 10", edits: []edit{{"host/install.go",
 		`		g.takeRoster(block.roster)
 `, `		_ = block.roster
 `}}},

@@ -20,7 +20,7 @@ var verdictBugs = []bug{
 `, ``}}},
 	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
 		`return c == CodePaused || c`, `return c`}}},
-	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admission.go",
+	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
 	{name: "token_untold_by_followers", what: "only the leader tells a host that is refused what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/applicants.go",
 		`if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(`, `if r := g.roster(); false && r != nil && g.Err() == nil && !g.isLeaderSilent(`}}},

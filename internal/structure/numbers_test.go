@@ -12,20 +12,20 @@ var clusterField = regexp.MustCompile("(?m)^\\s*(\\w*Cluster|Former)\\s+uint64\\
 
 // numberedFormats are files on disks and lines of sockets, which stay as they are.
 var numberedFormats = map[string]string{
-	"host/identity.go":       "the identity of a host",
-	"host/rescued.go":        "the note of a rescue under way",
-	"host/rescuewrite.go":    "what a rescue keeps",
-	"host/restore.go":        "the note of a restore under way",
-	"host/flight/file.go":    "the beginning of a recording",
-	"host/admin/protocol.go": "the admin socket",
-	"host/admin/members.go":  "the admin socket; millrace members list has a form of its own",
+	"host/internal/identity/identity.go": "the identity of a host",
+	"host/internal/identity/joined.go":   "the lives before a rescue",
+	"host/rescuewrite.go":                "what a rescue keeps",
+	"host/restore.go":                    "the note of a restore under way",
+	"host/flight/file.go":                "the beginning of a recording",
+	"host/admin/protocol.go":             "the admin socket",
+	"host/admin/members.go":              "the admin socket; millrace members list has a form of its own",
 }
 
 // The number of a cluster uses all 64 bits, and most readers of JSON round numbers beyond 2^53. So what is
 // printed has it as a string.
 func TestClustersAreStringsInJSON(t *testing.T) {
 	asText, numbers := 0, map[string]bool{}
-	for _, dir := range []string{"../../host", "../../host/admin", "../../host/flight", "../../snapshot", "../../wal/inspect", "../../cmd/millrace", "../../examples/kv/server"} {
+	for _, dir := range []string{"../../host", "../../host/internal/identity", "../../host/admin", "../../host/flight", "../../snapshot", "../../wal/inspect", "../../cmd/millrace", "../../examples/kv/server"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)

@@ -1,24 +1,21 @@
-package host
+package identity
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
 
-// admission decides which hosts this one talks with. A host is admitted if it was founded with the same list
+// Admission decides which hosts this one talks with. A host is admitted if it was founded with the same list
 // in the same cluster, and if it comes with the directory that its id came with before: a host with another
 // directory has forgotten what it promised under that id, and its votes could elect a second leader.
 //
@@ -29,15 +26,15 @@ import (
 // (the log's fence), and a random number drawn for it. A host with a lower generation, or with the same
 // generation and another number, runs on a copy or on a restored backup; so does one whose earlier lives were
 // others than those that were heard (lives.go).
-type admission struct {
+type Admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
 	dir    string
 	logger *slog.Logger
 
 	mu        sync.Mutex
-	known     map[uint64]peerRecord
-	waiting   map[peerRecord]int // connections of a life that wait until it is written
+	known     map[uint64]PeerRecord
+	waiting   map[PeerRecord]int // connections of a life that wait until it is written
 	unwritten map[uint64]bool    // peers whose record is in memory only
 	refused   map[uint64]string  // why a host was refused last
 
@@ -45,23 +42,23 @@ type admission struct {
 	retired map[uint64][]transport.Incarnation
 	// leaving are directories that are being replaced: their hosts are not heard any more.
 	leaving map[uint64]transport.Incarnation
-	// review ends the connections of a host that are not kept (transport.Reviewer).
+	// review ends the connections of a host that Keeps does not keep (transport.Reviewer).
 	review func(id uint64)
-	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it. Only
-	// hosts that are known, or members, are noted.
-	turnedAway map[uint64]newDirectory
+	// turnedAway is the directory for which a host was refused last. A plan may replace its old one by it.
+	// Only hosts that are known, or members, are noted.
+	turnedAway map[uint64]NewDirectory
 
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
 }
 
-// newDirectory is a directory that may take the place of another one, and the key with which its host came.
-type newDirectory struct {
-	incarnation transport.Incarnation
-	key         membership.Key // zero: without TLS
+// NewDirectory is a directory that may take the place of another one, and the key with which its host came.
+type NewDirectory struct {
+	Incarnation transport.Incarnation
+	Key         membership.Key // zero: without TLS
 }
 
-// peerRecord is what this host records of a peer: its last admitted life.
-type peerRecord struct {
+// PeerRecord is what this host records of a peer: its last admitted life.
+type PeerRecord struct {
 	ID          uint64                `json:"id"`
 	Incarnation transport.Incarnation `json:"incarnation"`
 	Generation  uint64                `json:"generation"`
@@ -70,13 +67,23 @@ type peerRecord struct {
 }
 
 const (
-	peersFile        = "peers.json"
+	// PeersFile is the name of the file that records the directory of each other host.
+	PeersFile        = "peers.json"
 	peersFileVersion = 2
 )
 
+// MaxHosts bounds the hosts that one host knows, and with them its connections.
+const MaxHosts = 1 << 12
+
+// MaxAddrBytes is the longest address of a host: a domain name of 253 bytes, and a port.
+const MaxAddrBytes = 260
+
+// ErrTooManyHosts refuses one more than MaxHosts.
+var ErrTooManyHosts = errors.New("millrace: this host knows too many others")
+
 type peersText struct {
 	Version int          `json:"version"`
-	Peers   []peerRecord `json:"peers"`
+	Peers   []PeerRecord `json:"peers"`
 	// Retired are the directories of each host that were replaced.
 	Retired map[uint64][]transport.Incarnation `json:"retired,omitempty"`
 }
@@ -85,18 +92,19 @@ type peersText struct {
 // the rosters of its groups only.
 const maxRetired = 16
 
-// newAdmission reads what is recorded.
-func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
+// NewAdmission reads what is recorded in dir. review ends the connections of a host that Keeps does not keep
+// any more; it is called without a lock held.
+func NewAdmission(fsys vfs.FS, dir string, self transport.Introduction, review func(id uint64), logger *slog.Logger) (*Admission, error) {
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]newDirectory{}, leaving: map[uint64]transport.Incarnation{}, review: func(uint64) {}, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
+	a := &Admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]PeerRecord{}, waiting: map[PeerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, turnedAway: map[uint64]NewDirectory{}, leaving: map[uint64]transport.Incarnation{}, review: review, retired: map[uint64][]transport.Incarnation{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
-	path := filepath.Join(dir, peersFile)
+	path := filepath.Join(dir, PeersFile)
 	var text peersText
-	found, err := readWhole(fsys, path, &text)
+	found, err := ReadFile(fsys, path, &text)
 	switch {
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, ErrDamaged):
 		return nil, fmt.Errorf("%w; the file records the directory of each other host; restore it, or delete it if all other hosts still have their original directories", err)
 	case err != nil:
 		return nil, err
@@ -110,14 +118,14 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	return a, nil
 }
 
-// admit is transport.Receiver's Admit. vouched says that a group here is bound to the directory of the peer,
-// so that it may come in place of another one.
-func (a *admission) admit(peer transport.Introduction, remote string, vouched bool) error {
-	if err := rejectFounding(a.self, peer); err != nil {
+// Admit decides about a connection of a peer (transport.Receiver). vouched says that a group here is bound
+// to the directory of the peer, so that it may come in place of another one.
+func (a *Admission) Admit(peer transport.Introduction, remote string, vouched bool) error {
+	if err := a.RejectFounding(peer); err != nil {
 		return err
 	}
-	now := peerRecord{ID: peer.ID, Incarnation: peer.Incarnation, Generation: peer.Generation, Life: peer.Life}
-	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
+	now := PeerRecord{ID: peer.ID, Incarnation: peer.Incarnation, Generation: peer.Generation, Life: peer.Life}
+	now.Addr = fmt.Sprintf("%.*s", MaxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
 	if known, err := a.recall(now, peer, remote, vouched); known || err != nil {
 		return err
 	}
@@ -140,7 +148,7 @@ func (a *admission) admit(peer transport.Introduction, remote string, vouched bo
 
 // endBefore ends the connections of the directory that now takes the place of. Nothing that they bring may
 // count as said by the new one, so it is called before that is recorded.
-func (a *admission) endBefore(now peerRecord) {
+func (a *Admission) endBefore(now PeerRecord) {
 	a.mu.Lock()
 	before, heard := a.known[now.ID]
 	replaces := heard && before.Incarnation != now.Incarnation
@@ -153,28 +161,28 @@ func (a *admission) endBefore(now peerRecord) {
 	}
 }
 
-// isRetired reports whether another directory has taken the place of one.
-func (a *admission) isRetired(id uint64, i transport.Incarnation) bool {
+// IsRetired reports whether another directory has taken the place of one.
+func (a *Admission) IsRetired(id uint64, i transport.Incarnation) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Contains(a.retired[id], i)
 }
 
 // leaves reports whether a directory is being replaced. The caller holds mu.
-func (a *admission) leaves(id uint64, i transport.Incarnation) bool {
+func (a *Admission) leaves(id uint64, i transport.Incarnation) bool {
 	leaving, is := a.leaving[id]
 	return is && leaving == i
 }
 
-// keeps reports whether a connection of a host, which was admitted, may go on.
-func (a *admission) keeps(peer transport.Introduction) bool {
+// Keeps reports whether a connection of a host, which was admitted, may go on.
+func (a *Admission) Keeps(peer transport.Introduction) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, heard := a.known[peer.ID]
 	return heard && known.Incarnation == peer.Incarnation && !a.leaves(peer.ID, peer.Incarnation)
 }
 
-func (a *admission) isWritten(id uint64) bool {
+func (a *Admission) isWritten(id uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.unwritten[id]
@@ -185,7 +193,7 @@ func (a *admission) isWritten(id uint64) bool {
 // peer has given one up, so the disk hangs. Then the peer is admitted without waiting. Otherwise a leader
 // whose disk hangs would keep a member that restarts away from all others. The waiting connections write the
 // record in the end.
-func (a *admission) waits(now peerRecord) bool {
+func (a *Admission) waits(now PeerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
@@ -197,7 +205,7 @@ func (a *admission) waits(now peerRecord) bool {
 	return true
 }
 
-func (a *admission) waited(now peerRecord) {
+func (a *Admission) waited(now PeerRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting[now]--; a.waiting[now] == 0 {
@@ -207,11 +215,11 @@ func (a *admission) waited(now peerRecord) {
 
 // recall reports whether this life of a peer is known, and rejects a life that must not come after what is
 // known.
-func (a *admission) recall(now peerRecord, peer transport.Introduction, remote string, vouched bool) (known bool, err error) {
+func (a *Admission) recall(now PeerRecord, peer transport.Introduction, remote string, vouched bool) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {
-		return false, refuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and Joins, and replace it again (Plan, ReplaceMember)",
+		return false, RefuseDirectory("host %d, which speaks from %s, has directory %v, which was replaced: it has forgotten what its successor has promised, or never knew it; stop this host, or start it with an empty directory and Joins, and replace it again (Plan, ReplaceMember)",
 			now.ID, remote, now.Incarnation)
 	}
 	before, heard := a.known[now.ID]
@@ -220,7 +228,7 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 	}
 	if err := rejectLife(before, now, peer.LifeAt(before.Generation), remote); err != nil {
 		if before.Incarnation != now.Incarnation {
-			a.turnedAway[now.ID] = newDirectory{now.Incarnation, peer.Key}
+			a.turnedAway[now.ID] = NewDirectory{now.Incarnation, peer.Key}
 		}
 		return false, err
 	}
@@ -228,13 +236,13 @@ func (a *admission) recall(now peerRecord, peer transport.Introduction, remote s
 }
 
 // remember records now as what is known of a peer. The caller has the token.
-func (a *admission) remember(now peerRecord) error {
+func (a *Admission) remember(now PeerRecord) error {
 	a.mu.Lock()
 	next, retired := maps.Clone(a.known), maps.Clone(a.retired)
 	a.mu.Unlock()
 	before, heard := next[now.ID]
-	if !heard && len(next) >= maxHosts {
-		return fmt.Errorf("%w: %d, and host %d comes; delete %s if all other hosts still have their original directories", errTooManyHosts, len(next), now.ID, filepath.Join(a.dir, peersFile))
+	if !heard && len(next) >= MaxHosts {
+		return fmt.Errorf("%w: %d, and host %d comes; delete %s if all other hosts still have their original directories", ErrTooManyHosts, len(next), now.ID, filepath.Join(a.dir, PeersFile))
 	}
 	next[now.ID] = now
 	if heard && before.Incarnation != now.Incarnation {
@@ -245,10 +253,10 @@ func (a *admission) remember(now peerRecord) error {
 	for _, id := range slices.Sorted(maps.Keys(next)) {
 		text.Peers = append(text.Peers, next[id])
 	}
-	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
+	if err := WriteFile(a.fs, a.dir, PeersFile, text); err != nil {
 		// On a full disk, or without a descriptor, a member that restarted must still be admitted, or votes
 		// for which the log reserves space are lost.
-		if !heard || before.Incarnation != now.Incarnation || !isFull(err) && !vfs.IsShort(err) {
+		if !heard || before.Incarnation != now.Incarnation || !IsFull(err) && !vfs.IsShort(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
 		a.logger.Warn("the disk is full, or no file can be opened; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
@@ -265,8 +273,9 @@ func (a *admission) remember(now peerRecord) error {
 	return nil
 }
 
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+// RejectFounding rejects a host that was founded differently.
+func (a *Admission) RejectFounding(peer transport.Introduction) error {
+	return rejectFounding(a.self, peer)
 }
 
 // rejectFounding rejects a host that was founded differently. If an operator chose the cluster's number,
@@ -301,101 +310,35 @@ func rejectFounding(self, peer transport.Introduction) error {
 
 // rejectLife rejects a life that cannot follow before: one on another directory, or an earlier or a second
 // life of the same directory. was is what now says of the life with before's generation; 0: nothing.
-func rejectLife(before, now peerRecord, was uint32, remote string) error {
+func rejectLife(before, now PeerRecord, was uint32, remote string) error {
 	switch {
 	case before.Incarnation != now.Incarnation:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with Joins set, and then replace the lost directory by its new one on another host (Plan, ReplaceMember)",
+		return RefuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or start it on an empty one with a join token for host %d (JoinTokenOptions.Member), or with Joins set, and then replace the lost directory by its new one on another host (Plan, ReplaceMember)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
-			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
+		return RefuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory; if that is lost, %s",
+			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, ReplaceLost)
 	case was != 0 && was != uint32(before.Life):
-		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (it is in its life %d, but its life %d was another one than the one that was seen): stop it, and start the host on its newest directory; if that is lost, %s",
-			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, replaceLost)
+		return RefuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (it is in its life %d, but its life %d was another one than the one that was seen): stop it, and start the host on its newest directory; if that is lost, %s",
+			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation, ReplaceLost)
 	}
 	return nil
 }
 
-func refuseDirectory(format string, args ...any) error {
+// RefuseDirectory returns the refusal of a host because of its directory.
+func RefuseDirectory(format string, args ...any) error {
 	return &transport.DirectoryRefused{Why: fmt.Sprintf(format, args...)}
 }
 
-// Introduce implements transport.Receiver.
-func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
-
-// Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
-// than their id had before.
-func (h *inbound) Admit(peer transport.Introduction, remote string) error {
-	before := h.admission.last(peer.ID)
-	fix := fixCluster
-	err := rejectFounding(h.admission.self, peer)
-	if err == nil {
-		fix = ""
-		err = (*Host)(h).noteApplicant(peer, remote)
-	}
-	if err == nil {
-		if err = (*Host)(h).rejectKey(peer, remote); err != nil {
-			fix = fixKey
-		}
-	}
-	if err == nil {
-		err = (*Host)(h).rejectUnbound(peer, remote)
-	}
-	if err == nil {
-		err = h.admission.admit(peer, remote, (*Host)(h).isVouched(peer))
-	}
-	if err == nil {
-		h.keys.note(peer)
-		(*Host)(h).admitted(peer.ID, before.Incarnation)
-		(*Host)(h).noteMoved(peer, before.Addr)
-		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
-			p.told.Store(false)
-			p.settings.Store(nil)
-		}
-		h.watch.noteAdmitted(peer.ID)
-		return nil
-	}
-	var refused *transport.DirectoryRefused
-	if errors.As(err, &refused) {
-		fix = fixDirectory
-		if why := (*Host)(h).tokenRefusal(peer.ID); why != "" {
-			err = refuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
-		}
-		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
-			err = refuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
-		}
-	}
-	if h.meetings.of(peer.ID) != nil && fix != "" {
-		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
-	}
-	if h.admission.isNews(peer.ID, remote, err) {
-		h.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
-	}
-	return err
-}
-
-// removedFrom returns a group from which a host was removed, if it is a member of none; otherwise 0.
-func (h *Host) removedFrom(id uint64) (group uint64) {
-	for _, g := range h.groups.all() {
-		switch r := g.roster(); {
-		case g.isMember(id):
-			return 0
-		case r != nil && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id }):
-			group = g.id
-		}
-	}
-	return group
-}
-
-// last returns the life of a host that was admitted last; zero if there is none.
-func (a *admission) last(id uint64) peerRecord {
+// Last returns the life of a host that was admitted last; zero if there is none.
+func (a *Admission) Last(id uint64) PeerRecord {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known[id]
 }
 
-// records returns the last life of each host that is known, by id.
-func (a *admission) records() (all []peerRecord) {
+// Records returns the last life of each host that is known, by id.
+func (a *Admission) Records() (all []PeerRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(a.known)) {
@@ -404,17 +347,17 @@ func (a *admission) records() (all []peerRecord) {
 	return all
 }
 
-// incarnation returns the directory with which a host has come.
-func (a *admission) incarnation(id uint64) (i transport.Incarnation, known bool) {
+// Incarnation returns the directory with which a host has come.
+func (a *Admission) Incarnation(id uint64) (i transport.Incarnation, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, known := a.known[id]
 	return p.Incarnation, known
 }
 
-// isNews reports whether a host is refused for another reason than the last time. Hosts that are not in the
+// IsNews reports whether a host is refused for another reason than the last time. Hosts that are not in the
 // founding list count as one.
-func (a *admission) isNews(id uint64, remote string, err error) bool {
+func (a *Admission) IsNews(id uint64, remote string, err error) bool {
 	why := strings.ReplaceAll(err.Error(), remote, "") // its port is another one each time
 	if !slices.ContainsFunc(a.self.Members, func(m transport.Member) bool { return m.ID == id }) {
 		id = 0
@@ -428,31 +371,35 @@ func (a *admission) isNews(id uint64, remote string, err error) bool {
 	return true
 }
 
-// introduction returns how the host introduces itself.
-func (i identity) introduction(generation, life uint64, addr string) transport.Introduction {
+// Introduction returns how the host introduces itself.
+func (i Identity) Introduction(generation, life uint64, addr string) transport.Introduction {
 	return transport.Introduction{
 		ID: i.ID, Cluster: i.Cluster, Derived: i.Derived, Incarnation: i.Incarnation, Members: i.Founders,
 		Generation: generation, Life: life, Addr: addr,
 	}
 }
 
-// reachableAddr returns the address at which other hosts may find this one: where its transport listens, or
-// the configured address if that is every address of the machine.
-func (c Config) reachableAddr(t Transport) string {
-	a, ok := t.(interface{ Addr() string })
-	if !ok {
-		return c.Members[c.ID]
-	}
-	host, _, err := net.SplitHostPort(a.Addr())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return c.Members[c.ID]
-	}
-	return a.Addr()
-}
+// Self returns how this host introduces itself.
+func (a *Admission) Self() transport.Introduction { return a.self }
 
-// turnAway notes with which directory a host was refused.
-func (a *admission) turnAway(peer transport.Introduction) {
+// Presented returns the directory with which a host could become a member: the one with which it was refused
+// last, if isNew says so, or else the one with which it was admitted, if that is new. In that case isAdmitted
+// is true, and the key is not set. isNew must not block.
+func (a *Admission) Presented(id uint64, isNew func(transport.Incarnation) bool) (d NewDirectory, isAdmitted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turnedAway[peer.ID] = newDirectory{peer.Incarnation, peer.Key}
+	if d, ok := a.turnedAway[id]; ok && isNew(d.Incarnation) {
+		return d, false
+	}
+	if p, ok := a.known[id]; ok && isNew(p.Incarnation) {
+		return NewDirectory{Incarnation: p.Incarnation}, true
+	}
+	return NewDirectory{}, false
+}
+
+// TurnAway notes with which directory a host was refused.
+func (a *Admission) TurnAway(peer transport.Introduction) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turnedAway[peer.ID] = NewDirectory{peer.Incarnation, peer.Key}
 }

@@ -1,4 +1,4 @@
-package host
+package identity
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/wal"
 )
 
 // lives is what a directory knows of its own lives, in lives.json: of the number that was drawn for each of
@@ -48,14 +47,14 @@ func (l *lives) begin(generation uint64, life uint32) (past []uint32) {
 	return past
 }
 
-// enterLife adds a life to those that the directory knows of, durably, and returns those before it.
-func (d *directory) enterLife(generation, life uint64, logger *slog.Logger) (past []uint32, err error) {
-	if d.config.Durability.Kind == wal.KindMemory { // each life has another directory, for the others
+// EnterLife adds a life to those that the directory knows of, durably, and returns those before it.
+func (d *Directory) EnterLife(generation, life uint64, logger *slog.Logger) (past []uint32, err error) {
+	if d.settings.InMemory { // each life has another directory, for the others
 		return nil, nil
 	}
 	var l lives
-	switch _, err := readWhole(d.fs, filepath.Join(d.config.Dir, livesFile), &l); {
-	case errors.Is(err, errDamaged):
+	switch _, err := ReadFile(d.fs, filepath.Join(d.settings.Dir, livesFile), &l); {
+	case errors.Is(err, ErrDamaged):
 		logger.Warn("it is not known any more which lives this directory had, so other hosts may not recognise an old copy of it", "err", err)
 		l = lives{}
 	case err != nil:
@@ -65,8 +64,8 @@ func (d *directory) enterLife(generation, life uint64, logger *slog.Logger) (pas
 	}
 	past = l.begin(generation, uint32(life))
 	l.Version, l.Incarnation = livesVersion, d.identity.Incarnation
-	switch err := writeWhole(d.fs, d.config.Dir, livesFile, l); {
-	case isFull(err): // a host must start on a full disk
+	switch err := WriteFile(d.fs, d.settings.Dir, livesFile, l); {
+	case IsFull(err): // a host must start on a full disk
 		logger.Warn("the disk is full; other hosts may not recognise a copy of this directory that is made now", "err", err)
 	case err != nil:
 		return nil, err

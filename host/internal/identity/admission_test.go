@@ -1,6 +1,7 @@
-package host
+package identity
 
 import (
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -15,22 +16,24 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 var list = []transport.Member{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3, Addr: "c:1"}}
 
 // member is the introduction of a host of a cluster with a derived number.
 func member(id uint64) transport.Introduction {
 	return transport.Introduction{
-		ID: id, Cluster: deriveCluster(list), Derived: true, Incarnation: transport.Incarnation{byte(id)},
+		ID: id, Cluster: DeriveCluster(list), Derived: true, Incarnation: transport.Incarnation{byte(id)},
 		Generation: 5, Life: 50, Addr: list[id-1].Addr, Members: list,
 	}
 }
 
-func remembering(t *testing.T, disk vfs.FS, self transport.Introduction) *admission {
+func remembering(t *testing.T, disk vfs.FS, self transport.Introduction) *Admission {
 	t.Helper()
 	if err := disk.MkdirAll("/data/1"); err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAdmission(disk, "/data/1", self, quiet)
+	a, err := NewAdmission(disk, "/data/1", self, func(uint64) {}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func TestFounding(t *testing.T) {
 		{"the same list", member(1), member(2), ""},
 		{"a derived number, an address spelled differently", member(1), func() transport.Introduction {
 			i := member(2)
-			i.Members, i.Cluster = elsewhere, deriveCluster(elsewhere)
+			i.Members, i.Cluster = elsewhere, DeriveCluster(elsewhere)
 			return i
 		}(), "hosts 1 and 2 were founded with different lists: host 1 with [1 at a:1, 2 at b:1, 3 at c:1], host 2 with [1 at localhost:1, 2 at b:1, 3 at c:1]"},
 		{"a derived number that lies", member(1), func() transport.Introduction { i := member(2); i.Members = elsewhere; return i }(), "different lists"},
@@ -65,7 +68,7 @@ func TestFounding(t *testing.T) {
 		{"derived there, configured here", self, member(2), "Config.Cluster was set at the first start of only one of them"},
 		{"not in the list", self, configured(func(i *transport.Introduction) { i.ID = 9 }), "host 9 is not in its own founding list"},
 	} {
-		err := remembering(t, crashfs.New(), row.self).admit(row.peer, "10.1.1.1:999", false)
+		err := remembering(t, crashfs.New(), row.self).Admit(row.peer, "10.1.1.1:999", false)
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
@@ -94,7 +97,7 @@ func TestLives(t *testing.T) {
 		i := member(2)
 		i.Incarnation, i.Generation, i.Life = transport.Incarnation{row.directory}, row.generation, row.life
 		disk = disk.Image(crashfs.LoseAll, nil)
-		err := remembering(t, disk, member(1)).admit(i, "10.1.1.1:999", false)
+		err := remembering(t, disk, member(1)).Admit(i, "10.1.1.1:999", false)
 		if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "10.1.1.1:999")) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
@@ -109,7 +112,7 @@ func TestAdmissionIsDurable(t *testing.T) {
 		for n := 1; ; n++ {
 			disk, left := crashfs.New(), n
 			a := remembering(t, disk.Mount(), member(1))
-			if err := a.admit(member(3), "r", false); err != nil {
+			if err := a.Admit(member(3), "r", false); err != nil {
 				t.Fatal(err)
 			}
 			disk.SetHook(func(crashfs.Op) error {
@@ -118,7 +121,7 @@ func TestAdmissionIsDurable(t *testing.T) {
 				}
 				return nil
 			})
-			err := a.admit(member(2), "r", false)
+			err := a.Admit(member(2), "r", false)
 			disk.SetHook(nil)
 			if err == nil && left <= 0 {
 				t.Fatal("admitted by a process that is dead")
@@ -133,7 +136,7 @@ func TestAdmissionIsDurable(t *testing.T) {
 			for _, id := range []uint64{2, 3} {
 				wiped := member(id)
 				wiped.Incarnation[15]++
-				if refused := again.admit(wiped, "r", false) != nil; !refused && (id == 3 || err == nil) {
+				if refused := again.Admit(wiped, "r", false) != nil; !refused && (id == 3 || err == nil) {
 					t.Fatalf("%v at operation %d: host %d was admitted and is forgotten", loss, n, id)
 				}
 			}
@@ -155,29 +158,29 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 func admitsOnAFullDisk(t *testing.T, cause error) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
-	if err := a.admit(member(2), "r", false); err != nil {
+	if err := a.Admit(member(2), "r", false); err != nil {
 		t.Fatal(err)
 	}
 	full := func(crashfs.Op) error { return cause }
 	disk.SetHook(full)
 	later := member(2)
 	later.Generation, later.Life = 6, 60
-	if err := a.admit(later, "r", false); err != nil {
+	if err := a.Admit(later, "r", false); err != nil {
 		t.Errorf("a new life: %v", err)
 	}
-	if err := a.admit(member(2), "r", false); err == nil {
+	if err := a.Admit(member(2), "r", false); err == nil {
 		t.Error("the life before was admitted after it")
 	}
-	if err := a.admit(member(3), "r", false); err == nil || !strings.Contains(err.Error(), "host 1 cannot record the directory of host 3") {
+	if err := a.Admit(member(3), "r", false); err == nil || !strings.Contains(err.Error(), "host 1 cannot record the directory of host 3") {
 		t.Errorf("a new directory: %v", err)
 	}
 	disk.SetHook(func(crashfs.Op) error { return syscall.EIO })
 	later.Generation, later.Life = 7, 70
-	if err := a.admit(later, "r", false); err == nil {
+	if err := a.Admit(later, "r", false); err == nil {
 		t.Error("a broken disk was taken for a full one")
 	}
 	disk.SetHook(nil)
-	if err := a.admit(member(3), "r", false); err != nil {
+	if err := a.Admit(member(3), "r", false); err != nil {
 		t.Error(err)
 	}
 }
@@ -187,7 +190,7 @@ func admitsOnAFullDisk(t *testing.T, cause error) {
 func TestAdmissionOnAHungDisk(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
-	if err := a.admit(member(2), "b:999", false); err != nil {
+	if err := a.Admit(member(2), "b:999", false); err != nil {
 		t.Fatal(err)
 	}
 	hung, release, done := make(chan struct{}, 9), make(chan struct{}), make(chan error)
@@ -213,18 +216,18 @@ func TestAdmissionOnAHungDisk(t *testing.T) {
 			a.mu.Unlock()
 		}
 	}
-	go func() { done <- a.admit(restarted, "b:1000", false) }()
+	go func() { done <- a.Admit(restarted, "b:1000", false) }()
 	<-hung
-	go func() { done <- a.admit(restarted, "b:1001", false) }() // the other way, as always: no sign of a disk that hangs
+	go func() { done <- a.Admit(restarted, "b:1001", false) }() // the other way, as always: no sign of a disk that hangs
 	whenTheyWait(2, 2)
-	if err := a.admit(restarted, "b:1002", false); err != nil {
+	if err := a.Admit(restarted, "b:1002", false); err != nil {
 		t.Errorf("a member that comes again: %v", err)
 	}
-	if err := a.admit(member(2), "b:1003", false); err == nil {
+	if err := a.Admit(member(2), "b:1003", false); err == nil {
 		t.Error("an earlier life is heard after a later one that is known in memory")
 	}
 	for range 3 {
-		go func() { done <- a.admit(member(3), "c:1000", false) }()
+		go func() { done <- a.Admit(member(3), "c:1000", false) }()
 	}
 	whenTheyWait(3, 3) // a host that was never heard waits, however often it comes
 	disk.SetHook(nil)
@@ -250,7 +253,7 @@ func TestAdmissionOfTwoAtOnce(t *testing.T) {
 			both.Go(func() {
 				i := member(2)
 				i.Incarnation = transport.Incarnation{d}
-				if a.admit(i, "r", false) == nil {
+				if a.Admit(i, "r", false) == nil {
 					admitted <- d
 				}
 			})
@@ -265,13 +268,42 @@ func TestAdmissionOfTwoAtOnce(t *testing.T) {
 func TestPeersFileDamaged(t *testing.T) {
 	for contents, want := range map[string]string{"{": "the file is damaged", `{"version":9}`: "has version 9"} {
 		disk := crashfs.New()
-		if err := visit(disk, us()); err != nil {
-			t.Fatal(err)
-		}
-		put(t, disk, peersFile, contents)
-		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), peersFile) || !strings.Contains(err.Error(), want) {
+		remembering(t, disk, member(1))
+		put(t, disk, PeersFile, contents)
+		_, err := NewAdmission(disk, "/data/1", member(1), func(uint64) {}, quiet)
+		if err == nil || !strings.Contains(err.Error(), PeersFile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", contents, err, want)
 		}
+	}
+}
+
+// put writes a file into the directory.
+func put(t *testing.T, disk vfs.FS, name, contents string) {
+	t.Helper()
+	f, err := disk.Create("/data/1/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(contents), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Hosts with unknown ids come, one after the other. What is recorded of them is bounded.
+func TestHostsThatComeAreBounded(t *testing.T) {
+	a := remembering(t, crashfs.New(), member(1))
+	for id := uint64(10); len(a.known) < MaxHosts-1; id++ {
+		a.known[id] = PeerRecord{ID: id, Incarnation: transport.Incarnation{byte(id)}, Generation: 1, Life: id}
+	}
+	if err := a.Admit(member(3), "r", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Admit(member(2), "r", false); !errors.Is(err, ErrTooManyHosts) {
+		t.Errorf("a host more than can be known: %v", err)
+	}
+	if err := a.Admit(member(3), "r", false); err != nil {
+		t.Errorf("a host that is known is refused: %v", err)
 	}
 }
 
@@ -293,11 +325,11 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, talker(1))
 	for _, m := range members[1:] {
-		if err := a.admit(talker(m.ID), "r", false); err != nil {
+		if err := a.Admit(talker(m.ID), "r", false); err != nil {
 			t.Errorf("host %d: %v", m.ID, err)
 		}
 	}
-	if err := a.admit(talker(2), "r", false); err != nil {
+	if err := a.Admit(talker(2), "r", false); err != nil {
 		t.Error(err)
 	}
 	if again := remembering(t, disk, talker(1)); len(again.known) != len(members)-1 {
@@ -316,7 +348,7 @@ func TestBackupThatStartsOften(t *testing.T) {
 	backup := lives{Generation: 1, Lives: []uint32{7}}
 	for range transport.MaxPast - 10 {
 		i := live(&backup, 1000)
-		if err := a.admit(i, "r", false); err == nil {
+		if err := a.Admit(i, "r", false); err == nil {
 			t.Fatalf("life %d of a backup was admitted", i.Generation)
 		} else if i.Generation > 4 && !strings.Contains(err.Error(), "but its life 4 was another one") {
 			t.Fatal(err)
@@ -340,10 +372,10 @@ func live(l *lives, copied uint64) transport.Introduction {
 	return i
 }
 
-func comeBack(t *testing.T, a *admission, l *lives) {
+func comeBack(t *testing.T, a *Admission, l *lives) {
 	t.Helper()
-	if i := live(l, 0); a.admit(i, "r", false) != nil {
-		t.Errorf("life %d of the original: %v", i.Generation, a.admit(i, "r", false))
+	if i := live(l, 0); a.Admit(i, "r", false) != nil {
+		t.Errorf("life %d of the original: %v", i.Generation, a.Admit(i, "r", false))
 	}
 }
 
@@ -370,7 +402,7 @@ func TestLivesAreRemembered(t *testing.T) {
 	disk := crashfs.New()
 	var want []uint32
 	for generation := uint64(1); generation < 6; generation++ {
-		d := &directory{fs: disk, config: Config{Dir: "/data/1"}, identity: identity{Incarnation: transport.Incarnation{4}}}
+		d := &Directory{fs: disk, settings: Settings{Dir: "/data/1"}, identity: Identity{Incarnation: transport.Incarnation{4}}}
 		if err := disk.MkdirAll("/data/1"); err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +417,7 @@ func TestLivesAreRemembered(t *testing.T) {
 			d.identity.Incarnation[0]++ // another log
 			want = nil
 		}
-		past, err := d.enterLife(generation, 1<<40+generation, slog.New(slog.DiscardHandler))
+		past, err := d.EnterLife(generation, 1<<40+generation, slog.New(slog.DiscardHandler))
 		if err != nil || !slices.Equal(past, want) {
 			t.Errorf("before life %d: %v, %v; want %v", generation, past, err, want)
 		}
@@ -402,23 +434,23 @@ func TestReplacedDirectoryIsNotHeard(t *testing.T) {
 	a := remembering(t, crashfs.New(), us(1))
 	before, after := us(2), us(2)
 	after.Incarnation = transport.Incarnation{9}
-	if err := a.admit(before, "r", false); err != nil || !a.keeps(before) {
-		t.Fatalf("%v; it is kept: %v", err, a.keeps(before))
+	if err := a.Admit(before, "r", false); err != nil || !a.Keeps(before) {
+		t.Fatalf("%v; it is kept: %v", err, a.Keeps(before))
 	}
 	reviews := 0
 	a.review = func(id uint64) {
-		if i, _ := a.incarnation(id); id != 2 || i != before.Incarnation || a.keeps(before) || a.keeps(after) {
-			t.Errorf("host %d has directory %v, the one before is kept: %v", id, i, a.keeps(before))
+		if i, _ := a.Incarnation(id); id != 2 || i != before.Incarnation || a.Keeps(before) || a.Keeps(after) {
+			t.Errorf("host %d has directory %v, the one before is kept: %v", id, i, a.Keeps(before))
 		}
-		if err := a.admit(before, "r", false); err == nil {
+		if err := a.Admit(before, "r", false); err == nil {
 			t.Error("the directory before is admitted while it is replaced")
 		}
 		reviews++
 	}
-	if err := a.admit(after, "r", true); err != nil || reviews != 1 {
+	if err := a.Admit(after, "r", true); err != nil || reviews != 1 {
 		t.Errorf("%v, and %d reviews, want 1", err, reviews)
 	}
-	if a.keeps(before) || !a.keeps(after) {
-		t.Errorf("the directory before is kept: %v; the one after: %v", a.keeps(before), a.keeps(after))
+	if a.Keeps(before) || !a.Keeps(after) {
+		t.Errorf("the directory before is kept: %v; the one after: %v", a.Keeps(before), a.Keeps(after))
 	}
 }

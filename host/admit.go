@@ -1,0 +1,116 @@
+package host
+
+import (
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/wal"
+)
+
+// This file wires admission: which of the parts that know other hosts decide about a connection, in which
+// order, and which of them learn the decision. What a directory must be is in host/internal/identity.
+
+// Introduce implements transport.Receiver.
+func (h *inbound) Introduce() transport.Introduction { return h.admission.Self() }
+
+// Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
+// than their id had before.
+func (h *inbound) Admit(peer transport.Introduction, remote string) error {
+	before := h.admission.Last(peer.ID)
+	fix := fixCluster
+	err := h.admission.RejectFounding(peer)
+	if err == nil {
+		fix = ""
+		err = (*Host)(h).noteApplicant(peer, remote)
+	}
+	if err == nil {
+		if err = (*Host)(h).rejectKey(peer, remote); err != nil {
+			fix = fixKey
+		}
+	}
+	if err == nil {
+		err = (*Host)(h).rejectUnbound(peer, remote)
+	}
+	if err == nil {
+		err = h.admission.Admit(peer, remote, (*Host)(h).isVouched(peer))
+	}
+	if err == nil {
+		h.keys.note(peer)
+		(*Host)(h).admitted(peer.ID, before.Incarnation)
+		(*Host)(h).noteMoved(peer, before.Addr)
+		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
+			p.told.Store(false)
+			p.settings.Store(nil)
+		}
+		h.watch.noteAdmitted(peer.ID)
+		return nil
+	}
+	var refused *transport.DirectoryRefused
+	if errors.As(err, &refused) {
+		fix = fixDirectory
+		if why := (*Host)(h).tokenRefusal(peer.ID); why != "" {
+			err = identity.RefuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
+		}
+		if group := (*Host)(h).removedFrom(peer.ID); group != 0 {
+			err = identity.RefuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
+		}
+	}
+	if h.meetings.of(peer.ID) != nil && fix != "" {
+		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
+	}
+	if h.admission.IsNews(peer.ID, remote, err) {
+		h.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
+	}
+	return err
+}
+
+// removedFrom returns a group from which a host was removed, if it is a member of none; otherwise 0.
+func (h *Host) removedFrom(id uint64) (group uint64) {
+	for _, g := range h.groups.all() {
+		switch r := g.roster(); {
+		case g.isMember(id):
+			return 0
+		case r != nil && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id }):
+			group = g.id
+		}
+	}
+	return group
+}
+
+// directory returns what the configuration says about the host's directory. isBrought says that the log is
+// not of package wal.
+func (c Config) directory(isBrought bool) identity.Settings {
+	return identity.Settings{
+		Dir: c.Dir, Cluster: c.Cluster, ID: c.ID, Members: c.Members, Joins: c.Joins,
+		InMemory: c.Durability.Kind == wal.KindMemory, Brought: isBrought,
+	}
+}
+
+// isUsed reports whether a log has votes or entries.
+func isUsed(log Log) bool {
+	for _, id := range log.Groups() {
+		if g := log.Group(id); g.HardState().Term > 0 || g.LastIndex() > 0 || g.Snapshot().Index > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reachableAddr returns the address at which other hosts may find this one: where its transport listens, or
+// the configured address if that is every address of the machine.
+func (c Config) reachableAddr(t Transport) string {
+	a, ok := t.(interface{ Addr() string })
+	if !ok {
+		return c.Members[c.ID]
+	}
+	host, _, err := net.SplitHostPort(a.Addr())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return c.Members[c.ID]
+	}
+	return a.Addr()
+}
