@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -42,8 +43,6 @@ type applicants struct {
 	said  map[uint64]int64 // tick at which the others were told where a host of these is
 	count atomic.Int64     // hosts in of
 }
-
-const joinRefusedKind byte = 61
 
 // note keeps what a host has proved. It returns the groups that it concerns.
 func (c *applicants) note(id uint64, all []applicant) (groups []uint64, err error) {
@@ -263,7 +262,7 @@ func (g *Group) refuseJoin(id uint64, why error) {
 }
 
 func encodeJoinRefused(group uint64, why string) []byte {
-	return append(binary.AppendUvarint([]byte{joinRefusedKind}, group), why[:min(len(why), maxRefusalBytes)]...)
+	return append(binary.AppendUvarint([]byte{control.JoinRefused}, group), why[:min(len(why), maxRefusalBytes)]...)
 }
 
 // takeJoinRefused learns from a leader that this host is not made a member.
@@ -271,7 +270,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	group, n := binary.Uvarint(body[1:])
 	why := body[1+max(n, 0):]
 	if n <= 0 || len(why) > maxRefusalBytes || !utf8.Valid(why) {
-		return fmt.Errorf("%w: %d bytes refuse a join token", errBadControl, len(body))
+		return fmt.Errorf("%w: %d bytes refuse a join token", control.ErrBad, len(body))
 	}
 	g := h.groups.get(group)
 	if g == nil || !g.members.joins || g.isBoundHere() {

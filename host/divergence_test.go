@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -226,21 +227,21 @@ func FuzzDivergenceRecords(f *testing.F) {
 			if err != nil || !reflect.DeepEqual(r, again) {
 				t.Fatalf("%+v became %+v, %v", r, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 		if o, err := decodeStop(body); err == nil {
 			if again, err := decodeStop(o.encode()); err != nil || o != again {
 				t.Fatalf("%+v became %+v, %v", o, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 		if d, err := decodeFinding(body); err == nil {
 			if again, err := decodeFinding(encodeFinding(&d)); err != nil || !reflect.DeepEqual(d, again) {
 				t.Fatalf("%+v became %+v, %v", d, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 	})
@@ -259,10 +260,10 @@ func TestDivergenceRecordsAreBounded(t *testing.T) {
 		"1 bytes follow what members say about divergence":                    append(one.encode(), 0),
 		"what members say about divergence is cut off":                        one.encode()[:30],
 		"what members say about divergence ends in the middle of a number":    one.encode()[:2],
-		"2 bytes about divergence, in a form that this program does not know": {reportKind, 9},
-		"1 bytes about divergence, in a form that this program does not know": {reportKind},
+		"2 bytes about divergence, in a form that this program does not know": {control.Report, 9},
+		"1 bytes about divergence, in a form that this program does not know": {control.Report},
 	} {
-		if _, err := decodeReport(body); err == nil || err.Error() != errBadControl.Error()+": "+want {
+		if _, err := decodeReport(body); err == nil || err.Error() != control.ErrBad.Error()+": "+want {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 	}

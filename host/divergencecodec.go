@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"slices"
 )
 
@@ -18,10 +19,6 @@ import (
 //	         n, at most 255 │ n × member
 //	         member: id │ minority u8: 0 or 1 │ sum │ version: length, bytes
 const (
-	reportKind  byte = 40
-	stopKind    byte = 41
-	findingKind byte = 42
-
 	// divergenceFormat changes when the sums are computed in another way: then they are not compared. A record
 	// of another format is left alone.
 	divergenceFormat byte = 2
@@ -34,7 +31,7 @@ const (
 var divergedIn = [...]event.DivergedIn{event.DivergedOptions, event.DivergedCommands, event.DivergedResults, event.DivergedState}
 
 func (r *report) encode() []byte {
-	b := binary.AppendUvarint([]byte{reportKind, divergenceFormat}, r.group)
+	b := binary.AppendUvarint([]byte{control.Report, divergenceFormat}, r.group)
 	b = binary.LittleEndian.AppendUint64(b, r.options)
 	b = binary.LittleEndian.AppendUint64(b, r.form)
 	b = append(b, boolByte(r.told))
@@ -78,7 +75,7 @@ func newControlReader(body []byte) *controlReader {
 
 func (r *controlReader) fail(format string, args ...any) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", errBadControl, fmt.Sprintf(format, args...))
+		r.err = fmt.Errorf("%w: %s", control.ErrBad, fmt.Sprintf(format, args...))
 	}
 	r.rest = nil
 }
@@ -176,7 +173,7 @@ func decodeReport(body []byte) (report, error) {
 }
 
 func (o *stopOrder) encode() []byte {
-	b := binary.AppendUvarint([]byte{stopKind, divergenceFormat}, o.group)
+	b := binary.AppendUvarint([]byte{control.Stop, divergenceFormat}, o.group)
 	b = appendIn(binary.AppendUvarint(b, o.index), o.in)
 	b = binary.LittleEndian.AppendUint64(b, o.form)
 	return binary.LittleEndian.AppendUint64(appendVersion(b, o.version), o.sum)
@@ -197,7 +194,7 @@ func decodeStop(body []byte) (stopOrder, error) {
 
 // encodeFinding encodes what a leader tells the members: what it has found, or that they agree (Index 0).
 func encodeFinding(d *event.Diverged) []byte {
-	b := binary.AppendUvarint([]byte{findingKind, divergenceFormat}, d.Group)
+	b := binary.AppendUvarint([]byte{control.Finding, divergenceFormat}, d.Group)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, d.Index), d.Agreed)
 	b = appendVersion(appendIn(b, d.In), d.Version)
 	members := d.Members[:min(len(d.Members), 255)]

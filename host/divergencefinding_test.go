@@ -2,6 +2,8 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/transport"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -45,7 +47,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 		other := c
 		other.index, other.results = index, results
 		r := report{group: 2, options: d.options, form: d.form, told: told, checkpoints: []checkpoint{other}}
-		if err := l.Host.control(from, r.encode()); err != nil {
+		if err := l.Host.control(from, transport.Control, r.encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +90,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	l, g, out := openMember(t, false)
 	found := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Members: []event.DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
 	tell := func(from uint64, d *event.Diverged) {
-		if err := l.Host.control(from, encodeFinding(d)); err != nil {
+		if err := l.Host.control(from, transport.Control, encodeFinding(d)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,9 +137,9 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 // What a program of another format says about divergence is not compared, and is no error.
 func TestOtherFormatsAreLeftAlone(t *testing.T) {
 	l, g, _ := openMember(t, true)
-	for _, kind := range []byte{reportKind, stopKind, findingKind} {
+	for _, kind := range []byte{control.Report, control.Stop, control.Finding} {
 		for _, format := range []byte{1, divergenceFormat + 1} {
-			if err := l.Host.control(2, []byte{kind, format, 2, 0, 0}); err != nil {
+			if err := l.Host.control(2, transport.Control, []byte{kind, format, 2, 0, 0}); err != nil {
 				t.Errorf("kind %d in format %d: %v", kind, format, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -114,7 +115,7 @@ func TestAnAskWithAWrongNumberCostsTime(t *testing.T) {
 	c.heal()
 	wrong := 0
 	c.change = func(p *parcel) {
-		if len(p.body) == 0 || p.body[0] != snapshotAskKind {
+		if len(p.body) == 0 || p.body[0] != control.SnapshotAsk {
 			return
 		}
 		a, err := decodeSnapshotAsk(p.body)
@@ -147,7 +148,7 @@ func TestALyingPeer(t *testing.T) {
 	lies := 0
 	var other []byte // content of another block
 	c.change = func(p *parcel) {
-		if p.to != 3 || p.kind != transport.Bulk || !isSnapshotRecord(p.body) || lies >= 150 || c.rng.IntN(3) == 0 {
+		if p.to != 3 || p.kind != transport.Bulk || p.body[0] != control.SnapshotBlock || lies >= 150 || c.rng.IntN(3) == 0 {
 			return
 		}
 		b, err := decodeSnapshotBlock(p.body)
@@ -319,7 +320,7 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 				if b, err := decodeSnapshotBlock(sent.body); err == nil && b.hash == hash && sent.to == from {
 					blocks++
 				}
-			} else if sent.kind == transport.Control && sent.body[0] == snapshotEndKind {
+			} else if sent.kind == transport.Control && sent.body[0] == control.SnapshotEnd {
 				if e, err := decodeSnapshotEnd(sent.body); err == nil && e.why == endAbsent && e.hash == hash {
 					ends++
 				}

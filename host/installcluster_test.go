@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -243,7 +244,7 @@ func (c *installCluster) deliver(p *parcel) {
 	if p.batch != nil {
 		(*to.receiver).Receive(p.from, p.batch)
 	} else if p.body != nil {
-		if p.to == 3 && p.kind == transport.Bulk && isSnapshotRecord(p.body) {
+		if p.to == 3 && p.kind == transport.Bulk && p.body[0] == control.SnapshotBlock {
 			if b, err := decodeSnapshotBlock(p.body); err == nil {
 				c.blocks[fmt.Sprintf("%x %v", b.hash[:4], b.at)]++
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/transport"
@@ -156,7 +157,7 @@ func TestTransferOfObjects(t *testing.T) {
 		}
 		o := c.newTestObject(n).put(c.hosts[0], c.hosts[1])
 		c.change = func(p *parcel) {
-			if p.from == 1 && p.to == 3 && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+			if p.from == 1 && p.to == 3 && len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 				t.Errorf("%d bytes: a block comes from host 1, and only host 2 was asked", n)
 			}
 		}
@@ -264,7 +265,7 @@ func TestTransferOfAnObjectFromLiars(t *testing.T) {
 				o := c.newTestObject(40*snapshotBlockBytes).put(c.hosts[0], c.hosts[1])
 				told, lies := h.listens(), 0
 				c.change = func(p *parcel) {
-					if p.to != 3 || p.from == 1 && !all || len(p.body) == 0 || p.body[0] != snapshotBlockKind {
+					if p.to != 3 || p.from == 1 && !all || len(p.body) == 0 || p.body[0] != control.SnapshotBlock {
 						return
 					}
 					b, err := decodeSnapshotBlock(p.body)
@@ -393,10 +394,10 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	told, asks := h.listens(), 0
 	busy := true
 	c.change = func(p *parcel) {
-		if p.from == 3 && len(p.body) > 0 && p.body[0] == snapshotAskKind {
+		if p.from == 3 && len(p.body) > 0 && p.body[0] == control.SnapshotAsk {
 			asks++
 		}
-		if p.from == 1 && busy && len(p.body) > 0 && p.body[0] == snapshotEndKind {
+		if p.from == 1 && busy && len(p.body) > 0 && p.body[0] == control.SnapshotEnd {
 			p.body[len(p.body)-1] = byte(endSenderBusy)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -30,7 +31,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	c.heal()
 	c.load("it receives", 0, func() bool { return len(h.process.transfers.in) > 0 })
 	c.change = func(p *parcel) {
-		if aboutSnapshots := len(p.body) > 0 && isSnapshotRecord(p.body); (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
+		if aboutSnapshots := len(p.body) > 0 && p.body[0] >= control.SnapshotOffer && p.body[0] <= control.SnapshotEnd; (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
 			p.batch, p.body = nil, nil
 		}
 	}

@@ -54,7 +54,8 @@ host/event             raft raft/raftpb wal object transport transport/tcp      
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/identity snapshot transport vfs wal host/membership                                             |
-host                   host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/event host/admin host/membership internal/repetition |
+host/internal/control   transport                                                                            |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/event host/admin host/membership internal/repetition |
 .                      host host/event host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
