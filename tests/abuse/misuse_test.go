@@ -1,4 +1,4 @@
-package host_test
+package abuse_test
 
 import (
 	"flag"
@@ -12,13 +12,13 @@ import (
 
 // What operators and users do wrong, and what each side prints then. Each mistake is a few lines that make it
 // with real hosts over TCP. What they log, return and explain is compared with a page for operators,
-// host/testdata/misuse.md, so the page never says what the program does not. -update writes the page again.
+// testdata/misuse.md, so the page never says what the program does not. -update writes the page again.
 //
 // A mistake names the words of the sentence that it waits for, and the whole sentence is on the page. What
 // differs from run to run (ports, directories, keys, dates) is replaced by a name in angle brackets. What
 // operators read must also say what to do: advice is a part of a sentence of the program, or the test fails.
 
-var update = flag.Bool("update", false, "write host/testdata/misuse.md again")
+var update = flag.Bool("update", false, "write testdata/misuse.md again")
 
 const misusePage = "testdata/misuse.md"
 
@@ -49,10 +49,10 @@ const minMisuses = 30
 
 const misusePreface = `# Mistakes, and what each side says
 
-Each mistake below is made by a test with real hosts (` + "`host/misuse_test.go`" + `), and what they say is what they have said there:
+Each mistake below is made by a test with real hosts (` + "`tests/abuse/misuse_test.go`" + `), and what they say is what they have said there:
 lines of their logs at the level of warnings and errors, errors that calls return, and what ` + "`Explain`" + ` finds. What differs from run
 to run is in angle brackets: ` + "`<addr 1>`" + ` is the address of host 1, ` + "`<dir 3>`" + ` and ` + "`<dir 3b>`" + ` name the first and the second directory of
-host 3. Do not edit this page; ` + "`go test ./host -run TestMisuse -update`" + ` writes it.
+host 3. Do not edit this page; ` + "`go test -run TestMisuse -update`" + ` in its directory writes it.
 `
 
 // TestMisuse makes each mistake, and compares what is said with the page.

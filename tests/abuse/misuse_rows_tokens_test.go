@@ -1,4 +1,4 @@
-package host_test
+package abuse_test
 
 import (
 	"runtime"
@@ -206,11 +206,13 @@ var tokenMisuses = []misuse{
 	},
 }
 
-// expiredToken returns a token when its millisecond has passed in log time.
+// expiredToken returns a token when its millisecond has passed in log time, which the leader, this host,
+// counts with its clock.
 func (a *actor) expiredToken() string {
 	a.T.Helper()
-	token := a.token(host.JoinTokenOptions{Life: time.Millisecond})
-	for expires := a.group().Members().Tokens[0].Expires; host.LogTime(a.group()) < expires; {
+	const life = time.Millisecond
+	token := a.token(host.JoinTokenOptions{Life: life})
+	for made := a.group().Now(); a.group().Now()-made < life; {
 		runtime.Gosched()
 	}
 	return token

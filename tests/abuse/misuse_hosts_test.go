@@ -1,4 +1,4 @@
-package host_test
+package abuse_test
 
 import (
 	"context"
