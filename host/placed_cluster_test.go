@@ -59,7 +59,7 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 	leads := func() (n [4]int) {
 		for id, h := range hosts {
 			for g := range uint64(groups) {
-				if h.Group(g+1).Status().Role == raft.StateLeader {
+				if h.Group(g+1).Status().Role == host.RoleLeader {
 					n[id]++
 				}
 			}

@@ -50,7 +50,7 @@ host/pipeline          raft/raftpb raft                                         
 host/batches                                                                                                  |
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
-host/event             raft raft/raftpb wal object transport transport/tcp                                   |
+host/event             raft/raftpb wal object transport transport/tcp                                   |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/identity snapshot transport vfs wal host/membership                                             |
