@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"go.uber.org/goleak"
