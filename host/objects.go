@@ -127,6 +127,7 @@ func (o *groupObjects) damaged(id object.ID) {
 // wake makes the turn look at the objects.
 func (o *groupObjects) wake() {
 	if !o.work.Swap(true) {
+		o.group.want(dutyObjects)
 		o.group.wake()
 	}
 }
@@ -208,6 +209,7 @@ func (o *groupObjects) setGoes() {
 	o.goes.Store(0)
 	if len(o.ended) > 0 {
 		o.goes.Store(o.ended[0].Index + 1)
+		o.group.want(dutyObjects)
 	}
 }
 

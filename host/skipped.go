@@ -106,9 +106,9 @@ func (s *skips) add(index, by uint64) bool {
 
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
-func (g *Group) orderSkips() {
+func (g *Group) orderSkips() (again bool) {
 	if len(g.members.noted) == 0 {
-		return
+		return false
 	}
 	commit := g.node.BasicStatus().Commit
 	for i := range g.members.noted {
@@ -116,6 +116,7 @@ func (g *Group) orderSkips() {
 			g.orderSkip(e)
 		}
 	}
+	return len(g.members.noted) > 0
 }
 
 func isSkip(typ raftpb.EntryType, data []byte) bool {

@@ -55,6 +55,9 @@ type Options struct {
 	Trace io.Writer
 	// Observations, if set, receives everything that the run observes (observations.go).
 	Observations io.Writer
+	// EveryDuty makes each turn of a group call all its duties, wanted or not (env.Duties). The run must be the
+	// same.
+	EveryDuty bool
 	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
 	// same: hosts that close, machines and reads that hang, impostors, lies.

@@ -288,7 +288,8 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
-	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism}
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.noteDuty}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
