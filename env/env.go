@@ -1,8 +1,8 @@
 // Package env is the seam between Millrace and the machine: time, chance, and which worker runs next.
 //
 // The runtime never starts a goroutine, reads a clock or draws a random number by itself: it asks an Env.
-// Real returns the Env of production. The simulator (package sim) passes another one, whose clock is virtual
-// and whose scheduler runs one worker at a time in an order drawn from a seed, so that one seed gives one
+// Real returns the Env of production. The simulator (package sim) passes an environment whose clock is
+// virtual. Its scheduler runs one worker at a time in an order drawn from a seed, so a seed gives a
 // history.
 package env
 

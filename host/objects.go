@@ -27,8 +27,8 @@ import (
 // is on the disk and, when everything that the log had at the start is applied, in no table, is removed: no
 // member counts on it.
 //
-// A member may get a command that names a set whose files are gone everywhere: the set went, and all others
-// have compacted the log behind that. It gets a snapshot then, although it has the entries (passes).
+// A lagging member may reach a command whose objects no member has any more: they expired, and the others
+// compacted their logs. It then needs a snapshot, although its log is complete (passes).
 type groupObjects struct {
 	group   *Group
 	on      bool // the group has objects

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Cost is what three hosts spend on one round of the leader's append lane, with closed-loop clients and no
-// faults: the wakes of each kind of worker, on all hosts together, and what they send.
+// Cost is what three hosts spend on a round of the leader's append lane, with closed-loop clients and no
+// faults. It has the wakes of each kind of worker, on all hosts together, and what they send.
 type Cost struct {
 	Rounds   int
 	Commands float64 // committed

@@ -184,6 +184,29 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
+// TestMapNamesPackages: the map of ARCHITECTURE.md names no package that is gone.
+func TestMapNamesPackages(t *testing.T) {
+	inRoot(t)
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## The map\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	packages, named := goFiles(t), 0
+	for _, row := range regexp.MustCompile("(?m)^\\|[^|]*\\| (`[^|]*) \\|").FindAllStringSubmatch(table, -1) {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			named++
+			if dir := m[1]; packages[dir] == nil && dir != "millrace" {
+				t.Errorf("ARCHITECTURE.md has a row for package `%s`, and there is none", dir)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("the map names %d packages; it has more", named)
+	}
+}
+
 // TestArchitectureNamesTheFilesOfTheWay: every file that ARCHITECTURE.md names exists.
 func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
 	inRoot(t)
