@@ -212,7 +212,7 @@ func (g *Group) rejectSkip(index uint64) error {
 	h := g.apply.halted()
 	switch {
 	case h == nil && g.apply.applied.Load() >= index:
-		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; replace the members that are halted there", membership.ErrRefused, g.self, index)
+		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.apply.applied.Load())
 	case h.stays:

@@ -123,6 +123,7 @@ type Violation struct {
 
 	scenario bool // the seed is that of a scenario, and not of Run
 	user     bool // it is one of RunMachine
+	rests    bool // it is one of Rests
 }
 
 func (v *Violation) Error() string {
@@ -143,7 +144,11 @@ func (v *Violation) Error() string {
 	if v.Faults != defaultFaults {
 		mode += fmt.Sprintf(" -faults=%v", v.Faults)
 	}
-	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, mode, left)
+	replay := fmt.Sprintf("TestSeeds -count=1 -seed=%d", v.Seed)
+	if v.rests {
+		replay = fmt.Sprintf("TestRests -count=1 -first=%d -rest-seeds=1", v.Seed)
+	}
+	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run %s%s -events%s", v.Seed, v.At, v.Property, v.What, replay, mode, left)
 }
 
 // Run runs one seed. The error, if any, is a *Violation.

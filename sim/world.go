@@ -271,7 +271,7 @@ func (w *world) note(what string) {
 // breaks ends the run: a property is broken.
 func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests}
 	}
 	panic(w.violation)
 }
