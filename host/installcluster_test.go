@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -197,7 +196,7 @@ func (h *installHost) crash(loss crashfs.Loss) {
 // leader returns the host that leads and reaches a quorum, as far as can be seen.
 func (c *installCluster) leader() (leads *installHost) {
 	for _, h := range c.hosts {
-		if h.process != nil && h.group.Status().Role == raft.StateLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
+		if h.process != nil && h.group.Status().Role == RoleLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
 			leads = h
 		}
 	}

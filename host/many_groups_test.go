@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -277,7 +276,7 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	for _, b := range machines {
 		close(b.release)
 	}
-	if s := h.Group(theGroup).Status(); s.Role != raft.StateLeader {
+	if s := h.Group(theGroup).Status(); s.Role != host.RoleLeader {
 		t.Errorf("the group leads no more: %+v", s)
 	}
 	if err := h.Close(deadline(t)); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"go.uber.org/goleak"
@@ -59,7 +58,7 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 	leads := func() (n [4]int) {
 		for id, h := range hosts {
 			for g := range uint64(groups) {
-				if h.Group(g+1).Status().Role == raft.StateLeader {
+				if h.Group(g+1).Status().Role == host.RoleLeader {
 					n[id]++
 				}
 			}

@@ -230,6 +230,7 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		return
 	}
 	rd.fresh.push(&r.place)
+	g.want(dutyReads)
 	first := rd.fresh.n == 1
 	rd.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
@@ -255,6 +256,7 @@ func (g *Group) StartApplied(r *Read, index uint64) {
 // refreshReads makes a turn ask a question, if none is on its way.
 func (g *Group) refreshReads() {
 	if g.reads.refresh.CompareAndSwap(false, true) {
+		g.want(dutyReads)
 		g.wake()
 	}
 }
@@ -412,7 +414,7 @@ func (rd *reading) cover(number uint64) {
 
 // advanceReads is the part of a turn: it takes questions and answers of other members, and asks the next
 // question, if it is time.
-func (g *Group) advanceReads() {
+func (g *Group) advanceReads() (again bool) {
 	rd, st := &g.reads, g.node.BasicStatus()
 	for _, a := range g.taken.readAnswers {
 		g.confirmReads(a.number, a.index)
@@ -422,7 +424,7 @@ func (g *Group) advanceReads() {
 	}
 	leads := st.RaftState == raft.StateLeader
 	if rd.waitingPeers = g.takeQuestions(leads); !rd.mayAsk(g, leads) || !rd.wants() {
-		return
+		return rd.underWay || rd.wants()
 	}
 	rd.refresh.Store(false) // before the reads are taken: one that comes later wants another question
 	rd.number = g.host.readNumbers.Add(1)
@@ -431,7 +433,7 @@ func (g *Group) advanceReads() {
 	rd.cover(rd.number)
 	if !leads {
 		g.host.transport.SendBytes(rd.leader, transport.Control, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(control.ReadQuestion))
-		return
+		return rd.underWay || rd.wants()
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
 	g.counts.readRounds.Add(1)
@@ -441,6 +443,7 @@ func (g *Group) advanceReads() {
 			g.noteRefusal(err)
 		}
 	}
+	return true
 }
 
 // mayAsk reports whether the next question may be asked: a leader is known, and no question is under way or
@@ -466,7 +469,7 @@ func (g *Group) readsDue() int64 {
 // readsLeft reports whether another turn must ask a question now.
 func (g *Group) readsLeft() bool {
 	rd := &g.reads
-	return rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
+	return g.wanted.Has(dutyReads) && rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
 }
 
 // takeQuestions returns the questions that the next round must answer: those that waited, and those that have

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -264,7 +263,7 @@ func (h *inbound) noteUnread(from uint64, err error) {
 func (h *inbound) Unreachable(peer uint64) {
 	var w woken
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == raft.StateLeader {
+		if g.status.Load().Role == RoleLeader {
 			g.inbox.putUnreachable(peer)
 			w.add(g)
 		}

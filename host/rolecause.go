@@ -9,27 +9,27 @@ import (
 // roleCause returns why the group's role or leader is another one now.
 func (g *Group) roleCause(was, now Status) event.RoleCause {
 	switch now.Role {
-	case raft.StateLeader:
+	case RoleLeader:
 		return event.CauseElected
-	case raft.StatePreCandidate, raft.StateCandidate:
+	case RolePreCandidate, RoleCandidate:
 		switch {
 		case g.ordered:
 			return event.CauseTold
-		case was.Role == raft.StatePreCandidate:
+		case was.Role == RolePreCandidate:
 			return event.CausePreVote
 		}
 		return event.CauseTimeout
 	}
 	switch {
-	case was.Role == raft.StateLeader && now.Term == was.Term && g.stepped == now.Term:
+	case was.Role == RoleLeader && now.Term == was.Term && g.stepped == now.Term:
 		return event.CauseGivenUp
-	case was.Role == raft.StateLeader && now.Term == was.Term:
+	case was.Role == RoleLeader && now.Term == was.Term:
 		return event.CauseNoQuorum
 	case now.Leader != raft.None:
 		return event.CauseLeaderHeard
 	case now.Term > was.Term:
 		return event.CauseLaterTerm
-	case was.Role == raft.StateFollower:
+	case was.Role == RoleFollower:
 		return event.CauseLeaderLost
 	}
 	return event.CauseNotElected

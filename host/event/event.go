@@ -1,14 +1,13 @@
 // Package event has what happens to a host and its groups as values: what Host.Events and host.WithEvents
 // pass to a program, and what a simulation and metrics read. The types are here, with no behaviour; package
-// host emits them (host/events.go). In reading order: event.go, rolecause.go, diverged.go. There is no state
-// and no lock.
+// host emits them (host/events.go). In reading order: event.go, role.go, rolecause.go, diverged.go. There is
+// no state and no lock.
 package event
 
 import (
 	"time"
 
 	"github.com/millrace/millrace/object"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -28,7 +27,7 @@ type Event interface{ isEvent() }
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
 type RoleChanged struct {
 	Group, Term uint64
-	Role        raft.StateType
+	Role        Role
 	Leader      uint64 // 0: not known
 	Cause       RoleCause
 }
