@@ -129,7 +129,9 @@ var movedBenches = map[string]string{"flush": "flush", "groups": "groups", "node
 // newMovedBench answers a verb that bench had, whatever flags come with it, with the recipe.
 func newMovedBench(verb, recipe string) *cobra.Command {
 	return &cobra.Command{
-		Use: verb, Short: "A recipe of the lab: " + recipe, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
+		Use: verb, Short: "A recipe of the lab: " + recipe, Hidden: true,
+		Long:               "bench " + verb + " is a recipe of the lab: millrace lab run " + recipe + " --quick\n\n" + benchExitHelp(exitUsage),
+		DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usageError{fmt.Errorf("bench %s is a recipe of the lab: millrace lab run %s --quick", verb, recipe)}
 		},
