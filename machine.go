@@ -30,7 +30,7 @@ type StateMachine[C, R any] interface {
 	// Snapshot returns the state as it is between two batches. Nothing is applied meanwhile, so it returns
 	// soon: where it can it copies a pointer and not the state. The group applies more commands while the
 	// snapshot is being written. Then the log forgets the commands before it. An error is reported
-	// (host.SnapshotFailed) and tried again later.
+	// (event.SnapshotFailed) and tried again later.
 	Snapshot() (Snapshot, error)
 	// Restore replaces the whole state by one that Snapshot wrote, here or on another member. If it fails
 	// it leaves the state as it is. So it reads r to its end before it replaces anything. It is called when
@@ -176,7 +176,7 @@ func (m Machine[C, R]) Sessions(o SessionOptions) Machine[C, R] { m.sessions = o
 
 // Digest makes members compare their states. f returns a number that depends on the whole state and is
 // equal for equal states. It is called about once a second between two batches, while commands come. A
-// difference is an event (host.Diverged) on the leader, which compares, and a cause in Node.Explain and a
+// difference is an event (event.Diverged) on the leader, which compares, and a cause in Node.Explain and a
 // line in the log on every member.
 func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
 

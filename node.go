@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 )
@@ -33,7 +34,7 @@ type (
 	// GroupMetrics is what Node.Metrics returns.
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
-	Event = host.Event
+	Event = event.Event
 	// Members says who the members of a group are.
 	Members = host.Members
 	// JoinTokenOptions say how long a join token is valid, and for whom.
@@ -262,7 +263,7 @@ func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err er
 }
 
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
-// that does not keep up misses events, and gets a host.EventsDropped in their place.
+// that does not keep up misses events, and gets an event.EventsDropped in their place.
 func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
 
 // NewSession draws the id of a session, for a client that may send the same command more than once, by

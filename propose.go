@@ -224,8 +224,8 @@ type Pending[R any] struct {
 	home *home[R]
 
 	mu        sync.Mutex
-	committed event   // a quorum holds it, or finished
-	finished  event   // result, receipt and err do not change any more
+	committed moment  // a quorum holds it, or finished
+	finished  moment  // result, receipt and err do not change any more
 	receipt   Receipt // its index is 0 until the command is known to be committed
 	result    R
 	err       error
@@ -304,16 +304,16 @@ func (p *Pending[R]) unapplied(ctx context.Context) error {
 	return p.home.group.Indeterminate(ctx)
 }
 
-// event is something that happens once to a Pending, under its lock. Most have one goroutine that waits, and
+// moment is something that happens once to a Pending, under its lock. Most have one goroutine that waits, and
 // no channel of their own: it borrows one.
-type event struct {
+type moment struct {
 	happened bool
 	waiter   chan struct{} // borrowed; it gets one token
 	closed   chan struct{} // made when asked for
 }
 
 // happen wakes all that wait.
-func (e *event) happen() {
+func (e *moment) happen() {
 	if e.happened {
 		return
 	}
@@ -328,7 +328,7 @@ func (e *event) happen() {
 }
 
 // channel returns a channel that is closed when the event has happened.
-func (e *event) channel() <-chan struct{} {
+func (e *moment) channel() <-chan struct{} {
 	if e.closed == nil {
 		if e.happened {
 			return closedChannel
@@ -366,7 +366,7 @@ func (h *home[R]) waiter() chan struct{} {
 
 // await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end
 // of the context.
-func (p *Pending[R]) await(ctx context.Context, e *event) bool {
+func (p *Pending[R]) await(ctx context.Context, e *moment) bool {
 	p.mu.Lock()
 	if e.happened {
 		p.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
@@ -129,7 +130,7 @@ func (g *Group) tellAuthorityLost() {
 		return
 	}
 	g.lostAt = g.host.clock.livedAtBeat()
-	g.host.events.emit(AuthorityLost{Group: g.id})
+	g.host.events.emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }
 
@@ -142,7 +143,7 @@ func (g *Group) regainAuthority() (again bool) {
 	g.withoutAuthority.Store(false)
 	g.objects.regained()
 	st := g.node.BasicStatus()
-	g.host.events.emit(AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
+	g.host.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
 	if g.host.authority.done(g.id) {
 		g.host.lane.forgetAmnesia()

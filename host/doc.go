@@ -49,8 +49,9 @@
 //
 // # Events
 //
-// Whatever a host logs for people it also reports as typed events (Host.Events, WithEvents), for metrics, a
-// console or a simulation. A listener that hangs delays nothing, and is told what it has missed.
+// Whatever a host logs for people it also reports as typed events (package event; Host.Events, WithEvents),
+// for metrics, a console or a simulation. A listener that hangs delays nothing, and is told what it has
+// missed.
 package host
 
 // The files are named after the steps of a proposal, in this order: propose.go takes the command and

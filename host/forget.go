@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -76,7 +77,7 @@ func (g *Group) goOn() {
 		g.forgetMembers()
 		g.wanted.Want(turn.All)
 		g.stretchPromise(0)
-		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
+		g.host.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}
 	g.asked, g.unheard = false, 0

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -192,7 +193,7 @@ func (g *Group) commitFounding(through uint64) {
 	g.publishFounding()
 	g.seen = nil
 	if !g.knew {
-		g.host.events.emit(GroupFounded{Group: g.id})
+		g.host.events.emit(event.GroupFounded{Group: g.id})
 		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
 	}
 }

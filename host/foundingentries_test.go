@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
@@ -286,8 +287,8 @@ func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 	if s := l.group.Status(); s.Dropped != 8 || s.LastIndex != 0 || l.group.Err() != nil {
 		t.Errorf("%+v, %v", s, l.group.Err())
 	}
-	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9},
-		{strangerKind}, {strangerKind, 1, 1}} {
+	for _, body := range [][]byte{nil, {0}, {control.Greeting}, {control.Greeting, 0, 0}, {control.Refusal}, {control.Refusal, 1, 2}, {9, 9},
+		{control.Stranger}, {control.Stranger, 1, 1}} {
 		(*inbound)(l.Host).Deliver(2, transport.Control, body)
 	}
 	if n := l.strays.Load(); n != 9 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -118,7 +119,7 @@ func (g *Group) giveUp(since int64, cause string) {
 	if g.tried == term {
 		g.stepped = term
 		g.node.StepDown(quietTimeouts * timeout)
-		g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
+		g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
 		return
 	}
 	g.tried = term
@@ -126,7 +127,7 @@ func (g *Group) giveUp(since int64, cause string) {
 		g.noteRefusal(err)
 		return
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
 }
 
 // askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
@@ -205,7 +206,7 @@ func (g *Group) handOver() bool {
 		g.noteRefusal(err)
 		return false
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
 	return true
 }
 
@@ -221,7 +222,7 @@ func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (targe
 	return target
 }
 
-func (g *Group) reportGivenUp(e LeadershipGivenUp) {
+func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	g.counts.givenUp.Add(1)
 	g.host.events.emit(e)
 	log := g.host.env.logger.Warn

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -207,7 +208,7 @@ func (g *Group) fail(err error) {
 		g.leavePulses()
 		g.snapshots.stop()
 		g.wake() // its next turn answers the clients that still wait
-		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.events.emit(event.GroupStopped{Group: g.id, Err: err})
 		g.host.flight.groupStopped(g.id, err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*panicked)(nil); errors.As(err, &p) {

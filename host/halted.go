@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -41,7 +42,8 @@ type HaltedError struct {
 	First, Last uint64
 	// Cause is what the machine has said.
 	Cause error
-	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0: none.
+	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
+	// none.
 	Skipped uint64
 
 	stack []byte // of a panic
@@ -122,7 +124,7 @@ func (q *applyQueue) halted() *HaltedError {
 }
 
 // Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. A
-// group whose machine is halted has not failed: Err is nil, and Failed stays open. The event MachineHalted
+// group whose machine is halted has not failed: Err is nil, and Failed stays open. The event.MachineHalted
 // tells a supervisor. It never waits.
 func (g *Group) Halted() error {
 	if e := g.apply.halted(); e != nil {
@@ -177,7 +179,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	}
 	q.halting.count.Add(1)
 	g.host.flight.groupStopped(g.id, e)
-	g.host.events.emit(MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
+	g.host.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
 	if e.stack != nil {
 		about = append(about, "stack", string(e.stack))
@@ -193,7 +195,7 @@ func (q *applyQueue) resume() {
 	}
 	g := q.group
 	g.reads.goOn()
-	g.host.events.emit(MachineResumed{Group: g.id, Applied: q.through.Load()})
+	g.host.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
 	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
 	g.wake()
 }

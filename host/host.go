@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -147,7 +148,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
+		Events:       func(what wal.Event) { events.emit(event.LogEvent{Event: what}) },
 	}
 	if e.openLog == nil {
 		if err := logConfig.options().Validate(); err != nil {
@@ -243,7 +244,7 @@ func (h *Host) failAll(err error) {
 func (h *Host) diskFull(g *Group, err error) {
 	g.append.fullSince.Store(h.clock.livedAtBeat())
 	g.append.fullBecause.Store(&err)
-	h.events.emit(DiskFull{Group: g.id, Err: err})
+	h.events.emit(event.DiskFull{Group: g.id, Err: err})
 	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
 	if vfs.IsShort(err) {
 		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -121,7 +122,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.wanted.Want(turn.All)
 	g.snapshots.publish(p)
 	g.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
-	g.host.events.emit(SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.id.String(), "bytes", p.bytes)
 	g.host.transfers.installed(g, p)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -179,7 +180,7 @@ func (o *groupObjects) tell(st raft.BasicStatus, questions []objectRecord) {
 		return
 	}
 	r := o.own(st)
-	news := r.encode(objectAnswerKind)
+	news := r.encode(control.ObjectAnswer)
 	asked := false
 	for _, q := range questions {
 		if q.from == st.Lead && q.term == st.Term {
@@ -192,7 +193,7 @@ func (o *groupObjects) tell(st raft.BasicStatus, questions []objectRecord) {
 	if !asked && (h.saidTo == st.Lead && bytes.Equal(h.said, news) || !open && r.lost == 0 && len(r.missing) == 0 && !h.saidLacking) {
 		return
 	}
-	if o.group.host.transport.SendBytes(st.Lead, transport.Control, r.encode(objectAnswerKind)) {
+	if o.group.host.transport.SendBytes(st.Lead, transport.Control, r.encode(control.ObjectAnswer)) {
 		h.said, h.saidTo, h.saidLacking = news, st.Lead, len(r.missing) > 0
 	}
 	if r.lost > 0 || len(r.missing) > 0 { // said again as long as it is so: the leader believes it for a while only
@@ -255,7 +256,7 @@ func (o *groupObjects) ask(st raft.BasicStatus) {
 	h.number++
 	h.askedAt = g.at.ticks
 	q := objectRecord{group: g.id, term: st.Term, number: h.number}
-	body := q.encode(objectQuestionKind)
+	body := q.encode(control.ObjectQuestion)
 	for _, id := range g.memberIDs() {
 		if id != g.self {
 			g.host.transport.SendBytes(id, transport.Control, body)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -40,7 +41,7 @@ type environment struct {
 	noTransport bool                         // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
-	hook        func(Event)
+	hook        func(event.Event)
 }
 
 func newEnvironment(options []Option) (e environment, err error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -134,7 +135,7 @@ func (g *Group) handOverTo(to *target) {
 	g.noteHandedOver(term, false)
 	g.counts.placed.Add(1)
 	g.host.placer.begun.Add(1)
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
 }
 
 // placedBecause says why a target should lead.

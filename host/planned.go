@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -223,7 +224,7 @@ func (g *Group) yieldTo(c membership.Change) {
 	if target == raft.None {
 		return
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
 	if err := g.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 	}

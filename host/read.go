@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 )
 
 // Reads (thesis §6.4). A read is told an index: when the state machine of this host has applied the log
@@ -430,7 +432,7 @@ func (g *Group) advanceReads() (again bool) {
 	rd.sent[rd.number%uint64(len(rd.sent))] = question{rd.number, g.boottime()}
 	rd.cover(rd.number)
 	if !leads {
-		g.host.transport.SendBytes(rd.leader, controlKind, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(readQuestionKind))
+		g.host.transport.SendBytes(rd.leader, transport.Control, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(control.ReadQuestion))
 		return rd.underWay || rd.wants()
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
@@ -520,7 +522,7 @@ func (g *Group) noteReadStates(rd raft.Ready) {
 		g.renewLease(number)
 		for _, q := range g.reads.roundPeers {
 			q.index = s.Index
-			g.host.transport.SendBytes(q.from, controlKind, q.encode(readAnswerKind))
+			g.host.transport.SendBytes(q.from, transport.Control, q.encode(control.ReadAnswer))
 		}
 		g.reads.roundPeers = nil
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -102,7 +103,7 @@ func TestARepairedSurvivorIsRescued(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a rescue has one goroutine")
 	}
-	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan host.Event, 100)}
+	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan event.Event, 100)}
 	for i := range c.disks {
 		c.disks[i] = crashfs.New()
 		c.start(i, 1)

@@ -1,23 +1,20 @@
 package host
 
 import (
-	"fmt"
-
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
-// Role is what a member does in its term (thesis §3.3). As text and in JSON it is a word, "leader".
-type Role uint8
+// Role is what a member does in its term (package event).
+type Role = event.Role
 
-// The roles. A pre-candidate asks whether it could win before it becomes a candidate (§9.6).
+// The roles.
 const (
-	RoleFollower Role = iota
-	RolePreCandidate
-	RoleCandidate
-	RoleLeader
+	RoleFollower     = event.RoleFollower
+	RolePreCandidate = event.RolePreCandidate
+	RoleCandidate    = event.RoleCandidate
+	RoleLeader       = event.RoleLeader
 )
-
-var roleWords = [...]string{"follower", "pre-candidate", "candidate", "leader"}
 
 // roleOf returns the role of a core.
 func roleOf(s raft.StateType) Role {
@@ -30,25 +27,4 @@ func roleOf(s raft.StateType) Role {
 		return RoleLeader
 	}
 	return RoleFollower
-}
-
-func (r Role) String() string {
-	if int(r) < len(roleWords) {
-		return roleWords[r]
-	}
-	return fmt.Sprintf("role %d", uint8(r))
-}
-
-// MarshalText writes the word, as String does. The error is always nil.
-func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText reads what MarshalText has written.
-func (r *Role) UnmarshalText(text []byte) error {
-	for i, word := range roleWords {
-		if word == string(text) {
-			*r = Role(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("millrace: %.40q is no role", text)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -50,7 +51,7 @@ func TestWordsAreWordsInJSON(t *testing.T) {
 		}
 	}
 	if n := countEvents(t); n != len(someEvents) {
-		t.Errorf("this package has %d events, and the list of this test %d", n, len(someEvents))
+		t.Errorf("package event has %d events, and the list of this test %d", n, len(someEvents))
 	}
 	for _, event := range someEvents {
 		w.walk(reflect.TypeOf(event), "events")
@@ -61,21 +62,21 @@ func TestWordsAreWordsInJSON(t *testing.T) {
 }
 
 // someEvents has one event of each type.
-var someEvents = []Event{
-	Diverged{}, GroupFounded{}, HostRefused{}, MemberRefused{}, MembersChanged{}, JoinRefused{},
-	RoleChanged{}, LeadershipGivenUp{}, GroupStopped{}, MachineHalted{}, MachineResumed{}, DiskFull{},
-	AuthorityLost{}, AuthorityRegained{}, RefusedForgotten{}, ApplyStalled{}, TurnStalled{},
-	MemberSlow{}, MessagesDropped{}, SnapshotSent{}, SnapshotReceived{}, SnapshotInstalled{},
-	SnapshotPassed{}, SnapshotTransferAborted{}, SnapshotTaken{}, SnapshotFailed{}, SnapshotStalled{},
-	ObjectReceived{}, ObjectTransferFailed{}, LogEvent{}, EventsDropped{}, TLSEvent{},
+var someEvents = []event.Event{
+	event.Diverged{}, event.GroupFounded{}, event.HostRefused{}, event.MemberRefused{}, event.MembersChanged{}, event.JoinRefused{},
+	event.RoleChanged{}, event.LeadershipGivenUp{}, event.GroupStopped{}, event.MachineHalted{}, event.MachineResumed{}, event.DiskFull{},
+	event.AuthorityLost{}, event.AuthorityRegained{}, event.RefusedForgotten{}, event.ApplyStalled{}, event.TurnStalled{},
+	event.MemberSlow{}, event.MessagesDropped{}, event.SnapshotSent{}, event.SnapshotReceived{}, event.SnapshotInstalled{},
+	event.SnapshotPassed{}, event.SnapshotTransferAborted{}, event.SnapshotTaken{}, event.SnapshotFailed{}, event.SnapshotStalled{},
+	event.ObjectReceived{}, event.ObjectTransferFailed{}, event.LogEvent{}, event.EventsDropped{}, event.TLSEvent{},
 }
 
 var eventMethod = regexp.MustCompile(`(?m)^func \(.*\) isEvent\(\)`)
 
-// countEvents counts the types of this package that are events.
+// countEvents counts the types of package event that are events.
 func countEvents(t *testing.T) (n int) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("event/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

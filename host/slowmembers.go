@@ -4,11 +4,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// slowMembers is a leader's watch on its followers, for the event MemberSlow. It belongs to the turn.
+// slowMembers is a leader's watch on its followers, for event.MemberSlow. It belongs to the turn.
 type slowMembers struct {
 	checkedAt int64 // tick
 	watches   []memberWatch
@@ -43,7 +44,7 @@ func (g *Group) checkMembers() (again bool) {
 			m.told = false
 		case !m.told:
 			m.told = true
-			e := MemberSlow{Group: g.id, Member: id, Behind: st.LastIndex - pr.Match, For: time.Duration(stalled) * g.host.config.tickPeriod()}
+			e := event.MemberSlow{Group: g.id, Member: id, Behind: st.LastIndex - pr.Match, For: time.Duration(stalled) * g.host.config.tickPeriod()}
 			g.host.events.emit(e)
 			g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 		}

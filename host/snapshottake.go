@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -439,7 +440,7 @@ func (t *take) succeed() {
 	s.tookNanos.Add(int64(took))
 	s.schedule(t.bytes)
 	p := s.latest()
-	g.host.events.emit(SnapshotTaken{Group: g.id, SnapshotInfo: SnapshotInfo{t.id.Index, t.id.Term, p.bytes}, Took: took})
+	g.host.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
 	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
 	tell(t.callers, p, nil)
 	s.next()
@@ -489,7 +490,7 @@ func (t *take) failed(err error) {
 		if !s.policy.Disabled {
 			g.host.snapshotLanes.lookAgain(s, wait)
 		}
-		g.host.events.emit(SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
+		g.host.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
 		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
 	}
 	tell(t.callers, nil, err)

@@ -3,6 +3,7 @@ package host
 import (
 	"sync"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -97,7 +98,7 @@ func (g *Group) publish() {
 			g.lastLeader = now.Leader
 		}
 		cause := g.roleCause(was, now)
-		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
+		g.host.events.emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", now.Role.String(), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		if st.RaftState == raft.StateLeader {
 			g.host.placer.add(g)

@@ -33,12 +33,6 @@ type TLS struct {
 	Now func() time.Time
 }
 
-// TLSEvent is something about certificates: tcp.CertificateRefused, tcp.CertificateExpires,
-// tcp.CredentialsLoaded or tcp.CredentialsRefused.
-type TLSEvent struct{ tcp.TLSEvent }
-
-func (TLSEvent) isEvent() {}
-
 // validate reports a setting that Open would refuse without looking at a file.
 func (s *TLS) validate() error {
 	if s == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 )
 
@@ -61,7 +62,7 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.members.dropHint(now) // rosterasked.go: a hint that is not later is of no use
 	g.noteJoined(now)       // applicants.go: this host may be a member now
 	g.setRefuses()          // refusing.go: members that come with another directory
-	g.host.events.emit(MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
+	g.host.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.executions.poll()        // execute.go: a plan may have ended
 	g.members.changed.notify() // who waits for a roster

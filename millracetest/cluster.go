@@ -30,6 +30,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 )
 
@@ -145,7 +146,7 @@ func (c *Cluster[C, R]) open(m *member[C, R]) error {
 		host.WithFS(fsys),
 		host.WithTransport(tr),
 		host.WithLogger(slog.New(c.lines.of(m.id))),
-		host.WithEvents(func(host.Event) { c.notify() }))
+		host.WithEvents(func(event.Event) { c.notify() }))
 	if err != nil {
 		return err
 	}

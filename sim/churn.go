@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -351,7 +352,7 @@ func (c *churn) mayBeWiped(h *machine) bool {
 }
 
 // checkRoster: members that put one version in force have the same configuration.
-func (g *ghost) checkRoster(w *world, who string, e host.MembersChanged) {
+func (g *ghost) checkRoster(w *world, who string, e event.MembersChanged) {
 	was, known := g.rosters[e.Version]
 	if known && was.Equivalent(e.Conf) != nil {
 		w.breaks(property.OneConfiguration, "%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))

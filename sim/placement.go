@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -364,7 +365,7 @@ func (p *placing) sample() {
 
 // noteMove checks a hand-over for placement: the group has not moved too often within an hour, and the target
 // holds what the leader's log had three heartbeat intervals ago.
-func (p *placing) noteMove(l *life, e host.LeadershipGivenUp) {
+func (p *placing) noteMove(l *life, e event.LeadershipGivenUp) {
 	w := p.w
 	p.moves = append(p.moves, placedMove{w.now, e.Group, e.To})
 	if !w.scenario {

@@ -173,9 +173,9 @@ func (w *world) applied() (n uint64) {
 	return n
 }
 
-// event is an action at a point in time. Events of the same time happen in the order in which they were
+// appointment is an action at a point in time. Events of the same time happen in the order in which they were
 // planned.
-type event struct {
+type appointment struct {
 	at    time.Duration
 	order uint64
 	what  string
@@ -183,27 +183,27 @@ type event struct {
 	do    func()
 }
 
-type agenda []event
+type agenda []appointment
 
 func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
 	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].order < a[j].order)
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(event)) }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(appointment)) }
 func (a *agenda) Pop() any {
 	last := len(*a) - 1
 	e := (*a)[last]
-	(*a)[last] = event{}
+	(*a)[last] = appointment{}
 	*a = (*a)[:last]
 	return e
 }
 
 func (w *world) plan(after time.Duration, what string, who *life, do func()) {
-	w.push(event{at: w.now + after, what: what, who: who, do: do})
+	w.push(appointment{at: w.now + after, what: what, who: who, do: do})
 }
 
-func (w *world) push(e event) {
+func (w *world) push(e appointment) {
 	w.order++
 	e.order = w.order
 	heap.Push(&w.agenda, e)
@@ -212,7 +212,7 @@ func (w *world) push(e event) {
 // runUntil runs events until the given time, or until done returns true. It returns the last result of done.
 func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	for still := 0; len(w.agenda) > 0 && w.agenda[0].at <= end; still++ {
-		e := heap.Pop(&w.agenda).(event)
+		e := heap.Pop(&w.agenda).(appointment)
 		if e.at > w.now {
 			still = 0
 		} else if still > maxAtOnce {

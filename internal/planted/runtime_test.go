@@ -249,7 +249,7 @@ var runtimeBugs = []bug{
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
 	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
-		`return s.options.StopDiverged || in == DivergedOptions`, `return s.options.StopDiverged`}}},
+		`return s.options.StopDiverged || in == event.DivergedOptions`, `return s.options.StopDiverged`}}},
 	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
 		`	if !ok {
 		return nil

@@ -49,16 +49,18 @@ transport/transporttest raft/raftpb transport                                   
 host/pipeline          raft/raftpb raft                                                                       |
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
+host/event             raft/raftpb wal object transport transport/tcp                                        |
 host/internal/turn                                                                                            |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/identity snapshot transport vfs wal host/membership                                             |
-host                   host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/admin host/membership internal/repetition |
-.                      host host/session object object/files                                                                      |
+host/internal/control  transport                                                                             |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition |
+.                      host host/event host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
-millracetest           . host env transport/loopback vfs vfs/crashfs                                          |
+millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/batches                                                                                                   |
 sim/coverage                                                                                                  |
@@ -66,7 +68,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
+sim                    . sim/coverage sim/property host host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
@@ -88,7 +90,7 @@ cmd/internal/regression         cmd/internal/lab/archive cmd/internal/lab/report
 cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/rig cmd/internal/lab/experiment        |
 cmd/lab/component/componenttest cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/labtest cmd/internal/lab/rig cmd/internal/lab/experiment cmd/lab/component host/pipeline |
 cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/rig cmd/internal/lab/experiment host host/session transport/cert | github.com/HdrHistogram/hdrhistogram-go
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/batches cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/remote . host host/pipeline raft transport/tcp vfs wal |
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/batches cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/remote . host host/event host/pipeline raft transport/tcp vfs wal |
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term golang.org/x/sys
 `

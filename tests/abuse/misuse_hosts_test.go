@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // The hosts of a scene: what they do, and how what they say gets on the page.
@@ -120,7 +121,7 @@ func (a *actor) try(c host.Config) error {
 
 func (a *actor) openWith(c host.Config) (*host.Host, error) {
 	logger := slog.New(slog.NewTextHandler(a.log, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
-	return host.Open(context.Background(), c, host.WithLogger(logger), host.WithEvents(func(e host.Event) {
+	return host.Open(context.Background(), c, host.WithLogger(logger), host.WithEvents(func(e event.Event) {
 		select {
 		case a.party.said <- e:
 		default:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -31,13 +32,13 @@ type party struct {
 	id   uint64
 	dir  string
 	addr string
-	said chan host.Event
+	said chan event.Event
 	*journal
 }
 
 // newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
-	p := &party{t: t, id: id, dir: scratch.Dir(t), said: make(chan host.Event, 10_000)}
+	p := &party{t: t, id: id, dir: scratch.Dir(t), said: make(chan event.Event, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func (p *party) openHost(peers map[uint64]string) {
 // openConfig opens the host. It logs nothing.
 func (p *party) openConfig(c host.Config) {
 	p.t.Helper()
-	h, err := host.Open(context.Background(), c, host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e host.Event) {
+	h, err := host.Open(context.Background(), c, host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e event.Event) {
 		select {
 		case p.said <- e:
 		default:
@@ -220,7 +221,7 @@ func (p *party) waitMembers(voters, learners []uint64) {
 }
 
 // waitEvent waits for an event.
-func (p *party) waitEvent(what string, is func(host.Event) bool) {
+func (p *party) waitEvent(what string, is func(event.Event) bool) {
 	p.t.Helper()
 	var others []string
 	for ctx := deadline(p.t); ; {
@@ -241,7 +242,7 @@ func (p *party) waitEventAfter(what string, is func() bool) {
 	if is() {
 		return
 	}
-	p.waitEvent(what, func(host.Event) bool { return is() })
+	p.waitEvent(what, func(event.Event) bool { return is() })
 }
 
 // token makes a join token on a host.

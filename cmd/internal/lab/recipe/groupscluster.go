@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // groupsCluster is hosts in this process with the same n groups. It can be closed and opened again on the
@@ -64,11 +65,11 @@ func (c *groupsCluster) open(ctx context.Context) error {
 		id := uint64(i + 1)
 		h, err := host.Open(ctx, host.Config{
 			ID: id, Dir: filepath.Join(c.dir, fmt.Sprintf("host-%d", id)), Members: peers, HeartbeatInterval: c.heartbeat,
-		}, host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e host.Event) {
+		}, host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)), host.WithEvents(func(e event.Event) {
 			switch e := e.(type) {
-			case host.GroupStopped:
+			case event.GroupStopped:
 				c.stop(&stoppedError{id, e.Group, e.Err})
-			case host.MachineHalted: // nothing that is measured goes on
+			case event.MachineHalted: // nothing that is measured goes on
 				c.stop(&stoppedError{id, e.Group, e.Err})
 			}
 		}))

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -35,8 +36,8 @@ type snapshotsMember struct {
 	node      *millrace.Node[stateCommand, uint64] // nil: it is closed
 	machine   snapshotsMachine
 	transport *tcp.Transport
-	installed chan host.SnapshotInstalled // of this life
-	cut       bool                        // it is open, and no other host hears it, nor it them
+	installed chan event.SnapshotInstalled // of this life
+	cut       bool                         // it is open, and no other host hears it, nor it them
 
 	mu      sync.Mutex
 	stopped error // the group has stopped by itself
@@ -94,7 +95,7 @@ func (c *snapshotsCluster) open(ctx context.Context, i int, t *tcp.Transport, pe
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
-	installed := make(chan host.SnapshotInstalled, 16)
+	installed := make(chan event.SnapshotInstalled, 16)
 	n, err := millrace.Open(ctx, millrace.Config{
 		ID: m.id, Dir: dir, Members: peers,
 		// Only TakeSnapshot takes snapshots. Marks of the log are as close as they can be, and as little of
@@ -104,16 +105,16 @@ func (c *snapshotsCluster) open(ctx context.Context, i int, t *tcp.Transport, pe
 	}, millrace.InMemory(millrace.StateMachine[stateCommand, uint64](made), millrace.Codec[stateCommand](commandCodec{})),
 		millrace.WithTransport(t), millrace.WithLogger(slog.New(slog.DiscardHandler)), millrace.WithEvents(func(e millrace.Event) {
 			switch e := e.(type) {
-			case host.SnapshotInstalled:
+			case event.SnapshotInstalled:
 				select {
 				case installed <- e:
 				default:
 				}
-			case host.GroupStopped:
+			case event.GroupStopped:
 				m.mu.Lock()
 				m.stopped = e.Err
 				m.mu.Unlock()
-			case host.MachineHalted:
+			case event.MachineHalted:
 				m.mu.Lock()
 				m.stopped = e.Err
 				m.mu.Unlock()
