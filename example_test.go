@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // Set is a command: Name gets a new value.
@@ -279,13 +280,13 @@ func ExampleNode_TakeSnapshot() {
 func ExampleNode_Events() {
 	var node *millrace.Node[Set, string] // opened elsewhere
 
-	for event := range node.Events(context.Background()) {
-		switch e := event.(type) {
-		case host.RoleChanged:
+	for e := range node.Events(context.Background()) {
+		switch e := e.(type) {
+		case event.RoleChanged:
 			log.Printf("host %d leads in term %d", e.Leader, e.Term)
-		case host.GroupStopped:
+		case event.GroupStopped:
 			log.Fatal("this member has stopped: ", e.Err)
-		case host.DiskFull, host.MemberSlow, host.ApplyStalled:
+		case event.DiskFull, event.MemberSlow, event.ApplyStalled:
 			log.Printf("look at it: %+v", e)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // poisonValue is a command that no poisonedCounter can apply.
@@ -31,7 +31,7 @@ func TestReadThatAHaltOvertakes(t *testing.T) {
 			c, resumed := alone(t), make(chan struct{}, 1)
 			c.Leases = true
 			n := open(t, c, millrace.InMemory(&poisonedCounter{}, millrace.Binary[int64]()), millrace.WithEvents(func(e millrace.Event) {
-				if _, is := e.(host.MachineResumed); is {
+				if _, is := e.(event.MachineResumed); is {
 					resumed <- struct{}{}
 				}
 			}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 )
@@ -26,12 +27,14 @@ type (
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
 	Status = host.Status
+	// Role is what a member does in its term: Status.Role.
+	Role = host.Role
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
 	Diagnosis = host.Diagnosis
 	// GroupMetrics is what Node.Metrics returns.
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
-	Event = host.Event
+	Event = event.Event
 	// Members says who the members of a group are.
 	Members = host.Members
 	// JoinTokenOptions say how long a join token is valid, and for whom.
@@ -44,6 +47,14 @@ type (
 	Placement = host.Placement
 	// PlacementStatus says which member should lead, and what it waits for.
 	PlacementStatus = host.PlacementStatus
+)
+
+// The roles (thesis §3.3). A pre-candidate asks whether it could win before it becomes a candidate (§9.6).
+const (
+	RoleFollower     = host.RoleFollower
+	RolePreCandidate = host.RolePreCandidate
+	RoleCandidate    = host.RoleCandidate
+	RoleLeader       = host.RoleLeader
 )
 
 // Node is one member of a replicated state machine with commands C and results R. Its methods may be called
@@ -119,10 +130,10 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
 }
 
-// Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
-// trips if a member is level, and at most an election timeout; then it answers all callers, stops, and syncs
-// and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process may end,
-// and nothing else should open the directory before that. It may be called repeatedly.
+// Close closes the node. If the host is its own, it first hands its leadership over. That takes two round
+// trips if a member is level, and at most an election timeout. Then it answers all callers, stops, and
+// syncs and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process
+// may end, and nothing else should open the directory before that. It may be called repeatedly.
 func (n *Node[C, R]) Close(ctx context.Context) error {
 	if n.owns {
 		return n.host.Close(ctx)
@@ -202,10 +213,11 @@ func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	return n.group.Export(ctx, w)
 }
 
-// Log returns the committed commands with indexes in [from, to), to 0 being all, as they are in the log:
-// duplicates, which the state machine does not get, included. Raft's own entries are left out. A Command's
-// Time is that of the latest stamp among those returned. The sequence ends with an error, if there is one:
-// one that wraps host.ErrCompacted if the log has forgotten a command of the range (Status.FirstIndex).
+// Log returns the committed commands with indexes in [from, to), as they are in the log; to 0 means all.
+// Duplicates, which the state machine does not get, are included. Raft's own entries are left out. A
+// Command's Time is that of the latest stamp among those returned. The sequence ends with an error, if
+// there is one. It wraps host.ErrCompacted if the log has forgotten a command of the range
+// (Status.FirstIndex).
 func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
 	return func(yield func(Command[C], error) bool) {
 		var at time.Duration
@@ -251,7 +263,7 @@ func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err er
 }
 
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
-// that does not keep up misses events, and gets a host.EventsDropped in their place.
+// that does not keep up misses events, and gets an event.EventsDropped in their place.
 func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
 
 // NewSession draws the id of a session, for a client that may send the same command more than once, by

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -63,7 +64,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 	if h.admission.IsNews(peer.ID, remote, err) {
-		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
+		h.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -41,8 +43,6 @@ type applicants struct {
 	said  map[uint64]int64 // tick at which the others were told where a host of these is
 	count atomic.Int64     // hosts in of
 }
-
-const joinRefusedKind byte = 61
 
 // note keeps what a host has proved. It returns the groups that it concerns.
 func (c *applicants) note(id uint64, all []applicant) (groups []uint64, err error) {
@@ -84,6 +84,12 @@ func (c *applicants) mayBeTold(id uint64, now int64) bool {
 	}
 	c.said[id] = now
 	return true
+}
+
+// waitFor reports whether a host waits to join a group.
+func (c *applicants) waitFor(group uint64) bool {
+	ids, _ := c.list(group)
+	return len(ids) > 0
 }
 
 // list returns the applicants of a group, by host.
@@ -197,6 +203,7 @@ func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
 	}
 	for _, id := range groups {
 		if g := h.groups.get(id); g != nil {
+			g.want(dutyPlan)
 			g.wake()
 		}
 	}
@@ -252,7 +259,7 @@ func (g *Group) joinPlan(r *membership.Roster, id uint64, c applicant) (p member
 func (g *Group) refuseJoin(id uint64, why error) {
 	news, waits := g.host.applicants.tell(id, g.id, why.Error())
 	if news {
-		g.host.events.emit(JoinRefused{Group: g.id, Member: id, Err: why})
+		g.host.events.emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
 		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
 	}
 	if !waits {
@@ -262,7 +269,7 @@ func (g *Group) refuseJoin(id uint64, why error) {
 }
 
 func encodeJoinRefused(group uint64, why string) []byte {
-	return append(binary.AppendUvarint([]byte{joinRefusedKind}, group), why[:min(len(why), maxRefusalBytes)]...)
+	return append(binary.AppendUvarint([]byte{control.JoinRefused}, group), why[:min(len(why), maxRefusalBytes)]...)
 }
 
 // takeJoinRefused learns from a leader that this host is not made a member.
@@ -270,7 +277,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	group, n := binary.Uvarint(body[1:])
 	why := body[1+max(n, 0):]
 	if n <= 0 || len(why) > maxRefusalBytes || !utf8.Valid(why) {
-		return fmt.Errorf("%w: %d bytes refuse a join token", errBadControl, len(body))
+		return fmt.Errorf("%w: %d bytes refuse a join token", control.ErrBad, len(body))
 	}
 	g := h.groups.get(group)
 	if g == nil || !g.members.joins || g.isBoundHere() {
@@ -279,7 +286,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, why)
 	if was := g.members.joinRefused.Swap(&text); was == nil || *was != text {
 		h.env.logger.Warn("this host is not made a member of the group", "group", group, "host", h.config.ID, "cause", text)
-		h.events.emit(JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
+		h.events.emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
 	}
 	return nil
 }

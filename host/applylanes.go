@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
 )
 
 // applyLanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
@@ -17,7 +17,7 @@ import (
 //
 // A state machine that hangs holds its lane. Two rules keep that from the other groups (look):
 //
-//   - A lane that has hung for applyStall is reported (ApplyStalled), and another one is started in its
+//   - A lane that has hung for applyStall is reported (event.ApplyStalled), and another one is started in its
 //     place.
 //   - When every lane is in a call and none has taken a queue for applyWait, although one waits, three lanes
 //     are started for each that there is. So 1,000 machines that hang at once hold the others up for five
@@ -31,7 +31,7 @@ type applyLanes struct {
 	ticks     func() int64 // that were not missed
 	waitTicks int64        // applyWait, in ticks
 	start     func(name string, w env.Worker) env.Task
-	event     func(Event)
+	event     func(event.Event)
 
 	mu      sync.Mutex
 	leaders ring[*applyQueue]
@@ -87,7 +87,7 @@ func (p *applyLanes) addLane() {
 
 // enqueue tells the lanes that a queue has something.
 func (p *applyLanes) enqueue(q *applyQueue) {
-	leads := q.group.status.Load().Role == raft.StateLeader
+	leads := q.group.status.Load().Role == RoleLeader
 	p.mu.Lock()
 	var lane *applyLane
 	switch {
@@ -203,7 +203,7 @@ func (p *applyLanes) makeIdle(l *applyLane) {
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
 func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
-	leads := q.group.status.Load().Role == raft.StateLeader
+	leads := q.group.status.Load().Role == RoleLeader
 	now := p.now()
 	p.mu.Lock()
 	q.running, l.queue, q.slow = false, nil, now-l.since >= longRound
@@ -240,7 +240,7 @@ func (p *applyLanes) leave(q *applyQueue) {
 // look reports state machines that hang, and starts lanes for the queues that those keep from one. When such
 // a machine comes back there is a lane more than wanted, which the next one that hangs will need.
 func (p *applyLanes) look() {
-	var events []Event
+	var events []event.Event
 	now, ticks, hung, busy := p.now(), p.ticks(), 0, 0
 	p.mu.Lock()
 	for _, l := range p.lanes {
@@ -252,7 +252,7 @@ func (p *applyLanes) look() {
 		}
 		if hung++; !l.reported {
 			l.reported = true
-			events = append(events, ApplyStalled{Group: l.queue.group.id, For: now - l.since})
+			events = append(events, event.ApplyStalled{Group: l.queue.group.id, For: now - l.since})
 		}
 	}
 	waiting := p.waiting()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -72,7 +73,7 @@ func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {
 		t.Fatalf("a member that was removed: %v", err)
 	}
 	c.bodies = nil
-	l.control(3, binary.AppendUvarint(binary.AppendUvarint([]byte{rosterQuestionKind}, theGroup), now.Version))
+	l.control(3, binary.AppendUvarint(binary.AppendUvarint([]byte{control.RosterQuestion}, theGroup), now.Version))
 	if told := c.told(removal{theGroup, 20, gone.Incarnation}.encode()); !slices.Equal(told, []uint64{3}) {
 		t.Errorf("hosts %v were told that they were removed, want 3", told)
 	}
@@ -116,7 +117,7 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 	c.bodies = nil
 	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{planKind}, p.plan.Encode()...)}))
 	for _, b := range c.bodies {
-		if b.body[0] == planAnswerKind {
+		if b.body[0] == control.PlanAnswer {
 			t.Errorf("host %d is told %q", b.to, b.body)
 		}
 	}
@@ -142,7 +143,7 @@ func TestPlanWithATimeIsRefused(t *testing.T) {
 		if have := l.group.Status().LastIndex; have != at {
 			t.Errorf("%s: the leader has proposed the plan, as entry %d", what, have)
 		}
-		if !slices.ContainsFunc(c.bodies, func(b controlBody) bool { return b.to == 2 && b.body[0] == planAnswerKind }) {
+		if !slices.ContainsFunc(c.bodies, func(b controlBody) bool { return b.to == 2 && b.body[0] == control.PlanAnswer }) {
 			t.Errorf("%s: member 2 is not told that its plan is refused", what)
 		}
 	}

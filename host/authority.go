@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
@@ -129,24 +130,25 @@ func (g *Group) tellAuthorityLost() {
 		return
 	}
 	g.lostAt = g.host.clock.livedAtBeat()
-	g.host.events.emit(AuthorityLost{Group: g.id})
+	g.host.events.emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }
 
 // regainAuthority takes authority when a leader has said that this member may have it. It is part of a turn.
-func (g *Group) regainAuthority() {
+func (g *Group) regainAuthority() (again bool) {
 	if !g.withoutAuthority.Load() || !g.node.MayRegain() || !g.hasMetVoters() {
-		return
+		return g.withoutAuthority.Load()
 	}
 	g.node.Regain()
 	g.withoutAuthority.Store(false)
 	g.objects.regained()
 	st := g.node.BasicStatus()
-	g.host.events.emit(AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
+	g.host.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
 	if g.host.authority.done(g.id) {
 		g.host.lane.forgetAmnesia()
 	}
+	return false
 }
 
 // hasMetVoters reports whether this host has met the hosts of all other voters in this life, if it must.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -18,7 +19,7 @@ type trioOfDisks struct {
 	network *loopback.Network
 	disks   [3]*crashfs.FS
 	hosts   [3]*host.Host
-	events  chan host.Event // of the hosts that are started with them
+	events  chan event.Event // of the hosts that are started with them
 }
 
 func (c *trioOfDisks) config(i int) host.Config {
@@ -33,11 +34,11 @@ func (c *trioOfDisks) start(i int, groups ...uint64) {
 		end.SetPeer(id, addr)
 	}
 	h, err := host.Open(deadline(c.t), c.config(i), host.WithTransport(end), host.WithFS(c.disks[i].Mount()),
-		host.WithLogger(quiet), host.WithEvents(func(e host.Event) {
+		host.WithLogger(quiet), host.WithEvents(func(e event.Event) {
 			switch what := e.(type) {
-			case host.AuthorityLost, host.AuthorityRegained:
+			case event.AuthorityLost, event.AuthorityRegained:
 				c.events <- e
-			case host.LogEvent:
+			case event.LogEvent:
 				if _, ended := what.Event.(wal.AmnesiaEnded); ended {
 					c.events <- e
 				}
@@ -93,11 +94,11 @@ func (c *trioOfDisks) expect(want ...string) {
 		case e := <-c.events:
 			what := fmt.Sprintf("%T", e)
 			switch e := e.(type) {
-			case host.AuthorityLost:
+			case event.AuthorityLost:
 				what = fmt.Sprintf("lost %d", e.Group)
-			case host.AuthorityRegained:
+			case event.AuthorityRegained:
 				what = fmt.Sprintf("regained %d", e.Group)
-			case host.LogEvent:
+			case event.LogEvent:
 				what = "ended"
 			}
 			if !missing[what] {
@@ -114,7 +115,7 @@ func (c *trioOfDisks) expect(want ...string) {
 // until it has caught up: group by group, and the log forgets the damage when all groups of it have caught
 // up.
 func TestARepairedHostRegainsAuthority(t *testing.T) {
-	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan host.Event, 100)}
+	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan event.Event, 100)}
 	for i := range c.disks {
 		c.disks[i] = crashfs.New()
 		c.start(i, 1, 2)

@@ -245,7 +245,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error)
 		return 0, err
 	}
 	last := g.node.BasicStatus().LastIndex
-	g.batching.noteProposed(last, entries)
+	g.batching.next = last
 	return last + 1 - uint64(len(entries)), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -18,7 +19,7 @@ type forwardTransport struct {
 }
 
 func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bool {
-	if body[0] != forwardKind {
+	if body[0] != control.Forward {
 		return true
 	}
 	if f.refuses > 0 {

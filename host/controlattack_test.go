@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/transport"
 )
@@ -42,19 +44,19 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 				return forwardRefusal{group: 2, frame: number(), why: refusesWhy(1 + rng.IntN(4)), sure: true}.encode()
 			},
 			func() []byte {
-				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number()}.encode(readQuestionKind)
+				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number()}.encode(control.ReadQuestion)
 			},
 			func() []byte {
-				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number(), index: number()}.encode(readAnswerKind)
+				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number(), index: number()}.encode(control.ReadAnswer)
 			},
 			func() []byte {
 				return (&report{group: 2, options: number(), version: "v", checkpoints: []checkpoint{{index: max(number(), 1), commands: number()}}}).encode()
 			},
 			func() []byte {
-				return (&stopOrder{group: 2, index: number(), in: DivergedState, sum: number()}).encode()
+				return (&stopOrder{group: 2, index: number(), in: event.DivergedState, sum: number()}).encode()
 			},
 			func() []byte {
-				return encodeFinding(&Diverged{Group: 2, Index: number(), In: DivergedState, Members: []DivergedMember{{ID: number(), Sum: number()}}})
+				return encodeFinding(&event.Diverged{Group: 2, Index: number(), In: event.DivergedState, Members: []event.DivergedMember{{ID: number(), Sum: number()}}})
 			},
 		}
 		for range 300 {

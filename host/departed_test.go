@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -56,11 +57,11 @@ func TestRemovedHostIsForgotten(t *testing.T) {
 		t.Errorf("others %v, at rest %v, want host 3 forgotten", l.others(), out.rests)
 	}
 	gone := transport.Member{ID: 3, Addr: "a:3"}
-	l.control(2, location{said: gone.Addr, incarnation: incarnationOf(3), generation: 9}.append([]byte{addressesKind}, gone.ID))
+	l.control(2, location{said: gone.Addr, incarnation: incarnationOf(3), generation: 9}.append([]byte{control.Addresses}, gone.ID))
 	if !out.rests[3] {
 		t.Error("another host says where it is, and it is dialed")
 	}
-	l.control(3, []byte{greetingKind, 0})
+	l.control(3, []byte{control.Greeting, 0})
 	if !slices.Equal(l.others(), []uint64{2, 3}) || out.rests[3] || !l.meetings.has(3) {
 		t.Errorf("it speaks, and the others are %v, at rest %v", l.others(), out.rests)
 	}

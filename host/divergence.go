@@ -3,9 +3,9 @@ package host
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -44,76 +44,6 @@ type report struct {
 	checkpoints []checkpoint // ascending
 }
 
-// DivergedIn says in what members differ.
-type DivergedIn string
-
-// The sums that are compared.
-const (
-	// DivergedOptions: the members have other CommandOptions.Sessions, so they would not agree about which
-	// commands to apply. A member that differs from a majority in this stops its group, whatever
-	// CommandOptions.StopDiverged says.
-	DivergedOptions DivergedIn = "options"
-	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace
-	// has a bug.
-	DivergedCommands DivergedIn = "commands"
-	// DivergedResults: the machines gave other results for the same commands (CommandOptions.KeepResults,
-	// ResultForm).
-	DivergedResults DivergedIn = "results"
-	// DivergedState: the machines have other states after the same commands (CommandOptions.Digest).
-	DivergedState DivergedIn = "state"
-)
-
-// Diverged reports that members of a group have applied the same entries and differ. The leader reports it
-// when it finds it, and again when other members or sums are concerned.
-type Diverged struct {
-	Group uint64
-	In    DivergedIn
-	// Index is the entry after which they differ. Through Agreed, an earlier one, they were seen to agree; 0:
-	// they never were.
-	Index, Agreed uint64
-	// Version is that of the machines, if results or states were compared.
-	Version string
-	// Members are the compared members, by id.
-	Members []DivergedMember
-
-	form uint64 // of the results, if they differ
-}
-
-// DivergedMember is a compared member.
-type DivergedMember struct {
-	ID      uint64
-	Version string
-	Sum     uint64
-	// Minority is set if a majority of the group's members has the same sum, and this one has another. If no
-	// majority agrees, it is set for none.
-	Minority bool
-}
-
-func (Diverged) isEvent() {}
-
-// String says what happened, and to which members.
-func (d Diverged) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "the members of group %d differ in their %s after entry %d", d.Group, d.In, d.Index)
-	if d.Agreed > 0 {
-		fmt.Fprintf(&b, " (they agreed after entry %d)", d.Agreed)
-	}
-	for i, m := range d.Members {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%shost %d has %016x", sep, m.ID, m.Sum)
-		if m.Version != "" {
-			fmt.Fprintf(&b, " in version %q", m.Version)
-		}
-		if m.Minority {
-			b.WriteString(" unlike the majority")
-		}
-	}
-	return b.String()
-}
-
 // divergence compares checkpoints. The apply lane and the receivers of the transport share it; a call of it
 // never waits.
 type divergence struct {
@@ -124,7 +54,7 @@ type divergence struct {
 	own     []checkpoint // ascending, keptCheckpoints at most
 	reports []memberReport
 	agreed  uint64 // the highest index at which all compared members agreed
-	latest  *Diverged
+	latest  *event.Diverged
 	since   int64  // when latest was found, in ticks
 	found   uint64 // how many differences this host has found as the leader
 	told    *toldFinding
@@ -212,27 +142,28 @@ func (d *divergence) take(from uint64, r report) {
 // difference if it is new.
 func (d *divergence) compare(g *Group) {
 	d.mu.Lock()
-	var found *Diverged
-	isOver := false
+	var found *event.Diverged
+	var form uint64
+	over := false
 	for _, own := range d.own {
 		members := d.at(g.self, own)
 		if len(members) < 2 {
 			continue
 		}
-		if found = d.differ(g, own.index, members); found != nil {
+		if found, form = d.differ(g, own.index, members); found != nil {
 			break
 		}
 		d.agreed = max(d.agreed, own.index)
-		isOver = isOver || d.latest.isOver(own, members)
+		over = over || isOver(d.latest, own, members)
 	}
 	if found == nil {
-		if isOver {
+		if over {
 			d.latest = nil
 		}
 		d.mu.Unlock()
 		return
 	}
-	isNew := d.latest == nil || !found.sameAs(d.latest)
+	isNew := d.latest == nil || !sameDifference(found, d.latest)
 	if d.latest == nil || isNew || found.Index > d.latest.Index {
 		if isNew {
 			d.since = g.host.clock.lived()
@@ -249,15 +180,15 @@ func (d *divergence) compare(g *Group) {
 		g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", found.String())
 	}
 	if d.machine.stops(found.In) {
-		d.stopMinority(g, found)
+		d.stopMinority(g, found, form)
 	}
 }
 
 // isOver reports whether members that differed agree at the same or a later checkpoint. At the same one, a
 // member has applied the commands again. Results that agree at a later one say little: only a digest shows
 // that the states do.
-func (d *Diverged) isOver(own checkpoint, members []summed) bool {
-	if d == nil || own.index < d.Index || own.index > d.Index && d.In == DivergedResults && !own.hasDigest {
+func isOver(d *event.Diverged, own checkpoint, members []summed) bool {
+	if d == nil || own.index < d.Index || own.index > d.Index && d.In == event.DivergedResults && !own.hasDigest {
 		return false
 	}
 	for _, m := range d.Members {
@@ -268,9 +199,9 @@ func (d *Diverged) isOver(own checkpoint, members []summed) bool {
 	return true
 }
 
-// sameAs reports whether a difference concerns the same members in the same way as an earlier one.
-func (d *Diverged) sameAs(o *Diverged) bool {
-	return d.In == o.In && d.Version == o.Version && slices.EqualFunc(d.Members, o.Members, func(a, b DivergedMember) bool {
+// sameDifference reports whether a difference concerns the same members in the same way as an earlier one.
+func sameDifference(d, o *event.Diverged) bool {
+	return d.In == o.In && d.Version == o.Version && slices.EqualFunc(d.Members, o.Members, func(a, b event.DivergedMember) bool {
 		return a.ID == b.ID && a.Version == b.Version && a.Minority == b.Minority
 	})
 }
@@ -309,42 +240,42 @@ func compareIDs(a, b uint64) int {
 	return 0
 }
 
-// differ returns the first difference between checkpoints of the same index, or nil.
-func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged {
+// differ returns the first difference between checkpoints of the same index, or nil. Form is that of the
+// results, if they differ.
+func (d *divergence) differ(g *Group, index uint64, members []summed) (found *event.Diverged, form uint64) {
 	voters := g.countVoters()
-	judge := func(in DivergedIn, version string, sum func(m *summed) (uint64, bool)) *Diverged {
-		found := &Diverged{Group: g.id, In: in, Index: index, Agreed: d.agreed, Version: version}
+	judge := func(in event.DivergedIn, version string, sum func(m *summed) (uint64, bool)) *event.Diverged {
+		found := &event.Diverged{Group: g.id, In: in, Index: index, Agreed: d.agreed, Version: version}
 		for i := range members {
 			if v, has := sum(&members[i]); has {
-				found.Members = append(found.Members, DivergedMember{ID: members[i].id, Version: members[i].version, Sum: v})
+				found.Members = append(found.Members, event.DivergedMember{ID: members[i].id, Version: members[i].version, Sum: v})
 			}
 		}
-		if !found.judge(voters) {
+		if !markMinority(found.Members, voters) {
 			return nil
 		}
 		return found
 	}
-	if found := judge(DivergedOptions, "", func(m *summed) (uint64, bool) { return m.options, true }); found != nil {
-		return found
+	if found := judge(event.DivergedOptions, "", func(m *summed) (uint64, bool) { return m.options, true }); found != nil {
+		return found, 0
 	}
-	if found := judge(DivergedCommands, "", func(m *summed) (uint64, bool) { return m.commands, true }); found != nil {
-		return found
+	if found := judge(event.DivergedCommands, "", func(m *summed) (uint64, bool) { return m.commands, true }); found != nil {
+		return found, 0
 	}
 	for i := range members {
 		version, form := members[i].version, members[i].form
-		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
+		if found := judge(event.DivergedResults, version, func(m *summed) (uint64, bool) {
 			return m.results, m.hasResults && m.version == version && m.form == form
 		}); found != nil {
-			found.form = form
-			return found
+			return found, form
 		}
-		if found := judge(DivergedState, version, func(m *summed) (uint64, bool) {
+		if found := judge(event.DivergedState, version, func(m *summed) (uint64, bool) {
 			return m.digest, m.hasDigest && m.version == version
 		}); found != nil {
-			return found
+			return found, 0
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // countVoters returns how many members vote. Any goroutine may call it.
@@ -358,21 +289,21 @@ func (g *Group) countVoters() int {
 	return len(g.memberIDs())
 }
 
-// judge reports whether the members differ, and marks the minority if a majority of the voters agrees.
-func (d *Diverged) judge(voters int) (differ bool) {
-	for i := range d.Members {
+// markMinority reports whether members differ, and marks the minority if a majority of the voters agrees.
+func markMinority(members []event.DivergedMember, voters int) (differ bool) {
+	for i := range members {
 		agree := 0
-		for j := range d.Members {
-			if d.Members[i].Sum == d.Members[j].Sum {
+		for j := range members {
+			if members[i].Sum == members[j].Sum {
 				agree++
 			}
 		}
-		if agree < len(d.Members) {
+		if agree < len(members) {
 			differ = true
 		}
 		if agree > voters/2 {
-			for j := range d.Members {
-				d.Members[j].Minority = d.Members[j].Sum != d.Members[i].Sum
+			for j := range members {
+				members[j].Minority = members[j].Sum != members[i].Sum
 			}
 		}
 	}
@@ -383,12 +314,12 @@ func (d *Diverged) judge(voters int) (differ bool) {
 // are a quorum: without the others the group is still available then. What a member has reported says nothing
 // about whether it is still there. A leader that is one of those that differ hands over first; if it still
 // leads at a later checkpoint, it stops.
-func (d *divergence) stopMinority(g *Group, found *Diverged) {
+func (d *divergence) stopMinority(g *Group, found *event.Diverged, form uint64) {
 	var order *stopOrder
 	there := 0
 	for _, m := range found.Members {
-		if slices.ContainsFunc(found.Members, func(o DivergedMember) bool { return o.Minority }) && !m.Minority {
-			order = &stopOrder{group: g.id, index: found.Index, in: found.In, form: found.form, version: found.Version, sum: m.Sum}
+		if slices.ContainsFunc(found.Members, func(o event.DivergedMember) bool { return o.Minority }) && !m.Minority {
+			order = &stopOrder{group: g.id, index: found.Index, in: found.In, form: form, version: found.Version, sum: m.Sum}
 			if m.ID == g.self || g.isThere(m.ID) {
 				there++
 			}
@@ -436,7 +367,7 @@ func (d *divergence) mayYield(index uint64) bool {
 // stopOrder is what a leader tells a member that differs from a majority.
 type stopOrder struct {
 	group, index uint64
-	in           DivergedIn
+	in           event.DivergedIn
 	form         uint64 // of the results, if they differ
 	version      string
 	sum          uint64 // of the majority
@@ -444,8 +375,8 @@ type stopOrder struct {
 
 // stops reports whether a member stops that differs from a majority in this. Other options are never borne:
 // the member forgets other sessions, and would apply other commands from then on.
-func (s *commandGroup) stops(in DivergedIn) bool {
-	return s.options.StopDiverged || in == DivergedOptions
+func (s *commandGroup) stops(in event.DivergedIn) bool {
+	return s.options.StopDiverged || in == event.DivergedOptions
 }
 
 // takeStop takes such an order: only from the leader that this member follows, only if the member stops for
@@ -478,13 +409,13 @@ func (d *divergence) differs(o stopOrder) bool {
 		}
 		same := d.machine.options.Version == o.version
 		switch o.in {
-		case DivergedOptions:
+		case event.DivergedOptions:
 			return d.options != o.sum
-		case DivergedCommands:
+		case event.DivergedCommands:
 			return c.commands != o.sum
-		case DivergedResults:
+		case event.DivergedResults:
 			return same && d.form == o.form && c.hasResults && c.results != o.sum
-		case DivergedState:
+		case event.DivergedState:
 			return same && c.hasDigest && c.digest != o.sum
 		}
 	}
@@ -492,7 +423,7 @@ func (d *divergence) differs(o stopOrder) bool {
 }
 
 func (s *commandGroup) divergedError(o *stopOrder) error {
-	if o.in == DivergedOptions {
+	if o.in == event.DivergedOptions {
 		return fmt.Errorf("%w: group %d has other CommandOptions.Sessions (Machine.Sessions) on this host, so it would forget other sessions and apply other commands; give all members the same, then start this host again",
 			ErrDiverged, o.group)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -28,11 +30,11 @@ func TestWhoHasDiverged(t *testing.T) {
 		{"aaabc", 5, "45", true},
 		{"aab", 5, "", true}, // two of five agree
 	} {
-		var d Diverged
+		var d event.Diverged
 		for i, c := range row.sums {
-			d.Members = append(d.Members, DivergedMember{ID: uint64(i + 1), Sum: uint64(c)})
+			d.Members = append(d.Members, event.DivergedMember{ID: uint64(i + 1), Sum: uint64(c)})
 		}
-		differ, minority := d.judge(row.voters), ""
+		differ, minority := markMinority(d.Members, row.voters), ""
 		for _, m := range d.Members {
 			if m.Minority {
 				minority += string(rune('0' + m.ID))
@@ -45,14 +47,14 @@ func TestWhoHasDiverged(t *testing.T) {
 }
 
 // leaderOf is a leader of three members that compares what they report.
-func leaderOf(t *testing.T, o CommandOptions) (*Group, *[]Event) {
+func leaderOf(t *testing.T, o CommandOptions) (*Group, *[]event.Event) {
 	t.Helper()
 	s := bareCommands(&listMachine{}, o, 0)
 	g := s.group
 	g.members.ids.Store(&[]uint64{1, 2, 3})
 	g.status.Store(Status{Leader: 1})
 	g.host.env.logger, g.host.transport = quiet, &controlTransport{recordingTransport: &recordingTransport{}}
-	var events []Event
+	var events []event.Event
 	l := &listener{}
 	l.notify = func() {
 		for e, ok := l.next(); ok; e, ok = l.next() {
@@ -89,8 +91,8 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 	d.put(g, at(40, 4))
 	d.hear(2, "v1", at(40, 8))
 	d.compare(g)
-	want := Diverged{Group: 1, In: DivergedState, Index: 30, Agreed: 20, Version: "v1", Members: []DivergedMember{{ID: 1, Version: "v1", Sum: 3}, {ID: 2, Version: "v1", Sum: 7}}}
-	if !reflect.DeepEqual(*events, []Event{want}) {
+	want := event.Diverged{Group: 1, In: event.DivergedState, Index: 30, Agreed: 20, Version: "v1", Members: []event.DivergedMember{{ID: 1, Version: "v1", Sum: 3}, {ID: 2, Version: "v1", Sum: 7}}}
+	if !reflect.DeepEqual(*events, []event.Event{want}) {
 		t.Fatalf("reported %+v\nwant %+v", *events, want)
 	}
 	const text = `the members of group 1 differ in their state after entry 30 (they agreed after entry 20): host 1 has 0000000000000003 in version "v1", host 2 has 0000000000000007 in version "v1"`
@@ -102,7 +104,7 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 	}
 	d.hear(3, "v1", at(40, 4))
 	d.compare(g)
-	if n := len(*events); n != 2 || !(*events)[1].(Diverged).Members[1].Minority {
+	if n := len(*events); n != 2 || !(*events)[1].(event.Diverged).Members[1].Minority {
 		t.Errorf("reported %+v, want host 2 as a minority", *events)
 	}
 }
@@ -110,20 +112,20 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 // TestADifferenceIsOver when the same members agree at a later entry; of results, when their states do.
 func TestADifferenceIsOver(t *testing.T) {
 	for _, row := range []struct {
-		in     DivergedIn
+		in     event.DivergedIn
 		digest bool
 		want   bool // it is over
-	}{{DivergedState, true, true}, {DivergedCommands, false, true}, {DivergedResults, false, false}, {DivergedResults, true, true}} {
+	}{{event.DivergedState, true, true}, {event.DivergedCommands, false, true}, {event.DivergedResults, false, false}, {event.DivergedResults, true, true}} {
 		g, events := leaderOf(t, CommandOptions{})
 		d := &g.divergence
 		c := checkpoint{index: 5, hasResults: true, hasDigest: row.digest}
 		wrong := c
 		switch row.in {
-		case DivergedState:
+		case event.DivergedState:
 			wrong.digest++
-		case DivergedCommands:
+		case event.DivergedCommands:
 			wrong.commands++
-		case DivergedResults:
+		case event.DivergedResults:
 			wrong.results++
 		}
 		d.hear(2, "", wrong)
@@ -145,12 +147,12 @@ func TestADifferenceIsOver(t *testing.T) {
 
 // TestOtherDifferences: sums of commands and of options are compared whatever the version.
 func TestOtherDifferences(t *testing.T) {
-	for in, change := range map[DivergedIn]func(*report){
-		DivergedCommands: func(r *report) { r.checkpoints[0].commands++ },
-		DivergedOptions:  func(r *report) { r.options++ },
-		DivergedResults:  func(r *report) { r.checkpoints[0].results++ },
-		"":               func(r *report) { r.version = "v2"; r.checkpoints[0].results++ },
-		"none":           func(r *report) { r.form++; r.checkpoints[0].results++ },
+	for in, change := range map[event.DivergedIn]func(*report){
+		event.DivergedCommands: func(r *report) { r.checkpoints[0].commands++ },
+		event.DivergedOptions:  func(r *report) { r.options++ },
+		event.DivergedResults:  func(r *report) { r.checkpoints[0].results++ },
+		"":                     func(r *report) { r.version = "v2"; r.checkpoints[0].results++ },
+		"none":                 func(r *report) { r.form++; r.checkpoints[0].results++ },
 	} {
 		g, events := leaderOf(t, CommandOptions{Version: "v1"})
 		c := checkpoint{index: 5, commands: 6, results: 7, hasResults: true}
@@ -158,9 +160,9 @@ func TestOtherDifferences(t *testing.T) {
 		change(&r)
 		g.divergence.take(3, r)
 		g.divergence.put(g, c)
-		have := DivergedIn("")
+		have := event.DivergedIn("")
 		if len(*events) > 0 {
-			have = (*events)[0].(Diverged).In
+			have = (*events)[0].(event.Diverged).In
 		}
 		if have != in && !(have == "" && in == "none") {
 			t.Errorf("reported a difference in %q, want %q", have, in)
@@ -179,7 +181,7 @@ func TestOtherDifferences(t *testing.T) {
 // TestAnOrderToStop: a member stops if the option is set and its own checkpoint has another sum.
 func TestAnOrderToStop(t *testing.T) {
 	c := checkpoint{index: 5, commands: 6, results: 7, digest: 8, hasResults: true, hasDigest: true}
-	for in, sum := range map[DivergedIn]uint64{DivergedCommands: 6, DivergedResults: 7, DivergedState: 8} {
+	for in, sum := range map[event.DivergedIn]uint64{event.DivergedCommands: 6, event.DivergedResults: 7, event.DivergedState: 8} {
 		g, _ := leaderOf(t, CommandOptions{Version: "v1", StopDiverged: true})
 		d := &g.divergence
 		d.put(g, c)
@@ -189,8 +191,8 @@ func TestAnOrderToStop(t *testing.T) {
 		}{
 			{stopOrder{1, 5, in, 0, "v1", sum}, false},
 			{stopOrder{1, 4, in, 0, "v1", sum + 1}, false},
-			{stopOrder{1, 5, in, 0, "v2", sum + 1}, in == DivergedCommands},
-			{stopOrder{1, 5, in, 9, "v1", sum + 1}, in != DivergedResults},
+			{stopOrder{1, 5, in, 0, "v2", sum + 1}, in == event.DivergedCommands},
+			{stopOrder{1, 5, in, 9, "v1", sum + 1}, in != event.DivergedResults},
 			{stopOrder{1, 5, in, 0, "v1", sum + 1}, true},
 		} {
 			if have := d.differs(row.order); have != row.want {
@@ -199,13 +201,13 @@ func TestAnOrderToStop(t *testing.T) {
 		}
 	}
 	s := bareCommands(&listMachine{}, CommandOptions{}, 0)
-	if s.stops(DivergedState) || s.stops(DivergedResults) || !s.stops(DivergedOptions) {
+	if s.stops(event.DivergedState) || s.stops(event.DivergedResults) || !s.stops(event.DivergedOptions) {
 		t.Error("without StopDiverged, a member must stop for other options, and for nothing else")
 	}
-	if err := s.divergedError(&stopOrder{1, 5, DivergedOptions, 0, "v1", 9}); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "other CommandOptions.Sessions (Machine.Sessions) on this host") {
+	if err := s.divergedError(&stopOrder{1, 5, event.DivergedOptions, 0, "v1", 9}); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "other CommandOptions.Sessions (Machine.Sessions) on this host") {
 		t.Error(err)
 	}
-	err := s.divergedError(&stopOrder{1, 5, DivergedState, 0, "v1", 9})
+	err := s.divergedError(&stopOrder{1, 5, event.DivergedState, 0, "v1", 9})
 	const want = "millrace: this member has diverged from the majority: in its state after entry 5 of group 1, where the majority has sum 0000000000000009; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine"
 	if !errors.Is(err, ErrDiverged) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
@@ -214,32 +216,32 @@ func TestAnOrderToStop(t *testing.T) {
 
 func FuzzDivergenceRecords(f *testing.F) {
 	r := report{group: 3, options: 4, form: 5, told: true, version: "v1", checkpoints: []checkpoint{{index: 1, commands: 2}, {7, 8, 9, 10, true, true}}}
-	o := stopOrder{group: 3, index: 400, in: DivergedState, version: "v1", sum: 77}
+	o := stopOrder{group: 3, index: 400, in: event.DivergedState, version: "v1", sum: 77}
 	f.Add(r.encode())
 	f.Add(o.encode())
 	f.Add((&report{}).encode())
-	f.Add(encodeFinding(&Diverged{Group: 3, In: DivergedResults, Index: 5, Agreed: 4, Version: "v1", Members: []DivergedMember{{1, "v1", 7, false}, {2, "v1", 8, true}}}))
+	f.Add(encodeFinding(&event.Diverged{Group: 3, In: event.DivergedResults, Index: 5, Agreed: 4, Version: "v1", Members: []event.DivergedMember{{ID: 1, Version: "v1", Sum: 7, Minority: false}, {ID: 2, Version: "v1", Sum: 8, Minority: true}}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if r, err := decodeReport(body); err == nil {
 			again, err := decodeReport(r.encode()[:])
 			if err != nil || !reflect.DeepEqual(r, again) {
 				t.Fatalf("%+v became %+v, %v", r, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 		if o, err := decodeStop(body); err == nil {
 			if again, err := decodeStop(o.encode()); err != nil || o != again {
 				t.Fatalf("%+v became %+v, %v", o, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 		if d, err := decodeFinding(body); err == nil {
 			if again, err := decodeFinding(encodeFinding(&d)); err != nil || !reflect.DeepEqual(d, again) {
 				t.Fatalf("%+v became %+v, %v", d, again, err)
 			}
-		} else if !errors.Is(err, errBadControl) {
+		} else if !errors.Is(err, control.ErrBad) {
 			t.Fatal(err)
 		}
 	})
@@ -258,14 +260,14 @@ func TestDivergenceRecordsAreBounded(t *testing.T) {
 		"1 bytes follow what members say about divergence":                    append(one.encode(), 0),
 		"what members say about divergence is cut off":                        one.encode()[:30],
 		"what members say about divergence ends in the middle of a number":    one.encode()[:2],
-		"2 bytes about divergence, in a form that this program does not know": {reportKind, 9},
-		"1 bytes about divergence, in a form that this program does not know": {reportKind},
+		"2 bytes about divergence, in a form that this program does not know": {control.Report, 9},
+		"1 bytes about divergence, in a form that this program does not know": {control.Report},
 	} {
-		if _, err := decodeReport(body); err == nil || err.Error() != errBadControl.Error()+": "+want {
+		if _, err := decodeReport(body); err == nil || err.Error() != control.ErrBad.Error()+": "+want {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 	}
-	o := (&stopOrder{group: 1, in: DivergedState}).encode()
+	o := (&stopOrder{group: 1, in: event.DivergedState}).encode()
 	o[4] = 9
 	if _, err := decodeStop(o); err == nil || !strings.Contains(err.Error(), "members differ in 9, which this program does not know") {
 		t.Error(err)

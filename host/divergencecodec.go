@@ -3,6 +3,8 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"slices"
 )
 
@@ -17,10 +19,6 @@ import (
 //	         n, at most 255 │ n × member
 //	         member: id │ minority u8: 0 or 1 │ sum │ version: length, bytes
 const (
-	reportKind  byte = 40
-	stopKind    byte = 41
-	findingKind byte = 42
-
 	// divergenceFormat changes when the sums are computed in another way: then they are not compared. A record
 	// of another format is left alone.
 	divergenceFormat byte = 2
@@ -30,10 +28,10 @@ const (
 )
 
 // divergedIn gives each DivergedIn its byte.
-var divergedIn = [...]DivergedIn{DivergedOptions, DivergedCommands, DivergedResults, DivergedState}
+var divergedIn = [...]event.DivergedIn{event.DivergedOptions, event.DivergedCommands, event.DivergedResults, event.DivergedState}
 
 func (r *report) encode() []byte {
-	b := binary.AppendUvarint([]byte{reportKind, divergenceFormat}, r.group)
+	b := binary.AppendUvarint([]byte{control.Report, divergenceFormat}, r.group)
 	b = binary.LittleEndian.AppendUint64(b, r.options)
 	b = binary.LittleEndian.AppendUint64(b, r.form)
 	b = append(b, boolByte(r.told))
@@ -77,7 +75,7 @@ func newControlReader(body []byte) *controlReader {
 
 func (r *controlReader) fail(format string, args ...any) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", errBadControl, fmt.Sprintf(format, args...))
+		r.err = fmt.Errorf("%w: %s", control.ErrBad, fmt.Sprintf(format, args...))
 	}
 	r.rest = nil
 }
@@ -118,7 +116,7 @@ func (r *controlReader) bool() bool {
 }
 
 // in reads what members differ in.
-func (r *controlReader) in() DivergedIn {
+func (r *controlReader) in() event.DivergedIn {
 	if in := r.byte(); int(in) < len(divergedIn) {
 		return divergedIn[in]
 	} else {
@@ -175,13 +173,13 @@ func decodeReport(body []byte) (report, error) {
 }
 
 func (o *stopOrder) encode() []byte {
-	b := binary.AppendUvarint([]byte{stopKind, divergenceFormat}, o.group)
+	b := binary.AppendUvarint([]byte{control.Stop, divergenceFormat}, o.group)
 	b = appendIn(binary.AppendUvarint(b, o.index), o.in)
 	b = binary.LittleEndian.AppendUint64(b, o.form)
 	return binary.LittleEndian.AppendUint64(appendVersion(b, o.version), o.sum)
 }
 
-func appendIn(b []byte, in DivergedIn) []byte {
+func appendIn(b []byte, in event.DivergedIn) []byte {
 	return append(b, byte(max(slices.Index(divergedIn[:], in), 0)))
 }
 
@@ -195,8 +193,8 @@ func decodeStop(body []byte) (stopOrder, error) {
 }
 
 // encodeFinding encodes what a leader tells the members: what it has found, or that they agree (Index 0).
-func encodeFinding(d *Diverged) []byte {
-	b := binary.AppendUvarint([]byte{findingKind, divergenceFormat}, d.Group)
+func encodeFinding(d *event.Diverged) []byte {
+	b := binary.AppendUvarint([]byte{control.Finding, divergenceFormat}, d.Group)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, d.Index), d.Agreed)
 	b = appendVersion(appendIn(b, d.In), d.Version)
 	members := d.Members[:min(len(d.Members), 255)]
@@ -208,18 +206,18 @@ func encodeFinding(d *Diverged) []byte {
 	return b
 }
 
-func decodeFinding(body []byte) (Diverged, error) {
+func decodeFinding(body []byte) (event.Diverged, error) {
 	r := newControlReader(body)
-	d := Diverged{Group: r.number(), Index: r.number(), Agreed: r.number(), In: r.in(), Version: r.version()}
+	d := event.Diverged{Group: r.number(), Index: r.number(), Agreed: r.number(), In: r.in(), Version: r.version()}
 	for n := r.byte(); n > 0 && r.err == nil; n-- {
-		m := DivergedMember{ID: r.number(), Minority: r.bool(), Sum: r.sum(), Version: r.version()}
+		m := event.DivergedMember{ID: r.number(), Minority: r.bool(), Sum: r.sum(), Version: r.version()}
 		if last := len(d.Members) - 1; last >= 0 && m.ID <= d.Members[last].ID {
 			r.fail("member %d follows member %d among those that differ", m.ID, d.Members[last].ID)
 		}
 		d.Members = append(d.Members, m)
 	}
 	if err := r.end(); err != nil {
-		return Diverged{}, err
+		return event.Diverged{}, err
 	}
 	return d, nil
 }

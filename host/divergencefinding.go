@@ -3,6 +3,7 @@ package host
 import (
 	"slices"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -14,7 +15,7 @@ import (
 
 // toldFinding is what a leader has told this member.
 type toldFinding struct {
-	Diverged
+	event.Diverged
 	from  uint64
 	since int64 // when it was told first, in ticks
 }
@@ -30,7 +31,7 @@ func (d *divergence) tell(g *Group) {
 
 // answer tells a member what stands: a difference, or that there is none if it believes that there is one.
 func (d *divergence) answer(g *Group, to uint64, told bool) {
-	finding := Diverged{Group: g.id, In: DivergedOptions}
+	finding := event.Diverged{Group: g.id, In: event.DivergedOptions}
 	d.mu.Lock()
 	if d.latest != nil {
 		finding = *d.latest
@@ -57,7 +58,7 @@ func (h *Host) takeFinding(from uint64, body []byte) error {
 	d := &g.divergence
 	d.mu.Lock()
 	was := d.told
-	isNew := found.Index > 0 && (was == nil || was.from != from || !was.sameAs(&found))
+	isNew := found.Index > 0 && (was == nil || was.from != from || !sameDifference(&was.Diverged, &found))
 	switch {
 	case found.Index == 0:
 		d.told = nil
@@ -75,7 +76,7 @@ func (h *Host) takeFinding(from uint64, body []byte) error {
 
 // standing returns the difference that stands as far as this host knows, who has found it, and since when in
 // ticks. It returns nil if there is none, or no leader is known.
-func (g *Group) standing() (found *Diverged, by uint64, since int64) {
+func (g *Group) standing() (found *event.Diverged, by uint64, since int64) {
 	d, leader := &g.divergence, g.status.Load().Leader
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,11 +98,11 @@ func (g *Group) standing() (found *Diverged, by uint64, since int64) {
 // Diverged returns the difference that stands: what this host has found as the leader, or was told by the
 // leader that it follows. It is false if there is none, or no leader is known. It never waits, and any
 // goroutine may call it.
-func (g *Group) Diverged() (Diverged, bool) {
+func (g *Group) Diverged() (event.Diverged, bool) {
 	if found, _, _ := g.standing(); found != nil {
 		return *found, true
 	}
-	return Diverged{}, false
+	return event.Diverged{}, false
 }
 
 // divergenceMetrics returns what Metrics says of the comparison.
@@ -130,9 +131,9 @@ func (e *examination) lookForDivergence() {
 	}
 	fix := "find what is not the same on every host: the order of a map, the clock, chance, another program; then restart the members that are wrong with an empty state machine"
 	switch d.In {
-	case DivergedOptions:
+	case event.DivergedOptions:
 		fix = "give all members of the group the same CommandOptions.Sessions (Machine.Sessions); those that differ from a majority stop"
-	case DivergedCommands:
+	case event.DivergedCommands:
 		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
 	}
 	if by != e.self {

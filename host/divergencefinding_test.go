@@ -1,6 +1,9 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/transport"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -44,7 +47,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 		other := c
 		other.index, other.results = index, results
 		r := report{group: 2, options: d.options, form: d.form, told: told, checkpoints: []checkpoint{other}}
-		if err := l.Host.control(from, r.encode()); err != nil {
+		if err := l.Host.control(from, transport.Control, r.encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +57,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 		t.Fatalf("the members agree, and the leader has sent %d bodies", len(out.bodies))
 	}
 	report(3, 9, false, 5)
-	want := Diverged{Group: 2, In: DivergedResults, Index: 5, Agreed: 5, Members: []DivergedMember{{ID: 1, Sum: 7}, {ID: 2, Sum: 7}, {ID: 3, Sum: 9, Minority: true}}}
+	want := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Agreed: 5, Members: []event.DivergedMember{{ID: 1, Sum: 7}, {ID: 2, Sum: 7}, {ID: 3, Sum: 9, Minority: true}}}
 	if to := out.told(encodeFinding(&want)); !slices.Equal(to, []uint64{2, 3}) {
 		t.Fatalf("hosts %v were told, want 2 and 3", to)
 	}
@@ -71,7 +74,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 	}
 	report(2, 7, true, 5)
 	report(2, 7, false, 5)
-	none := encodeFinding(&Diverged{Group: 2, In: DivergedOptions})
+	none := encodeFinding(&event.Diverged{Group: 2, In: event.DivergedOptions})
 	if n := len(out.bodies); !slices.Equal(out.told(none), []uint64{2, 3}) || n != 2 {
 		t.Errorf("%d bodies were sent, want that it is over, once to each member that says that it was told", n)
 	}
@@ -85,9 +88,9 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 // A member believes the leader that it follows, while it follows it.
 func TestMemberIsToldOfDifferences(t *testing.T) {
 	l, g, out := openMember(t, false)
-	found := Diverged{Group: 2, In: DivergedResults, Index: 5, Members: []DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
-	tell := func(from uint64, d *Diverged) {
-		if err := l.Host.control(from, encodeFinding(d)); err != nil {
+	found := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Members: []event.DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
+	tell := func(from uint64, d *event.Diverged) {
+		if err := l.Host.control(from, transport.Control, encodeFinding(d)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +126,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	follow(g, 3)
 	has(false, "another leader")
 	follow(g, 2)
-	tell(2, &Diverged{Group: 2, In: DivergedOptions})
+	tell(2, &event.Diverged{Group: 2, In: event.DivergedOptions})
 	has(false, "told that it is over")
 	tell(2, &found)
 	has(true, "told once more")
@@ -134,9 +137,9 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 // What a program of another format says about divergence is not compared, and is no error.
 func TestOtherFormatsAreLeftAlone(t *testing.T) {
 	l, g, _ := openMember(t, true)
-	for _, kind := range []byte{reportKind, stopKind, findingKind} {
+	for _, kind := range []byte{control.Report, control.Stop, control.Finding} {
 		for _, format := range []byte{1, divergenceFormat + 1} {
-			if err := l.Host.control(2, []byte{kind, format, 2, 0, 0}); err != nil {
+			if err := l.Host.control(2, transport.Control, []byte{kind, format, 2, 0, 0}); err != nil {
 				t.Errorf("kind %d in format %d: %v", kind, format, err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -19,11 +20,11 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 	}
 	l.manual.runIdle()
 	l.leadGroup(g)
-	found := &Diverged{Group: 2, In: DivergedState, Index: 7, Members: []DivergedMember{{ID: 1, Sum: 4}, {ID: 2, Sum: 4}, {ID: 3, Sum: 5, Minority: true}}}
-	order := (&stopOrder{group: 2, index: 7, in: DivergedState, sum: 4}).encode()
+	found := &event.Diverged{Group: 2, In: event.DivergedState, Index: 7, Members: []event.DivergedMember{{ID: 1, Sum: 4}, {ID: 2, Sum: 4}, {ID: 3, Sum: 5, Minority: true}}}
+	order := (&stopOrder{group: 2, index: 7, in: event.DivergedState, sum: 4}).encode()
 	ordered := func() []uint64 {
 		out.told(nil)
-		g.divergence.stopMinority(g, found)
+		g.divergence.stopMinority(g, found, 0)
 		return out.told(order)
 	}
 	hears := func(id uint64) {

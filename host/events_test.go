@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -17,15 +17,15 @@ import (
 // a group, in this order.
 func TestEvents(t *testing.T) {
 	var events []string
-	l := openTestHost(t, 3, WithEvents(func(e Event) {
+	l := openTestHost(t, 3, WithEvents(func(e event.Event) {
 		switch e := e.(type) {
-		case RoleChanged:
+		case event.RoleChanged:
 			events = append(events, fmt.Sprintf("term %d: %v, leader %d, because %s", e.Term, e.Role, e.Leader, e.Cause))
-		case DiskFull:
+		case event.DiskFull:
 			events = append(events, "disk full")
-		case RefusedForgotten:
+		case event.RefusedForgotten:
 			events = append(events, fmt.Sprintf("forgotten behind %d", e.LastIndex))
-		case GroupStopped:
+		case event.GroupStopped:
 			events = append(events, fmt.Sprintf("stopped: %t", errors.Is(e.Err, errBroken)))
 		}
 	}))
@@ -40,8 +40,8 @@ func TestEvents(t *testing.T) {
 	}
 	l.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errBroken))
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 4, 1), Commit: 3})
-	want := []string{"term 1: StateFollower, leader 2, because a leader was heard", "disk full", "forgotten behind 2",
-		"term 1: StateFollower, leader 0, because it follows its leader no more", "term 1: StateFollower, leader 2, because a leader was heard", "stopped: true"}
+	want := []string{"term 1: follower, leader 2, because a leader was heard", "disk full", "forgotten behind 2",
+		"term 1: follower, leader 0, because it follows its leader no more", "term 1: follower, leader 2, because a leader was heard", "stopped: true"}
 	if !slices.Equal(events, want) {
 		t.Errorf("events\n%q, want\n%q", events, want)
 	}
@@ -69,13 +69,13 @@ func (a asking) Enabled(_ context.Context, level slog.Level) bool { return a.ena
 
 // A role says why it has changed: a life of one member from its first election to a later term.
 func TestCausesOfRoles(t *testing.T) {
-	var causes []RoleCause
-	l := openTestHost(t, 3, WithEvents(func(e Event) {
-		if e, ok := e.(RoleChanged); ok {
+	var causes []event.RoleCause
+	l := openTestHost(t, 3, WithEvents(func(e event.Event) {
+		if e, ok := e.(event.RoleChanged); ok {
 			causes = append(causes, e.Cause)
 		}
 	}))
-	expect := func(what string, want ...RoleCause) {
+	expect := func(what string, want ...event.RoleCause) {
 		t.Helper()
 		if l.manual.runIdle(); !slices.Equal(causes, want) {
 			t.Fatalf("%s: the causes are %q, want %q", what, causes, want)
@@ -83,33 +83,33 @@ func TestCausesOfRoles(t *testing.T) {
 		causes = nil
 	}
 	causes = nil
-	for l.group.Status().Role == raft.StateFollower {
+	for l.group.Status().Role == RoleFollower {
 		l.manual.tick()
 	}
-	expect("silence", CauseTimeout)
+	expect("silence", event.CauseTimeout)
 	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-	expect("pre-vote", CausePreVote)
+	expect("pre-vote", event.CausePreVote)
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-	expect("votes", CauseElected)
-	for l.group.Status().Role == raft.StateLeader {
+	expect("votes", event.CauseElected)
+	for l.group.Status().Role == RoleLeader {
 		l.manual.tick()
 	}
-	expect("silence around the leader", CauseNoQuorum)
+	expect("silence around the leader", event.CauseNoQuorum)
 	l.group.Campaign()
-	expect("told by the program", CauseTold)
+	expect("told by the program", event.CauseTold)
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 7})
-	expect("another leads", CauseLeaderHeard)
+	expect("another leads", event.CauseLeaderHeard)
 	l.deliver(raftpb.Message{Type: raftpb.MsgTimeoutNow, Term: 7})
-	expect("told by the leader", CauseTold)
+	expect("told by the leader", event.CauseTold)
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 9, Reject: true})
-	expect("another is ahead", CauseLaterTerm)
+	expect("another is ahead", event.CauseLaterTerm)
 }
 
 // A leader reports a follower that acknowledges nothing, once, and again after it has caught up.
 func TestSlowMemberIsReported(t *testing.T) {
-	var slow []MemberSlow
-	p := openPulseHost(t, 3, func(*Config) {}, WithEvents(func(e Event) {
-		if e, ok := e.(MemberSlow); ok {
+	var slow []event.MemberSlow
+	p := openPulseHost(t, 3, func(*Config) {}, WithEvents(func(e event.Event) {
+		if e, ok := e.(event.MemberSlow); ok {
 			slow = append(slow, e)
 		}
 	}))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 )
@@ -414,7 +415,7 @@ func (h *Host) askPlans() {
 
 // takePlanRecord takes a request, or the answer to one.
 func (h *Host) takePlanRecord(from uint64, body []byte) error {
-	if body[0] == planAnswerKind {
+	if body[0] == control.PlanAnswer {
 		a, err := decodePlanAnswer(body)
 		if err == nil {
 			h.takeUnbound(from, a)
@@ -431,6 +432,7 @@ func (h *Host) takePlanRecord(from uint64, body []byte) error {
 	q.from = from
 	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
 		g.inbox.putPlan(&g.plan, q)
+		g.want(dutyPlan)
 		g.wake()
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -154,6 +155,9 @@ var causeTests = []causeTest{
 	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
+		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
+	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
 			l.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
@@ -162,10 +166,10 @@ var causeTests = []causeTest{
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeDiverged, open: openLone, begin: func(l *testHost) {
-		l.group.divergence.latest = &Diverged{Group: 1, In: DivergedState, Index: 9}
+		l.group.divergence.latest = &event.Diverged{Group: 1, In: event.DivergedState, Index: 9}
 	}, end: func(l *testHost) { l.group.divergence.latest = nil }},
 	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
-		l.group.divergence.told = &toldFinding{Diverged{Group: 1, In: DivergedState, Index: 9}, l.group.Status().Leader, l.clock.livedAtBeat()}
+		l.group.divergence.told = &toldFinding{event.Diverged{Group: 1, In: event.DivergedState, Index: 9}, l.group.Status().Leader, l.clock.livedAtBeat()}
 	}, end: func(l *testHost) { l.group.divergence.told = nil }},
 	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
 	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -12,7 +13,7 @@ import (
 
 // tlsEvent passes on an event of the transport, and notes a refusal for Explain.
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
-	h.events.emit(TLSEvent{e})
+	h.events.emit(event.TLSEvent{TLSEvent: e})
 	if refused, ok := e.(tcp.CertificateRefused); ok && h.meetings.of(refused.Peer) != nil {
 		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}

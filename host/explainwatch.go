@@ -31,7 +31,7 @@ func (t *roleTimes) begin(now int64) {
 
 // note notes the role and the leader of the group.
 func (t *roleTimes) note(s Status, now int64) {
-	setSince(&t.leads, s.Role == raft.StateLeader, now)
+	setSince(&t.leads, s.Role == RoleLeader, now)
 	setSince(&t.leaderless, s.Leader == raft.None, now)
 }
 
@@ -174,6 +174,8 @@ type memberView struct {
 	behind       uint64 // entries of the leader's log that it does not hold
 	slow         bool   // it acknowledges, and has been behind for long
 	lostSince    int64  // it is without authority; -1: it has authority
+	snapshot     uint64 // it needs the snapshot through this entry; 0: the log is enough
+	snapshotAt   int64  // since when
 }
 
 // memberWatches is how a leader watches its followers: a view of each, and what was committed when. Only the
@@ -203,17 +205,17 @@ func (w *memberWatches) load() []memberView {
 }
 
 // watchMembers looks at the followers, once in a tick at most. It is part of a turn.
-func (g *Group) watchMembers() {
+func (g *Group) watchMembers() (again bool) {
 	w, now := &g.views, g.at.ticks-g.at.missed
 	st := g.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; !leads && w.next == 0 && w.views == nil || leads && now == w.at && w.views != nil {
-		return
+		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if st.RaftState != raft.StateLeader {
 		w.views, w.next, w.at = nil, 0, 0
-		return
+		return false
 	}
 	timeout := int64(g.host.config.electionTicks())
 	slept := w.views != nil && now-w.at > timeout // only pulses concerned the group: all was well
@@ -239,6 +241,7 @@ func (g *Group) watchMembers() {
 		}
 	})
 	w.views = w.views[:n]
+	return false
 }
 
 // noteActive notes followers that have answered pulses. The core forgets that they are active when it counts
@@ -281,6 +284,14 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 		v.lostSince = -1
 	case v.lostSince < 0:
 		v.lostSince = now
+	}
+	switch {
+	case pr.State == tracker.StateReplicate || pr.Match >= v.snapshot && pr.PendingSnapshot == 0:
+		v.snapshot = 0
+	case pr.PendingSnapshot > 0 && v.snapshot == 0:
+		v.snapshot, v.snapshotAt = pr.PendingSnapshot, now
+	case pr.PendingSnapshot > 0:
+		v.snapshot = pr.PendingSnapshot // a later one
 	}
 	v.next, v.match, v.behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
 	if pr.Match >= st.Commit {

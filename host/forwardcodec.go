@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -16,10 +17,6 @@ import (
 //	refusal    25 │ group │ frame │ reason 1 byte │ 1 if the frame was not and never will be proposed, else 0
 //
 // frame is a number that the sender uses once, over all its lives, and that grows.
-const (
-	forwardKind        byte = 24
-	forwardRefusalKind byte = 25
-)
 
 // maxSizeBytes bounds what a forwarded command takes besides its Data, which has room for the header.
 const maxSizeBytes = binary.MaxVarintLen32
@@ -53,7 +50,7 @@ type forwardRefusal struct {
 var errBadForward = errors.New("millrace: a forwarded command cannot be read")
 
 func appendForward(dst []byte, r forwardRecord) []byte {
-	dst = append(dst, forwardKind)
+	dst = append(dst, control.Forward)
 	for _, v := range [...]uint64{r.group, r.term, r.frame} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -104,7 +101,7 @@ func nextForwarded(commands []byte) (h session.Header, command, others []byte, e
 }
 
 func (r forwardRefusal) encode() []byte {
-	b := binary.AppendUvarint([]byte{forwardRefusalKind}, r.group)
+	b := binary.AppendUvarint([]byte{control.ForwardRefusal}, r.group)
 	b = binary.AppendUvarint(b, r.frame)
 	sure := byte(0)
 	if r.sure {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -51,12 +52,12 @@ func TestForwardIsRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want errBadForward", name, err)
 		}
 	}
-	for _, body := range [][]byte{{forwardKind}, {forwardKind, 1, 1}, {forwardKind, 1, 1, 0, 5}, {forwardKind, 1, 1, 1}} {
+	for _, body := range [][]byte{{control.Forward}, {control.Forward, 1, 1}, {control.Forward, 1, 1, 0, 5}, {control.Forward, 1, 1, 1}} {
 		if _, _, err := decodeForward(body); !errors.Is(err, errBadForward) {
 			t.Errorf("%v: error %v, want errBadForward", body, err)
 		}
 	}
-	for _, body := range [][]byte{{forwardRefusalKind}, {forwardRefusalKind, 1, 1, 0, 1}, {forwardRefusalKind, 1, 1, 9, 1}, {forwardRefusalKind, 1, 1, 1, 2}, {forwardRefusalKind, 1, 1, 1, 1, 1}} {
+	for _, body := range [][]byte{{control.ForwardRefusal}, {control.ForwardRefusal, 1, 1, 0, 1}, {control.ForwardRefusal, 1, 1, 9, 1}, {control.ForwardRefusal, 1, 1, 1, 2}, {control.ForwardRefusal, 1, 1, 1, 1, 1}} {
 		if _, err := decodeForwardRefusal(body); !errors.Is(err, errBadForward) {
 			t.Errorf("%v: error %v, want errBadForward", body, err)
 		}
@@ -73,7 +74,7 @@ func FuzzForward(f *testing.F) {
 		if len(body) == 0 {
 			return
 		}
-		if r, err := decodeForwardRefusal(body); err == nil && body[0] == forwardRefusalKind {
+		if r, err := decodeForwardRefusal(body); err == nil && body[0] == control.ForwardRefusal {
 			if again, err := decodeForwardRefusal(r.encode()); err != nil || again != r {
 				t.Fatalf("%+v becomes %+v, %v", r, again, err)
 			}

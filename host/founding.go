@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -180,42 +182,18 @@ func (g *Group) entryTerm(index uint64) (term uint64, ok bool) {
 	return term, err == nil
 }
 
-// noteEntries notes the founding entries among those that are appended to this host's log.
-func (g *Group) noteEntries(entries []raftpb.Entry) {
-	g.noteMembers(entries)
-	if g.founded {
-		return
-	}
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
-			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
-				g.fail(err)
-			}
-		}
-	}
-	g.setBound()
-}
-
-// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
-// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
-func (g *Group) noteCommitted(through uint64) {
-	if !g.founded {
-		g.commitFounding(through)
-	}
-	g.commitMembers(through)
-}
-
 func (g *Group) commitFounding(through uint64) {
 	if e := g.current(false); e == nil || e.index > through {
 		return
 	}
 	g.founded = true
+	g.wanted.Want(turn.All)
 	g.foundRoster(*g.bound.Load())
 	g.keepFound()
 	g.publishFounding()
 	g.seen = nil
 	if !g.knew {
-		g.host.events.emit(GroupFounded{Group: g.id})
+		g.host.events.emit(event.GroupFounded{Group: g.id})
 		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
 	}
 }
@@ -263,13 +241,13 @@ func (g *Group) takesCommands() bool {
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
-func (g *Group) advanceFounding() {
+func (g *Group) advanceFounding() (again bool) {
 	if g.founded {
-		return
+		return false
 	}
 	g.setBound()
 	if g.members.joins {
-		return
+		return true
 	}
 	st := g.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; leads != g.leads {
@@ -277,24 +255,25 @@ func (g *Group) advanceFounding() {
 	}
 	if !g.leads {
 		g.campaignFirst(st)
-		return
+		return true
 	}
 	if g.current(false) != nil {
-		return
+		return true
 	}
 	found := g.current(true)
 	if found == nil {
 		b, all := g.bind()
 		if !all || !g.proposeFounding(g.withPromises(encodeFound(b))) {
-			return
+			return true
 		}
 		if found = g.current(true); len(b) > 1 {
-			return
+			return true
 		}
 	}
 	if len(g.memberIDs()) == 1 || len(g.missing(found)) == 0 {
 		g.proposeFounding(encodeFounded())
 	}
+	return true
 }
 
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
@@ -356,7 +335,7 @@ func (g *Group) proposeFounding(data []byte) (proposed bool) {
 // which takes two round trips, and refuses them when an election timeout has passed.
 func (g *Group) holdCommands() (released bool) {
 	hold := !g.founded && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
-	return g.inbox.hold(heldForFounding, hold) && !hold
+	return g.inbox.hold(hold) && !hold
 }
 
 func (g *Group) holdsUntil() int64 { return g.leadsSince + int64(g.host.config.electionTicks()) }

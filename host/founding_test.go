@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
@@ -33,13 +34,13 @@ type party struct {
 	dir   string
 	addr  string
 	lines chan string // what it logs as a warning
-	said  chan host.Event
+	said  chan event.Event
 	*journal
 }
 
 // newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
-	p := &party{t: t, id: id, dir: scratch.Dir(t), lines: make(chan string, 10_000), said: make(chan host.Event, 10_000)}
+	p := &party{t: t, id: id, dir: scratch.Dir(t), lines: make(chan string, 10_000), said: make(chan event.Event, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func (p *party) openConfig(c host.Config) {
 	p.t.Helper()
 	h, err := host.Open(context.Background(), c,
 		host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))),
-		host.WithEvents(func(e host.Event) {
+		host.WithEvents(func(e event.Event) {
 			select {
 			case p.said <- e:
 			default:
@@ -118,7 +119,7 @@ func (p *party) openGroup(members ...uint64) *host.Group {
 }
 
 // waitEvent waits for an event.
-func (p *party) waitEvent(what string, is func(host.Event) bool) {
+func (p *party) waitEvent(what string, is func(event.Event) bool) {
 	p.t.Helper()
 	var others []string
 	for ctx := deadline(p.t); ; {
@@ -134,9 +135,9 @@ func (p *party) waitEvent(what string, is func(host.Event) bool) {
 	}
 }
 
-func hostRefusal(id uint64, words ...string) func(host.Event) bool {
-	return func(e host.Event) bool {
-		r, is := e.(host.HostRefused)
+func hostRefusal(id uint64, words ...string) func(event.Event) bool {
+	return func(e event.Event) bool {
+		r, is := e.(event.HostRefused)
 		return is && r.Host == id && containsAll(r.Err.Error(), words)
 	}
 }
@@ -387,8 +388,8 @@ func TestBindingOutlivesTheRecords(t *testing.T) {
 	ps[1].openGroup()
 	ps[2].remembers(1, 1)
 	ps[2].openGroup()
-	ps[2].waitEvent("that it refuses member 2", func(e host.Event) bool {
-		r, is := e.(host.MemberRefused)
+	ps[2].waitEvent("that it refuses member 2", func(e event.Event) bool {
+		r, is := e.(event.MemberRefused)
 		return is && r.Group == theGroup && r.Member == 2 && r.Bound != r.Came
 	})
 	g := ps[1].Group(theGroup)
@@ -460,7 +461,7 @@ func TestMembersDiffer(t *testing.T) {
 	ps[2].openGroup()
 	write(t, ps, "with one list")
 	for _, p := range ps {
-		p.waitEvent("that the group is founded", func(e host.Event) bool { return e == host.Event(host.GroupFounded{Group: theGroup}) })
+		p.waitEvent("that the group is founded", func(e event.Event) bool { return e == event.Event(event.GroupFounded{Group: theGroup}) })
 	}
 	if err := ps[2].Group(theGroup).Close(deadline(t)); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -26,11 +27,6 @@ const (
 	foundKind     byte = 1
 	foundedKind   byte = 2
 	foundPromises byte = 16 // added to the kind of found
-
-	greetingKind byte = 1
-	refusalKind  byte = 2
-	strangerKind byte = 4
-	removedKind  byte = 5
 
 	greetsAll byte = 1
 	greetsAsk byte = 2
@@ -169,27 +165,27 @@ type refusal struct {
 }
 
 func (r refusal) encode() []byte {
-	return append(binary.AppendUvarint([]byte{refusalKind}, r.group), r.bound[:]...)
+	return append(binary.AppendUvarint([]byte{control.Refusal}, r.group), r.bound[:]...)
 }
-
-var errBadControl = errors.New("a control record cannot be read")
 
 func decodeRefusal(body []byte) (r refusal, err error) {
 	group, n := binary.Uvarint(body[1:])
 	if rest := body[1+max(n, 0):]; n <= 0 || len(rest) != len(r.bound) {
-		return r, fmt.Errorf("%w: a refusal of %d bytes", errBadControl, len(body))
+		return r, fmt.Errorf("%w: a refusal of %d bytes", control.ErrBad, len(body))
 	} else {
 		r.group, r.bound = group, transport.Incarnation(rest)
 	}
 	return r, nil
 }
 
-func encodeStranger(group uint64) []byte { return binary.AppendUvarint([]byte{strangerKind}, group) }
+func encodeStranger(group uint64) []byte {
+	return binary.AppendUvarint([]byte{control.Stranger}, group)
+}
 
 func decodeStranger(body []byte) (group uint64, err error) {
 	group, n := binary.Uvarint(body[1:])
 	if n <= 0 || 1+n != len(body) {
-		return 0, fmt.Errorf("%w: %d bytes say that this host is no member of a group", errBadControl, len(body))
+		return 0, fmt.Errorf("%w: %d bytes say that this host is no member of a group", control.ErrBad, len(body))
 	}
 	return group, nil
 }
@@ -201,7 +197,7 @@ type removal struct {
 }
 
 func (r removal) encode() []byte {
-	body := binary.AppendUvarint(binary.AppendUvarint([]byte{removedKind}, r.group), r.version)
+	body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.Removed}, r.group), r.version)
 	return append(body, r.incarnation[:]...)
 }
 
@@ -209,7 +205,7 @@ func decodeRemoval(body []byte) (r removal, err error) {
 	group, n := binary.Uvarint(body[1:])
 	version, m := binary.Uvarint(body[1+max(n, 0):])
 	if rest := body[min(len(body), 1+max(n, 0)+max(m, 0)):]; n <= 0 || m <= 0 || len(rest) != len(r.incarnation) {
-		return r, fmt.Errorf("%w: %d bytes say that a group has removed this host", errBadControl, len(body))
+		return r, fmt.Errorf("%w: %d bytes say that a group has removed this host", control.ErrBad, len(body))
 	} else {
 		r.incarnation = transport.Incarnation(rest)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
@@ -110,7 +110,7 @@ func TestNoVoteBeforeAllHaveMet(t *testing.T) {
 	l.group.Campaign()
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-	if s := l.group.Status(); s.Term != 0 || s.Role == raft.StateCandidate {
+	if s := l.group.Status(); s.Term != 0 || s.Role == RoleCandidate {
 		t.Fatalf("host 3 was not met, and this host is a candidate: %+v", s)
 	}
 	if f := l.group.Founding(); !slices.Equal(f.Unmet, []uint64{3}) || f.Found {
@@ -131,7 +131,7 @@ func (l *testHost) electInUnfounded() {
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
 	l.from(2, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-	if s := l.group.Status(); s.Role != raft.StateLeader {
+	if s := l.group.Status(); s.Role != RoleLeader {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 }
@@ -287,8 +287,8 @@ func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 	if s := l.group.Status(); s.Dropped != 8 || s.LastIndex != 0 || l.group.Err() != nil {
 		t.Errorf("%+v, %v", s, l.group.Err())
 	}
-	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9},
-		{strangerKind}, {strangerKind, 1, 1}} {
+	for _, body := range [][]byte{nil, {0}, {control.Greeting}, {control.Greeting, 0, 0}, {control.Refusal}, {control.Refusal, 1, 2}, {9, 9},
+		{control.Stranger}, {control.Stranger, 1, 1}} {
 		(*inbound)(l.Host).Deliver(2, transport.Control, body)
 	}
 	if n := l.strays.Load(); n != 9 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -27,14 +28,15 @@ import (
 
 // gray is a group's watch on its own work. It belongs to the turn.
 type gray struct {
-	disk     stallWatch
-	full     stallWatch
-	machine  stuckApply
-	acks     []ack  // of the other members
-	actAfter int64  // not before this tick
-	askAfter int64  // the others are not asked to write before this tick
-	tried    uint64 // the term in which a hand-over was tried
-	stepped  uint64 // the term in which it stepped down after that
+	disk      stallWatch
+	full      stallWatch
+	machine   stuckApply
+	acks      []ack  // of the other members
+	checkedAt int64  // the tick in which it looked last
+	actAfter  int64  // not before this tick
+	askAfter  int64  // the others are not asked to write before this tick
+	tried     uint64 // the term in which a hand-over was tried
+	stepped   uint64 // the term in which it stepped down after that
 }
 
 // ack is the latest acknowledgement of an append by a member.
@@ -74,17 +76,22 @@ func (g *Group) noteAck(m *raftpb.Message) {
 	g.acks = append(g.acks, ack{m.From, g.at.ticks})
 }
 
-// checkStall gives the leadership up if this leader's own work stands still while others could work.
-func (g *Group) checkStall() {
+// checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
+// once in a tick at most, and when members have answered.
+func (g *Group) checkStall() (again bool) {
 	st := g.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		g.disk, g.full, g.machine.watch, g.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
 		g.machine.end()
-		g.acks = g.acks[:0]
-		return
+		g.acks, g.checkedAt = g.acks[:0], -1
+		return false
 	}
-	g.noteApplied()
 	now := g.at.ticks
+	if now == g.checkedAt && len(g.taken.applied) == 0 {
+		return g.machine.goal != 0
+	}
+	g.checkedAt = now
+	g.noteApplied()
 	hangs := g.disk.waits(g.append.held.Load() > 0, g.append.rounds.Load(), now)
 	full := g.full.waits(g.append.full.Load(), 0, now)
 	mayAct := now >= g.actAfter && st.LeadTransferee == raft.None
@@ -96,6 +103,7 @@ func (g *Group) checkStall() {
 		g.giveUp(g.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
 	g.checkApply(now, mayAct && now >= g.actAfter)
+	return g.machine.goal != 0
 }
 
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
@@ -111,7 +119,7 @@ func (g *Group) giveUp(since int64, cause string) {
 	if g.tried == term {
 		g.stepped = term
 		g.node.StepDown(quietTimeouts * timeout)
-		g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
+		g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
 		return
 	}
 	g.tried = term
@@ -119,7 +127,7 @@ func (g *Group) giveUp(since int64, cause string) {
 		g.noteRefusal(err)
 		return
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
 }
 
 // askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
@@ -198,7 +206,7 @@ func (g *Group) handOver() bool {
 		g.noteRefusal(err)
 		return false
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
 	return true
 }
 
@@ -214,7 +222,7 @@ func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (targe
 	return target
 }
 
-func (g *Group) reportGivenUp(e LeadershipGivenUp) {
+func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	g.counts.givenUp.Add(1)
 	g.host.events.emit(e)
 	log := g.host.env.logger.Warn

@@ -187,7 +187,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		failed:    make(chan struct{}),
 		leaving:   leaving{gone: make(chan struct{})},
 		gathering: gathering{now: h.env.env.Clock.Now},
-		batching:  batching{rule: h.env.batches},
 	}
 	g.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.hard, stated: g.stated}
 	g.append.ready.owner = g.append
@@ -315,7 +314,6 @@ func (g *Group) partDone(part leavingPart) {
 		}
 		if was != now && leavingPart(now) == allParts {
 			g.held.stop()
-			g.batching.stop()
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.snapshots.close()
 			if g.append.deleted {

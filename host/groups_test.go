@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -66,8 +67,8 @@ func TestFailureStopsOneGroup(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
 			var stopped []uint64
-			l := openTestHost(t, 3, WithEvents(func(e Event) {
-				if e, ok := e.(GroupStopped); ok {
+			l := openTestHost(t, 3, WithEvents(func(e event.Event) {
+				if e, ok := e.(event.GroupStopped); ok {
 					stopped = append(stopped, e.Group)
 				}
 			}))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -41,7 +42,8 @@ type HaltedError struct {
 	First, Last uint64
 	// Cause is what the machine has said.
 	Cause error
-	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0: none.
+	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
+	// none.
 	Skipped uint64
 
 	stack []byte // of a panic
@@ -122,7 +124,7 @@ func (q *applyQueue) halted() *HaltedError {
 }
 
 // Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. A
-// group whose machine is halted has not failed: Err is nil, and Failed stays open. The event MachineHalted
+// group whose machine is halted has not failed: Err is nil, and Failed stays open. The event.MachineHalted
 // tells a supervisor. It never waits.
 func (g *Group) Halted() error {
 	if e := g.apply.halted(); e != nil {
@@ -169,6 +171,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g := q.group
 	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
 	g.reads.suspend(e)
+	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
 	g.host.appliers.enqueue(q)
 	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
@@ -176,7 +179,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	}
 	q.halting.count.Add(1)
 	g.host.flight.groupStopped(g.id, e)
-	g.host.events.emit(MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
+	g.host.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
 	if e.stack != nil {
 		about = append(about, "stack", string(e.stack))
@@ -192,7 +195,7 @@ func (q *applyQueue) resume() {
 	}
 	g := q.group
 	g.reads.goOn()
-	g.host.events.emit(MachineResumed{Group: g.id, Applied: q.through.Load()})
+	g.host.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
 	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
 	g.wake()
 }
@@ -234,6 +237,7 @@ func (q *applyQueue) answerUnapplied() {
 			last := lastIndex(&m)
 			if last > written {
 				q.unanswered.Store(last)
+				q.group.want(dutyHalted)
 				return append(kept, work[i:]...), freed
 			}
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
@@ -288,14 +292,14 @@ func (q *applyQueue) refuseCapture() {
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
-func (g *Group) answerHalted() {
+func (g *Group) answerHalted() (again bool) {
 	s := &g.apply.halting
 	h := s.now.Load()
 	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
 		g.host.appliers.enqueue(g.apply)
 	}
 	if h == s.answered.Load() || h == nil {
-		return
+		return h != nil && g.apply.unanswered.Load() > 0
 	}
 	defer g.host.appliers.enqueue(g.apply)
 	defer s.answered.Store(h)
@@ -327,4 +331,5 @@ func (g *Group) answerHalted() {
 	}
 	g.calls.end(g, why, wrap(ErrIndeterminate, why))
 	g.spaces.release()
+	return g.apply.unanswered.Load() > 0
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/event"
 	"slices"
 	"testing"
 )
@@ -30,18 +31,19 @@ func TestHaltedMachineInstalls(t *testing.T) {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.id.Index)
 	}
 	behind.group.installs.received.Store(before)
+	behind.group.want(dutyInstall)
 	behind.group.wake()
 	c.load("the turn looks at it", 0, func() bool { return behind.group.installs.received.Load() == nil })
-	if behind.group.Halted() == nil || given != 1 || count[MachineResumed](behind) > 0 {
+	if behind.group.Halted() == nil || given != 1 || count[event.MachineResumed](behind) > 0 {
 		t.Errorf("after a snapshot of entry %d: %v; Apply was called %d times", before.id.Index, behind.group.Halted(), given)
 	}
 	c.isolate(behind.id)
 	c.load("log grows", 2, func() bool { return c.isBeyond(behind.id) })
 	c.heal()
 	behind.machine.fails = nil
-	c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](behind) > 0 })
+	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](behind) > 0 })
 	c.load("all are equal", 0, c.equal)
-	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(CodeMachineHalted) || count[MachineResumed](behind) != 1 || given != 1 {
+	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(CodeMachineHalted) || count[event.MachineResumed](behind) != 1 || given != 1 {
 		t.Errorf("after a snapshot behind the command: %v, %v; Apply was called %d times before", behind.group.Halted(), d, given)
 	}
 }

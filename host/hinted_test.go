@@ -4,14 +4,15 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 )
 
 // appendAddress appends where a host is, to a record of addresses.
 func appendAddress(b []byte, id, generation uint64, addr string) []byte {
-	b = append(appendNumbers(b, id), make([]byte, len(transport.Incarnation{}))...)
-	return append(appendNumbers(b, generation, uint64(len(addr))), addr...)
+	b = append(control.AppendNumbers(b, id), make([]byte, len(transport.Incarnation{}))...)
+	return append(control.AppendNumbers(b, generation, uint64(len(addr))), addr...)
 }
 
 // A member that names hosts that do not exist makes this one know a bounded number of them.
@@ -21,12 +22,12 @@ func TestInventedHostsAreBounded(t *testing.T) {
 	named := uint64(1000)
 	var err error
 	for range 10 {
-		body := []byte{addressesKind}
+		body := []byte{control.Addresses}
 		for range 100 {
 			named++
 			body = appendAddress(body, named, 0, "x:1")
 		}
-		if err = l.Host.control(2, body); err != nil {
+		if err = l.Host.control(2, transport.Control, body); err != nil {
 			break
 		}
 	}
@@ -45,9 +46,9 @@ func TestAHostThatHasMovedIsLookedForWhereItSaidLast(t *testing.T) {
 	says := func(generation uint64, addr string) location {
 		t.Helper()
 		i := incarnationOf(9)
-		body := append(appendNumbers([]byte{addressesKind}, 9), i[:]...)
-		body = append(appendNumbers(body, generation, uint64(len(addr))), addr...)
-		if err := l.Host.control(2, body); err != nil {
+		body := append(control.AppendNumbers([]byte{control.Addresses}, 9), i[:]...)
+		body = append(control.AppendNumbers(body, generation, uint64(len(addr))), addr...)
+		if err := l.Host.control(2, transport.Control, body); err != nil {
 			t.Fatal(err)
 		}
 		return l.peers.location(9)

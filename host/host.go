@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -148,7 +148,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
+		Events:       func(what wal.Event) { events.emit(event.LogEvent{Event: what}) },
 	}
 	if e.openLog == nil {
 		if err := logConfig.options().Validate(); err != nil {
@@ -224,46 +224,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	return h, nil
 }
 
-// startLanes schedules the workers that the groups share.
-func (h *Host) startLanes() {
-	name, workers := fmt.Sprintf("host %d ", h.config.ID), h.env.env.Parallelism
-	kind := env.Compute
-	if !h.env.pipeline.AsyncStorageWrites() {
-		kind = env.Disk | env.StateMachine // a turn saves and applies
-	}
-	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: watchedSender{h.transport, h}, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
-		s.start(func(w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
-		})
-		h.shards = append(h.shards, s)
-	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
-	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
-	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
-	h.shortages.logger = h.env.logger
-	h.appliers = &applyLanes{
-		now:       h.env.env.Clock.Now,
-		ticks:     h.clock.lived,
-		waitTicks: max(ticksIn(applyWait, h.config), 1),
-		start: func(lane string, w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
-		},
-		event: h.events.emit,
-	}
-	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
-		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
-	})
-	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
-	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
-	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
-		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
-	}
-	h.snapshotLanes.grow()
-	h.startFlightRecorder()
-	h.transfers.init(h)
-}
-
 // incarnation returns the incarnation of this host's directory.
 func (h *Host) incarnation() transport.Incarnation { return h.directory.Identity().Incarnation }
 
@@ -284,7 +244,7 @@ func (h *Host) failAll(err error) {
 func (h *Host) diskFull(g *Group, err error) {
 	g.append.fullSince.Store(h.clock.livedAtBeat())
 	g.append.fullBecause.Store(&err)
-	h.events.emit(DiskFull{Group: g.id, Err: err})
+	h.events.emit(event.DiskFull{Group: g.id, Err: err})
 	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
 	if vfs.IsShort(err) {
 		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -197,7 +198,7 @@ func (f *fortress) readNothing(ctx context.Context) {
 		paced(ctx, time.Second/liesPerSecond, func() {
 			v := f.viewOf(to)
 			for _, body := range [][]byte{
-				{greetingKind, greetsAsk}, appendNumbers([]byte{rosterQuestionKind}, theGroup, 0), appendNumbers([]byte{appliedQuestionKind}, theGroup, v.term, 1),
+				{control.Greeting, greetsAsk}, control.AppendNumbers([]byte{control.RosterQuestion}, theGroup, 0), control.AppendNumbers([]byte{control.AppliedQuestion}, theGroup, v.term, 1),
 			} {
 				line.write(transport.ClassControl, transport.AppendFrames(nil, transport.Control, body))
 			}
@@ -288,7 +289,7 @@ func (f *fortress) keepSilent(ctx context.Context) {
 func (f *fortress) inventHosts(ctx context.Context) {
 	f.onEach(func(to *Host, line *hostileLine, rng *rand.Rand) {
 		paced(ctx, 10*time.Millisecond, func() {
-			body := []byte{addressesKind}
+			body := []byte{control.Addresses}
 			for range 200 {
 				body = appendAddress(body, 100+rng.Uint64N(1<<40), rng.Uint64(), "127.0.0.1:1")
 			}

@@ -21,7 +21,7 @@ type inbox struct {
 	mu            sync.Mutex
 	closed        bool
 	waiting       inputs
-	holds         holdReasons // not 0: commands stay here for now
+	holds         bool // commands stay here for now: the group may be founded before long (founding.go)
 	proposalBytes int64
 	forwardBytes  int64
 	messageBytes  int64
@@ -198,7 +198,7 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	b.waiting, *spare = *spare, b.waiting
 	b.waiting.since = spare.since // of those that stay
 	var proposalBytes, messageBytes int64
-	holds := b.holds != 0 || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
+	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
 	if holds {
 		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
 	} else {
@@ -212,26 +212,13 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	return proposalBytes > 0 && !holds && callBytes >= maxBytes || messageBytes > 0
 }
 
-// holdReasons is why commands stay in the inbox.
-type holdReasons uint8
-
-const (
-	heldForFounding holdReasons = 1 << iota // the group may be founded before long (founding.go)
-	heldForBatch                            // they are for a later batch (batching.go)
-)
-
-// hold makes take leave commands where they are for a reason, or no longer for this one. It reports whether
-// that is new.
-func (b *inbox) hold(why holdReasons, on bool) (changed bool) {
+// hold makes take leave commands where they are, or no longer. It reports whether that is new.
+func (b *inbox) hold(on bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := b.holds
-	if on {
-		b.holds |= why
-	} else {
-		b.holds &^= why
-	}
-	return b.holds != before
+	changed = b.holds != on
+	b.holds = on
+	return changed
 }
 
 const (
@@ -310,7 +297,7 @@ func (b *inbox) putRefusal(r forwardRefusal) {
 func (b *inbox) firstProposal() (bytes int64, waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holds != 0 || len(b.waiting.proposals) == 0 {
+	if b.holds || len(b.waiting.proposals) == 0 {
 		return 0, false
 	}
 	return b.waiting.proposals[0].bytes(), true
@@ -328,13 +315,6 @@ func (b *inbox) space() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.memory.waiting.max - b.memory.waiting.used.Load() - b.proposalBytes - b.forwardBytes
-}
-
-// waitsSince returns when the first of the commands that wait came, if any waits.
-func (b *inbox) waitsSince() (since time.Duration, waits bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.waiting.since, len(b.waiting.proposals) > 0
 }
 
 // hasProposals reports whether commands wait.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -21,7 +23,7 @@ func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
 		c.isolate(3)
 		c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 		c.heal()
-		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > round })
+		c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > round })
 		c.load("all are equal", 0, c.equal)
 	}
 	for at, n := range c.blocks {
@@ -29,8 +31,8 @@ func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
 			t.Errorf("block %s arrived %d times", at, n)
 		}
 	}
-	if l := c.leader(); count[SnapshotSent](l) != 3 || count[SnapshotReceived](c.hosts[2]) != 3 {
-		t.Errorf("%d snapshots sent, %d received, want 3 each; %s", count[SnapshotSent](l), count[SnapshotReceived](c.hosts[2]), c.describe())
+	if l := c.leader(); count[event.SnapshotSent](l) != 3 || count[event.SnapshotReceived](c.hosts[2]) != 3 {
+		t.Errorf("%d snapshots sent, %d received, want 3 each; %s", count[event.SnapshotSent](l), count[event.SnapshotReceived](c.hosts[2]), c.describe())
 	}
 }
 
@@ -52,7 +54,7 @@ func TestALinkThatBreaksCostsNoBlocks(t *testing.T) {
 			} else if ticks%8 == 3 {
 				c.heal()
 			}
-			return count[SnapshotInstalled](c.hosts[2]) > round
+			return count[event.SnapshotInstalled](c.hosts[2]) > round
 		})
 		c.heal()
 		c.load("all are equal", 0, c.equal)
@@ -113,7 +115,7 @@ func TestAnAskWithAWrongNumberCostsTime(t *testing.T) {
 	c.heal()
 	wrong := 0
 	c.change = func(p *parcel) {
-		if len(p.body) == 0 || p.body[0] != snapshotAskKind {
+		if len(p.body) == 0 || p.body[0] != control.SnapshotAsk {
 			return
 		}
 		a, err := decodeSnapshotAsk(p.body)
@@ -129,7 +131,7 @@ func TestAnAskWithAWrongNumberCostsTime(t *testing.T) {
 		}
 		p.body = a.encode()
 	}
-	c.load("the member installs", 0, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("the member installs", 0, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	if wrong == 0 {
 		t.Error("no ask was sent")
 	}
@@ -146,7 +148,7 @@ func TestALyingPeer(t *testing.T) {
 	lies := 0
 	var other []byte // content of another block
 	c.change = func(p *parcel) {
-		if p.to != 3 || p.kind != transport.Bulk || !isSnapshotRecord(p.body) || lies >= 150 || c.rng.IntN(3) == 0 {
+		if p.to != 3 || p.kind != transport.Bulk || p.body[0] != control.SnapshotBlock || lies >= 150 || c.rng.IntN(3) == 0 {
 			return
 		}
 		b, err := decodeSnapshotBlock(p.body)
@@ -170,7 +172,7 @@ func TestALyingPeer(t *testing.T) {
 		b.content = content
 		p.body = b.encode()
 	}
-	c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	c.load("all are equal", 0, c.equal)
 	if lies < 40 {
 		t.Errorf("%d lies were told, want more", lies)
@@ -207,7 +209,7 @@ func TestAFullDiskWhileReceiving(t *testing.T) {
 		if refused == 0 {
 			t.Errorf("round %d: the disk has refused nothing", round)
 		}
-		c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > round })
+		c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](h) > round })
 		c.load("all are equal", 0, c.equal)
 	}
 }
@@ -237,7 +239,7 @@ func TestTheReceiverCrashesAtEachStep(t *testing.T) {
 				return nil
 			})
 			c.heal()
-			c.load("the member installs, or crashes", 0, func() bool { return crashed || count[SnapshotInstalled](h) > 0 })
+			c.load("the member installs, or crashes", 0, func() bool { return crashed || count[event.SnapshotInstalled](h) > 0 })
 			if !crashed {
 				h.disk.SetHook(nil)
 				break
@@ -281,7 +283,7 @@ func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
 				c.tick()
 			}
 			h := c.hosts[c.rng.IntN(3)]
-			installed += count[SnapshotInstalled](h)
+			installed += count[event.SnapshotInstalled](h)
 			h.crash([]crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing}[c.rng.IntN(3)])
 			for range c.rng.IntN(100) {
 				c.call(c.rng.IntN(2))
@@ -292,7 +294,7 @@ func TestHostsCrashWhileAMemberCatchesUp(t *testing.T) {
 		}
 		c.load("all are equal", 0, c.equal)
 		for _, h := range c.hosts {
-			installed += count[SnapshotInstalled](h)
+			installed += count[event.SnapshotInstalled](h)
 		}
 	}
 	if installed < 4 {
@@ -318,7 +320,7 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 				if b, err := decodeSnapshotBlock(sent.body); err == nil && b.hash == hash && sent.to == from {
 					blocks++
 				}
-			} else if sent.kind == transport.Control && sent.body[0] == snapshotEndKind {
+			} else if sent.kind == transport.Control && sent.body[0] == control.SnapshotEnd {
 				if e, err := decodeSnapshotEnd(sent.body); err == nil && e.why == endAbsent && e.hash == hash {
 					ends++
 				}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -110,7 +111,7 @@ type installHost struct {
 	receiver *transport.Receiver
 	group    *Group
 	machine  *slots
-	events   []Event
+	events   []event.Event
 }
 
 func (h *installHost) Start(r transport.Receiver) { h.receiver = &r }
@@ -173,7 +174,7 @@ func (h *installHost) tryStart() error {
 	}
 	rng := rand.New(rand.NewPCG(h.all.rng.Uint64(), h.id))
 	process, err := Open(context.Background(), config, WithEnv(env.Env{Clock: h.manual, Rand: seeded{h.manual, rng}, Scheduler: h.manual}), WithFS(h.disk.Mount()), WithTransport(h), WithLogger(quiet),
-		WithEvents(func(e Event) { h.events = append(h.events, e) }))
+		WithEvents(func(e event.Event) { h.events = append(h.events, e) }))
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (h *installHost) crash(loss crashfs.Loss) {
 // leader returns the host that leads and reaches a quorum, as far as can be seen.
 func (c *installCluster) leader() (leads *installHost) {
 	for _, h := range c.hosts {
-		if h.process != nil && h.group.Status().Role == raft.StateLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
+		if h.process != nil && h.group.Status().Role == RoleLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
 			leads = h
 		}
 	}
@@ -242,7 +243,7 @@ func (c *installCluster) deliver(p *parcel) {
 	if p.batch != nil {
 		(*to.receiver).Receive(p.from, p.batch)
 	} else if p.body != nil {
-		if p.to == 3 && p.kind == transport.Bulk && isSnapshotRecord(p.body) {
+		if p.to == 3 && p.kind == transport.Bulk && p.body[0] == control.SnapshotBlock {
 			if b, err := decodeSnapshotBlock(p.body); err == nil {
 				c.blocks[fmt.Sprintf("%x %v", b.hash[:4], b.at)]++
 			}
@@ -337,7 +338,7 @@ func (c *installCluster) isBeyond(id uint64) bool {
 	return l != nil && l != h && l.group.storage.log.FirstIndex() > h.group.Status().LastIndex+1
 }
 
-func count[E Event](h *installHost) (n int) {
+func count[E event.Event](h *installHost) (n int) {
 	for _, e := range h.events {
 		if _, ok := e.(E); ok {
 			n++

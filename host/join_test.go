@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/cert"
 	"go.uber.org/goleak"
 )
@@ -50,8 +51,8 @@ func (p *party) waitUntil(what string, is func() bool) {
 // refusedJoin waits until the host is told that it is not made a member, and why.
 func (p *party) refusedJoin(want string) {
 	p.t.Helper()
-	p.waitEvent("a refusal of its token: "+want, func(e host.Event) bool {
-		r, is := e.(host.JoinRefused)
+	p.waitEvent("a refusal of its token: "+want, func(e event.Event) bool {
+		r, is := e.(event.JoinRefused)
 		return is && r.By != 0 && strings.Contains(r.Err.Error(), want)
 	})
 }
@@ -236,8 +237,8 @@ func TestMembersAreBoundToKeys(t *testing.T) {
 	files[3].issue(ca)
 	open(ps[2])
 	for _, p := range []*party{ps[0], ps[1], ps[3]} {
-		p.waitEvent("a refusal of host 3", func(e host.Event) bool {
-			r, is := e.(host.HostRefused)
+		p.waitEvent("a refusal of host 3", func(e event.Event) bool {
+			r, is := e.(event.HostRefused)
 			return is && r.Host == 3 && strings.Contains(r.Err.Error(), "has bound it to the key")
 		})
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"github.com/millrace/millrace/host/event"
 	"runtime"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ func TestEventsEndWithTheLast(t *testing.T) {
 	for range 64 { // select chooses at random
 		sequence, got := h.Events(ends), 0
 		ends.once, ends.first = sync.Once{}, func() {
-			h.events.emit(DiskFull{})
+			h.events.emit(event.DiskFull{})
 			close(h.shutdown.done)
 		}
 		for range sequence {
@@ -47,7 +48,7 @@ func TestSequencesAreForgotten(t *testing.T) {
 	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
 	ctx, cancel := context.WithCancel(t.Context())
 	h.Events(ctx)
-	h.events.emit(DiskFull{})
+	h.events.emit(event.DiskFull{})
 	listeners := func() int {
 		h.events.mu.Lock()
 		defer h.events.mu.Unlock()
@@ -61,7 +62,7 @@ func TestSequencesAreForgotten(t *testing.T) {
 		runtime.Gosched() // the context calls its functions on goroutines of their own
 	}
 	sequence := h.Events(t.Context())
-	h.events.emit(DiskFull{})
+	h.events.emit(event.DiskFull{})
 	for range sequence {
 		break
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -21,10 +22,6 @@ import (
 //
 // in bodies of kind transport.Control; integers are uvarints. A leader of an earlier version answers nothing.
 // Then the follower says that it does not know. It never says "no" of a member that it merely does not hear.
-const (
-	viewQuestionKind byte = 62
-	viewAnswerKind   byte = 63
-)
 
 // leaderView is which members a leader has heard.
 type leaderView struct {
@@ -51,7 +48,7 @@ func (g *Group) view() *leaderView {
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
 func (g *Group) viewer() uint64 {
-	if g.status.Load().Role == raft.StateLeader {
+	if g.status.Load().Role == RoleLeader {
 		return g.self
 	}
 	if v := g.view(); v != nil {
@@ -66,7 +63,7 @@ func (g *Group) isHere(id uint64) bool {
 	if id == g.self {
 		return true
 	}
-	if g.status.Load().Role == raft.StateLeader {
+	if g.status.Load().Role == RoleLeader {
 		return g.isThere(id)
 	}
 	if v := g.view(); v != nil {
@@ -91,7 +88,7 @@ func (g *Group) askView() {
 	}
 	if was := g.leaderViews.askedAt.Load(); was == 0 || now-was >= ticksPerHeartbeat {
 		if g.leaderViews.askedAt.CompareAndSwap(was, now) {
-			g.host.transport.SendBytes(s.Leader, transport.Control, binary.AppendUvarint([]byte{viewQuestionKind}, g.id))
+			g.host.transport.SendBytes(s.Leader, transport.Control, binary.AppendUvarint([]byte{control.ViewQuestion}, g.id))
 		}
 	}
 }
@@ -119,11 +116,11 @@ func (g *Group) awaitView(ctx context.Context) {
 func (h *Host) takeView(from uint64, body []byte) error {
 	r := blockReader{rest: body[1:]}
 	g := h.groups.get(r.uvarint(^uint64(0)))
-	if body[0] == viewQuestionKind {
+	if body[0] == control.ViewQuestion {
 		if r.bad || len(r.rest) > 0 {
-			return fmt.Errorf("%w: %d bytes ask who is there", errBadControl, len(body))
+			return fmt.Errorf("%w: %d bytes ask who is there", control.ErrBad, len(body))
 		}
-		if g != nil && g.isOther(from) && g.status.Load().Role == raft.StateLeader {
+		if g != nil && g.isOther(from) && g.status.Load().Role == RoleLeader {
 			h.transport.SendBytes(from, transport.Control, g.encodeView())
 		}
 		return nil
@@ -133,7 +130,7 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		v.here = append(v.here, r.uvarint(^uint64(0)))
 	}
 	if r.bad || len(r.rest) > 0 {
-		return fmt.Errorf("%w: %d bytes say who is there", errBadControl, len(body))
+		return fmt.Errorf("%w: %d bytes say who is there", control.ErrBad, len(body))
 	}
 	if g == nil {
 		return nil
@@ -148,7 +145,7 @@ func (h *Host) takeView(from uint64, body []byte) error {
 // encodeView says which members this leader has heard, itself included.
 func (g *Group) encodeView() []byte {
 	here := g.there(g.memberIDs())
-	body := binary.AppendUvarint(binary.AppendUvarint([]byte{viewAnswerKind}, g.id), uint64(len(here)))
+	body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.ViewAnswer}, g.id), uint64(len(here)))
 	for _, id := range here {
 		body = binary.AppendUvarint(body, id)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -46,8 +47,8 @@ func TestFollowerAsksWhoIsThere(t *testing.T) {
 	out := &bodyTransport{}
 	l := openSecond(t, WithTransport(out))
 	l.meetings.of(3).heardAt.Store(-1000)
-	if m := l.group.Members(); m.View != raft.None || !slices.Equal(m.absent(), []uint64{3}) || out.count(1, viewQuestionKind) != 1 {
-		t.Fatalf("no leader has told: %+v; questions: %d", m, out.count(1, viewQuestionKind))
+	if m := l.group.Members(); m.View != raft.None || !slices.Equal(m.absent(), []uint64{3}) || out.count(1, control.ViewQuestion) != 1 {
+		t.Fatalf("no leader has told: %+v; questions: %d", m, out.count(1, control.ViewQuestion))
 	}
 	plan, err := l.group.Plan(DemoteMember(3))
 	if err != nil {
@@ -57,7 +58,7 @@ func TestFollowerAsksWhoIsThere(t *testing.T) {
 		t.Errorf("no leader has told, and the plan is %+v\n%s", plan, page)
 	}
 
-	answer := []byte{viewAnswerKind, theGroup, 2, 1, 2}
+	answer := []byte{control.ViewAnswer, theGroup, 2, 1, 2}
 	l.control(3, answer) // it does not lead
 	if m := l.group.Members(); m.View != raft.None {
 		t.Errorf("host 3 does not lead, and is believed: %+v", m)
@@ -77,7 +78,7 @@ func TestFollowerAsksWhoIsThere(t *testing.T) {
 	if m := l.group.Members(); m.View != raft.None {
 		t.Errorf("the answer is old: %+v", m)
 	}
-	for _, bad := range [][]byte{{viewAnswerKind}, {viewAnswerKind, theGroup}, {viewAnswerKind, theGroup, 2, 1}, {viewAnswerKind, theGroup, 1, 1, 9}, {viewQuestionKind}, {viewQuestionKind, theGroup, 0}} {
+	for _, bad := range [][]byte{{control.ViewAnswer}, {control.ViewAnswer, theGroup}, {control.ViewAnswer, theGroup, 2, 1}, {control.ViewAnswer, theGroup, 1, 1, 9}, {control.ViewQuestion}, {control.ViewQuestion, theGroup, 0}} {
 		before := l.strays.Load()
 		if l.control(1, bad); l.strays.Load() != before+1 {
 			t.Errorf("% x is not refused", bad)
@@ -90,15 +91,15 @@ func TestLeaderSaysWhoIsThere(t *testing.T) {
 	out := &bodyTransport{}
 	l := openTestHost(t, 3, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
-	question := []byte{viewQuestionKind, theGroup}
+	question := []byte{control.ViewQuestion, theGroup}
 	l.control(2, question)
-	if n := out.count(2, viewAnswerKind); n != 0 {
+	if n := out.count(2, control.ViewAnswer); n != 0 {
 		t.Errorf("%d answers of a member that does not lead", n)
 	}
 	l.lead()
 	l.meetings.of(3).heardAt.Store(-1000)
 	l.control(2, question)
-	if want := string([]byte{'2', viewAnswerKind, theGroup, 2, 1, 2}); !slices.Contains(out.bodies, want) {
+	if want := string([]byte{'2', control.ViewAnswer, theGroup, 2, 1, 2}); !slices.Contains(out.bodies, want) {
 		t.Errorf("no answer % x in % x", want, out.bodies)
 	}
 	if m := l.group.Members(); m.View != 1 || !slices.Equal(m.absent(), []uint64{3}) || m.Tolerates != 0 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -234,8 +234,8 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	stalled := make(chan uint64, 100)
 	j := newJournal()
-	h, other := openSolo(t, j, host.WithEvents(func(e host.Event) {
-		if e, ok := e.(host.ApplyStalled); ok {
+	h, other := openSolo(t, j, host.WithEvents(func(e event.Event) {
+		if e, ok := e.(event.ApplyStalled); ok {
 			stalled <- e.Group
 		}
 	}))
@@ -276,7 +276,7 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	for _, b := range machines {
 		close(b.release)
 	}
-	if s := h.Group(theGroup).Status(); s.Role != raft.StateLeader {
+	if s := h.Group(theGroup).Status(); s.Role != host.RoleLeader {
 		t.Errorf("the group leads no more: %+v", s)
 	}
 	if err := h.Close(deadline(t)); err != nil {

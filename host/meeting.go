@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
 )
@@ -184,7 +185,7 @@ func (h *Host) greet(to uint64, flags byte) {
 	if h.meetings.areAllMet() {
 		flags |= greetsAll
 	}
-	h.transport.SendBytes(to, transport.Control, []byte{greetingKind, flags})
+	h.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
 }
 
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
@@ -260,74 +261,52 @@ func (g *Group) stopIfRefused() {
 	}
 }
 
-// control takes a body of kind transport.Control.
-func (h *Host) control(from uint64, body []byte) error {
-	switch {
-	case len(body) == 2 && body[0] == greetingKind:
-		if p := h.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
-			h.wakeUnfounded()
-		}
-		if body[1]&greetsAsk != 0 {
-			h.greet(from, 0)
-		}
-	case len(body) > 0 && body[0] == refusalKind:
-		r, err := decodeRefusal(body)
-		if err != nil {
-			return err
-		}
-		if g := h.groups.get(r.group); g != nil {
-			g.refusedBy(from, r.bound)
-		}
-	case len(body) > 0 && (body[0] == appliedQuestionKind || body[0] == appliedAnswerKind):
-		return h.takeApplied(from, body)
-	case len(body) > 0 && body[0] == forwardKind:
-		return h.receivedForward(from, transport.Control, body)
-	case len(body) > 0 && body[0] == forwardRefusalKind:
-		return h.receivedRefusal(from, body)
-	case len(body) > 0 && (body[0] == planRequestKind || body[0] == planAnswerKind):
-		return h.takePlanRecord(from, body)
-	case len(body) > 0 && (body[0] == rosterQuestionKind || body[0] == rosterAnswerKind):
-		return h.takeRosterRecord(from, body)
-	case len(body) > 0 && (body[0] == viewQuestionKind || body[0] == viewAnswerKind):
-		return h.takeView(from, body)
-	case len(body) > 0 && body[0] == settingsKind:
-		return h.takeSettings(from, body)
-	case len(body) > 0 && body[0] == joinRefusedKind:
-		return h.takeJoinRefused(from, body)
-	case len(body) > 0 && body[0] == addressesKind:
-		return h.takeAddresses(body)
-	case isSnapshotRecord(body):
-		return h.takeSnapshotRecord(from, transport.Control, body)
-	case isObjectRecord(body):
-		return h.takeObjectRecord(from, body)
-	case isPlacing(body):
-		return h.takePlacing(from, body)
-	case len(body) > 0 && body[0] == reportKind:
-		return h.takeCheckpoints(from, body)
-	case len(body) > 0 && body[0] == stopKind:
-		return h.takeStop(from, body)
-	case len(body) > 0 && body[0] == findingKind:
-		return h.takeFinding(from, body)
-	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
-		return h.takeRead(from, body)
-	case len(body) > 0 && body[0] == strangerKind:
-		group, err := decodeStranger(body)
-		if err != nil {
-			return err
-		}
-		if g := h.groups.get(group); g != nil {
-			g.strangerTo(from)
-		}
-	case len(body) > 0 && body[0] == removedKind:
-		r, err := decodeRemoval(body)
-		if err != nil {
-			return err
-		}
-		if g := h.groups.get(r.group); g != nil {
-			g.removedBy(from, r)
-		}
-	default:
-		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
+// takeGreeting takes what a host says when it meets this one.
+func (h *Host) takeGreeting(from uint64, body []byte) error {
+	if len(body) != 2 {
+		return fmt.Errorf("%w: a greeting of %d bytes", control.ErrBad, len(body))
+	}
+	if p := h.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+		h.wakeUnfounded()
+	}
+	if body[1]&greetsAsk != 0 {
+		h.greet(from, 0)
+	}
+	return nil
+}
+
+// takeRefusal takes that a member refuses this host.
+func (h *Host) takeRefusal(from uint64, body []byte) error {
+	r, err := decodeRefusal(body)
+	if err != nil {
+		return err
+	}
+	if g := h.groups.get(r.group); g != nil {
+		g.refusedBy(from, r.bound)
+	}
+	return nil
+}
+
+// takeStranger takes that this host is no member of a group.
+func (h *Host) takeStranger(from uint64, body []byte) error {
+	group, err := decodeStranger(body)
+	if err != nil {
+		return err
+	}
+	if g := h.groups.get(group); g != nil {
+		g.strangerTo(from)
+	}
+	return nil
+}
+
+// takeRemoval takes that a group has removed this host's directory.
+func (h *Host) takeRemoval(from uint64, body []byte) error {
+	r, err := decodeRemoval(body)
+	if err != nil {
+		return err
+	}
+	if g := h.groups.get(r.group); g != nil {
+		g.removedBy(from, r)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"go.uber.org/goleak"
 )
 
@@ -51,7 +52,7 @@ func (p *party) waitEventAfter(what string, is func() bool) {
 	if is() {
 		return
 	}
-	p.waitEvent(what, func(host.Event) bool { return is() })
+	p.waitEvent(what, func(event.Event) bool { return is() })
 }
 
 // wipe stops the host and removes its directory.

@@ -99,10 +99,10 @@ type GroupMetrics struct {
 	Objects   ObjectMetrics
 }
 
-// DivergenceMetrics are about what members compare (Diverged).
+// DivergenceMetrics are about what members compare (event.Diverged).
 type DivergenceMetrics struct {
-	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or was
-	// told by its leader; 0: they are not.
+	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or
+	// was told by its leader; 0: they are not.
 	DifferAt uint64
 	// AgreedAt is the last entry after which this leader has seen members agree in everything that they
 	// compare; 0: none in this life.
@@ -133,8 +133,8 @@ type HostMetrics struct {
 	Groups, Leading, StoppedGroups, FullGroups int    // now: open groups, and those of them that are so
 	Placed                                     uint64 // hand-overs that leaders here have begun for the sake of placement
 	WithoutAuthority                           int    // the same
-	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause or a
-	// warning, for each code that Explain knows. Both are what Explain says at this moment.
+	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause
+	// or a warning, for each code that Explain knows. Both are what Explain says at this moment.
 	Unhealthy int
 	Causes    []CauseCount
 
@@ -253,11 +253,11 @@ func (c *refusalCounts) counter(err error) *atomic.Uint64 {
 // noteRole counts elections and leaders.
 func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64) {
 	switch {
-	case now.Role == raft.StateLeader && was.RaftState != raft.StateLeader:
+	case now.Role == RoleLeader && was.RaftState != raft.StateLeader:
 		c.elected.Add(1)
-	case now.Role == raft.StatePreCandidate && was.RaftState != raft.StatePreCandidate:
+	case now.Role == RolePreCandidate && was.RaftState != raft.StatePreCandidate:
 		c.campaigns.Add(1)
-	case now.Role == raft.StateCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
+	case now.Role == RoleCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
 		c.campaigns.Add(1) // told by its leader, without a pre-vote
 	}
 	if now.Leader != raft.None && now.Leader != lastLeader {
@@ -282,7 +282,7 @@ func (g *Group) Metrics() GroupMetrics {
 			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
 		},
 	}
-	m.Leads = m.Role == raft.StateLeader
+	m.Leads = m.Role == RoleLeader
 	m.Halts = g.apply.halting.count.Load()
 	if h := g.apply.halted(); h != nil {
 		m.HaltedAt = h.First
@@ -342,7 +342,7 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.status.Load().Role == raft.StateLeader:
+		case g.status.Load().Role == RoleLeader:
 			m.Leading++
 		}
 		if g.append.full.Load() {

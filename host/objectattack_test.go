@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
@@ -58,7 +59,7 @@ func (u *Upload) held(t *testing.T) bool {
 // dropBlocks loses all blocks for a host.
 func dropBlocks(to uint64) func(*parcel) {
 	return func(p *parcel) {
-		if p.to == to && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+		if p.to == to && len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 			p.body = nil
 		}
 	}
@@ -100,7 +101,7 @@ func TestLostObjectsDoNotBlockOthers(t *testing.T) {
 				h = c.hosts[1]
 			}
 			c.change = func(p *parcel) {
-				if p.from == h.id && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+				if p.from == h.id && len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 					p.body = nil
 				}
 			}
@@ -131,7 +132,7 @@ func TestUploadOfAGroupThatEnds(t *testing.T) {
 	c := newObjectCluster(t, 63).start()
 	l := c.leader()
 	c.change = func(p *parcel) {
-		if len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+		if len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 			p.body = nil
 		}
 	}
@@ -305,17 +306,17 @@ func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
 	c.names(u.ID())
 	c.load("the member waits", 0, func() bool { return h.group.objects.lost.Load() > 0 })
 	c.change = func(p *parcel) {
-		if len(p.body) > 0 && p.body[0] == snapshotOfferKind {
+		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			p.body = nil // the object is first
 		}
 	}
 	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.apply.parkedAt() == 0 })
 	said, offered := 0, 0
 	c.change = func(p *parcel) {
-		if isObjectRecord(p.body) {
+		if len(p.body) > 0 && (p.body[0] == control.ObjectQuestion || p.body[0] == control.ObjectAnswer) {
 			said++
 		}
-		if len(p.body) > 0 && p.body[0] == snapshotOfferKind {
+		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			offered++
 		}
 	}
@@ -373,7 +374,7 @@ func TestAForwardedHold(t *testing.T) {
 	c := newObjectCluster(t, 71).start()
 	l, liar := c.leader(), c.follower()
 	c.change = func(p *parcel) {
-		if len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+		if len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 			p.body = nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -63,10 +64,10 @@ func (o *groupObjects) heard(r objectRecord, isQuestion bool) {
 func (h *holders) forget(id uint64) { delete(h.answers, id) }
 
 // advanceObjects does what there is to do about objects. It is part of a turn.
-func (g *Group) advanceObjects() {
+func (g *Group) advanceObjects() (again bool) {
 	o := &g.objects
 	if !o.on {
-		return
+		return false
 	}
 	o.removeEnded()
 	st, h := g.node.BasicStatus(), &o.holders
@@ -76,7 +77,7 @@ func (g *Group) advanceObjects() {
 		o.work.Store(true)
 	}
 	if !o.work.Swap(false) && g.at.ticks < o.holders.next {
-		return
+		return o.goes.Load() != 0 || o.holders.next != never
 	}
 	o.holders.next = never
 	if !o.beginFetches() {
@@ -97,9 +98,10 @@ func (g *Group) advanceObjects() {
 			}
 		}
 		o.lead(st)
-		return
+		return o.goes.Load() != 0 || o.holders.next != never
 	}
 	o.tell(st, questions)
+	return o.goes.Load() != 0 || o.holders.next != never
 }
 
 // objectsDue returns the tick at which the turn must look at the objects again.
@@ -178,7 +180,7 @@ func (o *groupObjects) tell(st raft.BasicStatus, questions []objectRecord) {
 		return
 	}
 	r := o.own(st)
-	news := r.encode(objectAnswerKind)
+	news := r.encode(control.ObjectAnswer)
 	asked := false
 	for _, q := range questions {
 		if q.from == st.Lead && q.term == st.Term {
@@ -191,7 +193,7 @@ func (o *groupObjects) tell(st raft.BasicStatus, questions []objectRecord) {
 	if !asked && (h.saidTo == st.Lead && bytes.Equal(h.said, news) || !open && r.lost == 0 && len(r.missing) == 0 && !h.saidLacking) {
 		return
 	}
-	if o.group.host.transport.SendBytes(st.Lead, transport.Control, r.encode(objectAnswerKind)) {
+	if o.group.host.transport.SendBytes(st.Lead, transport.Control, r.encode(control.ObjectAnswer)) {
 		h.said, h.saidTo, h.saidLacking = news, st.Lead, len(r.missing) > 0
 	}
 	if r.lost > 0 || len(r.missing) > 0 { // said again as long as it is so: the leader believes it for a while only
@@ -254,7 +256,7 @@ func (o *groupObjects) ask(st raft.BasicStatus) {
 	h.number++
 	h.askedAt = g.at.ticks
 	q := objectRecord{group: g.id, term: st.Term, number: h.number}
-	body := q.encode(objectQuestionKind)
+	body := q.encode(control.ObjectQuestion)
 	for _, id := range g.memberIDs() {
 		if id != g.self {
 			g.host.transport.SendBytes(id, transport.Control, body)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -131,7 +132,7 @@ func TestADamagedObjectIsNotTakenFromASnapshot(t *testing.T) {
 	if content, err := io.ReadAll(io.NewSectionReader(file, 0, file.Size())); err != nil || !bytes.Equal(content, make([]byte, 300_000)) {
 		t.Errorf("%d other bytes, %v", len(content), err)
 	}
-	if n := count[ObjectReceived](h); n != 1 {
+	if n := count[event.ObjectReceived](h); n != 1 {
 		t.Errorf("%d objects were fetched after the start, want 1", n)
 	}
 }
@@ -150,7 +151,7 @@ func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 	if none, err := (administered{h.process}).VerifyObject(t.Context(), theGroup, first.ID); err != nil || none.ID != "" {
 		t.Errorf("%+v, %v", none, err)
 	}
-	before := count[ObjectReceived](h)
+	before := count[event.ObjectReceived](h)
 	part := filepath.Join(objectsDir("data", theGroup), u.ID().String(), "0000000000000001-0000000000000001", "part-00000000")
 	f, err := h.disk.Mount().Open(part)
 	if err != nil {
@@ -169,7 +170,7 @@ func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 	if err := h.group.VerifyObject(t.Context(), u.ID()); err != nil {
 		t.Error(err)
 	}
-	if n := count[ObjectReceived](h); n != before+1 {
+	if n := count[event.ObjectReceived](h); n != before+1 {
 		t.Errorf("%d objects were fetched, want 1", n-before)
 	}
 	if err := h.group.VerifyObject(t.Context(), object.ID{1}); !errors.Is(err, files.ErrNotHere) {

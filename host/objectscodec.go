@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/object"
 )
 
@@ -16,10 +17,6 @@ import (
 // all, durably, except those with these ids. lost is the entry at which its machine waits for a set that no
 // member has, or 0. A member answers each question, and by itself when its answer has changed: number is 0
 // then.
-const (
-	objectQuestionKind byte = 72
-	objectAnswerKind   byte = 73
-)
 
 // maxMissing bounds the ids of an answer. A member that lacks more says less: through is before the next one.
 const maxMissing = 256
@@ -34,11 +31,11 @@ type objectRecord struct {
 }
 
 func (r *objectRecord) encode(kind byte) []byte {
-	b := appendNumbers([]byte{kind}, r.group, r.term, r.number)
-	if kind == objectQuestionKind {
+	b := control.AppendNumbers([]byte{kind}, r.group, r.term, r.number)
+	if kind == control.ObjectQuestion {
 		return b
 	}
-	b = appendNumbers(b, r.through, r.lost, uint64(len(r.missing)))
+	b = control.AppendNumbers(b, r.through, r.lost, uint64(len(r.missing)))
 	for _, id := range r.missing {
 		b = append(b, id[:]...)
 	}
@@ -49,7 +46,7 @@ func (r *objectRecord) encode(kind byte) []byte {
 func decodeObjectRecord(body []byte) (r objectRecord, err error) {
 	in := blockReader{rest: body[1:]}
 	r.group, r.term, r.number = in.uvarint(anyNumber), in.uvarint(anyNumber), in.uvarint(anyNumber)
-	if body[0] == objectAnswerKind {
+	if body[0] == control.ObjectAnswer {
 		r.through, r.lost = in.uvarint(anyNumber), in.uvarint(anyNumber)
 		for n := in.uvarint(maxMissing); n > 0 && !in.bad; n-- {
 			if id := in.bytes(uint64(len(object.ID{}))); !in.bad {
@@ -63,10 +60,6 @@ func decodeObjectRecord(body []byte) (r objectRecord, err error) {
 	return r, nil
 }
 
-func isObjectRecord(body []byte) bool {
-	return len(body) > 0 && (body[0] == objectQuestionKind || body[0] == objectAnswerKind)
-}
-
 // takeObjectRecord takes a question or an answer of another host.
 func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	r, err := decodeObjectRecord(body)
@@ -75,8 +68,8 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	}
 	r.from = from
 	h.forPeer(from, r.group, func(g *Group) {
-		if g.objects.on && (g.isMember(from) || body[0] == objectQuestionKind) {
-			g.objects.heard(r, body[0] == objectQuestionKind)
+		if g.objects.on && (g.isMember(from) || body[0] == control.ObjectQuestion) {
+			g.objects.heard(r, body[0] == control.ObjectQuestion)
 		}
 	})
 	return nil

@@ -1,6 +1,9 @@
 package host
 
-import "github.com/millrace/millrace/vfs"
+import (
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/vfs"
+)
 
 // A member that waits for an object which no member has any more (groupObjects) cannot apply what its log
 // has. The others have removed the files, because they have compacted the log behind the end of the set: so
@@ -70,6 +73,6 @@ func (q *applyQueue) pass() {
 	g.calls.overtaken(g, g.apply.machine.(*commandGroup).table)
 	g.objects.lost.Store(0)
 	g.snapshots.publish(p)
-	g.host.events.emit(SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
 	g.host.transfers.installed(g, p)
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/transport"
@@ -155,7 +157,7 @@ func TestTransferOfObjects(t *testing.T) {
 		}
 		o := c.newTestObject(n).put(c.hosts[0], c.hosts[1])
 		c.change = func(p *parcel) {
-			if p.from == 1 && p.to == 3 && len(p.body) > 0 && p.body[0] == snapshotBlockKind {
+			if p.from == 1 && p.to == 3 && len(p.body) > 0 && p.body[0] == control.SnapshotBlock {
 				t.Errorf("%d bytes: a block comes from host 1, and only host 2 was asked", n)
 			}
 		}
@@ -170,14 +172,14 @@ func TestTransferOfObjects(t *testing.T) {
 		if !o.isOn(h) || len(c.blocks) != o.blocks() || c.twice() > 0 {
 			t.Errorf("%d bytes: here %v, %d blocks arrived, %d twice, want %d blocks once", n, o.isOn(h), len(c.blocks), c.twice(), o.blocks())
 		}
-		if count[ObjectReceived](h) != 1 || count[ObjectTransferFailed](h) > 0 {
+		if count[event.ObjectReceived](h) != 1 || count[event.ObjectTransferFailed](h) > 0 {
 			t.Errorf("%d bytes: events %+v", n, h.events)
 		}
 		if !o.fetches(h, 2) {
 			t.Fatal("no fetch begins of what is there")
 		}
 		c.load("it is found", 0, func() bool { return told.arrived[o.id] == 2 })
-		if c.twice() > 0 || count[ObjectReceived](h) != 1 {
+		if c.twice() > 0 || count[event.ObjectReceived](h) != 1 {
 			t.Errorf("%d bytes: a fetch of what is there: %d blocks twice, events %+v", n, c.twice(), h.events)
 		}
 		c.load("the sender has ended", 0, func() bool { return len(c.hosts[1].process.transfers.out) == 0 })
@@ -263,7 +265,7 @@ func TestTransferOfAnObjectFromLiars(t *testing.T) {
 				o := c.newTestObject(40*snapshotBlockBytes).put(c.hosts[0], c.hosts[1])
 				told, lies := h.listens(), 0
 				c.change = func(p *parcel) {
-					if p.to != 3 || p.from == 1 && !all || len(p.body) == 0 || p.body[0] != snapshotBlockKind {
+					if p.to != 3 || p.from == 1 && !all || len(p.body) == 0 || p.body[0] != control.SnapshotBlock {
 						return
 					}
 					b, err := decodeSnapshotBlock(p.body)
@@ -279,14 +281,14 @@ func TestTransferOfAnObjectFromLiars(t *testing.T) {
 				}
 				o.fetches(h, 2, 1)
 				if all {
-					c.load("it starts over twice", 0, func() bool { return count[ObjectTransferFailed](h) >= 2 })
+					c.load("it starts over twice", 0, func() bool { return count[event.ObjectTransferFailed](h) >= 2 })
 					if told.arrived[o.id] > 0 || told.absent[o.id] == 0 || h.process.Metrics().ObjectTransfers.Aborted < 2 {
 						t.Errorf("told %+v, metrics %+v", told, h.process.Metrics().ObjectTransfers)
 					}
 					c.change = nil
 				}
 				c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
-				if !o.isOn(h) || lies == 0 || !all && count[ObjectTransferFailed](h) > 0 {
+				if !o.isOn(h) || lies == 0 || !all && count[event.ObjectTransferFailed](h) > 0 {
 					t.Errorf("here %v, %d lies, events %+v", o.isOn(h), lies, h.events)
 				}
 			})
@@ -309,7 +311,7 @@ func TestTransferOfAnObjectThatCannotBe(t *testing.T) {
 	}
 	o.fetches(h, 1)
 	good.fetches(h, 1)
-	c.load("it starts over", 0, func() bool { return count[ObjectTransferFailed](h) >= 3 })
+	c.load("it starts over", 0, func() bool { return count[event.ObjectTransferFailed](h) >= 3 })
 	if told.arrived[o.id] > 0 || told.absent[o.id] == 0 || told.arrived[good.id] != 1 {
 		t.Errorf("told %+v", told)
 	}
@@ -340,7 +342,7 @@ func TestTransferOfAnObjectToAFullDisk(t *testing.T) {
 	}
 	h.disk.SetHook(nil)
 	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
-	if !o.isOn(h) || count[ObjectTransferFailed](h) > 0 {
+	if !o.isOn(h) || count[event.ObjectTransferFailed](h) > 0 {
 		t.Errorf("here %v, events %+v", o.isOn(h), h.events)
 	}
 }
@@ -368,7 +370,7 @@ func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
 			}
 		}
 		most = max(most, blocks)
-		return told.arrived[a.id] > 0 && told.arrived[b.id] > 0 && count[SnapshotInstalled](h) > 0
+		return told.arrived[a.id] > 0 && told.arrived[b.id] > 0 && count[event.SnapshotInstalled](h) > 0
 	})
 	c.load("all are equal", 0, c.equal)
 	if !a.isOn(h) || !b.isOn(h) || most != 3 || c.twice() > 0 {
@@ -392,10 +394,10 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	told, asks := h.listens(), 0
 	busy := true
 	c.change = func(p *parcel) {
-		if p.from == 3 && len(p.body) > 0 && p.body[0] == snapshotAskKind {
+		if p.from == 3 && len(p.body) > 0 && p.body[0] == control.SnapshotAsk {
 			asks++
 		}
-		if p.from == 1 && busy && len(p.body) > 0 && p.body[0] == snapshotEndKind {
+		if p.from == 1 && busy && len(p.body) > 0 && p.body[0] == control.SnapshotEnd {
 			p.body[len(p.body)-1] = byte(endSenderBusy)
 		}
 	}
@@ -415,7 +417,7 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	}
 	o.put(c.hosts[0])
 	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
-	if !o.isOn(h) || count[ObjectTransferFailed](h) > 0 {
+	if !o.isOn(h) || count[event.ObjectTransferFailed](h) > 0 {
 		t.Errorf("here %v, events %+v", o.isOn(h), h.events)
 	}
 }
@@ -446,7 +448,7 @@ func TestTransfersOfObjectsShareSlots(t *testing.T) {
 		t.Fatal("there are too many slots")
 	}
 	c.load("the next one gets a slot", 0, func() bool { return next.fetches(h, 2) })
-	if n := count[ObjectTransferFailed](h); n != 1 {
+	if n := count[event.ObjectTransferFailed](h); n != 1 {
 		t.Errorf("%d have lost their slots, want 1", n)
 	}
 	c.load("it arrives", 0, func() bool { return told.arrived[next.id] > 0 })
@@ -471,7 +473,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	for range 10 {
 		c.tick()
 	}
-	if len(h.process.transfers.in) > 0 || len(source.process.transfers.out) > 0 || count[ObjectTransferFailed](source) > 0 {
+	if len(h.process.transfers.in) > 0 || len(source.process.transfers.out) > 0 || count[event.ObjectTransferFailed](source) > 0 {
 		t.Errorf("after the end: %s", c.describe())
 	}
 	store, err := objectsOn(h)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -88,7 +89,7 @@ func (o opened) lives(t *testing.T, cause error, fails func() func(*installHost,
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](c.hosts[2]) > 0 })
+	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	c.load("the object goes", 1, func() bool {
 		return !slices.ContainsFunc(c.hosts, func(h *installHost) bool { return h.has(u.ID()) })
 	})
@@ -145,7 +146,7 @@ func TestARestoreWaitsForADescriptor(t *testing.T) {
 	hit := (opened{}).lives(t, syscall.EMFILE, func() func(*installHost, crashfs.Op) bool {
 		n := 0
 		return func(h *installHost, op crashfs.Op) bool {
-			if count[SnapshotReceived](h) == 0 || rowOf(op) != "groups/*/snapshots/*/part-* open" {
+			if count[event.SnapshotReceived](h) == 0 || rowOf(op) != "groups/*/snapshots/*/part-* open" {
 				return false
 			}
 			n++

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -40,9 +40,8 @@ type environment struct {
 	transport   Transport                    // nil: TCP
 	noTransport bool                         // WithTransport was given nil
 	pipeline    pipeline.Pipeline
-	batches     batches.Rule // nil: at once
 	logger      *slog.Logger
-	hook        func(Event)
+	hook        func(event.Event)
 }
 
 func newEnvironment(options []Option) (e environment, err error) {
@@ -94,11 +93,6 @@ func WithLog(open func(LogConfig) (Log, error)) Option {
 // for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
 // to vote; and their members install no snapshots of other members. Open warns about them.
 func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
-
-// WithBatches makes leaders on this host hold commands back while the rule says that the next batch must
-// wait. It is for comparison: without it every batch begins at once, and no rule was better than that over
-// all networks and disks that were measured (docs/internals/batches.md). nil is the same as leaving it out.
-func WithBatches(r batches.Rule) Option { return func(e *environment) { e.batches = r } }
 
 // WithLogger replaces slog.Default.
 func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
@@ -241,7 +242,7 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 
 // tellOthers tells all hosts that were met where one is.
 func (h *Host) tellOthers(id uint64, at location) {
-	body := at.append([]byte{addressesKind}, id)
+	body := at.append([]byte{control.Addresses}, id)
 	for _, to := range h.others() {
 		if to != id && h.meetings.has(to) {
 			h.transport.SendBytes(to, transport.Control, body)
@@ -261,8 +262,7 @@ func (h *Host) Cluster() uint64 { return h.directory.Identity().Cluster }
 // address; zeros if it was never heard. An address counts if the reader knows none for that host, or does not
 // hear the host and has its address of an earlier life.
 const (
-	addressesKind  byte = 60
-	maxAddressBody      = 256 << 10
+	maxAddressBody = control.MaxAddresses
 	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as
 	// long as this host runs, and one that lies can say any number. Those beyond are learned from
 	// Config.Members, from SetPeer, from rosters, or when they come themselves.
@@ -271,7 +271,7 @@ const (
 
 // tellAddresses tells a host where some others are.
 func (h *Host) tellAddresses(to uint64, ids []uint64) {
-	body := []byte{addressesKind}
+	body := []byte{control.Addresses}
 	for _, id := range ids {
 		l := h.peers.location(id)
 		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-identity.MaxAddrBytes {
@@ -297,7 +297,7 @@ func (l location) append(body []byte, id uint64) []byte {
 // takeAddresses takes what tellAddresses of another host says.
 func (h *Host) takeAddresses(body []byte) error {
 	if len(body) > maxAddressBody {
-		return fmt.Errorf("%w: %d bytes say where hosts are, want at most %d", errBadControl, len(body), maxAddressBody)
+		return fmt.Errorf("%w: %d bytes say where hosts are, want at most %d", control.ErrBad, len(body), maxAddressBody)
 	}
 	r := blockReader{rest: body[1:]}
 	for len(r.rest) > 0 && !r.bad {
@@ -307,7 +307,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		said.generation = r.uvarint(^uint64(0))
 		said.said = string(r.bytes(r.uvarint(identity.MaxAddrBytes)))
 		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
-			return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
+			return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
 		}
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			continue
@@ -325,7 +325,7 @@ func (h *Host) takeAddresses(body []byte) error {
 		}
 	}
 	if r.bad {
-		return fmt.Errorf("%w: %d bytes say where hosts are", errBadControl, len(body))
+		return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -26,7 +27,7 @@ func (b *inbox) putWish(w *wish) {
 }
 
 // advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
-func (g *Group) advancePlacement() {
+func (g *Group) advancePlacement() (again bool) {
 	p, now := &g.placing, g.at.ticks
 	if w := g.taken.wish; w != nil {
 		g.taken.wish = nil
@@ -34,11 +35,11 @@ func (g *Group) advancePlacement() {
 		p.wish = w
 	}
 	if p.wish == nil {
-		return
+		return false
 	}
 	if why := g.rejectWish(); why != "" {
 		p.end(why)
-		return
+		return false
 	}
 	to, behind := g.levelTarget(p.wish)
 	switch {
@@ -47,6 +48,7 @@ func (g *Group) advancePlacement() {
 	case now-p.wish.began >= int64(g.host.config.electionTicks()):
 		p.end(behind)
 	}
+	return p.wish != nil
 }
 
 // end gives a wish up.
@@ -133,7 +135,7 @@ func (g *Group) handOverTo(to *target) {
 	g.noteHandedOver(term, false)
 	g.counts.placed.Add(1)
 	g.host.placer.begun.Add(1)
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
 }
 
 // placedBecause says why a target should lead.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"go.uber.org/goleak"
@@ -32,8 +32,8 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 		c := clusterConfig(id, "/data", peers)
 		c.HeartbeatInterval, c.ElectionTimeout, c.Zone = 10*time.Millisecond, 100*time.Millisecond, peers[id]
 		h, err := host.Open(t.Context(), c, host.WithTransport(tr), host.WithFS(crashfs.New()), host.WithLogger(quiet),
-			host.WithEvents(func(e host.Event) {
-				if _, is := e.(host.RoleChanged); is {
+			host.WithEvents(func(e event.Event) {
+				if _, is := e.(event.RoleChanged); is {
 					select {
 					case changed <- struct{}{}:
 					default:
@@ -58,7 +58,7 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 	leads := func() (n [4]int) {
 		for id, h := range hosts {
 			for g := range uint64(groups) {
-				if h.Group(g+1).Status().Role == raft.StateLeader {
+				if h.Group(g+1).Status().Role == host.RoleLeader {
 					n[id]++
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -95,15 +96,15 @@ func TestLoadRecords(t *testing.T) {
 		t.Errorf("have %+v, %v", have, err)
 	}
 	for _, body := range [][]byte{
-		{loadQuestionKind}, {loadQuestionKind, 1, 1}, {loadAnswerKind}, {loadAnswerKind, 1, 1},
+		{control.LoadQuestion}, {control.LoadQuestion, 1, 1}, {control.LoadAnswer}, {control.LoadAnswer, 1, 1},
 		load{zone: strings.Repeat("z", maxZoneBytes+1)}.encode(), load{zone: "\xff"}.encode(), load{leads: maxLeads + 1}.encode(),
-		{movedKind, 1, 1, 1}, {movedKind, 1, 1, 1, 2}, {movedKind, 1, 1, 1, 1, 1},
+		{control.Moved, 1, 1, 1}, {control.Moved, 1, 1, 1, 2}, {control.Moved, 1, 1, 1, 1, 1},
 	} {
-		if err := l.Host.control(2, body); !errors.Is(err, errBadControl) {
+		if err := l.Host.control(2, transport.Control, body); !errors.Is(err, control.ErrBad) {
 			t.Errorf("%v is taken: %v", body, err)
 		}
 	}
-	if err := l.Host.control(2, load{number: 1 << 60, leads: 1, unfit: 99}.encode()); err != nil { // of a later version
+	if err := l.Host.control(2, transport.Control, load{number: 1 << 60, leads: 1, unfit: 99}.encode()); err != nil { // of a later version
 		t.Error(err)
 	}
 }

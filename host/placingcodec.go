@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -14,11 +15,6 @@ import (
 //	moved          66 │ group │ term │ number in that term │ 1: a caller has asked for it, 0: placement
 //
 // A host that wants to move no leadership asks nothing, and is asked only by those that do.
-const (
-	loadQuestionKind byte = 64
-	loadAnswerKind   byte = 65
-	movedKind        byte = 66
-)
 
 // load is what a host says of itself: how much it leads, and whether it should get more.
 type load struct {
@@ -56,10 +52,12 @@ func (u unfitness) String() string {
 	return fmt.Sprintf("is not fit to lead (%d)", uint64(u))
 }
 
-func encodeLoadQuestion(number uint64) []byte { return appendNumbers([]byte{loadQuestionKind}, number) }
+func encodeLoadQuestion(number uint64) []byte {
+	return control.AppendNumbers([]byte{control.LoadQuestion}, number)
+}
 
 func (l load) encode() []byte {
-	return append(appendNumbers([]byte{loadAnswerKind}, l.number, l.leads, uint64(l.unfit)), l.zone...)
+	return append(control.AppendNumbers([]byte{control.LoadAnswer}, l.number, l.leads, uint64(l.unfit)), l.zone...)
 }
 
 // decodeLoad decodes a load answer.
@@ -69,16 +67,16 @@ func decodeLoad(body []byte) (l load, err error) {
 	for i := range numbers {
 		v, n := binary.Uvarint(rest)
 		if n <= 0 {
-			return load{}, fmt.Errorf("%w: %d bytes about the load of a host, and a number is cut off or too large", errBadControl, len(body))
+			return load{}, fmt.Errorf("%w: %d bytes about the load of a host, and a number is cut off or too large", control.ErrBad, len(body))
 		}
 		numbers[i], rest = v, rest[n:]
 	}
 	l = load{number: numbers[0], leads: numbers[1], unfit: unfitness(numbers[2]), zone: string(rest)}
 	switch why := rejectZone(l.zone); {
 	case why != nil:
-		return load{}, fmt.Errorf("%w: the zone of a host: %w", errBadControl, why)
+		return load{}, fmt.Errorf("%w: the zone of a host: %w", control.ErrBad, why)
 	case l.leads > maxLeads:
-		return load{}, fmt.Errorf("%w: a host says that it leads %d groups", errBadControl, l.leads)
+		return load{}, fmt.Errorf("%w: a host says that it leads %d groups", control.ErrBad, l.leads)
 	}
 	return l, nil
 }
@@ -101,33 +99,28 @@ func (r movedRecord) encode() []byte {
 	if r.asked {
 		asked = 1
 	}
-	return appendNumbers([]byte{movedKind}, r.group, r.term, r.number, asked)
+	return control.AppendNumbers([]byte{control.Moved}, r.group, r.term, r.number, asked)
 }
 
 func decodeMoved(body []byte) (r movedRecord, err error) {
 	var asked uint64
-	if err = decodeNumbers(body, "a leadership that was handed over", &r.group, &r.term, &r.number, &asked); err == nil && asked > 1 {
-		err = fmt.Errorf("%w: %d says whether a caller has asked for a hand-over", errBadControl, asked)
+	if err = control.DecodeNumbers(body, "a leadership that was handed over", &r.group, &r.term, &r.number, &asked); err == nil && asked > 1 {
+		err = fmt.Errorf("%w: %d says whether a caller has asked for a hand-over", control.ErrBad, asked)
 	}
 	r.asked = asked == 1
 	return r, err
 }
 
-// isPlacing reports whether a body is about placement.
-func isPlacing(body []byte) bool {
-	return len(body) > 0 && body[0] >= loadQuestionKind && body[0] <= movedKind
-}
-
 // takePlacing takes a body about placement.
 func (h *Host) takePlacing(from uint64, body []byte) error {
 	switch body[0] {
-	case loadQuestionKind:
+	case control.LoadQuestion:
 		var number uint64
-		if err := decodeNumbers(body, "a question about load", &number); err != nil {
+		if err := control.DecodeNumbers(body, "a question about load", &number); err != nil {
 			return err
 		}
 		h.transport.SendBytes(from, transport.Control, h.load(number).encode())
-	case loadAnswerKind:
+	case control.LoadAnswer:
 		l, err := decodeLoad(body)
 		if err != nil {
 			return err

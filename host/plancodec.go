@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -14,16 +15,13 @@ import (
 //	plan request  56 │ group │ id 16 B (idOfEntry) │ the data of the entry, of kind 32, 33, 35 or 36
 //	plan answer   57 │ group │ id 16 B │ why the entry is refused, a sentence
 const (
-	planRequestKind byte = 56
-	planAnswerKind  byte = 57
-
 	// maxPlanBytes bounds the data of an entry, and maxRefusalBytes a sentence.
-	maxPlanBytes    = 64 << 10
-	maxRefusalBytes = 4 << 10
+	maxPlanBytes    = control.MaxPlan
+	maxRefusalBytes = control.MaxSentence
 )
 
 func encodePlanRequest(group uint64, q planRequest) []byte {
-	body := binary.AppendUvarint([]byte{planRequestKind}, group)
+	body := binary.AppendUvarint([]byte{control.PlanRequest}, group)
 	return append(append(body, q.id[:]...), q.data...)
 }
 
@@ -31,17 +29,17 @@ func encodePlanRequest(group uint64, q planRequest) []byte {
 func decodePlanRequest(body []byte) (group uint64, q planRequest, err error) {
 	group, q.id, q.data, err = decodePlanBody(body, maxPlanBytes)
 	if err == nil && (len(q.data) == 0 || q.data[0] == endKind || q.data[0] == rescuedKind || !isMemberEntry(raftpb.EntryHost, q.data)) {
-		err = fmt.Errorf("%w: %d bytes ask for no plan", errBadControl, len(body))
+		err = fmt.Errorf("%w: %d bytes ask for no plan", control.ErrBad, len(body))
 	}
 	if err != nil {
 		return 0, q, err
 	}
 	named, err := idOfEntry(q.data)
 	if err != nil {
-		return 0, q, fmt.Errorf("%w: %w", errBadControl, err)
+		return 0, q, fmt.Errorf("%w: %w", control.ErrBad, err)
 	}
 	if named != q.id {
-		return 0, q, fmt.Errorf("%w: a request for plan %v has another one", errBadControl, q.id)
+		return 0, q, fmt.Errorf("%w: a request for plan %v has another one", control.ErrBad, q.id)
 	}
 	q.data = append([]byte(nil), q.data...) // the body is not ours
 	return group, q, nil
@@ -55,7 +53,7 @@ type planAnswer struct {
 }
 
 func (a planAnswer) encode() []byte {
-	body := binary.AppendUvarint([]byte{planAnswerKind}, a.group)
+	body := binary.AppendUvarint([]byte{control.PlanAnswer}, a.group)
 	return append(append(body, a.id[:]...), a.why[:min(len(a.why), maxRefusalBytes)]...)
 }
 
@@ -65,7 +63,7 @@ func decodePlanAnswer(body []byte) (a planAnswer, err error) {
 		return a, err
 	}
 	if !utf8.Valid(why) {
-		return a, fmt.Errorf("%w: a refusal of a plan is no text", errBadControl)
+		return a, fmt.Errorf("%w: a refusal of a plan is no text", control.ErrBad)
 	}
 	a.why = string(why)
 	return a, nil
@@ -75,7 +73,7 @@ func decodePlanBody(body []byte, most int) (group uint64, id membership.PlanID, 
 	group, n := binary.Uvarint(body[1:])
 	rest = body[1+max(n, 0):]
 	if n <= 0 || len(rest) < len(id) || len(rest)-len(id) > most {
-		return 0, id, nil, fmt.Errorf("%w: %d bytes about a plan", errBadControl, len(body))
+		return 0, id, nil, fmt.Errorf("%w: %d bytes about a plan", control.ErrBad, len(body))
 	}
 	return group, membership.PlanID(rest), rest[len(id):], nil
 }

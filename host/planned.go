@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -81,8 +82,19 @@ func (b *inbox) takePlans(p *planned) (requests []planRequest) {
 	return requests
 }
 
-// advancePlan takes the next step of a plan, if this member leads. It is part of a turn.
-func (g *Group) advancePlan() {
+// advancePlan is a duty: while this member leads, it is wanted for as long as a plan or a joint
+// configuration is in force, or a host waits to join.
+func (g *Group) advancePlan() (again bool) {
+	g.stepPlan()
+	r := g.roster()
+	if r == nil || g.node.BasicStatus().RaftState != raft.StateLeader {
+		return false
+	}
+	return r.Plan != nil || r.IsJoint() || g.host.applicants.waitFor(g.id)
+}
+
+// stepPlan takes the next step of a plan, if this member leads.
+func (g *Group) stepPlan() {
 	requests := g.inbox.takePlans(&g.plan)
 	r := g.roster()
 	st := g.node.BasicStatus()
@@ -212,7 +224,7 @@ func (g *Group) yieldTo(c membership.Change) {
 	if target == raft.None {
 		return
 	}
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
 	if err := g.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 	}

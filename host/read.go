@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 )
 
 // Reads (thesis §6.4). A read is told an index: when the state machine of this host has applied the log
@@ -228,6 +230,7 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		return
 	}
 	rd.fresh.push(&r.place)
+	g.want(dutyReads)
 	first := rd.fresh.n == 1
 	rd.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
@@ -253,6 +256,7 @@ func (g *Group) StartApplied(r *Read, index uint64) {
 // refreshReads makes a turn ask a question, if none is on its way.
 func (g *Group) refreshReads() {
 	if g.reads.refresh.CompareAndSwap(false, true) {
+		g.want(dutyReads)
 		g.wake()
 	}
 }
@@ -410,7 +414,7 @@ func (rd *reading) cover(number uint64) {
 
 // advanceReads is the part of a turn: it takes questions and answers of other members, and asks the next
 // question, if it is time.
-func (g *Group) advanceReads() {
+func (g *Group) advanceReads() (again bool) {
 	rd, st := &g.reads, g.node.BasicStatus()
 	for _, a := range g.taken.readAnswers {
 		g.confirmReads(a.number, a.index)
@@ -420,7 +424,7 @@ func (g *Group) advanceReads() {
 	}
 	leads := st.RaftState == raft.StateLeader
 	if rd.waitingPeers = g.takeQuestions(leads); !rd.mayAsk(g, leads) || !rd.wants() {
-		return
+		return rd.underWay || rd.wants()
 	}
 	rd.refresh.Store(false) // before the reads are taken: one that comes later wants another question
 	rd.number = g.host.readNumbers.Add(1)
@@ -428,8 +432,8 @@ func (g *Group) advanceReads() {
 	rd.sent[rd.number%uint64(len(rd.sent))] = question{rd.number, g.boottime()}
 	rd.cover(rd.number)
 	if !leads {
-		g.host.transport.SendBytes(rd.leader, controlKind, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(readQuestionKind))
-		return
+		g.host.transport.SendBytes(rd.leader, transport.Control, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(control.ReadQuestion))
+		return rd.underWay || rd.wants()
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
 	g.counts.readRounds.Add(1)
@@ -439,6 +443,7 @@ func (g *Group) advanceReads() {
 			g.noteRefusal(err)
 		}
 	}
+	return true
 }
 
 // mayAsk reports whether the next question may be asked: a leader is known, and no question is under way or
@@ -464,7 +469,7 @@ func (g *Group) readsDue() int64 {
 // readsLeft reports whether another turn must ask a question now.
 func (g *Group) readsLeft() bool {
 	rd := &g.reads
-	return rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
+	return g.wanted.Has(dutyReads) && rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
 }
 
 // takeQuestions returns the questions that the next round must answer: those that waited, and those that have
@@ -517,7 +522,7 @@ func (g *Group) noteReadStates(rd raft.Ready) {
 		g.renewLease(number)
 		for _, q := range g.reads.roundPeers {
 			q.index = s.Index
-			g.host.transport.SendBytes(q.from, controlKind, q.encode(readAnswerKind))
+			g.host.transport.SendBytes(q.from, transport.Control, q.encode(control.ReadAnswer))
 		}
 		g.reads.roundPeers = nil
 	}

@@ -3,7 +3,7 @@ package host
 import (
 	"encoding/binary"
 
-	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/host/internal/control"
 )
 
 // Questions of followers that read, and the leader's answers, in bodies of kind transport.Control. After the
@@ -14,12 +14,6 @@ import (
 //
 // life is that of the host that asks (transport.Introduction.Life), and number is new in this life. So an
 // answer to an earlier process, or to a group that was closed and opened again, is known as such.
-const (
-	readQuestionKind byte = 32
-	readAnswerKind   byte = 33
-)
-
-const controlKind = transport.Control
 
 // readRecord is a question or an answer.
 type readRecord struct {
@@ -31,9 +25,9 @@ type readRecord struct {
 func (r readRecord) encode(kind byte) []byte {
 	b := make([]byte, 1, 1+4*binary.MaxVarintLen64)
 	b[0] = kind
-	b = appendNumbers(b, r.group, r.life, r.number)
-	if kind == readAnswerKind {
-		b = appendNumbers(b, r.index)
+	b = control.AppendNumbers(b, r.group, r.life, r.number)
+	if kind == control.ReadAnswer {
+		b = control.AppendNumbers(b, r.index)
 	}
 	return b
 }
@@ -41,10 +35,10 @@ func (r readRecord) encode(kind byte) []byte {
 // decodeRead decodes a body that begins with one of the two kinds.
 func decodeRead(body []byte) (r readRecord, err error) {
 	fields := []*uint64{&r.group, &r.life, &r.number, &r.index}
-	if body[0] == readQuestionKind {
+	if body[0] == control.ReadQuestion {
 		fields = fields[:3]
 	}
-	err = decodeNumbers(body, "a read", fields...)
+	err = control.DecodeNumbers(body, "a read", fields...)
 	return r, err
 }
 
@@ -58,7 +52,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 		return err
 	}
 	r.from = from
-	isQuestion := body[0] == readQuestionKind
+	isQuestion := body[0] == control.ReadQuestion
 	if g := h.groups.get(r.group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && r.life == h.life() && g.isMemberOrLeads(from)) {
 		g.inbox.putRead(r, isQuestion)
 		g.wake()

@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/host/internal/control"
 )
 
 // What is encoded is decoded, and every proper prefix and every extension is refused.
 func TestReadRecords(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := readRecord{group: rapid.Uint64().Draw(rt, "group"), life: rapid.Uint64().Draw(rt, "life"), number: rapid.Uint64().Draw(rt, "number")}
-		kind := readQuestionKind
+		kind := control.ReadQuestion
 		if rapid.Bool().Draw(rt, "answer") {
-			kind, r.index = readAnswerKind, rapid.Uint64().Draw(rt, "index")
+			kind, r.index = control.ReadAnswer, rapid.Uint64().Draw(rt, "index")
 		}
 		body := r.encode(kind)
 		if back, err := decodeRead(body); err != nil || back != r {
@@ -31,10 +33,10 @@ func TestReadRecords(t *testing.T) {
 }
 
 func FuzzReadRecord(f *testing.F) {
-	f.Add(readRecord{group: 1, life: 2, number: 3}.encode(readQuestionKind))
-	f.Add(readRecord{group: 1, life: 2, number: 3, index: 4}.encode(readAnswerKind))
+	f.Add(readRecord{group: 1, life: 2, number: 3}.encode(control.ReadQuestion))
+	f.Add(readRecord{group: 1, life: 2, number: 3, index: 4}.encode(control.ReadAnswer))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) == 0 || body[0] != readQuestionKind && body[0] != readAnswerKind {
+		if len(body) == 0 || body[0] != control.ReadQuestion && body[0] != control.ReadAnswer {
 			return
 		}
 		if r, err := decodeRead(body); err == nil {
@@ -87,7 +89,7 @@ func TestAnswersOfStrangersAreDropped(t *testing.T) {
 	}
 	for _, from := range []uint64{2, 3} {
 		r := readRecord{group: 2, life: l.life(), number: 1, index: 1 << 60}
-		for _, kind := range []byte{readQuestionKind, readAnswerKind} {
+		for _, kind := range []byte{control.ReadQuestion, control.ReadAnswer} {
 			if err := l.takeRead(from, r.encode(kind)); err != nil {
 				t.Fatal(err)
 			}

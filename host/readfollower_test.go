@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -13,7 +14,7 @@ type questionsTransport struct {
 }
 
 func (q *questionsTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
-	if kind == transport.Control && body[0] == readQuestionKind {
+	if kind == transport.Control && body[0] == control.ReadQuestion {
 		r, err := decodeRead(body)
 		if err != nil {
 			panic(err)
@@ -26,7 +27,7 @@ func (q *questionsTransport) SendBytes(to uint64, kind transport.Kind, body []by
 
 // answer passes an answer of host 2.
 func (p *pulseHost) answer(r readRecord) {
-	(*inbound)(p.Host).Deliver(2, transport.Control, r.encode(readAnswerKind))
+	(*inbound)(p.Host).Deliver(2, transport.Control, r.encode(control.ReadAnswer))
 	p.manual.runIdle()
 }
 

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -165,7 +166,7 @@ func (g *Group) noteDropped(n int, why string) {
 	before := g.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.events.emit(MessagesDropped{Group: g.id, Count: after, Cause: why})
+		g.host.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
 		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }
@@ -173,20 +174,8 @@ func (g *Group) noteDropped(n int, why string) {
 // Deliver implements transport.Receiver.
 func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	(*Host)(h).meet(from)
-	if kind == transport.Control {
-		if err := (*Host)(h).control(from, body); err != nil {
-			h.noteUnread(from, err)
-		}
-		return
-	}
-	if kind == transport.Bulk && len(body) > 0 && body[0] == forwardKind {
-		if err := (*Host)(h).receivedForward(from, kind, body); err != nil {
-			h.noteUnread(from, err)
-		}
-		return
-	}
-	if kind == transport.Bulk && isSnapshotRecord(body) {
-		if err := (*Host)(h).takeSnapshotRecord(from, kind, body); err != nil {
+	if kind == transport.Control || kind == transport.Bulk {
+		if err := (*Host)(h).control(from, kind, body); err != nil {
 			h.noteUnread(from, err)
 		}
 		return
@@ -212,6 +201,56 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	}
 }
 
+// control takes a record of another host (package control).
+func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
+	if err := control.Validate(as, body); err != nil {
+		return err
+	}
+	switch body[0] {
+	case control.Greeting:
+		return h.takeGreeting(from, body)
+	case control.Refusal:
+		return h.takeRefusal(from, body)
+	case control.Stranger:
+		return h.takeStranger(from, body)
+	case control.Removed:
+		return h.takeRemoval(from, body)
+	case control.AppliedQuestion, control.AppliedAnswer:
+		return h.takeApplied(from, body)
+	case control.Forward:
+		return h.receivedForward(from, as, body)
+	case control.ForwardRefusal:
+		return h.receivedRefusal(from, body)
+	case control.ReadQuestion, control.ReadAnswer:
+		return h.takeRead(from, body)
+	case control.Report:
+		return h.takeCheckpoints(from, body)
+	case control.Stop:
+		return h.takeStop(from, body)
+	case control.Finding:
+		return h.takeFinding(from, body)
+	case control.SnapshotOffer, control.SnapshotAsk, control.SnapshotBlock, control.SnapshotEnd:
+		return h.takeSnapshotRecord(from, body)
+	case control.PlanRequest, control.PlanAnswer:
+		return h.takePlanRecord(from, body)
+	case control.RosterQuestion, control.RosterAnswer:
+		return h.takeRosterRecord(from, body)
+	case control.Addresses:
+		return h.takeAddresses(body)
+	case control.JoinRefused:
+		return h.takeJoinRefused(from, body)
+	case control.ViewQuestion, control.ViewAnswer:
+		return h.takeView(from, body)
+	case control.LoadQuestion, control.LoadAnswer, control.Moved:
+		return h.takePlacing(from, body)
+	case control.Settings:
+		return h.takeSettings(from, body)
+	case control.ObjectQuestion, control.ObjectAnswer:
+		return h.takeObjectRecord(from, body)
+	}
+	return fmt.Errorf("%w: nothing takes a record of kind %d", control.ErrBad, body[0])
+}
+
 // noteUnread counts what another host has sent and this one cannot read.
 func (h *inbound) noteUnread(from uint64, err error) {
 	if n := h.strays.Add(1); n&(n-1) == 0 {
@@ -224,7 +263,7 @@ func (h *inbound) noteUnread(from uint64, err error) {
 func (h *inbound) Unreachable(peer uint64) {
 	var w woken
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == raft.StateLeader {
+		if g.status.Load().Role == RoleLeader {
 			g.inbox.putUnreachable(peer)
 			w.add(g)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/raft"
@@ -175,12 +176,12 @@ func (c *receivedObject) nowhere(r *receiving) {
 	r.all.tells = append(r.all.tells, func() { c.group.objects.absent(c.id) })
 }
 
-func (c *receivedObject) received(from uint64, bytes int64) Event {
-	return ObjectReceived{Group: c.group.id, ID: c.id, From: from, Bytes: bytes}
+func (c *receivedObject) received(from uint64, bytes int64) event.Event {
+	return event.ObjectReceived{Group: c.group.id, ID: c.id, From: from, Bytes: bytes}
 }
 
-func (c *receivedObject) failed(from uint64, bytes int64, cause string) Event {
-	return ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: from, Receives: true, Bytes: bytes, Cause: cause}
+func (c *receivedObject) failed(from uint64, bytes int64, cause string) event.Event {
+	return event.ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: from, Receives: true, Bytes: bytes, Cause: cause}
 }
 
 // sources returns those of the fetch, and then the other members.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/snapshot"
 )
 
@@ -39,8 +40,8 @@ type receivedContent interface {
 	// released is called when a transfer that has ended early does nothing on the disk any more.
 	released(r *receiving)
 	// received and failed return the events of the two ends.
-	received(from uint64, bytes int64) Event
-	failed(from uint64, bytes int64, cause string) Event
+	received(from uint64, bytes int64) event.Event
+	failed(from uint64, bytes int64, cause string) event.Event
 	// sources are the members that can be asked, in turn.
 	sources() []uint64
 }
@@ -119,6 +120,7 @@ func (g *Group) needsSnapshot(index uint64) bool {
 func (c *receivedSnapshot) whole(r *receiving) {
 	r.enter(receivingInstalls)
 	c.group.installs.received.Store(newPublished(r.decoded, r.all.at))
+	c.group.want(dutyInstall)
 	c.group.wake()
 }
 
@@ -128,12 +130,12 @@ func (c *receivedSnapshot) nowhere(*receiving) {}
 // released does nothing: what was received is of use if the same snapshot is offered again.
 func (c *receivedSnapshot) released(*receiving) {}
 
-func (c *receivedSnapshot) received(from uint64, bytes int64) Event {
-	return SnapshotReceived{Group: c.group.id, From: from, Index: c.offer.index, Bytes: bytes}
+func (c *receivedSnapshot) received(from uint64, bytes int64) event.Event {
+	return event.SnapshotReceived{Group: c.group.id, From: from, Index: c.offer.index, Bytes: bytes}
 }
 
-func (c *receivedSnapshot) failed(from uint64, bytes int64, cause string) Event {
-	return SnapshotTransferAborted{Group: c.group.id, Member: from, Receives: true, Index: c.offer.index, Bytes: bytes, Cause: cause}
+func (c *receivedSnapshot) failed(from uint64, bytes int64, cause string) event.Event {
+	return event.SnapshotTransferAborted{Group: c.group.id, Member: from, Receives: true, Index: c.offer.index, Bytes: bytes, Cause: cause}
 }
 
 func (c *receivedSnapshot) sources() []uint64 { return c.group.otherMembers() }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -109,16 +110,16 @@ func TestPulseBeforeTheFirstTick(t *testing.T) {
 
 // No control record stops a group that is founded, or moves more than what it is for.
 func FuzzControl(f *testing.F) {
-	f.Add([]byte{greetingKind, greetsAsk | greetsAll}, uint8(2))
+	f.Add([]byte{control.Greeting, greetsAsk | greetsAll}, uint8(2))
 	f.Add(refusal{theGroup, transport.Incarnation{1}}.encode(), uint8(2))
 	f.Add(encodeStranger(theGroup), uint8(3))
-	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(appliedQuestionKind), uint8(2))
-	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(appliedAnswerKind), uint8(3))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(control.AppliedQuestion), uint8(2))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(control.AppliedAnswer), uint8(3))
 	f.Add([]byte{}, uint8(2))
 	f.Add(encodePlanRequest(theGroup, planRequest{data: make([]byte, 17)}), uint8(2))
 	f.Add(planAnswer{theGroup, [16]byte{1}, "no"}.encode(), uint8(2))
-	f.Add([]byte{rosterQuestionKind, theGroup, 0}, uint8(3))
-	f.Add(append([]byte{rosterAnswerKind, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
+	f.Add([]byte{control.RosterQuestion, theGroup, 0}, uint8(3))
+	f.Add(append([]byte{control.RosterAnswer, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
 	f.Add(removal{theGroup, 1 << 63, transport.Incarnation{1}}.encode(), uint8(2))
 	f.Fuzz(func(t *testing.T, body []byte, from uint8) {
 		l := openTestHost(t, 3)
@@ -133,4 +134,31 @@ func FuzzControl(f *testing.F) {
 			t.Fatalf("a control record of host %d has changed %+v to %+v (%v)", from, before, now, l.group.Err())
 		}
 	})
+}
+
+// A record that is larger than its bound is dropped before anything decodes it, and counted.
+func TestLargeRecordsAreCounted(t *testing.T) {
+	l := openTestHost(t, 3)
+	for _, r := range control.Records {
+		if r.Max == 0 {
+			continue
+		}
+		body := make([]byte, r.Max+1)
+		body[0] = r.Kind
+		before := l.strays.Load()
+		(*inbound)(l.Host).Deliver(2, r.As[0], body)
+		if err := l.Host.control(2, r.As[0], body); !errors.Is(err, control.ErrBad) || l.strays.Load() != before+1 {
+			t.Errorf("a record %q of %d bytes: %v, %d were counted", r.Name, len(body), err, l.strays.Load()-before)
+		}
+	}
+}
+
+// Host.control takes each record of the table.
+func TestEachRecordIsTaken(t *testing.T) {
+	l := openTestHost(t, 3)
+	for _, r := range control.Records {
+		if err := l.Host.control(2, r.As[0], []byte{r.Kind}); err != nil && strings.Contains(err.Error(), "nothing takes") {
+			t.Error(err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -176,7 +177,7 @@ func (g *Group) refuse(member uint64) {
 		return
 	}
 	g.told = append(g.told, member)
-	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
+	g.host.events.emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
 		return

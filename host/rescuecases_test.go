@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -65,8 +66,8 @@ func TestGroupsAreRescuedOneByOne(t *testing.T) {
 	if _, err := ps[0].Group(2).WaitLeader(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	for f := ps[0].Group(2).Founding(); !f.Founded; f = ps[0].Group(2).Founding() {
-		_, _ = ps[0].Group(2).Propose(deadline(t), []byte("until it is founded"))
+	for _, p := range ps {
+		p.waitUntil("founding of group 2", func() bool { return p.Group(2).Founding().Founded })
 	}
 	for _, p := range ps {
 		p.close()
@@ -102,7 +103,7 @@ func TestARepairedSurvivorIsRescued(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a rescue has one goroutine")
 	}
-	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan host.Event, 100)}
+	c := &trioOfDisks{t: t, network: loopback.NewNetwork(), events: make(chan event.Event, 100)}
 	for i := range c.disks {
 		c.disks[i] = crashfs.New()
 		c.start(i, 1)

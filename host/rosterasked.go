@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -18,13 +19,9 @@ import (
 //	roster answer    59 │ group │ a later roster
 //	removed              (foundingcodec.go), if the later one is without it
 //
-// A later roster is true: its sender has applied the entry that makes it. The member admits hosts
-// by it, and takes what a leader sends. Votes it counts by its own roster only: until it has applied what
-// others have, it is no candidate that should win.
-const (
-	rosterQuestionKind byte = 58
-	rosterAnswerKind   byte = 59
-)
+// A later roster is true: its sender has applied the entry that makes it. The member admits hosts by it,
+// and takes what a leader sends. It still counts votes by its own roster. Until it has caught up it should
+// not win an election.
 
 // askForRosters asks for the groups here that hear no leader. It is called once in two election timeouts.
 func (h *Host) askForRosters() {
@@ -37,7 +34,7 @@ func (h *Host) askForRosters() {
 		if r := g.roster(); r != nil {
 			version = r.Version
 		}
-		body := binary.AppendUvarint(binary.AppendUvarint([]byte{rosterQuestionKind}, g.id), version)
+		body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.RosterQuestion}, g.id), version)
 		for _, id := range h.others() {
 			h.transport.SendBytes(id, transport.Control, body)
 		}
@@ -73,13 +70,13 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 	group, n := binary.Uvarint(body[1:])
 	rest := body[1+max(n, 0):]
 	if n <= 0 {
-		return fmt.Errorf("%w: %d bytes about a roster", errBadControl, len(body))
+		return fmt.Errorf("%w: %d bytes about a roster", control.ErrBad, len(body))
 	}
 	g := h.groups.get(group)
-	if body[0] == rosterQuestionKind {
+	if body[0] == control.RosterQuestion {
 		version, n := binary.Uvarint(rest)
 		if n <= 0 || n != len(rest) {
-			return fmt.Errorf("%w: %d bytes ask for a roster", errBadControl, len(body))
+			return fmt.Errorf("%w: %d bytes ask for a roster", control.ErrBad, len(body))
 		}
 		if g != nil {
 			g.answerRoster(from, version)
@@ -90,7 +87,7 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		return nil
 	}
 	if len(rest) > maxRosterBytes {
-		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", errBadControl, len(rest), maxRosterBytes)
+		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", control.ErrBad, len(rest), maxRosterBytes)
 	}
 	r, err := membership.DecodeRoster(rest)
 	if err != nil {
@@ -108,7 +105,7 @@ func (g *Group) answerRoster(to, version uint64) {
 	if r == nil || r.Version <= version {
 		return
 	}
-	body := append(binary.AppendUvarint([]byte{rosterAnswerKind}, g.id), r.Encode()...)
+	body := append(binary.AppendUvarint([]byte{control.RosterAnswer}, g.id), r.Encode()...)
 	came, _ := g.host.admission.Incarnation(to)
 	if r.Was(to, came) {
 		body = removal{g.id, r.Version, came}.encode()

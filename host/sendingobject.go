@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/snapshot"
@@ -60,8 +61,8 @@ func (c *sentObject) rejectGoingOn() (cause string) { return "" }
 func (c *sentObject) unreadable() { c.group.objects.damaged(c.id) }
 
 // sent returns no event: which members hold an object the group counts by itself.
-func (c *sentObject) sent(uint64, int64) Event { return nil }
+func (c *sentObject) sent(uint64, int64) event.Event { return nil }
 
-func (c *sentObject) failed(to uint64, bytes int64, cause string) Event {
-	return ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: to, Bytes: bytes, Cause: cause}
+func (c *sentObject) failed(to uint64, bytes int64, cause string) event.Event {
+	return event.ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: to, Bytes: bytes, Cause: cause}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/snapshot"
 )
 
@@ -33,8 +34,8 @@ type sentContent interface {
 	// unreadable is called when the disk does not return the content.
 	unreadable()
 	// sent and failed return the events of the two ends; nil: there is none.
-	sent(to uint64, bytes int64) Event
-	failed(to uint64, bytes int64, cause string) Event
+	sent(to uint64, bytes int64) event.Event
+	failed(to uint64, bytes int64, cause string) event.Event
 }
 
 // sentSnapshot is the latest snapshot of a group, as of the moment in which a try begins.
@@ -94,12 +95,12 @@ func (c *sentSnapshot) rejectGoingOn() (cause string) {
 // unreadable asks for another snapshot.
 func (c *sentSnapshot) unreadable() { c.group.snapshots.want() }
 
-func (c *sentSnapshot) sent(to uint64, bytes int64) Event {
-	return SnapshotSent{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes}
+func (c *sentSnapshot) sent(to uint64, bytes int64) event.Event {
+	return event.SnapshotSent{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes}
 }
 
-func (c *sentSnapshot) failed(to uint64, bytes int64, cause string) Event {
-	return SnapshotTransferAborted{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes, Cause: cause}
+func (c *sentSnapshot) failed(to uint64, bytes int64, cause string) event.Event {
+	return event.SnapshotTransferAborted{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes, Cause: cause}
 }
 
 // answerSnapshot returns a transfer of the latest snapshot, for a member that asks for it, or says why there

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -18,10 +19,9 @@ import (
 //
 // in a body of kind transport.Control; integers are uvarints, durations are in nanoseconds. A host of an
 // earlier version says nothing, and a number that a host does not know counts for nothing.
-const settingsKind byte = 67
 
 // maxSettings bounds the settings of a record.
-const maxSettings = 64
+const maxSettings = control.MaxSettings
 
 // settings are what a host says of its configuration, by number.
 type settings map[uint64]uint64
@@ -38,7 +38,7 @@ var equalSettings = []struct {
 
 // encodeSettings returns the record of a configuration.
 func encodeSettings(c Config) []byte {
-	body := []byte{settingsKind}
+	body := []byte{control.Settings}
 	for i, s := range equalSettings {
 		body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(i+1)), uint64(s.of(c)))
 	}
@@ -54,7 +54,7 @@ func decodeSettings(body []byte) (settings, error) {
 		s[number] = r.uvarint(1<<63 - 1)
 	}
 	if r.bad || len(r.rest) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes say how a host is set", errBadControl, len(body))
+		return nil, fmt.Errorf("%w: %d bytes say how a host is set", control.ErrBad, len(body))
 	}
 	return s, nil
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/internal/control"
 )
 
 // A member with other timeouts is named with both values, as a warning, until it comes in another life.
@@ -12,7 +14,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 	l := openTestHost(t, 3, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
 	l.lead()
-	if out.count(2, settingsKind) != 1 || out.count(3, settingsKind) != 1 {
+	if out.count(2, control.Settings) != 1 || out.count(3, control.Settings) != 1 {
 		t.Errorf("hosts 2 and 3 are not told how this one is set: % x", out.bodies)
 	}
 	l.control(2, encodeSettings(l.config))
@@ -37,8 +39,8 @@ func TestSettingsThatDiffer(t *testing.T) {
 		t.Errorf("host 2 has another life, and has said nothing: %v", d)
 	}
 	before := l.strays.Load()
-	l.control(2, []byte{settingsKind, 1})
-	l.control(2, []byte{settingsKind, 9, 9})
+	l.control(2, []byte{control.Settings, 1})
+	l.control(2, []byte{control.Settings, 9, 9})
 	if d := l.group.Explain(); l.strays.Load() != before+1 || len(d.Warnings) > 0 {
 		t.Errorf("half a setting, and one of a later version: %d strays, want 1 more than %d; %v", l.strays.Load(), before, d)
 	}

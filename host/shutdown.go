@@ -84,7 +84,6 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	h.transfers.closeAll()
 	for _, g := range h.groups.all() {
 		g.held.stop()
-		g.batching.stop()
 		g.snapshots.close()
 	}
 	h.lane.later.Stop()

@@ -4,11 +4,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// slowMembers is a leader's watch on its followers, for the event MemberSlow. It belongs to the turn.
+// slowMembers is a leader's watch on its followers, for event.MemberSlow. It belongs to the turn.
 type slowMembers struct {
 	checkedAt int64 // tick
 	watches   []memberWatch
@@ -21,16 +22,16 @@ type memberWatch struct {
 }
 
 // checkMembers reports followers that lag and acknowledge nothing, once in a tick at most.
-func (g *Group) checkMembers() {
+func (g *Group) checkMembers() (again bool) {
 	w, now := &g.slow, g.at.ticks
 	if now == w.checkedAt {
-		return
+		return false
 	}
 	w.checkedAt = now
 	st := g.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		w.watches = nil
-		return
+		return false
 	}
 	bound := int64(2 * g.host.config.electionTicks())
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -43,11 +44,12 @@ func (g *Group) checkMembers() {
 			m.told = false
 		case !m.told:
 			m.told = true
-			e := MemberSlow{Group: g.id, Member: id, Behind: st.LastIndex - pr.Match, For: time.Duration(stalled) * g.host.config.tickPeriod()}
+			e := event.MemberSlow{Group: g.id, Member: id, Behind: st.LastIndex - pr.Match, For: time.Duration(stalled) * g.host.config.tickPeriod()}
 			g.host.events.emit(e)
 			g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 		}
 	})
+	return false
 }
 
 // member returns the watch on a member. There are as many as members that the core knows.

@@ -31,8 +31,8 @@ import (
 // applied more than that, so publishing waits. Invariant: no entry leaves the log before a snapshot that
 // covers it was read back from the disk, every byte.
 //
-// A snapshot that fails, for a full disk or an error of the machine, is reported (SnapshotFailed) and tried
-// again later; the group goes on. One that hangs holds its lane, and is reported as well.
+// A snapshot that fails, for a full disk or an error of the machine, is reported (event.SnapshotFailed) and
+// tried again later; the group goes on. One that hangs holds its lane, and is reported as well.
 //
 // Rejected: to let the core ask for snapshots and wait for them. The core knows neither bytes nor disks.
 
@@ -272,6 +272,7 @@ func (s *groupSnapshots) publish(p *publishedSnapshot) {
 	s.mu.Unlock()
 	if through > 0 {
 		raise(&s.compact, through)
+		s.group.want(dutySnapshots)
 		s.group.wake()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -123,7 +124,7 @@ type keeperHost struct {
 	*testHost
 	keeper *keeper
 	config GroupConfig
-	events []Event
+	events []event.Event
 }
 
 func (h *keeperHost) options() CommandOptions {
@@ -138,7 +139,7 @@ func (h *keeperHost) options() CommandOptions {
 func (h *keeperHost) start() error {
 	h.manual, h.out = &manualEnv{now: h.now()}, &recordingTransport{}
 	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
-	process, err := Open(context.Background(), c, WithEnv(h.manual.env()), WithFS(h.disk.Mount()), WithTransport(h.out), WithLogger(quiet), WithEvents(func(e Event) { h.events = append(h.events, e) }))
+	process, err := Open(context.Background(), c, WithEnv(h.manual.env()), WithFS(h.disk.Mount()), WithTransport(h.out), WithLogger(quiet), WithEvents(func(e event.Event) { h.events = append(h.events, e) }))
 	if err != nil {
 		return err
 	}
@@ -396,7 +397,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			if _, ok := h.group.LatestSnapshot(); ok || h.group.Err() != nil || h.group.storage.log.FirstIndex() != 1 {
 				t.Fatalf("there is a snapshot: %t, the group says %v, the log begins at %d", ok, h.group.Err(), h.group.storage.log.FirstIndex())
 			}
-			if !slices.ContainsFunc(h.events, func(e Event) bool { _, is := e.(SnapshotFailed); return is }) {
+			if !slices.ContainsFunc(h.events, func(e event.Event) bool { _, is := e.(event.SnapshotFailed); return is }) {
 				t.Error("no event reports it")
 			}
 			if d := h.group.Explain(); !d.Has(CodeSnapshotFails) {

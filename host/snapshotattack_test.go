@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -29,12 +31,12 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	c.heal()
 	c.load("it receives", 0, func() bool { return len(h.process.transfers.in) > 0 })
 	c.change = func(p *parcel) {
-		if aboutSnapshots := len(p.body) > 0 && isSnapshotRecord(p.body); (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
+		if aboutSnapshots := len(p.body) > 0 && p.body[0] >= control.SnapshotOffer && p.body[0] <= control.SnapshotEnd; (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
 			p.batch, p.body = nil, nil
 		}
 	}
 	c.load("it has the snapshot and no leader", 0, func() bool {
-		return count[SnapshotReceived](h) > 0 && h.group.Status().Leader == raft.None
+		return count[event.SnapshotReceived](h) > 0 && h.group.Status().Leader == raft.None
 	})
 	taking := h.group.StartSnapshot()
 	c.load("it takes one", 0, func() bool {
@@ -42,7 +44,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 		return done
 	})
 	info, _, err := taking.Poll()
-	if err != nil || count[SnapshotInstalled](h) > 0 || info.Index >= h.group.installs.received.Load().id.Index {
+	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.installs.received.Load().id.Index {
 		t.Fatalf("setup: %+v, %v; %s", info, err, c.describe())
 	}
 	h.group.Close(gone(t))
@@ -252,11 +254,11 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 			s.newest.Store(newPublished(m, right.at))
 			c.heal()
 			h := c.hosts[2]
-			c.load("it gives up", 0, func() bool { return count[SnapshotTransferAborted](h) > 0 })
+			c.load("it gives up", 0, func() bool { return count[event.SnapshotTransferAborted](h) > 0 })
 			if m := h.process.Metrics().Transfers; m.BytesReceived > 16*uint64(right.bytes) {
 				t.Errorf("it has received %d bytes of a snapshot of %d", m.BytesReceived, right.bytes)
 			}
-			c.load("the member installs", 1, func() bool { return count[SnapshotInstalled](h) > 0 })
+			c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](h) > 0 })
 			c.load("all are equal", 0, c.equal)
 		})
 	}
@@ -296,7 +298,7 @@ func TestATakeThatWasPutOff(t *testing.T) {
 	}
 	taken := func() (n int) {
 		for _, e := range h.events {
-			if _, is := e.(SnapshotTaken); is {
+			if _, is := e.(event.SnapshotTaken); is {
 				n++
 			}
 		}
@@ -348,7 +350,7 @@ func TestAnInstallEndsTheFailures(t *testing.T) {
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	c.load("the member installs", 0, func() bool { return count[SnapshotInstalled](h) > 0 && c.equal() })
+	c.load("the member installs", 0, func() bool { return count[event.SnapshotInstalled](h) > 0 && c.equal() })
 	for range 600 * h.process.config.electionTicks() {
 		c.tick()
 	}

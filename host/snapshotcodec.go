@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/millrace/millrace/host/internal/control"
 )
 
 // What hosts tell each other to move a snapshot, in bodies of kind transport.Control, and blocks in bodies of
@@ -17,16 +19,10 @@ import (
 //
 // number grows from ask to ask, over all lives of the asking host. Bit 0 of flags: what earlier asks still
 // wait for is not wanted. An ask without ranges says that the receiver is at work.
-const (
-	snapshotOfferKind byte = 48
-	snapshotAskKind   byte = 49
-	snapshotBlockKind byte = 50
-	snapshotEndKind   byte = 51
-)
 
 const (
 	// snapshotBlockBytes is the size of a block. Only the last of a part is shorter.
-	snapshotBlockBytes = 64 << 10
+	snapshotBlockBytes = control.MaxBlock
 	// maxOfferedManifest bounds the manifest that a receiver keeps in memory.
 	maxOfferedManifest = 16 << 20
 	// maxAskRanges and maxAskBlocks bound one ask.
@@ -125,12 +121,12 @@ type blockRange struct {
 var errBadSnapshotRecord = errors.New("millrace: a record about a snapshot cannot be read")
 
 func (o snapshotOffer) encode() []byte {
-	b := appendNumbers([]byte{snapshotOfferKind}, o.group, o.index, o.term, o.firstIndex, uint64(o.manifestBytes))
+	b := control.AppendNumbers([]byte{control.SnapshotOffer}, o.group, o.index, o.term, o.firstIndex, uint64(o.manifestBytes))
 	return append(b, o.hash[:]...)
 }
 
 func (a snapshotAsk) encode() []byte {
-	b := appendHash([]byte{snapshotAskKind}, a.group, &a.hash)
+	b := appendHash([]byte{control.SnapshotAsk}, a.group, &a.hash)
 	flags := byte(0)
 	if a.restarts {
 		flags = askRestarts
@@ -138,7 +134,7 @@ func (a snapshotAsk) encode() []byte {
 	b = append(binary.AppendUvarint(b, a.number), flags)
 	b = binary.AppendUvarint(b, uint64(len(a.ranges)))
 	for _, r := range a.ranges {
-		b = appendNumbers(b, uint64(r.part+1), uint64(r.block), uint64(r.blocks))
+		b = control.AppendNumbers(b, uint64(r.part+1), uint64(r.block), uint64(r.blocks))
 	}
 	return b
 }
@@ -151,13 +147,13 @@ func (k snapshotBlock) encode() []byte {
 const blockHeadBytes = 64
 
 func (k snapshotBlock) appendTo(b []byte) []byte {
-	b = appendHash(append(b, snapshotBlockKind), k.group, &k.hash)
-	b = appendNumbers(b, uint64(k.at.part+1), uint64(k.at.block))
+	b = appendHash(append(b, control.SnapshotBlock), k.group, &k.hash)
+	b = control.AppendNumbers(b, uint64(k.at.part+1), uint64(k.at.block))
 	return append(b, k.content...)
 }
 
 func (e snapshotEnd) encode() []byte {
-	return append(appendHash([]byte{snapshotEndKind}, e.group, &e.hash), byte(e.why))
+	return append(appendHash([]byte{control.SnapshotEnd}, e.group, &e.hash), byte(e.why))
 }
 
 func appendHash(b []byte, group uint64, hash *[32]byte) []byte {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/host/internal/control"
 )
 
 func someHash(b byte) (h [32]byte) {
@@ -102,13 +104,13 @@ func TestSnapshotRecordsAreRefused(t *testing.T) {
 
 func decodeAnySnapshotRecord(body []byte) (err error) {
 	switch body[0] {
-	case snapshotOfferKind:
+	case control.SnapshotOffer:
 		_, err = decodeSnapshotOffer(body)
-	case snapshotAskKind:
+	case control.SnapshotAsk:
 		_, err = decodeSnapshotAsk(body)
-	case snapshotBlockKind:
+	case control.SnapshotBlock:
 		_, err = decodeSnapshotBlock(body)
-	case snapshotEndKind:
+	case control.SnapshotEnd:
 		_, err = decodeSnapshotEnd(body)
 	}
 	return err
@@ -128,25 +130,25 @@ func FuzzSnapshotRecord(f *testing.F) {
 		var first, again any
 		var err, errAgain error
 		switch body[0] {
-		case snapshotOfferKind:
+		case control.SnapshotOffer:
 			var o snapshotOffer
 			if o, err = decodeSnapshotOffer(body); err == nil {
 				first = o
 				again, errAgain = decodeSnapshotOffer(o.encode())
 			}
-		case snapshotAskKind:
+		case control.SnapshotAsk:
 			var a snapshotAsk
 			if a, err = decodeSnapshotAsk(body); err == nil {
 				first = a
 				again, errAgain = decodeSnapshotAsk(a.encode())
 			}
-		case snapshotBlockKind:
+		case control.SnapshotBlock:
 			var k snapshotBlock
 			if k, err = decodeSnapshotBlock(body); err == nil {
 				first = k
 				again, errAgain = decodeSnapshotBlock(k.encode())
 			}
-		case snapshotEndKind:
+		case control.SnapshotEnd:
 			var e snapshotEnd
 			if e, err = decodeSnapshotEnd(body); err == nil {
 				first = e

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/event"
 )
 
 // snapshotLanes do the work of snapshots that may block on a disk or on a state machine that writes its
 // state: taking, and whatever else of snapshots reads and writes files. There are two lanes for all groups of
 // a host, so that two groups at most load the disk at a time, and one that hangs does not stop the others.
 // A machine whose WriteTo hangs holds its lane: the host then starts another one in its place, one for each
-// group at most, and reports it (SnapshotStalled).
+// group at most, and reports it (event.SnapshotStalled).
 //
 // They also say which group may take a snapshot next. At most maxTakes are under way, from the capture to the
 // end, because each holds a view of the state in memory; those that hang are not counted. A group gets a
@@ -22,7 +23,7 @@ type snapshotLanes struct {
 	now   func() time.Duration
 	ticks func() int64 // that were not missed, as of the last beat
 	start func(name string, w env.Worker) env.Task
-	event func(Event)
+	event func(event.Event)
 
 	mu      sync.Mutex
 	ready   ring[*laneWork]
@@ -293,7 +294,7 @@ func (p *snapshotLanes) lookAgain(s *groupSnapshots, ticks int64) {
 // look is called at each beat of the clock. It reports work that hangs, starts lanes in its place, wakes
 // groups that must say what is durable, and asks those for a snapshot whose time has come.
 func (p *snapshotLanes) look() {
-	var events []Event
+	var events []event.Event
 	now, ticks, hang := p.now(), p.ticks(), 0
 	p.mu.Lock()
 	for _, l := range p.lanes {
@@ -302,7 +303,7 @@ func (p *snapshotLanes) look() {
 		}
 		if hang++; !l.reported {
 			l.reported = true
-			events = append(events, SnapshotStalled{Group: l.work.group.id, For: now - l.since, Doing: l.work.doing})
+			events = append(events, event.SnapshotStalled{Group: l.work.group.id, For: now - l.since, Doing: l.work.doing})
 			if l.work.takes && !l.work.hangs {
 				l.work.hangs = true
 				p.hung++

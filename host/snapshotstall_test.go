@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -134,7 +135,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	}
 	h.manual.now += snapshotStall
 	h.manual.tick()
-	if !slices.ContainsFunc(h.events, func(e Event) bool { v, is := e.(SnapshotStalled); return is && v.Group == theGroup }) {
+	if !slices.ContainsFunc(h.events, func(e event.Event) bool { v, is := e.(event.SnapshotStalled); return is && v.Group == theGroup }) {
 		t.Error("no event reports it")
 	}
 	if d := h.group.Explain(); !d.Has(CodeSnapshotHangs) {

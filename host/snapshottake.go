@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -358,6 +359,7 @@ func (t *take) publish() error {
 	s, lanes := t.all, &t.all.group.host.snapshotLanes
 	if s.durable.Load() < t.id.Index {
 		s.awaits.Store(t.id.Index)
+		s.group.want(dutySnapshots)
 		lanes.await(s, true)
 		return errNotDurable
 	}
@@ -438,7 +440,7 @@ func (t *take) succeed() {
 	s.tookNanos.Add(int64(took))
 	s.schedule(t.bytes)
 	p := s.latest()
-	g.host.events.emit(SnapshotTaken{Group: g.id, SnapshotInfo: SnapshotInfo{t.id.Index, t.id.Term, p.bytes}, Took: took})
+	g.host.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
 	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
 	tell(t.callers, p, nil)
 	s.next()
@@ -488,7 +490,7 @@ func (t *take) failed(err error) {
 		if !s.policy.Disabled {
 			g.host.snapshotLanes.lookAgain(s, wait)
 		}
-		g.host.events.emit(SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
+		g.host.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
 		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
 	}
 	tell(t.callers, nil, err)
@@ -564,11 +566,11 @@ func (s *groupSnapshots) close() {
 }
 
 // advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.
-func (g *Group) advanceSnapshots() {
+func (g *Group) advanceSnapshots() (again bool) {
 	s := &g.snapshots
 	awaits, through := s.awaits.Load(), s.compact.Load()
 	if awaits == 0 && through == 0 {
-		return
+		return false
 	}
 	st := g.node.BasicStatus()
 	if awaits > 0 && st.Durable >= awaits {
@@ -579,4 +581,5 @@ func (g *Group) advanceSnapshots() {
 	if through > 0 {
 		g.compactLog(through, st.Applied)
 	}
+	return s.awaits.Load() > 0 || s.compact.Load() > 0
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -118,7 +120,7 @@ func (g *Group) askApplied(now int64) {
 	s.number++
 	s.before, s.asked = s.asked, now
 	q := appliedRecord{group: g.id, term: g.node.BasicStatus().Term, number: s.number}
-	question := q.encode(appliedQuestionKind)
+	question := q.encode(control.AppliedQuestion)
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
 		if id != g.self {
 			g.host.transport.SendBytes(id, transport.Control, question)
@@ -128,7 +130,7 @@ func (g *Group) askApplied(now int64) {
 
 // answerApplied answers the questions of the leader: it says how far this member has applied, if it could
 // lead.
-func (g *Group) answerApplied() {
+func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.taken.questions {
 		st := g.node.BasicStatus()
 		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
@@ -136,8 +138,9 @@ func (g *Group) answerApplied() {
 			continue
 		}
 		q.applied = min(g.apply.machineApplied(st.Applied), st.Commit)
-		g.host.transport.SendBytes(q.from, transport.Control, q.encode(appliedAnswerKind))
+		g.host.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
 	}
+	return false
 }
 
 // noteApplied takes the answers to the latest question.
@@ -184,7 +187,7 @@ func (g *Group) handOverAhead(stalled int64) bool {
 	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
 	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
 		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.machine.member(target).applied)
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
 	return true
 }
 
@@ -207,24 +210,21 @@ func (g *Group) memberAhead() (target uint64) {
 	return target
 }
 
-// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. After
-// its kind it has only uvarints: group, term, number of the question and, in an answer, the applied index.
+// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. Its
+// numbers are uvarints:
+//
+//	question  16 │ group │ term │ number
+//	answer    17 │ group │ term │ number of the question │ applied index
 type appliedRecord struct {
 	from                uint64 // the sender, as its connection says; not in the record
 	group, term, number uint64
 	applied             uint64
 }
 
-// The kinds of control records of this file. Those below 16 are in foundingcodec.go.
-const (
-	appliedQuestionKind byte = 16
-	appliedAnswerKind   byte = 17
-)
-
 func (r appliedRecord) encode(kind byte) []byte {
-	b := appendNumbers([]byte{kind}, r.group, r.term, r.number)
-	if kind == appliedAnswerKind {
-		b = appendNumbers(b, r.applied)
+	b := control.AppendNumbers([]byte{kind}, r.group, r.term, r.number)
+	if kind == control.AppliedAnswer {
+		b = control.AppendNumbers(b, r.applied)
 	}
 	return b
 }
@@ -232,10 +232,10 @@ func (r appliedRecord) encode(kind byte) []byte {
 // decodeApplied decodes a body that begins with one of the two kinds.
 func decodeApplied(body []byte) (r appliedRecord, err error) {
 	fields := []*uint64{&r.group, &r.term, &r.number, &r.applied}
-	if body[0] == appliedQuestionKind {
+	if body[0] == control.AppliedQuestion {
 		fields = fields[:3]
 	}
-	err = decodeNumbers(body, "what is applied", fields...)
+	err = control.DecodeNumbers(body, "what is applied", fields...)
 	return r, err
 }
 
@@ -247,7 +247,7 @@ func (h *Host) takeApplied(from uint64, body []byte) error {
 	}
 	r.from = from
 	if g := h.groups.get(r.group); g != nil {
-		g.inbox.putApplied(r, body[0] == appliedQuestionKind)
+		g.inbox.putApplied(r, body[0] == control.AppliedQuestion)
 		g.wake()
 	}
 	return nil

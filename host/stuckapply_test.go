@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -34,7 +35,7 @@ func (o *appliedTransport) SendBytes(to uint64, kind transport.Kind, body []byte
 			o.pulses[to] = r
 		}
 	}
-	if kind != transport.Control || body[0] != appliedQuestionKind && body[0] != appliedAnswerKind {
+	if kind != transport.Control || body[0] != control.AppliedQuestion && body[0] != control.AppliedAnswer {
 		return true
 	}
 	r, err := decodeApplied(body)
@@ -153,7 +154,7 @@ func (l *stuckHost) pass(ticks int, f func(controlRecord)) (to uint64) {
 		}
 		l.manual.runIdle()
 	}
-	if s := l.group.Status(); s.Role != raft.StateLeader {
+	if s := l.group.Status(); s.Role != RoleLeader {
 		l.t.Errorf("the host does not lead any more: %+v", s)
 	}
 	return raft.None
@@ -165,7 +166,7 @@ func (l *stuckHost) transferee() uint64 { return l.group.node.BasicStatus().Lead
 func (l *stuckHost) answer(q controlRecord, applied uint64) {
 	r := q.appliedRecord
 	r.applied = applied
-	l.controls(q.to, appliedAnswerKind, r)
+	l.controls(q.to, control.AppliedAnswer, r)
 }
 
 // To whom a leader hands over whose state machine is stuck at entry begun+1.
@@ -259,7 +260,7 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 			for _, id := range l.others() {
 				a := q.appliedRecord
 				a.applied = through
-				(*inbound)(l.Host).Deliver(id, transport.Control, a.encode(appliedAnswerKind))
+				(*inbound)(l.Host).Deliver(id, transport.Control, a.encode(control.AppliedAnswer))
 			}
 			l.manual.runIdle()
 		}, 3},
@@ -267,7 +268,7 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			l := openStuckHost(t, 3)
 			to := l.pass(12*l.config.electionTicks(), func(q controlRecord) {
-				if q.kind == appliedQuestionKind {
+				if q.kind == control.AppliedQuestion {
 					row.answer(l, q)
 				}
 			})
@@ -348,12 +349,12 @@ func TestMemberSaysWhatItHasApplied(t *testing.T) {
 			}
 			row.before(l)
 			l.control.takeControl()
-			l.controls(row.from, appliedQuestionKind, row.asks)
+			l.controls(row.from, control.AppliedQuestion, row.asks)
 			want := "[]"
 			if row.answers {
 				r := row.asks
 				r.applied = row.applied
-				want = fmt.Sprint([]controlRecord{{2, appliedAnswerKind, r}})
+				want = fmt.Sprint([]controlRecord{{2, control.AppliedAnswer, r}})
 			}
 			if have := fmt.Sprint(l.control.takeControl()); have != want {
 				t.Errorf("the answer is %v, want %v", have, want)
@@ -369,7 +370,7 @@ func TestQuestionsReplaceEachOther(t *testing.T) {
 	l.commit(theGroup, 1, 3)
 	for n := range uint64(100) {
 		for from := uint64(2); from <= 3; from++ {
-			for _, kind := range []byte{appliedQuestionKind, appliedAnswerKind} {
+			for _, kind := range []byte{control.AppliedQuestion, control.AppliedAnswer} {
 				r := appliedRecord{group: theGroup, term: 1, number: n}
 				(*inbound)(l.Host).Deliver(from, transport.Control, r.encode(kind))
 			}
@@ -388,9 +389,9 @@ func TestQuestionsReplaceEachOther(t *testing.T) {
 // Records about what is applied are read as they were written, and nothing else is.
 func TestAppliedRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]byte{appliedQuestionKind, appliedAnswerKind}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]byte{control.AppliedQuestion, control.AppliedAnswer}).Draw(t, "kind")
 		r := appliedRecord{group: rapid.Uint64().Draw(t, "group"), term: rapid.Uint64().Draw(t, "term"), number: rapid.Uint64().Draw(t, "number")}
-		if kind == appliedAnswerKind {
+		if kind == control.AppliedAnswer {
 			r.applied = rapid.Uint64().Draw(t, "applied")
 		}
 		b := r.encode(kind)
@@ -399,7 +400,7 @@ func TestAppliedRecords(t *testing.T) {
 		}
 		cut := rapid.IntRange(1, len(b)-1).Draw(t, "cut")
 		for _, bad := range [][]byte{b[:cut], append(b, 0)} {
-			if _, err := decodeApplied(bad); !errors.Is(err, errBadControl) {
+			if _, err := decodeApplied(bad); !errors.Is(err, control.ErrBad) {
 				t.Fatalf("%v is read: %v", bad, err)
 			}
 		}

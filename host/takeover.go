@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -215,6 +216,6 @@ func (h *Host) leftBehind(g *Group, ran time.Duration) {
 	h.pulses.drop(g)
 	g.inbox.putExcepted() // so that its next turn sends heartbeats
 	g.wake()
-	h.events.emit(TurnStalled{Group: g.id, For: ran})
+	h.events.emit(event.TurnStalled{Group: g.id, For: ran})
 	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
 }

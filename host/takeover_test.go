@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
 )
@@ -32,11 +33,11 @@ func TestHungTurnIsLeftBehind(t *testing.T) {
 	network := loopback.NewNetwork()
 	e := env.Real()
 	e.Parallelism = 1 // one shard
-	stalled := make(chan host.TurnStalled, 100)
+	stalled := make(chan event.TurnStalled, 100)
 	h, err := host.Open(t.Context(), host.Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "a"}, HeartbeatInterval: 5 * time.Millisecond, SegmentBytes: 1 << 20},
 		host.WithEnv(e), host.WithTransport(network.Host(1)), host.WithLogger(quiet),
-		host.WithEvents(func(e host.Event) {
-			if s, ok := e.(host.TurnStalled); ok {
+		host.WithEvents(func(e event.Event) {
+			if s, ok := e.(event.TurnStalled); ok {
 				stalled <- s
 			}
 		}))

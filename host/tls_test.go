@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
@@ -203,8 +204,8 @@ func TestHostsTalkOverTLS(t *testing.T) {
 func TestCertificateRefusedIsAnEvent(t *testing.T) {
 	ours, theirs := testCA(t, "ours"), testCA(t, "theirs")
 	refused := make(chan tcp.CertificateRefused, 1000)
-	hosts := openSecured(t, []*TLS{tlsFiles(t, ours, 1, time.Hour), tlsFiles(t, ours, 2, time.Hour), tlsFiles(t, theirs, 3, time.Hour)}, WithEvents(func(e Event) {
-		if v, ok := e.(TLSEvent); ok {
+	hosts := openSecured(t, []*TLS{tlsFiles(t, ours, 1, time.Hour), tlsFiles(t, ours, 2, time.Hour), tlsFiles(t, theirs, 3, time.Hour)}, WithEvents(func(e event.Event) {
+		if v, ok := e.(event.TLSEvent); ok {
 			if r, ok := v.TLSEvent.(tcp.CertificateRefused); ok {
 				select {
 				case refused <- r:

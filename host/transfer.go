@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -145,7 +146,7 @@ func (g *Group) startTransfer() {
 	}
 	t.term, t.at, g.transfer = st.Term, g.at.ticks, t
 	g.noteHandedOver(st.Term, true)
-	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
 }
 
 // advanceTransfer ends the transfer under way when another member leads, or this one does again.

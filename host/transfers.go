@@ -1,11 +1,12 @@
 package host
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -41,9 +42,9 @@ type transfers struct {
 
 	snapshots, objects transferClass
 
-	says   []said   // to send,
-	events []Event  // to emit,
-	tells  []func() // and to call when mu is released
+	says   []said        // to send,
+	events []event.Event // to emit,
+	tells  []func()      // and to call when mu is released
 }
 
 // maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
@@ -105,7 +106,7 @@ func (t *transfers) unlock() {
 func (t *transfers) say(to uint64, body []byte) { t.says = append(t.says, said{to, body}) }
 
 // emit emits an event when mu is released, unless it is nil.
-func (t *transfers) emit(e Event) {
+func (t *transfers) emit(e event.Event) {
 	if e != nil {
 		t.events = append(t.events, e)
 	}
@@ -136,39 +137,33 @@ func (t *transfers) beat(now int64) {
 }
 
 // takeSnapshotRecord takes a record about a snapshot.
-func (h *Host) takeSnapshotRecord(from uint64, kind transport.Kind, body []byte) error {
-	switch {
-	case body[0] == snapshotBlockKind && kind == transport.Bulk:
+func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
+	switch body[0] {
+	case control.SnapshotBlock:
 		b, err := decodeSnapshotBlock(body)
 		if err == nil {
 			h.forPeer(from, b.group, func(g *Group) { h.transfers.arrived(g, from, &b) })
 		}
 		return err
-	case body[0] == snapshotOfferKind && kind == transport.Control:
+	case control.SnapshotOffer:
 		o, err := decodeSnapshotOffer(body)
 		if err == nil {
 			h.forPeer(from, o.group, func(g *Group) { h.transfers.offered(g, from, o) })
 		}
 		return err
-	case body[0] == snapshotAskKind && kind == transport.Control:
+	case control.SnapshotAsk:
 		a, err := decodeSnapshotAsk(body)
 		if err == nil {
 			h.forMember(from, a.group, func(g *Group) { h.transfers.asked(g, from, &a) })
 		}
 		return err
-	case body[0] == snapshotEndKind && kind == transport.Control:
+	default: // the end
 		e, err := decodeSnapshotEnd(body)
 		if err == nil {
 			h.forMember(from, e.group, func(g *Group) { h.transfers.ended(g, from, e) })
 		}
 		return err
 	}
-	return fmt.Errorf("%w: %d bytes of record %d came as %v", errBadSnapshotRecord, len(body), body[0], kind)
-}
-
-// isSnapshotRecord reports whether a body is about a snapshot.
-func isSnapshotRecord(body []byte) bool {
-	return len(body) > 0 && body[0] >= snapshotOfferKind && body[0] <= snapshotEndKind
 }
 
 // forMember calls f for an open group that has from as another member.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -276,7 +277,7 @@ func TestAHostThatWasNotRestoredIsRefused(t *testing.T) {
 	events := h.Events(deadline(t))
 	restoredNode(t, net, crashfs.New(), restoredConfig(5))
 	for e := range events {
-		if refused, ok := e.(host.HostRefused); ok {
+		if refused, ok := e.(event.HostRefused); ok {
 			if n.Group().Founding().Found {
 				t.Error("the group is founded with a host that was not restored")
 			}

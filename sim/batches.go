@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/sim/batches"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -33,8 +33,8 @@ type BatchRun struct {
 	Seed uint64
 }
 
-// BatchResult is what a BatchRun measured. Latencies are those that the clients see; in the open loop they
-// count from the time at which a write was to come.
+// BatchResult is what a BatchRun measured. Latencies are what the clients see; in the open loop they count
+// from the time at which a write was to come.
 type BatchResult struct {
 	OpsPerSec      float64
 	Mean, P50, P99 time.Duration
@@ -44,23 +44,13 @@ type BatchResult struct {
 	Held           uint64        // batches that were held back while commands waited for them
 }
 
-// drawRule draws a rule for the batches of a run: what is held back must not be lost, nor wait for ever, in
-// any fault. Most runs have none, as hosts in production.
-func (w *world) drawRule() {
-	rng := splitSeed(w.options.Seed, 41)
-	if rng.IntN(4) == 0 && !w.options.small && w.user == nil {
-		w.rule = pick[batches.Rule](rng, batches.Depth(1), batches.Depth(2), batches.Halfway{}, batches.Spaced{By: 3 * time.Millisecond, Named: "spaced"},
-			batches.Window(1), batches.Stages{})
-	}
-}
-
 // maxBatchRun is how long a run may take, in virtual time, for each thousand writes.
 const maxBatchRun = 10 * time.Minute
 
 // MeasureBatches carries out a run. The error, if any, is a *Violation: the hosts did not do the work.
 func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 	err = scenario(Options{Seed: run.Seed, Mode: &wal.ModeGroup, still: true}, func(w *world, rng *rand.Rand) {
-		w.hardware, w.rule = newHardware(w, run.Hardware, rng), run.Rule
+		w.hardware = newHardware(w, run.Hardware, rng)
 		w.hardware.echoes = run.Echoes
 		w.parallelism = min(run.Processors, 2)
 		w.groupConfig = host.GroupConfig{}
@@ -72,6 +62,9 @@ func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 			w.violate("no leader in a minute without a fault")
 		}
 		c := &batchClients{w: w, run: run, rng: rng, leader: w.leader().alive.replicas[0], value: make([]byte, run.ValueBytes)}
+		c.gate = &batchGate{
+			w: w, leader: c.leader, rule: run.Rule, bytes: int64(run.ValueBytes), pass: c.pass, last: c.leader.group.Status().LastIndex,
+		}
 		r = c.measure()
 	})
 	return r, err
@@ -83,6 +76,7 @@ type batchClients struct {
 	run     BatchRun
 	rng     *rand.Rand
 	leader  *replica
+	gate    *batchGate
 	value   []byte
 	waiting []pendingWrite // in the order of the log
 	done    int
@@ -131,7 +125,7 @@ type batchCounts struct{ batches, commands, syncs, held uint64 }
 
 func (c *batchClients) counts() batchCounts {
 	m := c.leader.group.Metrics()
-	return batchCounts{m.Proposals.Batches, m.Proposals.Commands, c.leader.life.process.LogStats().Syncs, m.Batches.Held}
+	return batchCounts{m.Proposals.Batches, m.Proposals.Commands, c.leader.life.process.LogStats().Syncs, c.gate.held}
 }
 
 // until runs the world until n writes are done.
@@ -147,8 +141,8 @@ func (c *batchClients) work(cost time.Duration, do func()) {
 	c.w.hardware.add(&piece{life: c.leader.life, cost: cost, do: func(*piece) { do() }})
 }
 
-// write hands in a write that was to come at a time.
-func (c *batchClients) write(from time.Duration) {
+// pass hands in a write that was to come at a time.
+func (c *batchClients) pass(from time.Duration) {
 	p, err := c.leader.group.Submit(c.value)
 	if err != nil {
 		c.w.violate("the leader refuses a write: %v", err)
@@ -182,6 +176,7 @@ func (c *batchClients) hear(l *life) {
 	}
 	clear(c.waiting[:n])
 	c.waiting = c.waiting[n:]
+	c.gate.look()
 }
 
 // answered runs the client of a write.
@@ -202,7 +197,7 @@ func (c *batchClients) comeBack() {
 
 // submit makes a client hand in a write.
 func (c *batchClients) submit(from time.Duration) {
-	c.work(c.run.Costs.Client/2, func() { c.write(from) })
+	c.work(c.run.Costs.Client/2, func() { c.gate.write(from) })
 }
 
 func (r BatchResult) String() string {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/sim"
+	"github.com/millrace/millrace/sim/batches"
 )
 
 // batchRun is a run with clients in a closed loop.

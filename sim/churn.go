@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -156,7 +157,7 @@ func (w *world) leading(group uint64) (leads *replica) {
 		if r.group == nil || r.id != group || r.closing {
 			return
 		}
-		if s := r.group.Status(); s.Role == raft.StateLeader && s.Term > term {
+		if s := r.group.Status(); s.Role == host.RoleLeader && s.Term > term {
 			leads, term = r, s.Term
 		}
 	})
@@ -351,7 +352,7 @@ func (c *churn) mayBeWiped(h *machine) bool {
 }
 
 // checkRoster: members that put one version in force have the same configuration.
-func (g *ghost) checkRoster(w *world, who string, e host.MembersChanged) {
+func (g *ghost) checkRoster(w *world, who string, e event.MembersChanged) {
 	was, known := g.rosters[e.Version]
 	if known && was.Equivalent(e.Conf) != nil {
 		w.breaks(property.OneConfiguration, "%s has configuration %v with version %d of the members, another one had %v", who, raft.DescribeConfState(e.Conf), e.Version, raft.DescribeConfState(was))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -34,8 +35,8 @@ const (
 	Upgrade
 	// UpgradeWithOldName is the same, but the new version has the name of the old one.
 	UpgradeWithOldName
-	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program that sums up results in
-	// another form. Nothing may be reported.
+	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program of another form of
+	// sums. Nothing may be reported.
 	OtherForm
 	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
 	Poisoned
@@ -47,13 +48,13 @@ const (
 
 // DivergenceReport says how a run of Divergence ended.
 type DivergenceReport struct {
-	Reported []host.Diverged // as leaders reported them
-	After    time.Duration   // from the first possible difference until the first report
-	Stopped  bool            // the wrong member has stopped
-	Calls    int             // that got a result
-	Resumed  int             // machines that worked again in the same life
-	Halts    int             // halted machines that the operator has seen,
-	Skips    int             // and how often the operator has asked for a skip
+	Reported []event.Diverged // as leaders reported them
+	After    time.Duration    // from the first possible difference until the first report
+	Stopped  bool             // the wrong member has stopped
+	Calls    int              // that got a result
+	Resumed  int              // machines that worked again in the same life
+	Halts    int              // halted machines that the operator has seen,
+	Skips    int              // and how often the operator has asked for a skip
 }
 
 // Divergence is one scenario, run with many seeds: three hosts, and commands from all of them, for some
@@ -166,7 +167,7 @@ func (s *diverging) upgrades() bool {
 func (s *diverging) stops() bool { return s.kind == OneIsStopped || s.kind == OtherOptions }
 
 // noteDiverged takes a report.
-func (s *diverging) noteDiverged(d host.Diverged) {
+func (s *diverging) noteDiverged(d event.Diverged) {
 	if len(s.report.Reported) == 0 {
 		s.report.After = s.w.now - s.began
 	}
@@ -183,12 +184,12 @@ func (s *diverging) check() {
 	case !sound && len(reported) == 0:
 		w.violate("the machines differ for %v, and no leader has reported it", w.now-s.began)
 	}
-	in := map[DivergenceKind]host.DivergedIn{ReadsClock: host.DivergedResults, OtherOptions: host.DivergedOptions}[s.kind]
+	in := map[DivergenceKind]event.DivergedIn{ReadsClock: event.DivergedResults, OtherOptions: event.DivergedOptions}[s.kind]
 	for _, d := range reported {
 		if in != "" && d.In != in {
 			w.violate("the machines differ in their %s, and a leader reports: %v", in, d)
 		}
-		if d.In == host.DivergedCommands {
+		if d.In == event.DivergedCommands {
 			w.violate("the members have the same commands, and a leader reports: %v", d)
 		}
 		for _, m := range d.Members {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -101,7 +102,6 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 		host.WithFS(l.host.disk.Mount()),
 		host.WithTransport(l.transport()),
 		host.WithPipeline(l.w.pipeline),
-		host.WithBatches(l.w.rule),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
 	if err != nil || l.dead {
@@ -256,28 +256,28 @@ func (h *machine) delay(t *task) time.Duration {
 }
 
 // event counts what the process reports.
-func (l *life) event(e host.Event) {
+func (l *life) event(e event.Event) {
 	l.observeEvent(e)
 	switch e := e.(type) {
-	case host.LogEvent:
+	case event.LogEvent:
 		switch e.Event.(type) {
 		case wal.TailCut:
 			l.w.count(TornTails)
 		case wal.AmnesiaEnded:
 			l.host.remembers()
 		}
-	case host.AuthorityRegained:
+	case event.AuthorityRegained:
 		l.w.count(Regained)
-	case host.GroupStopped:
+	case event.GroupStopped:
 		l.w.flights.Stops++
-	case host.MachineResumed:
+	case event.MachineResumed:
 		l.w.count(MadeAgain)
 		if s := l.w.diverging; s != nil {
 			s.report.Resumed++
 		}
-	case host.GroupFounded:
+	case event.GroupFounded:
 		l.host.ghost(e.Group).founded = true
-	case host.Diverged:
+	case event.Diverged:
 		if l.w.user != nil {
 			l.w.breaks(property.Failures, "the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
 		}
@@ -285,45 +285,45 @@ func (l *life) event(e host.Event) {
 			l.w.breaks(property.Failures, "%s reports what is not true: %v", l.name, e)
 		}
 		l.w.diverging.noteDiverged(e)
-	case host.SnapshotTaken:
+	case event.SnapshotTaken:
 		l.w.count(SnapshotsTaken)
 		l.capturing = max(l.capturing-1, 0)
-	case host.ObjectReceived:
+	case event.ObjectReceived:
 		l.w.count(Fetches)
-	case host.ObjectTransferFailed:
+	case event.ObjectTransferFailed:
 		l.w.count(FetchesOver)
-	case host.SnapshotPassed:
+	case event.SnapshotPassed:
 		l.w.count(PassedBy)
-	case host.SnapshotReceived:
+	case event.SnapshotReceived:
 		l.host.strikeShort()
-	case host.SnapshotInstalled:
+	case event.SnapshotInstalled:
 		l.w.count(Installs)
-	case host.SnapshotTransferAborted:
+	case event.SnapshotTransferAborted:
 		l.w.count(Aborts)
-	case host.SnapshotFailed:
+	case event.SnapshotFailed:
 		l.w.count(SnapshotsFailed)
 		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
 		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) && !l.excusesShort(e.Err) {
 			l.w.breaks(property.Failures, "%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
-	case host.MembersChanged:
+	case event.MembersChanged:
 		l.host.ghost(e.Group).checkRoster(l.w, l.name, e)
 		l.checkHolders(e)
-	case host.JoinRefused:
+	case event.JoinRefused:
 		if e.By == 0 {
 			l.w.count(Reuses)
 		}
-	case host.LeadershipGivenUp:
+	case event.LeadershipGivenUp:
 		l.w.count(HandOvers)
 		if e.Placement {
 			l.w.count(Placements)
 			l.w.placing.noteMove(l, e)
 		}
-	case host.RefusedForgotten:
+	case event.RefusedForgotten:
 		l.w.count(Forgettings)
 		l.refused = false
-	case host.DiskFull:
+	case event.DiskFull:
 		l.w.count(Refusals)
 		l.refused = true
 	}

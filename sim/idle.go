@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host"
 )
 
 // Idleness is what happens to idle groups.
@@ -18,11 +18,11 @@ const (
 	FollowersStop                 // one group is closed on the hosts that follow it; the hosts live
 )
 
-// Idle runs one scenario with many groups without commands, for which the hosts exchange pulses only: three
-// hosts, a network that delays, and clocks between half and twice their speed. Without a fault all leaders
-// stay for the time given, and no group sends a message. With one, the groups that it concerns have another
-// leader within ten election timeouts, by the slowest clock, and the others keep theirs. It returns how many
-// messages the groups sent while nothing else happened. The error, if any, is a *Violation.
+// Idle runs a scenario with many groups without commands, for which the hosts exchange pulses only. It has
+// three hosts, a network that delays, and clocks between half and twice their speed. Without a fault all
+// leaders stay for the time given, and no group sends a message. With one, the groups that it concerns have
+// another leader within ten election timeouts, by the slowest clock, and the others keep theirs. It returns
+// how many messages the groups sent while nothing else happened. The error, if any, is a *Violation.
 func Idle(o Options, groups int, quiet time.Duration, kind Idleness) (messages int, err error) {
 	o.groups = groups
 	err = scenario(o, func(w *world, rng *rand.Rand) {
@@ -122,7 +122,7 @@ func (w *world) checkLeadersStay(before map[uint64]leads, concerns func(group ui
 			return
 		}
 		s := r.group.Status()
-		if s.Term != is.term || s.Leader != is.life.host.id || (s.Role == raft.StateLeader) != (r == is.replica) {
+		if s.Term != is.term || s.Leader != is.life.host.id || (s.Role == host.RoleLeader) != (r == is.replica) {
 			w.violate("%s was idle, with leader %d in term %d, and is in term %d now, %v with leader %d", r.name, is.life.host.id, is.term, s.Term, s.Role, s.Leader)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/sim/property"
@@ -223,7 +224,7 @@ func (w *world) appliedByAny(group uint64) (most uint64) {
 
 // checkHolders: when a configuration of the members is in force, each object that may be named is whole on
 // the disks of a quorum of it, also after the worst crash. A directory that was lost, or is rotten, has it.
-func (l *life) checkHolders(e host.MembersChanged) {
+func (l *life) checkHolders(e event.MembersChanged) {
 	w := l.w
 	if w.objects == nil || l.replicas == nil {
 		return
@@ -255,7 +256,7 @@ func (l *life) checkHolders(e host.MembersChanged) {
 }
 
 // promoted returns the voters of a configuration that were learners in the one before.
-func (g *ghost) promoted(e host.MembersChanged) (ids []uint64) {
+func (g *ghost) promoted(e event.MembersChanged) (ids []uint64) {
 	before := uint64(0)
 	for version := range g.rosters {
 		if version < e.Version {
@@ -407,7 +408,7 @@ func (o *objects) handOver() {
 		return
 	}
 	o.w.eachMember(func(r *replica) {
-		if r.group.Status().Role == raft.StateLeader {
+		if r.group.Status().Role == host.RoleLeader {
 			r.group.StartTransfer(0)
 		}
 	})

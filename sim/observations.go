@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -79,7 +80,7 @@ func (r *replica) observeRead(kind readKind, err error) {
 }
 
 // observeEvent writes what a process reports.
-func (l *life) observeEvent(e host.Event) {
+func (l *life) observeEvent(e event.Event) {
 	if l.w.observed() {
 		l.w.observe("%s reports %s %+v", l.name, reflect.TypeOf(e).Name(), e)
 	}

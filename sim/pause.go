@@ -41,7 +41,7 @@ func (n *nemesis) pauseFor(h *machine, by time.Duration) {
 }
 
 // paused delays an event of a paused process until the pause ends, behind the events that wait already.
-func (w *world) paused(e event) bool {
+func (w *world) paused(e appointment) bool {
 	if e.who == nil || e.who.host.pausedUntil <= w.now {
 		return false
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
@@ -41,13 +40,12 @@ type world struct {
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
 	mode         wal.Mode
-	looking      bool         // checks are running
-	counting     *costs       // cost.go; nil: nothing is counted
-	hardware     *hardware    // hardware.go; nil: what work takes is drawn
-	rule         batches.Rule // of the leaders' batches; nil: none
-	runs         int          // of workers
-	hangs        *hangs       // graymachine.go; nil: no state machine hangs in the middle of a call
-	diverging    *diverging   // divergence.go; nil: the machines are those of the checks
+	looking      bool       // checks are running
+	counting     *costs     // cost.go; nil: nothing is counted
+	hardware     *hardware  // hardware.go; nil: what work takes is drawn
+	runs         int        // of workers
+	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging    *diverging // divergence.go; nil: the machines are those of the checks
 	faults       Faults
 	ledger       *coverage.Ledger // of injections
 	strikes      strikes
@@ -137,7 +135,6 @@ func newWorld(o Options) *world {
 	w.drawPlacement()
 	w.mix()
 	w.drawFlights()
-	w.drawRule()
 	return w
 }
 
@@ -176,9 +173,9 @@ func (w *world) applied() (n uint64) {
 	return n
 }
 
-// event is an action at a point in time. Events of the same time happen in the order in which they were
+// appointment is an action at a point in time. Events of the same time happen in the order in which they were
 // planned.
-type event struct {
+type appointment struct {
 	at    time.Duration
 	order uint64
 	what  string
@@ -186,27 +183,27 @@ type event struct {
 	do    func()
 }
 
-type agenda []event
+type agenda []appointment
 
 func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
 	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].order < a[j].order)
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(event)) }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(appointment)) }
 func (a *agenda) Pop() any {
 	last := len(*a) - 1
 	e := (*a)[last]
-	(*a)[last] = event{}
+	(*a)[last] = appointment{}
 	*a = (*a)[:last]
 	return e
 }
 
 func (w *world) plan(after time.Duration, what string, who *life, do func()) {
-	w.push(event{at: w.now + after, what: what, who: who, do: do})
+	w.push(appointment{at: w.now + after, what: what, who: who, do: do})
 }
 
-func (w *world) push(e event) {
+func (w *world) push(e appointment) {
 	w.order++
 	e.order = w.order
 	heap.Push(&w.agenda, e)
@@ -215,7 +212,7 @@ func (w *world) push(e event) {
 // runUntil runs events until the given time, or until done returns true. It returns the last result of done.
 func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	for still := 0; len(w.agenda) > 0 && w.agenda[0].at <= end; still++ {
-		e := heap.Pop(&w.agenda).(event)
+		e := heap.Pop(&w.agenda).(appointment)
 		if e.at > w.now {
 			still = 0
 		} else if still > maxAtOnce {
@@ -271,7 +268,7 @@ func (w *world) note(what string) {
 // breaks ends the run: a property is broken.
 func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests}
 	}
 	panic(w.violation)
 }
@@ -288,7 +285,8 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
-	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism}
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.noteDuty}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.

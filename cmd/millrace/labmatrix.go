@@ -35,8 +35,6 @@ func dimensions() []dimension {
 		{"groups", "1", "replicated logs on the same hosts; a client writes to one of them", number(func(p *experiment.Plan) *int { return &p.Groups })},
 		{"nodes", "3", "hosts of the cluster, all of them voters", number(func(p *experiment.Plan) *int { return &p.Hosts })},
 		{"value-bytes", "1024", fmt.Sprintf("size of a value, %d or more", load.MinValueBytes), number(func(p *experiment.Plan) *int { return &p.ValueBytes })},
-		{"depth", "0", "batches of a leader that are not committed, at most; what comes meanwhile waits for the next one. 0: no bound",
-			number(func(p *experiment.Plan) *int { return &p.Depth })},
 		{"fsync-delay", "0s", "added to every fsync, after the real one", span(func(p *experiment.Plan) *time.Duration { return &p.FsyncDelay })},
 		{"disk-bandwidth", "0", "bytes a second that the disk of each host writes at most; an fsync waits for what was written before it. 0: the real disk's",
 			func(p *experiment.Plan, s string) (err error) {

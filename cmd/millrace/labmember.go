@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 // millrace lab member, load, certificates and collect: a lab whose hosts are processes, here or on several
@@ -39,7 +39,7 @@ millrace lab certificates makes: ca.pem, member-ID.pem, member-ID-key.pem.
 `
 
 func newLabMember(a app) *cobra.Command {
-	var p member.Plan
+	var p remote.MemberPlan
 	var members string
 	cmd := &cobra.Command{
 		Use:   "member",
@@ -50,8 +50,8 @@ func newLabMember(a app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.Members = splitAddrs(members)
-			s := member.Streams{In: os.Stdin, Out: a.stdout, Logger: slog.New(slog.NewTextHandler(a.stderr, nil)), Version: versionText()}
-			return member.Run(cmd.Context(), p, s)
+			s := remote.Streams{In: os.Stdin, Out: a.stdout, Logger: slog.New(slog.NewTextHandler(a.stderr, nil)), Version: versionText()}
+			return remote.RunMember(cmd.Context(), p, s)
 		},
 	}
 	flags := cmd.Flags()
@@ -71,7 +71,6 @@ func newLabMember(a app) *cobra.Command {
 	flags.BoolVar(&p.EarlyAck, "early-ack", true, "acknowledge a write when it is committed; =false: when the state machine has applied it")
 	flags.IntVar(&p.Groups, "groups", 1, "replicated logs on the same members")
 	flags.BoolVar(&p.Leases, "leases", false, "leaders may answer reads by lease")
-	flags.IntVar(&p.Depth, "depth", 0, "batches of a leader that are not committed, at most; 0: no bound")
 	flags.DurationVar(&p.FsyncDelay, "fsync-delay", 0, "added to every fsync, after the real one")
 	flags.Int64Var(&p.Bandwidth, "disk-bandwidth", 0, "bytes a second that the disk writes at most; 0: the real disk's")
 	flags.DurationVar(&p.NetDelay, "net-delay", 0, "added to what this member sends to others")
@@ -91,14 +90,14 @@ func splitAddrs(list string) (all []string) {
 }
 
 // memberCommand is the command line of a member: the inverse of the flags above.
-func memberCommand(program string) func(p member.Plan) []string {
-	return func(p member.Plan) []string {
+func memberCommand(program string) func(p remote.MemberPlan) []string {
+	return func(p remote.MemberPlan) []string {
 		return []string{
 			program, "lab", "member", "--id=" + strconv.FormatUint(p.ID, 10), "--members=" + strings.Join(p.Members, ","), "--dir=" + p.Dir,
 			"--listen=" + p.Listen, "--loads=" + p.Loads, "--health=" + p.Health, "--certificates=" + p.Certificates,
 			"--log=" + p.Log, "--engine=" + p.Engine, "--transport=" + p.Transport, "--pipeline=" + p.Pipeline,
 			fmt.Sprintf("--early-ack=%v", p.EarlyAck), "--groups=" + strconv.Itoa(p.Groups), fmt.Sprintf("--leases=%v", p.Leases),
-			"--depth=" + strconv.Itoa(p.Depth), "--disk-bandwidth=" + strconv.FormatInt(p.Bandwidth, 10), "--fsync-delay=" + p.FsyncDelay.String(), "--net-delay=" + p.NetDelay.String(), "--snapshot-mib=" + strconv.Itoa(p.SnapshotMiB),
+			"--disk-bandwidth=" + strconv.FormatInt(p.Bandwidth, 10), "--fsync-delay=" + p.FsyncDelay.String(), "--net-delay=" + p.NetDelay.String(), "--snapshot-mib=" + strconv.Itoa(p.SnapshotMiB),
 			"--probe=" + p.Probe.String(), "--for=" + p.For.String(),
 		}
 	}

@@ -15,10 +15,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
-	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 // startLabMember runs a cluster of one member, and returns where it serves loads.
@@ -27,12 +25,12 @@ func startLabMember(t *testing.T) (loads string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	output, out := io.Pipe()
 	ended := make(chan error, 1)
-	plan := member.Plan{
-		Components: member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1},
+	plan := remote.MemberPlan{
+		Components: remote.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1},
 		ID:         1, Members: []string{"127.0.0.1:0"}, Dir: t.TempDir(), Loads: "127.0.0.1:0",
 	}
 	go func() {
-		err := member.Run(ctx, plan, member.Streams{Out: out, Logger: slog.New(slog.DiscardHandler), Version: versionText()})
+		err := remote.RunMember(ctx, plan, remote.Streams{Out: out, Logger: slog.New(slog.DiscardHandler), Version: versionText()})
 		out.CloseWithError(err)
 		ended <- err
 	}()
@@ -43,7 +41,7 @@ func startLabMember(t *testing.T) (loads string) {
 		}
 	})
 	line, err := bufio.NewReader(output).ReadBytes('\n')
-	var said member.Said
+	var said remote.Said
 	if err == nil {
 		err = json.Unmarshal(line, &said)
 	}
@@ -55,10 +53,10 @@ func startLabMember(t *testing.T) (loads string) {
 
 // The command line of a member means the plan that it was made from.
 func TestMemberCommand(t *testing.T) {
-	want := member.Plan{
-		Components: member.Components{
+	want := remote.MemberPlan{
+		Components: remote.Components{
 			Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "clamped", EarlyAck: true, Groups: 1,
-			Depth: 8, FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
+			FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
 		},
 		ID: 2, Members: []string{"-", "-"}, Dir: "d", Listen: "l:1", Loads: "o:2", Health: "h:3", Certificates: "c", Probe: 6, For: 7,
 	}
@@ -76,7 +74,7 @@ func TestMemberCommand(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		have[name] = cmd.Flags().Lookup(name).Value.String()
 	}
-	if text := fmt.Sprint(have); text != "map[certificates:c depth:8 dir:d disk-bandwidth:9 early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
+	if text := fmt.Sprint(have); text != "map[certificates:c dir:d disk-bandwidth:9 early-ack:true engine:memory for:7ns fsync-delay:3ns groups:1 health:h:3 id:2 leases:true listen:l:1 loads:o:2 log:group-delay(3ms,65536,100) members:-,- net-delay:4ns pipeline:clamped probe:6ns snapshot-mib:5 transport:tcp+tls]" {
 		t.Errorf("%s", text)
 	}
 }
@@ -107,12 +105,12 @@ func labWithFigures(t *testing.T, figures []archive.Metric, args ...string) (a *
 // A plan of flags is measured on processes, over TLS, with delays; the archive says so.
 func TestLabMeasureProcesses(t *testing.T) {
 	a, stdout := labWithFigures(t, []archive.Metric{archive.Ops, archive.FsyncsPerOp, archive.CPUUsPerOp, archive.RSSBytes}, "measure", "--processes", "--transport", "tcp+tls", "--clients", "2", "--groups", "2",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--depth", "4", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet")
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--fsync-delay", "10us", "--net-delay", "10us", "--disk-bandwidth", "100000000", "--probe", "0s", "--quiet")
 	if !strings.Contains(stdout, "load cpu cores") {
 		t.Errorf("stdout\n%s", stdout)
 	}
 	p := a.Run.Points[0]
-	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || p.Labels[archive.LabelDepth] != "4" || len(a.Envs.Members) != 0 {
+	if p.Labels[archive.LabelProcesses] != "local" || p.Labels[archive.LabelFsyncDelay] != "10µs" || len(a.Envs.Members) != 0 {
 		t.Errorf("%+v, %+v", p.Labels, a.Envs)
 	}
 }
@@ -201,7 +199,7 @@ func TestLabProcessesRefuse(t *testing.T) {
 // serveResults serves a run as a load does that has ended.
 func serveResults(t *testing.T, run string) (addr string) {
 	t.Helper()
-	s, err := collect.Serve(collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Hour}, filepath.Dir(run), nil)
+	s, err := remote.ServeResults(remote.ResultServing{Serve: "127.0.0.1:0", ServeFor: time.Hour}, filepath.Dir(run), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +224,7 @@ func TestLabLoadWithoutResults(t *testing.T) {
 		{startLabMember(t), "10s", "old", "is not empty"},
 	} {
 		if tc.out == "old" {
-			archivetest.Write(t, filepath.Join(dir, "old"), archivetest.Shape{Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
+			labtest.WriteArchive(t, filepath.Join(dir, "old"), labtest.Shape{Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
 		}
 		status, stdout, stderr := labVerb(t, t.Context(), "load", "--members", tc.members, "--wait", tc.wait, "--round-trips", "0s", "--dir", dir, "--out", filepath.Join(dir, tc.out), "--serve", "127.0.0.1:0", "--quiet")
 		if status != exitCannot || !strings.Contains(stderr, tc.want) || stdout != "" {

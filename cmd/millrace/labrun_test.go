@@ -43,7 +43,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{"measure --log group,group", exitUsage, `--log: "group" is there twice`},
 		{"measure --fsync-delay 1ms,1000us --clients 1", exitUsage, `the point "async, 1 client" is there twice`},
 		{"measure --rate 0.3,0.4", exitUsage, `the point "async, 0/s" is there twice`},
-		{"measure --depth 1,x", exitUsage, `--depth: "x" in "1,x" cannot be read`},
+		{"measure --groups 1,x", exitUsage, `--groups: "x" in "1,x" cannot be read`},
 		{"measure --fsync-delay 1", exitUsage, `--fsync-delay: "1" in "1" cannot be read`},
 		{"measure --nodes 1,2,3,4,5 --groups 1,2,3,4,5,6,7,8,9 --value-bytes 100,200,300,400,500", exitUsage, "--value-bytes: more than 200 combinations"},
 		{"measure --transport tcp,udp", exitUsage, `--transport: unknown transport "udp"`},
@@ -84,7 +84,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 func TestLabMeasure(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--pipelines", "async,parallel", "--rate", "100", "--nodes", "1", "--duration", "50ms",
-		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out, "--depth", "2", "--disk-bandwidth", "900000000")
+		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--repeat", "2", "--quiet", "--out", out, "--disk-bandwidth", "900000000")
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "parallel, 100/s") {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -95,11 +95,11 @@ func TestLabMeasure(t *testing.T) {
 	if r := a.Run; len(r.Points) != 2 || len(r.Points[0].Repeats) != 2 || r.Config["net-delay"] != "0s" || r.Config["rate"] != "100" ||
 		strings.Join(r.Command[:3], " ") != "millrace lab measure" || !strings.Contains(strings.Join(r.Command, " "), "--rate=100") {
 		t.Errorf("%+v", r)
-	} else if l := r.Points[0].Labels; l[archive.LabelDepth] != "2" || l[archive.LabelBandwidth] != "900000000" {
+	} else if l := r.Points[0].Labels; l[archive.LabelBandwidth] != "900000000" {
 		t.Errorf("labels %v", l)
 	}
 	bench, err := os.ReadFile(filepath.Join(out, archive.BenchFile))
-	if err != nil || strings.Count(string(bench), "/depth=2/disk_bandwidth=900000000/") != 4 {
+	if err != nil || strings.Count(string(bench), "/disk_bandwidth=900000000/") != 4 {
 		t.Errorf("%v in\n%s", err, bench)
 	}
 }
@@ -107,7 +107,7 @@ func TestLabMeasure(t *testing.T) {
 // Several components are measured in one run. What tells points apart is in their names and labels.
 func TestLabMeasureSeveralComponents(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--depth", "3", "--rate", "100", "--nodes", "1", "--duration", "50ms",
+	status, stdout, stderr := labVerb(t, t.Context(), "measure", "--log", "group,group-delay(1ms,65536,100)", "--transport", "tcp,loopback", "--rate", "100", "--nodes", "1", "--duration", "50ms",
 		"--min-warmup", "0s", "--max-warmup", "20ms", "--probe", "0s", "--quiet", "--out", out)
 	if status != exitOK || stderr != "" {
 		t.Fatalf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)

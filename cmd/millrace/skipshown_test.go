@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/counting"
 )
 
@@ -31,7 +31,7 @@ func TestSkipIsShown(t *testing.T) {
 	resumed := make(chan struct{}, 1)
 	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}},
 		millrace.InMemory(&fussy{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)), millrace.WithEvents(func(e millrace.Event) {
-			if _, is := e.(host.MachineResumed); is {
+			if _, is := e.(event.MachineResumed); is {
 				resumed <- struct{}{}
 			}
 		}))

@@ -166,10 +166,10 @@ var runtimeBugs = []bug{
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
 		`return g.founded || g.current`, `return true || g.current`}, {"host/founding.go",
 		`if g.founded {
-		return
+		return false
 	}
 	g.setBound()`, `if true {
-		return
+		return false
 	}
 	g.setBound()`}, {"host/group.go",
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},
@@ -208,7 +208,7 @@ var runtimeBugs = []bug{
 		`	conf := p.manifest.Conf
 `, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
 `}}},
-	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/group.go",
+	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/divergence.go",
 		`m.hasResults && m.version == version`, `m.hasResults`}}},
@@ -249,7 +249,7 @@ var runtimeBugs = []bug{
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
 	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
-		`return s.options.StopDiverged || in == DivergedOptions`, `return s.options.StopDiverged`}}},
+		`return s.options.StopDiverged || in == event.DivergedOptions`, `return s.options.StopDiverged`}}},
 	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
 		`	if !ok {
 		return nil

@@ -13,8 +13,6 @@ var turnBugs = []bug{
 		`	if err := f.Wait(); err != nil {
 		return 0, err
 	}`, `	_ = f.Wait()`}}},
-	{name: "held_for_ever", what: "a batch that is committed counts as open until the next one is, so what is held back waits for ever", in: "sim", found: "TestSeeds", args: "-seeds 60 -failures 1", also: []judge{{in: "host", test: "TestHeldBatch"}}, edits: []edit{{"host/batching.go",
-		`		for ; b.first < len(b.open) && b.open[b.first].last <= committed; b.first++ {`, `		for ; b.first < len(b.open) && b.open[b.first].last < committed; b.first++ {`}}},
 	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host", found: "TestAppendLaneWaitsForRoom", edits: []edit{{"host/lane.go",
 		`	q.drain()
 	if !q.empty() {`, `	q.drain()
@@ -27,7 +25,7 @@ var turnBugs = []bug{
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/storage.go",
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
-	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/group.go",
+	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/turn.go",
 		`counting = min(left, g.node.TicksToEvent()-1)`, `counting = left`}}},
 	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/gray.go",
 		`	case full > ticksPerHeartbeat:`, `	case full > ticksPerHeartbeat && false:`}, {"host/gray.go",

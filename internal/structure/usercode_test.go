@@ -76,7 +76,6 @@ var userCode = map[string]string{
 	"host.WithFS(fs)":                      "part",
 	"host.WithEnv(v)":                      "part",
 	"host.WithPipeline(p)":                 "part",
-	"host.WithBatches(r)":                  "part",
 	"host.LogConfig.Events":                "ours",
 	"host.SnapshotFiles":                   "ours",
 	"host.Host.WriteFlight(w)":             "caller",

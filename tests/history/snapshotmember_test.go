@@ -22,6 +22,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // What a process of the kills is: a member whose state machine counts what was applied, with clients of its
@@ -206,11 +207,11 @@ func runMember(text string) error {
 	}, millrace.InMemory(millrace.StateMachine[[]byte, uint64](m), millrace.Bytes()), millrace.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
 		millrace.WithEvents(func(e millrace.Event) {
 			switch e := e.(type) {
-			case host.SnapshotTaken:
+			case event.SnapshotTaken:
 				out.say("published %d\nend taking", e.Index)
-			case host.SnapshotFailed:
+			case event.SnapshotFailed:
 				out.say("end taking")
-			case host.SnapshotInstalled:
+			case event.SnapshotInstalled:
 				out.say("published %d\nend installing", e.Index)
 			}
 		}))

@@ -68,7 +68,6 @@ const (
 	LabelFsyncDelay   = "fsync_delay"    // added to each fsync
 	LabelBandwidth    = "disk_bandwidth" // bytes a second of each disk
 	LabelNetworkDelay = "network_delay"  // added to each message, one way
-	LabelDepth        = "depth"          // batches of a leader that are not committed, at most
 )
 
 // Repeat is one measurement of a point.
@@ -168,6 +167,7 @@ const (
 	WarnSaturated      = "saturated"       // more was offered than the target can do
 	WarnFailures       = "failures"        // some operations failed
 	WarnMemberGone     = "member-gone"     // a member was away, or its process is a new one: the figures are not of the whole cluster
+	WarnLeaderMoved    = "leader-moved"    // another host led than at first: calls of that one were forwarded
 	WarnNotSteady      = "not-steady"      // the warm-up ended before the figures had settled
 	WarnDrift          = "drift"           // the last third differs from the first
 	WarnPartial        = "partial"         // the run was cut short

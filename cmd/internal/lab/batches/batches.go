@@ -1,5 +1,5 @@
 // Package batches answers the question that the thesis leaves open (§10.2.2): when should a leader begin its
-// second batch? It compares the rules of package host/batches over networks, disks and loads.
+// second batch? It compares the rules of package sim/batches over networks, disks and loads.
 //
 // The hosts are real, with their log, transport framing and core, and run in the virtual time of package sim:
 // what each piece of work takes follows from a model of processors, disks and lines (sim.Hardware). So a run
@@ -11,19 +11,17 @@
 package batches
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/sim"
 )
 
-// Plan is what to measure. Zero values are not filled in; the command line has the defaults.
+// Plan is what to measure. Zero values are not filled in.
 type Plan struct {
 	Delays     []time.Duration // of the network, one way
 	Syncs      []time.Duration // of a disk
@@ -37,7 +35,7 @@ type Plan struct {
 	Seed       uint64
 }
 
-// Full is the grid of docs/internals/batches.md.
+// Full is the grid of sim/batches/README.md.
 func Full() Plan {
 	const us, ms = time.Microsecond, time.Millisecond
 	return Plan{
@@ -52,57 +50,6 @@ func Quick() Plan {
 	p.Delays, p.Syncs = []time.Duration{50 * time.Microsecond, 20 * time.Millisecond}, []time.Duration{250 * time.Microsecond, 5 * time.Millisecond, 30 * time.Millisecond}
 	p.Clients, p.Shares, p.Ops = []int{16, 1000}, []int{50}, 500
 	return p
-}
-
-// Bounds of a plan, beside those of package lab.
-const (
-	maxTime       = time.Minute
-	maxOps        = 1_000_000
-	maxClients    = 10_000
-	maxShare      = 99
-	maxValueBytes = 1 << 20
-	maxProcessors = 64
-	maxCostFactor = 10_000
-)
-
-// Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
-// lab.ErrInvalid.
-func (p Plan) Validate() error {
-	for _, err := range []error{
-		allBetween("Delays", p.Delays, 0, maxTime, "%v"), allBetween("Syncs", p.Syncs, 0, maxTime, "%v"),
-		allBetween("Clients", p.Clients, 1, maxClients, "%d"), allBetween("Shares", p.Shares, 1, maxShare, "%d %%"),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	switch {
-	case len(p.Delays) == 0:
-		return lab.Invalid("Delays", "give at least one")
-	case len(p.Syncs) == 0:
-		return lab.Invalid("Syncs", "give at least one")
-	case len(p.Clients) == 0:
-		return lab.Invalid("Clients", "give at least one number: the rates of the open loops are parts of what they reach")
-	case p.ValueBytes < 1 || p.ValueBytes > maxValueBytes:
-		return lab.Invalid("ValueBytes", "%d is not between 1 and %d", p.ValueBytes, maxValueBytes)
-	case p.Ops < 1 || p.Ops > maxOps:
-		return lab.Invalid("Ops", "%d is not between 1 and %d", p.Ops, maxOps)
-	case p.Processors < 1 || p.Processors > maxProcessors:
-		return lab.Invalid("Processors", "%d is not between 1 and %d", p.Processors, maxProcessors)
-	case p.CostFactor < 1 || p.CostFactor > maxCostFactor:
-		return lab.Invalid("CostFactor", "%d %% is not between 1 and %d", p.CostFactor, maxCostFactor)
-	}
-	return lab.ValidateWindows(1, 0, p.Runs)
-}
-
-// allBetween refuses a field with a value that is not between two others. verb renders the value.
-func allBetween[T cmp.Ordered](field string, values []T, least, most T, verb string) error {
-	for _, v := range values {
-		if v < least || v > most {
-			return lab.Invalid(field, verb+" is not between %v and %v", v, least, most)
-		}
-	}
-	return nil
 }
 
 // place is a network and a disk: what is measured in one piece of work.
@@ -122,9 +69,6 @@ func (p Plan) places() (all []place) {
 // Run carries the plan out, on all processors of this machine. If ctx ends, the report has the places that
 // are finished, and is marked partial; its error is then the cause of ctx.
 func Run(ctx context.Context, p Plan, progress report.Progress) (*Report, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
 	places := p.places()
 	progress.Begin(len(places))
 	defer progress.End()
@@ -140,9 +84,6 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (*Report, error)
 	}
 	of.Partial = finished < len(places)
 	of.rank()
-	for i := range of.Rows {
-		of.Rows[i].Schema, of.Rows[i].Partial = Schema, of.Partial
-	}
 	if err == nil {
 		err = context.Cause(ctx)
 	}
@@ -222,9 +163,9 @@ func (p Plan) measure(ctx context.Context, at place) (rows []Row, err error) {
 
 // Load is what the clients of a point do: a closed loop, or an open one.
 type Load struct {
-	Clients int     `json:"clients"`       // 0 in the open loop
-	Share   int     `json:"share_percent"` // 0 in the closed loop
-	Rate    float64 `json:"rate"`
+	Clients int // 0 in the open loop
+	Share   int // 0 in the closed loop
+	Rate    float64
 }
 
 func (l Load) String() string {

@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 	}
 	for i, row := range r.Rows {
 		c := contenders[i%len(contenders)]
-		if row.Rule != c.name || row.OpsPerSec == 0 || row.P99Us < row.DelayUs*2+row.SyncUs || row.P99Us < row.P50Us || row.CPUUsPerOp == 0 || row.Ratio < 1 || row.Schema != Schema {
+		if row.Rule != c.name || row.OpsPerSec == 0 || row.P99Us < row.DelayUs*2+row.SyncUs || row.P99Us < row.P50Us || row.CPUUsPerOp == 0 || row.Ratio < 1 {
 			t.Errorf("row %d: %+v", i, row)
 		}
 		if open := i/len(contenders)%3 == 2; open != (row.Clients == 0 && row.Rate > 0) {
@@ -60,7 +60,7 @@ func TestOpenLoopRate(t *testing.T) {
 
 // row returns a row of a made-up report.
 func row(rule string, syncUs float64, clients int, p99 float64) Row {
-	return Row{Schema: Schema, DelayUs: 50, SyncUs: syncUs, Load: Load{Clients: clients}, Rule: rule, OpsPerSec: 1e6 / p99, MeanUs: p99 / 2, P50Us: p99 / 2, P99Us: p99, PerBatch: 3.5, PerSync: 7, CPUUsPerOp: 10, Held: 2}
+	return Row{DelayUs: 50, SyncUs: syncUs, Load: Load{Clients: clients}, Rule: rule, OpsPerSec: 1e6 / p99, MeanUs: p99 / 2, P50Us: p99 / 2, P99Us: p99, PerBatch: 3.5, PerSync: 7, CPUUsPerOp: 10, Held: 2}
 }
 
 func someReport() *Report {
@@ -110,13 +110,11 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestReportForPeopleAndPrograms(t *testing.T) {
+func TestReport(t *testing.T) {
 	r := someReport()
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"batches.txt":  func(b *bytes.Buffer) error { return r.WriteTable(b) },
-		"batches.json": func(b *bytes.Buffer) error { return r.WriteJSON(b) },
-		"batches.csv":  func(b *bytes.Buffer) error { return r.writeCSV(b) },
-		"cells.txt":    func(b *bytes.Buffer) error { return r.writeCells(b) },
+		"batches.txt": func(b *bytes.Buffer) error { return r.WriteTable(b) },
+		"cells.txt":   func(b *bytes.Buffer) error { return r.writeCells(b) },
 	} {
 		var out bytes.Buffer
 		if err := write(&out); err != nil {
@@ -136,7 +134,7 @@ func TestInterrupted(t *testing.T) {
 		p.Syncs = append(p.Syncs, time.Duration(len(p.Syncs))*time.Millisecond)
 	}
 	r, err := Run(ctx, p, interrupter{end: func() { cancel(interrupted) }})
-	if !errors.Is(err, interrupted) || r == nil || !r.Partial || len(r.Rows) == 0 || !r.Rows[0].Partial {
+	if !errors.Is(err, interrupted) || r == nil || !r.Partial || len(r.Rows) == 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -148,17 +146,3 @@ type interrupter struct {
 }
 
 func (i interrupter) Point(int, string, time.Duration) { i.end() }
-
-func TestRefuses(t *testing.T) {
-	labtest.RefusesEach(t, brief, Run, map[string]func(*Plan){
-		"Delays":     func(p *Plan) { p.Delays = nil },
-		"Syncs":      func(p *Plan) { p.Syncs = []time.Duration{-1} },
-		"Clients":    func(p *Plan) { p.Clients = []int{0} },
-		"Shares":     func(p *Plan) { p.Shares = []int{100} },
-		"ValueBytes": func(p *Plan) { p.ValueBytes = 0 },
-		"Ops":        func(p *Plan) { p.Ops = 0 },
-		"Runs":       func(p *Plan) { p.Runs = 0 },
-		"Processors": func(p *Plan) { p.Processors = 0 },
-		"CostFactor": func(p *Plan) { p.CostFactor = 0 },
-	})
-}

@@ -11,23 +11,23 @@ import (
 
 // Standing is how a rule did over all cells.
 type Standing struct {
-	Rule  string  `json:"rule"`
-	Sum   float64 `json:"sum"`   // of its ratios
-	Cells int     `json:"cells"` // in how many it was measured
-	Worst float64 `json:"worst"` // of its ratios
+	Rule  string
+	Sum   float64 // of its ratios
+	Cells int     // in how many it was measured
+	Worst float64 // of its ratios
 	// WorstAt is the row of that one.
-	WorstAt Row `json:"worst_at"`
+	WorstAt Row
 	// Best is its least p99 in relation to that of the winner in the same cell, and BestAt the row of that.
-	Best   float64 `json:"best_to_winner"`
-	BestAt Row     `json:"best_at"`
+	Best   float64
+	BestAt Row
 	// Ahead is in how many cells its p99 is less than that of the winner by a twentieth or more, and Behind in
 	// how many it is more by as much.
-	Ahead  int `json:"ahead"`
-	Behind int `json:"behind"`
+	Ahead  int
+	Behind int
 	// Rate and CPU are the geometric means of its throughput and of its processor time for each write, in
 	// relation to those of the winner, over the closed loops.
-	Rate float64 `json:"rate_to_winner"`
-	CPU  float64 `json:"cpu_to_winner"`
+	Rate float64
+	CPU  float64
 }
 
 // Mean is the mean ratio.

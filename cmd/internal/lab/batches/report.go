@@ -14,27 +14,21 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-// Schema names the layout of the results.json of this bench.
-const Schema = "millrace-bench-batches/1"
-
 // Row is one rule under one load on one network and disk. Latencies are in microseconds of virtual time; in
 // the open loop they count from the intended send time.
 type Row struct {
-	Schema  string  `json:"schema"`
-	DelayUs float64 `json:"delay_us"` // one way
-	SyncUs  float64 `json:"sync_us"`
+	DelayUs, SyncUs float64 // the delay is one way
 	Load
-	Rule       string  `json:"rule"`
-	OpsPerSec  float64 `json:"ops_per_sec"`
-	MeanUs     float64 `json:"mean_us"`
-	P50Us      float64 `json:"p50_us"`
-	P99Us      float64 `json:"p99_us"`
-	PerBatch   float64 `json:"ops_per_batch"`
-	PerSync    float64 `json:"ops_per_sync"` // of the leader's disk
-	CPUUsPerOp float64 `json:"cpu_us_per_op"`
-	Held       uint64  `json:"held"`  // batches that were held back while commands waited for them
-	Ratio      float64 `json:"ratio"` // of the p99 to the best of the cell
-	Partial    bool    `json:"partial"`
+	Rule       string
+	OpsPerSec  float64
+	MeanUs     float64
+	P50Us      float64
+	P99Us      float64
+	PerBatch   float64
+	PerSync    float64 // of the leader's disk
+	CPUUsPerOp float64
+	Held       uint64  // batches that were held back while commands waited for them
+	Ratio      float64 // of the p99 to the best of the cell
 }
 
 func newRow(at place, load Load, rule string, r sim.BatchResult) Row {
@@ -79,28 +73,9 @@ type Report struct {
 	Partial   bool
 }
 
-// WriteJSON writes all rows as one JSON array.
-func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Rows) }
-
 // Outputs implements report.Files.
 func (r *Report) Outputs() []report.Output {
-	outputs := []report.Output{
-		{Name: "results.json", Write: r.WriteJSON},
-		{Name: "results.csv", Write: r.writeCSV},
-		{Name: "cells.txt", Write: r.writeCells},
-	}
-	return append(outputs, r.plots()...)
-}
-
-func (r *Report) writeCSV(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("delay_us,sync_us,clients,share_percent,rate,rule,ops_per_sec,mean_us,p50_us,p99_us,ops_per_batch,ops_per_sync,cpu_us_per_op,held,ratio\n")
-	for _, x := range r.Rows {
-		fmt.Fprintf(&b, "%g,%g,%d,%d,%.0f,%s,%.1f,%.1f,%.1f,%.1f,%.2f,%.2f,%.2f,%d,%.3f\n", x.DelayUs, x.SyncUs, x.Clients, x.Share, x.Rate, x.Rule,
-			x.OpsPerSec, x.MeanUs, x.P50Us, x.P99Us, x.PerBatch, x.PerSync, x.CPUUsPerOp, x.Held, x.Ratio)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return append([]report.Output{{Name: "rules.txt", Write: r.WriteTable}, {Name: "cells.txt", Write: r.writeCells}}, r.plots()...)
 }
 
 // WriteTable writes the report for people: the standings, the p99 by network and load, and how to read them.
@@ -111,7 +86,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (r *Report) writeConditions(b *strings.Builder) {
 	p := r.Plan
 	fmt.Fprintf(b, "%s: 3 hosts in virtual time, %s each, costs × %g, %s values, %s of %s at each point\n\n",
-		report.Title("millrace bench batches", r.Partial), report.Plural(p.Processors, "processor"), float64(p.CostFactor)/100,
+		report.Title("millrace lab run batches", r.Partial), report.Plural(p.Processors, "processor"), float64(p.CostFactor)/100,
 		report.Size(p.ValueBytes), report.Plural(p.Runs, "run"), report.Plural(p.Ops, "write"))
 }
 
@@ -183,7 +158,7 @@ sum      of the ratios: p99 ÷ the best p99 of the cell (one network, disk and l
 ahead    cells in which the rule's p99 is less than the winner's by 5 % or more; behind: more by as much.
 ops/s    throughput ÷ the winner's, and CPU: processor time for each write ÷ the winner's; both are the
          geometric mean over the closed loops.
-at once  is what a host does without a rule. two stages is modelled: see docs/internals/batches.md.
+at once  is what a host does. two stages is modelled: see sim/batches/README.md.
 Columns of the last tables: closed loops by clients, open loops by the share of the best rate of the network and disk.
 `
 

@@ -3,7 +3,7 @@ package batches
 import (
 	"time"
 
-	rules "github.com/millrace/millrace/host/batches"
+	rules "github.com/millrace/millrace/sim/batches"
 )
 
 // contender is a rule that takes part.
@@ -40,5 +40,5 @@ func fixed(r rules.Rule) contender {
 	return contender{name: r.Name(), rule: func(place) rules.Rule { return r }}
 }
 
-// today is the rule of a host without one.
+// today is what a host does.
 const today = "at once"

@@ -45,7 +45,6 @@ var dimensions = []func(Plan) string{
 	func(p Plan) string { return report.Plural(p.Groups, "group") },
 	func(p Plan) string { return report.Plural(p.Hosts, "node") },
 	func(p Plan) string { return report.Size(p.ValueBytes) },
-	func(p Plan) string { return fmt.Sprintf("depth %d", p.Depth) },
 	func(p Plan) string { return fmt.Sprintf("fsync delay %v", p.FsyncDelay) },
 	func(p Plan) string { return fmt.Sprintf("disk %d B/s", p.DiskBandwidth) },
 	func(p Plan) string { return fmt.Sprintf("network delay %v", p.NetDelay) },

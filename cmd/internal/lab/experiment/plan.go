@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -31,7 +30,6 @@ type Plan struct {
 	Clients     []int  // closed loop
 	Rates       []float64
 	MaxInFlight int
-	Depth       int // batches of a leader that are not committed, at most; 0: no bound
 	FsyncDelay  time.Duration
 	// DiskBandwidth is of the disk of each host, in bytes a second; 0: the real one's.
 	DiskBandwidth int64
@@ -115,7 +113,6 @@ const (
 	maxRate     = 10_000_000
 	maxWarmup   = time.Hour
 	maxLength   = time.Hour // the memory of a timeline is bounded
-	maxDepth    = 4096      // appends that a leader has under way to a follower
 
 	minBandwidth = 4_000_000 // a log writes a segment of zeros before it is of use
 	maxBandwidth = 1_000_000_000_000
@@ -190,8 +187,6 @@ func (p Plan) validateNumbers() error {
 		return lab.Invalid("ValueBytes", "%d is not between %d and %d", p.ValueBytes, load.MinValueBytes, load.MaxValueBytes)
 	case p.FsyncDelay < 0 || p.FsyncDelay > maxDelay:
 		return lab.Invalid("FsyncDelay", "%v is not between 0 and %v", p.FsyncDelay, maxDelay)
-	case p.Depth < 0 || p.Depth > maxDepth:
-		return lab.Invalid("Depth", "%d is not between 0, which is no bound, and %d", p.Depth, maxDepth)
 	case p.DiskBandwidth != 0 && (p.DiskBandwidth < minBandwidth || p.DiskBandwidth > maxBandwidth):
 		return lab.Invalid("DiskBandwidth", "%d is neither 0, which is no bound, nor between %d and %d bytes a second", p.DiskBandwidth, minBandwidth, int64(maxBandwidth))
 	case p.NetDelay < 0 || p.NetDelay > maxDelay:
@@ -264,9 +259,6 @@ func (p Plan) Points(foreign rig.Foreign) (all []Point) {
 	if p.Engine != memoryEngine {
 		components.Engine = p.Engine
 	}
-	if p.Depth > 0 {
-		components.Rule = batches.Depth(p.Depth)
-	}
 	for _, name := range p.Pipelines {
 		setup := components
 		setup.Hosts, setup.Groups, setup.Transport, setup.Pipeline = p.Hosts, p.Groups, rig.Transport(p.Transport), pipelines[name]
@@ -302,9 +294,6 @@ func Labels(s rig.Setup, pipeline string) map[string]string {
 	}
 	if s.FsyncDelay > 0 {
 		l[archive.LabelFsyncDelay] = s.FsyncDelay.String()
-	}
-	if depth, ok := s.Rule.(batches.Depth); ok {
-		l[archive.LabelDepth] = strconv.Itoa(int(depth))
 	}
 	if s.DiskBandwidth > 0 {
 		l[archive.LabelBandwidth] = strconv.FormatInt(s.DiskBandwidth, 10)

@@ -37,7 +37,6 @@ func TestValidate(t *testing.T) {
 		{"Pipelines", "{EarlyAck} is off", func(p *experiment.Plan) { p.Pipelines, p.EarlyAck = []string{"clamped"}, false }},
 		{"FsyncDelay", "{Log} memory", func(p *experiment.Plan) { p.Log, p.FsyncDelay = "memory", 1 }},
 		{"FsyncDelay", "not between", func(p *experiment.Plan) { p.FsyncDelay = -1 }},
-		{"Depth", "-1 is not between 0, which is no bound, and 4096", func(p *experiment.Plan) { p.Depth = -1 }},
 		{"DiskBandwidth", "{Log} memory", func(p *experiment.Plan) { p.Log, p.DiskBandwidth = "memory", 1e9 }},
 		{"DiskBandwidth", "1000 is neither 0, which is no bound, nor between 4000000", func(p *experiment.Plan) { p.DiskBandwidth = 1000 }},
 		{"NetDelay", "{Transport} loopback", func(p *experiment.Plan) { p.Transport, p.NetDelay = "loopback", 1 }},

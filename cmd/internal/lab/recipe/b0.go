@@ -7,9 +7,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -41,7 +39,6 @@ type b0Scale struct {
 	mixed  []int // the same of mixes
 	rounds int
 	again  int // measurements of each ablation
-	rules  int // of b0Rules
 }
 
 // b0Writes are the percent of writes in the mixes, beside none and all.
@@ -55,7 +52,6 @@ func scaleB0(size Size) b0Scale {
 		mixed:  pick(size, orLong(size, []int{50, 90}, []int{10, 25, 50, 75, 90, 100, 120}), []int{90}, []int{50}),
 		rounds: pick(size, orLong(size, 1, 5), 1, 1),
 		again:  pick(size, orLong(size, 3, 5), 1, 1),
-		rules:  pick(size, len(b0Rules), 3, 3),
 	}
 }
 
@@ -99,7 +95,7 @@ func (c b0Scale) steps() (n int) {
 
 func aboutB0(size Size) time.Duration {
 	c := scaleB0(size)
-	return times(c.steps(), c.l.about()) + times(c.again*len(b0Ablated)+len(b0Modes)+c.rules, c.l.about()+aboutCluster)
+	return times(c.steps(), c.l.about()) + times(c.again*len(b0Ablated)+len(b0Modes), c.l.about()+aboutCluster)
 }
 
 func runB0(ctx context.Context, s *experiment.Session, size Size) error {
@@ -108,24 +104,17 @@ func runB0(ctx context.Context, s *experiment.Session, size Size) error {
 	case Full:
 		s.Omit("the loads 10 and 100 %% (of mixes also 25, 75 and 120 %%), four of five rounds, windows of 10 s")
 	case Quick, Glance:
-		s.Omit("the loads 10, 50, 75, 100 and 120 %%, depths from 2 to 64, four of five rounds, windows of 10 s")
+		s.Omit("the loads 10, 50, 75, 100 and 120 %%, four of five rounds, windows of 10 s")
 	}
 	s.Omit("values of other sizes than 1 KiB; clusters of one and five hosts; injected loss of packets")
-	s.Omit("limits of a batch in bytes; the rules for the next batch over networks and disks (bench batches)")
-	p := begin(s, c.steps()+c.again*len(b0Ablated)+len(b0Modes)+c.rules)
+	s.Omit("limits of a batch in bytes; the rules for the next batch (recipe batches)")
+	p := begin(s, c.steps()+c.again*len(b0Ablated)+len(b0Modes))
 	defer p.end()
 	if err := b0Loads(ctx, s, p, c); err != nil {
 		return err
 	}
 	if err := b0Ablations(ctx, s, p, c); err != nil {
 		return err
-	}
-	for _, rule := range b0Rules[:c.rules] {
-		pt := rule.point(c.l)
-		p.step(pt.Name, c.l.most+c.l.length)
-		if _, err := s.Measure(ctx, pt); err != nil {
-			return err
-		}
 	}
 	for _, mode := range b0Modes {
 		setup := three()
@@ -138,24 +127,6 @@ func runB0(ctx context.Context, s *experiment.Session, size Size) error {
 	}
 	judgeB0(s)
 	return nil
-}
-
-// b0Rule is a rule for when a leader begins its next batch.
-type b0Rule struct {
-	name string
-	rule batches.Rule
-}
-
-// b0Rules begin with those that a short run has.
-var b0Rules = []b0Rule{
-	{"depth 1", batches.Depth(1)}, {"second batch halfway", batches.Halfway{}}, {"at once", nil},
-	{"depth 2", batches.Depth(2)}, {"depth 4", batches.Depth(4)}, {"depth 8", batches.Depth(8)}, {"depth 64", batches.Depth(64)},
-}
-
-func (r b0Rule) point(l lengths) experiment.Point {
-	setup := three()
-	setup.Rule = r.rule
-	return l.of(experiment.Point{Setup: setup, ValueBytes: b0Value, Clients: 100}).Named("async").With("part", "rule "+r.name, r.name)
 }
 
 var b0Modes = []wal.Mode{wal.ModeSync, wal.ModeGroup, wal.ModeGroupDelay(3*time.Millisecond, 0, 0), wal.ModeUnsafeInterval(3*time.Second, 0), wal.ModeUnsafeOS, wal.ModeMemory}
@@ -286,7 +257,4 @@ func judgeB0(s *experiment.Session) {
 	clamped, ok := s.Ratio(p50, name(5), name(4))
 	s.Judge(experiment.Criterion{Name: "the clamp makes the clients wait for the leader's slow disk", Point: name(5), Limit: "to ≥ 2 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)},
 		clamped, ok, "one of the two points was not measured")
-	perOp, ok := s.Median(b0Rules[0].point(lengths{}).Name, archive.FsyncsPerOp.Name)
-	s.Judge(experiment.Criterion{Name: "at depth 1 and 100 clients, entries for each fsync of a host", Point: b0Rules[0].point(lengths{}).Name, Limit: "> 10", Unit: archive.UnitCount,
-		Holds: func(x float64) bool { return x > 10 }}, report.Ratio(3, perOp), ok && perOp > 0, "the point was not measured")
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// All recipes together take some 45 minutes, and each with --quick at most two, by their own estimates.
+// All recipes together take some 55 minutes, and each with --quick at most two, by their own estimates.
 func TestEstimates(t *testing.T) {
 	total := time.Duration(0)
 	for _, r := range All() {
@@ -48,7 +48,7 @@ func TestEstimates(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	if total > 46*time.Minute {
+	if total > 56*time.Minute {
 		t.Errorf("all recipes take %v", total)
 	}
 }
@@ -258,7 +258,7 @@ func TestJudgements(t *testing.T) {
 			b0Ablated[0].point(lengths{}).Name: {"p50_us": 22500}, b0Ablated[1].point(lengths{}).Name: {"p50_us": 12000},
 			b0Ablated[2].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[3].point(lengths{}).Name: {"p50_us": 3000},
 			b0Ablated[4].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[5].point(lengths{}).Name: {"p50_us": 20000},
-		}, []archive.Verdict{archive.Pass, archive.Fail, archive.Pass, archive.NotMeasured}},
+		}, []archive.Verdict{archive.Pass, archive.Fail, archive.Pass}},
 		{"batches without the rule of hosts", func(s *experiment.Session) {
 			judgeNextBatch(s, []batches.Standing{{Rule: "depth 1", Sum: 2, Cells: 2, Worst: 1}})
 		},

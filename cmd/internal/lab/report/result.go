@@ -1,5 +1,5 @@
 // Package report turns what was measured into rows, tables, progress and files. It knows no plan: each bench
-// has its own table, made of the parts here. Package report/plot draws.
+// has its own table, made of the parts here. Package report/page draws.
 package report
 
 import (
@@ -65,6 +65,7 @@ const (
 	WarnGeneratorBound = "generator-bound" // open loop: the generator's own lateness is a visible part of the latency
 	WarnFailures       = "failed writes"   // some writes returned errors; they are in no other figure
 	WarnNoOps          = "no write finished"
+	WarnMoved          = "the leader has changed" // calls of the host that led at first were forwarded
 )
 
 const (

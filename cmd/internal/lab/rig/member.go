@@ -36,6 +36,9 @@ type Member struct {
 
 func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	if i == 0 {
+		m.slow.Store(int64(c.setup.LeaderFsyncDelay))
+	}
 	if c.setup.DiskBandwidth > 0 {
 		m.bandwidth = vfs.NewBandwidth(float64(c.setup.DiskBandwidth))
 	}
@@ -91,7 +94,7 @@ func (m *Member) files() vfs.FS {
 	switch {
 	case m.memory != nil:
 		return m.memory
-	case !s.Faults:
+	case !s.Faults && s.LeaderFsyncDelay == 0:
 		return vfs.WithSyncDelay(m.real(), s.FsyncDelay)
 	}
 	return vfs.WithSyncDelays(m.real(), m.delay)
@@ -113,7 +116,7 @@ func (m *Member) Open(ctx context.Context) error {
 	for id := range uint64(s.Founders) {
 		founders = append(founders, id+1)
 	}
-	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline), host.WithBatches(s.Rule),
+	h, err := host.Open(ctx, config, host.WithTransport(t), host.WithFS(m.files()), host.WithPipeline(s.Pipeline),
 		host.WithLog(m.openLog()), host.WithLogger(cmp.Or(s.Logger, slog.New(slog.DiscardHandler))))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.ID, err) // Open has closed t

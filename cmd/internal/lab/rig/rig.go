@@ -7,6 +7,7 @@
 //	seat.go      one member alone, whose peers run in other processes
 //	member.go    one host: kill, open again, a slow disk
 //	foreign.go   components of other projects' code, and slow disks
+//	wire.go      links that stand for a network: late, at a bounded rate, or cut
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
 //	fill.go      writes outside a load, logs that diverge
@@ -27,7 +28,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -46,15 +46,15 @@ type Setup struct {
 	// LateAcknowledgement makes a write wait for the state machine of the leader, as a client does that wants
 	// a result. Else it is acknowledged when it is committed.
 	LateAcknowledgement bool
-	Rule                batches.Rule  // when a leader begins its next batch; nil: at once
 	FsyncDelay          time.Duration // of every disk
+	LeaderFsyncDelay    time.Duration // of the disk of host 1, which leads at first, besides FsyncDelay
 	DiskBandwidth       int64         // of the disk of each host, in bytes a second; 0: the real one's
 	NetworkDelay        time.Duration // one way, between any two hosts
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
 	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
-	// ignores FsyncDelay and DiskBandwidth.
+	// ignores both delays and DiskBandwidth.
 	PowerCuts bool
 
 	Leases           bool

@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/wal"
@@ -278,22 +277,17 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// With a depth of 1 a leader has one batch at most that is not committed, and commands wait for it.
-func TestDepth(t *testing.T) {
+// The slow disk of the leader makes a write wait where no other disk is.
+func TestLeaderFsyncDelay(t *testing.T) {
 	s := setup(t)
-	s.Rule, s.FsyncDelay = batches.Depth(1), time.Millisecond
+	s.Hosts, s.LeaderFsyncDelay = 1, 20*time.Millisecond
 	c := open(t, s)
-	deepest := 0
-	window(t, c, func(ctx context.Context) error {
-		group := c.Member(c.Leader(0)).Group(0)
-		return rig.Until(ctx, "commands have waited for a batch", func() (bool, error) {
-			m := group.Metrics().Batches
-			deepest = max(deepest, m.Open)
-			return m.Held > 10, nil
-		})
-	})
-	if deepest > 1 {
-		t.Errorf("%d batches were open at once", deepest)
+	began := time.Now()
+	if err := c.Fill(t.Context(), 1, 64); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < s.LeaderFsyncDelay {
+		t.Errorf("a write took %v", took)
 	}
 }
 
