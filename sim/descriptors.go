@@ -76,7 +76,7 @@ func (w *world) startShortages() {
 			if w.nemesis.stopped {
 				return
 			}
-			if !w.nemesis.resting {
+			if !w.nemesis.resting && !w.nemesis.calm {
 				pick(rng, w.hosts...).runShort(rng)
 			}
 			next()

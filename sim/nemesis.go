@@ -420,6 +420,12 @@ func (w *world) stopFaults() {
 	w.clients.finish()
 }
 
+// keepsSyncError reports whether a directory of a snapshot, whose sync failed, may stay until the process starts
+// again. An operator who reads that in the log starts it again, if a memory that is lost then may be lost.
+func (h *machine) keepsSyncError() bool {
+	return h.alive.sawError && !h.alive.impostor && (h.w.mode.Kind != wal.KindMemory || h.w.mayLose(h))
+}
+
 // mend mends everything, and brings every host up.
 func (w *world) mend() {
 	w.net.cut, w.net.late = map[link]bool{}, map[link]time.Duration{}
@@ -430,7 +436,7 @@ func (w *world) mend() {
 		w.stalledUntil = max(w.stalledUntil, until) // work that has begun to hang hangs on
 		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
-		if h.alive != nil && (h.alive.failed || w.churn != nil && h.alive.sawError && !h.alive.impostor) { // a directory of a snapshot whose sync failed stays until a restart
+		if h.alive != nil && (h.alive.failed || h.keepsSyncError()) {
 			h.close()
 		}
 		h.start()
