@@ -420,8 +420,9 @@ func (w *world) stopFaults() {
 	w.clients.finish()
 }
 
-// keepsSyncError reports whether a directory of a snapshot, whose sync failed, may stay until the process starts
-// again. An operator who reads that in the log starts it again, if a memory that is lost then may be lost.
+// keepsSyncError reports whether a directory of a snapshot, whose sync failed, may stay until the process
+// starts again. An operator who reads that in the log starts it again, if a memory that is lost then may be
+// lost.
 func (h *machine) keepsSyncError() bool {
 	return h.alive.sawError && !h.alive.impostor && (h.w.mode.Kind != wal.KindMemory || h.w.mayLose(h))
 }
