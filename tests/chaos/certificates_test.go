@@ -45,7 +45,7 @@ func (e *episode) replaceFiles(step pki.Step, id int, newKey bool) error {
 	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	loads, bound := -1, [32]byte{}
+	loads, bound := -1, ""
 	err := e.eventually(maxWait, fmt.Sprintf("host %d answers", id), func() (err error) {
 		if loads = h.count("certificate_loads_total"); loads < 0 {
 			return errors.New("it does not")
@@ -71,7 +71,7 @@ func (e *episode) replaceFiles(step pki.Step, id int, newKey bool) error {
 }
 
 // boundKey asks the leader to which key a member is bound.
-func (e *episode) boundKey(id int) (key [32]byte, err error) {
+func (e *episode) boundKey(id int) (key string, err error) {
 	err = errors.New("no leader is known")
 	for _, h := range e.members() {
 		s, asked := h.status()
@@ -82,7 +82,7 @@ func (e *episode) boundKey(id int) (key [32]byte, err error) {
 		if m, err = h.members(); err != nil {
 			continue
 		}
-		if key = m.keyOf(id); key == [32]byte{} {
+		if key = m.keyOf(id); key == "" {
 			err = fmt.Errorf("host %d knows no key of host %d", h.id, id)
 			continue
 		}

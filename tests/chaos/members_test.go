@@ -24,14 +24,14 @@ type memberList struct {
 	Plan                      string
 	All                       []struct {
 		ID  int
-		Key [32]byte
+		Key string // in hexadecimal digits
 	}
 }
 
 func (h *host) members() (m memberList, err error) { return m, h.ask("/members", &m) }
 
 // keyOf returns the key of a certificate to which a member is bound, as this host has applied it.
-func (m memberList) keyOf(id int) (key [32]byte) {
+func (m memberList) keyOf(id int) (key string) {
 	for _, member := range m.All {
 		if member.ID == id {
 			key = member.Key
