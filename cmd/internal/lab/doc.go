@@ -1,8 +1,7 @@
-// Package lab holds what the benches of Millrace share: errors that name a field of a plan (field.go), the
-// working directory and the guard of its disk (workdir.go), the description of the machine
-// (environment.go), files written as fast as the disk allows (rawfile.go), and programs that measure one
-// point each (child.go). The benches themselves are in the packages below it, and imports among them point
-// down:
+// Package lab holds what the benches of Millrace share. Errors name a field of a plan (field.go). A working
+// directory has a guard of its disk (workdir.go). The machine is described (environment.go). Files are
+// written as fast as the disk allows (rawfile.go). Programs measure one point each (child.go). The benches
+// themselves are in the packages below it, and imports among them point down:
 //
 //	recipe                   the experiments of the sources and ours, their figures and their demands
 //	remote                   members that are processes of their own, and the load on them from elsewhere

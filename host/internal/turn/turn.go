@@ -129,14 +129,14 @@ func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 	}
 	left := t.at[at] // of the point, behind the duty that was called last
 	for {
-		todo := w.look() & left
+		pending := w.look() & left
 		if watch.Every {
-			todo = left
+			pending = left
 		}
-		if todo == 0 {
+		if pending == 0 {
 			return
 		}
-		i := bits.TrailingZeros64(uint64(todo))
+		i := bits.TrailingZeros64(uint64(pending))
 		left &^= Of(i+1) - 1
 		w.set &^= Of(i)
 		if watch.Called != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // groupsMachine is the state machine of one group on one host. For each window it has a new load.Machine,
-// which checks every value against the clients of that window, and for its whole life a count and a hash of
-// all commands, by which it is recognized after a restart.
+// which checks every value against the clients of that window. A count and a hash of all commands last its
+// whole life: by them it is recognized after a restart.
 type groupsMachine struct {
 	mu     sync.Mutex
 	all    groupTotal
