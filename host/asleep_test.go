@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/pulse"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -49,7 +48,7 @@ func TestSleepingFollowerIsAsAwake(t *testing.T) {
 			if a, b := asleep.group.Status().Role, awake.group.Status().Role; a != b {
 				t.Fatalf("seed %d: after step %d the sleeping twin is %v, the other %v", seed, tick, a, b)
 			}
-			if asleep.group.Status().Role != raft.StateFollower {
+			if asleep.group.Status().Role != RoleFollower {
 				break
 			}
 		}
@@ -107,7 +106,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 		for range 2*p.config.electionTicks() + ticksPerHeartbeat {
 			p.manual.tick()
 		}
-		if p.group.Status().Role == raft.StateLeader {
+		if p.group.Status().Role == RoleLeader {
 			t.Error("it leads on without a quorum")
 		}
 	})

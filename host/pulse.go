@@ -107,7 +107,7 @@ func (h *Host) followPulse(line pulse.Line, leader uint64, c *pulse.Cover) bool 
 
 func (g *Group) follows(line pulse.Line, leader uint64) bool {
 	s := g.status.Load()
-	return s.Role == raft.StateFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.withoutAuthority.Load() && g.Err() == nil
+	return s.Role == RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.withoutAuthority.Load() && g.Err() == nil
 }
 
 // uncover ends that.

@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 )
 
 // cluster is hosts in this process with two groups: of bytes, and typed. The first host leads both.
@@ -86,7 +85,7 @@ func (c *cluster) awaitLeaders(ctx context.Context) error {
 
 // leads reports whether the first host leads a group.
 func (c *cluster) leads(group uint64) bool {
-	return c.hosts[0].Group(group).Status().Role == raft.StateLeader
+	return c.hosts[0].Group(group).Status().Role == host.RoleLeader
 }
 
 // machines returns the state machines that a way writes to.
