@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -219,7 +220,7 @@ func (g *Group) planJoin(r *membership.Roster) {
 			continue
 		}
 		g.host.env.logger.Info("a host joins by a token", "group", g.id, "host", g.self, "member", id, "token", c.hash.String(), "directory", c.incarnation.String())
-		g.proposeHost(append([]byte{planKind}, p.Encode()...))
+		g.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))
 		return
 	}
 }

@@ -15,8 +15,8 @@ import (
 type CommandMachine interface {
 	// Apply applies commands in the order of the log, like StateMachine.Apply, and gives the result of each
 	// command with a Caller to it. A command that was applied before, under the same number of its session,
-	// does not come again. An error or a panic halts the machine of this member (Group.Halted); callers of that
-	// batch are told ErrNoResult. A machine that knows which command it is returns a CommandError.
+	// does not come again. An error or a panic halts the machine of this member (Group.Halted); callers of
+	// that batch are told ErrNoResult. A machine that knows which command it is returns a CommandError.
 	//
 	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
 	Apply(batch []Command) error
@@ -44,11 +44,11 @@ type Command struct {
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on.
 	Result []byte
-	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number that
-	// depends on the result, and is equal for equal results.
+	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number
+	// that depends on the result, and is equal for equal results.
 	ResultSum uint64
-	// EndsBatch is set if this command is the last of its batch on every member. The machine is then in the same
-	// state everywhere, so ResultSum may include what later commands could change.
+	// EndsBatch is set if this command is the last of its batch on every member. The machine is then in the
+	// same state everywhere, so ResultSum may include what later commands could change.
 	EndsBatch bool
 }
 

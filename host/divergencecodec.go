@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/millrace/millrace/host/internal/entry"
 )
 
 // What members tell each other about divergence, in bodies of kind transport.Control. Numbers are uvarints;
@@ -21,8 +23,8 @@ const (
 	stopKind    byte = 41
 	findingKind byte = 42
 
-	// divergenceFormat changes when the sums are computed in another way: then they are not compared. A record
-	// of another format is left alone.
+	// divergenceFormat changes when the sums are computed in another way: then they are not compared. A
+	// record of another format is left alone.
 	divergenceFormat byte = 2
 
 	reportsResults byte = 1
@@ -36,7 +38,7 @@ func (r *report) encode() []byte {
 	b := binary.AppendUvarint([]byte{reportKind, divergenceFormat}, r.group)
 	b = binary.LittleEndian.AppendUint64(b, r.options)
 	b = binary.LittleEndian.AppendUint64(b, r.form)
-	b = append(b, boolByte(r.told))
+	b = append(b, entry.BoolByte(r.told))
 	b = appendVersion(b, r.version)
 	b = binary.AppendUvarint(b, uint64(len(r.checkpoints)))
 	for _, c := range r.checkpoints {
@@ -202,7 +204,7 @@ func encodeFinding(d *Diverged) []byte {
 	members := d.Members[:min(len(d.Members), 255)]
 	b = append(b, byte(len(members)))
 	for _, m := range members {
-		b = append(binary.AppendUvarint(b, m.ID), boolByte(m.Minority))
+		b = append(binary.AppendUvarint(b, m.ID), entry.BoolByte(m.Minority))
 		b = appendVersion(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
 	}
 	return b

@@ -41,7 +41,8 @@ type HaltedError struct {
 	First, Last uint64
 	// Cause is what the machine has said.
 	Cause error
-	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0: none.
+	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
+	// none.
 	Skipped uint64
 
 	stack []byte // of a panic

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -117,10 +118,10 @@ func (g *Group) awaitView(ctx context.Context) {
 
 // takeView takes a question or an answer.
 func (h *Host) takeView(from uint64, body []byte) error {
-	r := blockReader{rest: body[1:]}
-	g := h.groups.get(r.uvarint(^uint64(0)))
+	r := entry.Reader{Rest: body[1:]}
+	g := h.groups.get(r.Uvarint(^uint64(0)))
 	if body[0] == viewQuestionKind {
-		if r.bad || len(r.rest) > 0 {
+		if r.Bad || len(r.Rest) > 0 {
 			return fmt.Errorf("%w: %d bytes ask who is there", errBadControl, len(body))
 		}
 		if g != nil && g.isOther(from) && g.status.Load().Role == raft.StateLeader {
@@ -129,10 +130,10 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		return nil
 	}
 	v := &leaderView{from: from, at: h.clock.livedAtBeat()}
-	for range r.uvarint(membership.MaxMembers) {
-		v.here = append(v.here, r.uvarint(^uint64(0)))
+	for range r.Uvarint(membership.MaxMembers) {
+		v.here = append(v.here, r.Uvarint(^uint64(0)))
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.Bad || len(r.Rest) > 0 {
 		return fmt.Errorf("%w: %d bytes say who is there", errBadControl, len(body))
 	}
 	if g == nil {

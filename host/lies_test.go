@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -35,8 +36,8 @@ type harm int
 const (
 	// harmless: the leader stays, and so does its term.
 	harmless harm = iota
-	// unsettles: terms and leaders may change while the lie is told. No Raft prevents that, as a voter may ask
-	// for an election. When it is not told any more, the group commits again, and nothing is lost.
+	// unsettles: terms and leaders may change while the lie is told. No Raft prevents that, as a voter may
+	// ask for an election. When it is not told any more, the group commits again, and nothing is lost.
 	unsettles
 	// cheats: what a quorum of honest members rests on. A voter that lies so can break what Raft promises:
 	// two leaders, or committed entries that are lost. No host panics, and memory is bounded.
@@ -99,7 +100,8 @@ var recordLies = map[string]recordLie{
 		return append(appendNumbers([]byte{forwardRefusalKind}, n[0], n[1]), byte(n[2]), byte(n[3]))
 	}},
 	"readQuestionKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.toLife, 1} }, encode: plainNumbers(readQuestionKind)},
-	// An answer that is too low makes a read of this follower stale; without a read under way it does nothing.
+	// An answer that is too low makes a read of this follower stale; without a read under way it does
+	// nothing.
 	"readAnswerKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.toLife, 1, v.committed} }, encode: plainNumbers(readAnswerKind)},
 	"reportKind": {fields: func(v *view) []uint64 { return []uint64{theGroup, 1, v.committed, 3, 1, 2, 3} }, encode: func(_ *view, n []uint64) []byte {
 		r := report{group: n[0], options: n[1], version: "v", checkpoints: []checkpoint{{index: n[2], hasResults: n[3]&1 > 0, hasDigest: n[3]&2 > 0, commands: n[4], results: n[5], digest: n[6]}}}
@@ -128,7 +130,7 @@ var recordLies = map[string]recordLie{
 	}},
 	"planRequestKind": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
 		id := membership.PlanID{byte(n[1])} // any member may ask for a plan, so it asks for one that is not there
-		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{cancelKind}, id[:]...)})
+		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{entry.CancelKind}, id[:]...)})
 	}},
 	"planAnswerKind": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
 		return planAnswer{group: n[0], why: "because"}.encode()
@@ -202,14 +204,14 @@ func lies(rng *rand.Rand) (all []func(*view) lie) {
 // rekeyOther asks the leader to bind another member to the liar's key.
 func rekeyOther(v *view) lie {
 	k := membership.Rekey{ID: v.to, Incarnation: v.toIncarnation, Key: membership.Key{1}}
-	q := planRequest{data: append([]byte{rekeyKind}, k.Encode()...)}
-	q.id, _ = idOfEntry(q.data)
+	q := planRequest{data: append([]byte{entry.RekeyKind}, k.Encode()...)}
+	q.id, _ = entry.IDOf(q.data)
 	return lie{name: "planRequestKind: a key for another member", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
 // askRescue asks the leader to make the liar the only member.
 func askRescue(v *view) lie {
-	q := planRequest{data: rescuedEntry{cluster: 1, former: 1, id: v.self, incarnation: v.toIncarnation}.encode()}
+	q := planRequest{data: entry.Rescued{Cluster: 1, Former: 1, ID: v.self, Incarnation: v.toIncarnation}.Encode()}
 	return lie{name: "planRequestKind: a rescue", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
@@ -365,7 +367,7 @@ func wrongEntries(v *view) [][]raftpb.Entry {
 		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
 	}
 	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
-		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}, {skipKind}} {
+		for _, data := range [][]byte{nil, {1, 2}, {entry.FoundKind, 1, 0}, {entry.PlanKind}, {entry.CancelKind}, {entry.EndKind}, {entry.GrantKind}, {entry.RekeyKind}, {entry.RescuedKind}, {entry.SkipKind}} {
 			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
 		}
 	}

@@ -101,8 +101,8 @@ type GroupMetrics struct {
 
 // DivergenceMetrics are about what members compare (Diverged).
 type DivergenceMetrics struct {
-	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or was
-	// told by its leader; 0: they are not.
+	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or
+	// was told by its leader; 0: they are not.
 	DifferAt uint64
 	// AgreedAt is the last entry after which this leader has seen members agree in everything that they
 	// compare; 0: none in this life.
@@ -133,8 +133,8 @@ type HostMetrics struct {
 	Groups, Leading, StoppedGroups, FullGroups int    // now: open groups, and those of them that are so
 	Placed                                     uint64 // hand-overs that leaders here have begun for the sake of placement
 	WithoutAuthority                           int    // the same
-	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause or a
-	// warning, for each code that Explain knows. Both are what Explain says at this moment.
+	// Unhealthy are the groups that Explain does not call healthy, and Causes how many groups have a cause
+	// or a warning, for each code that Explain knows. Both are what Explain says at this moment.
 	Unhealthy int
 	Causes    []CauseCount
 

@@ -20,9 +20,9 @@ type Founding struct {
 	// Refused are the members whose hosts come with another directory than the one that the group is bound
 	// to. A member that was removed is none.
 	Refused []uint64
-	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused says
-	// why the leader does not add it by its join token, or why other hosts refuse its directory; empty: nothing
-	// was said.
+	// Joins is set on a host that no group has bound to its directory: it waits to be added. JoinRefused
+	// says why the leader does not add it by its join token, or why other hosts refuse its directory;
+	// empty: nothing was said.
 	Joins       bool
 	JoinRefused string
 }

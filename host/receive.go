@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -141,7 +142,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		switch e := &m.Entries[i]; e.Type {
 		case raftpb.EntryNormal:
 		default:
-			if err := rejectMemberEntry(e); err != nil {
+			if err := entry.Reject(e); err != nil {
 				return err.Error()
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -89,8 +90,8 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		}
 		return nil
 	}
-	if len(rest) > maxRosterBytes {
-		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", errBadControl, len(rest), maxRosterBytes)
+	if len(rest) > entry.MaxRosterBytes {
+		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", errBadControl, len(rest), entry.MaxRosterBytes)
 	}
 	r, err := membership.DecodeRoster(rest)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -210,8 +211,8 @@ func TestAnArchiveOfNoGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := hostBlock{found: encodeFound(binding{{1, transport.Incarnation{1}}})}
-	if err := errors.Join(w.SyncParts(), w.Publish(snapshot.Manifest{Cluster: 7, Index: 4, Term: 1, Host: block.encode()})); err != nil {
+	block := entry.Block{Found: entry.EncodeFound(entry.Binding{{ID: 1, Incarnation: transport.Incarnation{1}}})}
+	if err := errors.Join(w.SyncParts(), w.Publish(snapshot.Manifest{Cluster: 7, Index: 4, Term: 1, Host: block.Encode()})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := store.Open(id)

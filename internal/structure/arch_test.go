@@ -52,8 +52,9 @@ host/flight            raft raft/raftpb                                         
 host/session                                                                                                  |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host/internal/entry    raft/raftpb host/membership transport                                                 |
 host/internal/identity snapshot transport vfs wal host/membership                                             |
-host                   host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
+host                   host/internal/entry host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/batches host/flight host/pipeline host/session host/admin host/membership internal/repetition |
 .                      host host/session object object/files                                                                      |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
