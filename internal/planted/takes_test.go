@@ -14,6 +14,6 @@ var takeBugs = []bug{
 `, ``}}},
 	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-first 60 -churns 10", edits: []edit{{"host/install.go",
 		`		g.takeRoster(block.Roster)
-`, `		_ = block.roster
+`, `		_ = block.Roster
 `}}},
 }
