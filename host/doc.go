@@ -54,8 +54,9 @@
 package host
 
 // The files are named after the steps of a proposal, in this order: propose.go takes the command and
-// registers its client; inbox.go holds the command until the group's turn; shard.go runs the turn; group.go
-// steps the command into the core and passes the Ready to the pipeline; send.go takes messages to the
+// registers its client; inbox.go holds the command until the group's turn; shard.go runs the turn; turn.go
+// steps the command into the core and passes the Ready to carryout.go; duties.go is what a turn does besides.
+// wiring.go says which part hears of what. send.go takes messages to the
 // transport, append.go and lane.go take writes to the log, apply.go and applylanes.go take committed entries
 // to the state machine; acknowledge.go answers the client. receive.go takes in the messages of peers.
 // internal/identity has the founding list, which directory belongs to this host, and which peers are heard;

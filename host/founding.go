@@ -181,31 +181,6 @@ func (g *Group) entryTerm(index uint64) (term uint64, ok bool) {
 	return term, err == nil
 }
 
-// noteEntries notes the founding entries among those that are appended to this host's log.
-func (g *Group) noteEntries(entries []raftpb.Entry) {
-	g.noteMembers(entries)
-	if g.founded {
-		return
-	}
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
-			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
-				g.fail(err)
-			}
-		}
-	}
-	g.setBound()
-}
-
-// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
-// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
-func (g *Group) noteCommitted(through uint64) {
-	if !g.founded {
-		g.commitFounding(through)
-	}
-	g.commitMembers(through)
-}
-
 func (g *Group) commitFounding(through uint64) {
 	if e := g.current(false); e == nil || e.index > through {
 		return

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/transport"
@@ -222,46 +221,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	complete = true
 	return h, nil
-}
-
-// startLanes schedules the workers that the groups share.
-func (h *Host) startLanes() {
-	name, workers := fmt.Sprintf("host %d ", h.config.ID), h.env.env.Parallelism
-	kind := env.Compute
-	if !h.env.pipeline.AsyncStorageWrites() {
-		kind = env.Disk | env.StateMachine // a turn saves and applies
-	}
-	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: watchedSender{h.transport, h}, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
-		s.start(func(w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
-		})
-		h.shards = append(h.shards, s)
-	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
-	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
-	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
-	h.shortages.logger = h.env.logger
-	h.appliers = &applyLanes{
-		now:       h.env.env.Clock.Now,
-		ticks:     h.clock.lived,
-		waitTicks: max(ticksIn(applyWait, h.config), 1),
-		start: func(lane string, w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
-		},
-		event: h.events.emit,
-	}
-	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
-		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
-	})
-	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
-	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
-	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
-		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
-	}
-	h.snapshotLanes.grow()
-	h.startFlightRecorder()
-	h.transfers.init(h)
 }
 
 // incarnation returns the incarnation of this host's directory.

@@ -149,8 +149,9 @@ func (g *Group) noteIgnored(e *notedEntry, why error) {
 	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.index, "cause", why)
 }
 
-// setRoster puts a roster in force. From then on every part of the host may ask for its members, so they are
-// known before: also those of a group that is being opened, which only its snapshot names.
+// setRoster puts a roster in force. From then on every part of the host may ask for its members, so they
+// are known before: also those of a group that is being opened, which only its snapshot names. What other
+// parts do then is in wiring.go.
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
 	m := &g.members
@@ -164,22 +165,15 @@ func (g *Group) setRoster(next *membership.Roster) {
 	m.roster.Store(next)
 	ids := next.IDs()
 	m.ids.Store(&ids)
-	g.storage.conf = next.Conf
 	m.time.note(next.Time, g.now())
-	g.host.keys.announcing.Store(true)
-	if g.node == nil {
-		return // the group is being opened
-	}
-	if h := m.hint.Load(); h != nil && h.Version <= next.Version {
+	g.rosterChanged(was, next)
+}
+
+// dropHint forgets a hint that is not later than a roster.
+func (m *members) dropHint(now *membership.Roster) {
+	if h := m.hint.Load(); h != nil && h.Version <= now.Version {
 		m.hint.Store(nil)
 	}
-	g.noteJoined(next)
-	g.setRefuses()
-	g.host.events.emit(MembersChanged{Group: g.id, Version: next.Version, Conf: next.Conf})
-	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", next.Version}, confWords(next.Conf)...)...)
-	g.executions.poll()
-	g.members.changed.notify()
-	g.stopIfRemoved(was, next)
 }
 
 // confWords returns the members of a configuration for a line of the log.

@@ -116,8 +116,24 @@ func newBench(a app) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
 	f.addFlags(cmd)
-	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a), newBenchBatches(a), newBenchGroups(a), newBenchNode(a), newBenchSnapshot(a), newBenchObjects(a), newBenchPeers(a))
+	cmd.AddCommand(newBenchWAL(a), newBenchBatches(a), newBenchPeers(a))
+	for verb, recipe := range movedBenches {
+		cmd.AddCommand(newMovedBench(verb, recipe))
+	}
 	return cmd
+}
+
+// movedBenches are the verbs that bench had, and the recipes of the lab that answer their questions.
+var movedBenches = map[string]string{"flush": "flush", "groups": "groups", "node": "node", "objects": "objects", "snapshot": "snapshots"}
+
+// newMovedBench answers a verb that bench had, whatever flags come with it, with the recipe.
+func newMovedBench(verb, recipe string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb, Short: "A recipe of the lab: " + recipe, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{fmt.Errorf("bench %s is a recipe of the lab: millrace lab run %s --quick", verb, recipe)}
+		},
+	}
 }
 
 // quickBudget leaves some of the 60 s for starting and stopping.

@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
+	"github.com/millrace/millrace/cmd/internal/lab/recipe"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -193,6 +194,22 @@ func TestBenchRefuses(t *testing.T) {
 			}
 			status, stdout, stderr := runBench(t, t.Context(), opens(good), append(args, "--quiet")...)
 			checkRefused(t, status, stderr, tc.status, tc.want)
+			if stdout != "" {
+				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
+// A verb that bench had names the recipe that answers its question, whatever flags it had.
+func TestBenchNamesTheRecipe(t *testing.T) {
+	for verb, name := range movedBenches {
+		if _, ok := recipe.ByName(name); !ok {
+			t.Errorf("bench %s names the recipe %s, which is none", verb, name)
+		}
+		t.Run(verb, func(t *testing.T) {
+			status, stdout, stderr := runBench(t, t.Context(), opens(good), verb, "--quick", "--groups", "1")
+			checkRefused(t, status, stderr, exitUsage, "bench "+verb+" is a recipe of the lab: millrace lab run "+name)
 			if stdout != "" {
 				t.Errorf("stdout %q", stdout)
 			}

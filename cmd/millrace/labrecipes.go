@@ -26,7 +26,8 @@ type labRunFlags struct {
 	labOutput
 }
 
-const recipesResume = `b2 and batches finish all of their points together, and b5 those of one state: what was cut short there begins again. b4
+const recipesResume = `b2 and batches finish all of their points together, b5 those of one state, node and objects those of one round, snapshots
+those of one section: what was cut short there begins again. b4
 makes the changes of members that are finished once more, without clients, to have the same members again.
 
 `
@@ -36,10 +37,10 @@ func newLabRun(a app) *cobra.Command {
 	names := recipe.Names()
 	cmd := &cobra.Command{
 		Use:   "run RECIPE",
-		Short: "Repeat an experiment of the sources here, with its figures beside ours",
-		Long: `run repeats an experiment of the sources on this machine, prints the source's figures beside ours, and judges the
-source's demands: pass, fail, or not measured and why. It says beforehand how long it will take, and what it leaves out.
-All recipes together take about 45 minutes on two cores. With --quick each takes at most about two; with --long it has
+		Short: "Repeat an experiment of the sources, or of ours, with the source's figures beside",
+		Long: `run repeats an experiment of the sources, or of ours, on this machine, prints the source's figures beside, and judges
+its demands: pass, fail, or not measured and why. It says beforehand how long it will take, and what it leaves out.
+All recipes together take about 55 minutes on two cores. With --quick each takes at most about two; with --long it has
 the sources' own numbers of rounds, trials and bytes. Ctrl-C ends it and keeps what was finished. The recipes:
 
 ` + recipeTable() + resumeHelp + recipesResume + labExitHelp(),

@@ -86,7 +86,6 @@ cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/in
 cmd/internal/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/plot host/batches sim |
-cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
 cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
 cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host host/pipeline vfs wal |
@@ -103,7 +102,7 @@ cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/children cmd/internal/lab/probe cmd/internal/lab/rig host/batches host/pipeline wal |
 cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/experiment cmd/internal/lab/rig         |
 cmd/lab/component/componenttest cmd/internal/lab/labtest cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/experiment cmd/internal/lab/rig cmd/lab/component host/pipeline |
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/groups cmd/internal/lab/node cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
 cmd/internal/lab/trust          transport/cert                                                                |
 cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host host/batches transport/cert |
 cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/children cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust cmd/internal/lab/member transport/cert | github.com/HdrHistogram/hdrhistogram-go

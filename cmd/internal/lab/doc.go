@@ -2,10 +2,11 @@
 // working directory and the guard of its disk (workdir.go), and the description of the machine
 // (environment.go). The benches themselves are in the packages below it, and imports among them point down:
 //
-//	recipe                   the experiments of the sources, their figures and their demands
+//	recipe                   the experiments of the sources and ours, their figures and their demands
+//	node   groups   objects   snapshots   what recipes measure on clusters of their own
 //	experiment               any cluster under any load, through the phases of a point, into an archive
 //	rig   wire   client      clusters of named components, a network between them, a client over one connection
-//	bench   flush   groups   logs   one experiment each: a plan, its run, its table and its plots
+//	bench   logs             one experiment each: a plan, its run, its table and its plots
 //	peers                    one more: other libraries' replicated logs beside ours
 //	                         logs/child, cmd/lab/peer  the process that measures one point
 //	children                 asking such a process
@@ -19,8 +20,8 @@
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
 //	lab
 //
-// bench compares pipelines in whole clusters, and flush durability modes; groups measures what many groups on
-// the same hosts cost; logs measures a log alone, without Raft; peers puts the same load on other libraries.
+// bench compares pipelines in whole clusters; logs measures a log alone, without Raft; peers puts the same
+// load on other libraries.
 //
 // A *target* is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
 // group commit without Raft that stands for the speed of light on this machine, or the same with checksums

@@ -168,6 +168,7 @@ const (
 	WarnSaturated      = "saturated"       // more was offered than the target can do
 	WarnFailures       = "failures"        // some operations failed
 	WarnMemberGone     = "member-gone"     // a member was away, or its process is a new one: the figures are not of the whole cluster
+	WarnLeaderMoved    = "leader-moved"    // another host led than at first: calls of that one were forwarded
 	WarnNotSteady      = "not-steady"      // the warm-up ended before the figures had settled
 	WarnDrift          = "drift"           // the last third differs from the first
 	WarnPartial        = "partial"         // the run was cut short

@@ -37,7 +37,7 @@ func (s *Session) Judge(c Criterion, value float64, measured bool, why string) {
 }
 
 // disturbing are the warnings under which a figure of time may be the machine's.
-var disturbing = []string{archive.WarnBusy, archive.WarnClientCPU, archive.WarnGeneratorBound, archive.WarnSaturated, archive.WarnNotSteady, archive.WarnDrift}
+var disturbing = []string{archive.WarnBusy, archive.WarnClientCPU, archive.WarnGeneratorBound, archive.WarnSaturated, archive.WarnLeaderMoved, archive.WarnNotSteady, archive.WarnDrift}
 
 // disturbed returns the codes of the warnings under which a point was measured, each once.
 func (s *Session) disturbed(point string) (codes []string) {

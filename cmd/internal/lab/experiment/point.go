@@ -261,6 +261,9 @@ func (s *Session) label(setup rig.Setup) {
 	if setup.FsyncDelay > 0 {
 		s.Warn(archive.WarnFake, "Each fsync is made %v longer.", setup.FsyncDelay)
 	}
+	if setup.LeaderFsyncDelay > 0 {
+		s.Warn(archive.WarnFake, "Each fsync of the leader is made %v longer.", setup.LeaderFsyncDelay)
+	}
 	if setup.DiskBandwidth > 0 {
 		s.Warn(archive.WarnFake, "The disk of each host writes %d bytes a second at most.", setup.DiskBandwidth)
 	}

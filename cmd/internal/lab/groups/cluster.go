@@ -32,7 +32,8 @@ type cluster struct {
 	baseline, baselineLog int64 // memory in use with one group: of the process, and of its logs
 }
 
-func newCluster(p Plan, n int, dir string, stop func(error)) *cluster {
+func newCluster(p Plan, dir string, stop func(error)) *cluster {
+	n := p.Groups
 	c := &cluster{n: n, dir: dir, heartbeat: p.Heartbeat, stop: stop, leaders: make([]bench.Leader, n)}
 	for range p.Hosts {
 		c.groups = append(c.groups, make([]*host.Group, n))

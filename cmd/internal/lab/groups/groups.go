@@ -21,19 +21,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Plan is what to measure. Zero values are not filled in; the command line has the defaults.
+// Plan is what to measure of one number of groups.
 type Plan struct {
-	Groups     []int // numbers of groups, one row for each
-	Clients    int   // with one write outstanding each, spread over the groups
+	Groups     int
+	Clients    int // with one write outstanding each, spread over the groups
 	ValueBytes int
 	Hosts      int
 	Heartbeat  time.Duration // host.Config.HeartbeatInterval; elections take ten times as long and more
@@ -41,112 +39,55 @@ type Plan struct {
 	Duration   time.Duration // of a window under load
 	Warmup     time.Duration // before each window
 	Runs       int           // pairs of windows: one group, all groups
-	Dir        string
 	Seed       uint64
 }
 
-// Bounds of a plan, beside those of package lab.
-const (
-	maxGroups        = 100_000 // the default of host.Config.MaxGroups
-	maxInFlightBytes = 128 << 20
-	maxIdle          = time.Hour
-	minHeartbeat     = time.Millisecond // as host.Config.HeartbeatInterval
-	maxHeartbeat     = time.Minute
-)
+// BytesPerSecond is about how fast the log of one host grows under load on a good disk.
+const BytesPerSecond = 64 << 20
 
-// Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
-// lab.ErrInvalid.
-func (p Plan) Validate() error {
-	if len(p.Groups) == 0 {
-		return lab.Invalid("Groups", "give at least one number")
-	}
-	for _, n := range p.Groups {
-		if n < 1 || n > maxGroups {
-			return lab.Invalid("Groups", "%d is not between 1 and %d", n, maxGroups)
-		}
-	}
-	switch {
-	case p.Clients < 1 || p.Clients > lab.MaxClients:
-		return lab.Invalid("Clients", "%d is not between 1 and %d", p.Clients, lab.MaxClients)
-	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > load.MaxValueBytes:
-		return lab.Invalid("ValueBytes", "%d is not between %d and %d", p.ValueBytes, load.MinValueBytes, load.MaxValueBytes)
-	case int64(p.ValueBytes)*int64(p.Clients) > maxInFlightBytes:
-		return lab.Invalid("ValueBytes", "%d clients with %d bytes each are more than %d MiB in flight", p.Clients, p.ValueBytes, maxInFlightBytes>>20)
-	case p.Hosts < 1 || p.Hosts > lab.MaxHosts:
-		return lab.Invalid("Hosts", "%d is not between 1 and %d", p.Hosts, lab.MaxHosts)
-	case p.Heartbeat < minHeartbeat || p.Heartbeat > maxHeartbeat:
-		return lab.Invalid("Heartbeat", "%v is not between %v and %v", p.Heartbeat, minHeartbeat, maxHeartbeat)
-	case p.Idle <= 0 || p.Idle > maxIdle:
-		return lab.Invalid("Idle", "%v is not between 1ns and %v", p.Idle, maxIdle)
-	}
-	return lab.ValidateWindows(p.Duration, p.Warmup, p.Runs)
-}
-
-// windows returns how many windows under load a row has. One group needs no comparison.
-func (p Plan) windows(groups int) int {
-	if groups == 1 {
+// Windows returns how many windows under load there are. One group needs no comparison.
+func (p Plan) Windows() int {
+	if p.Groups == 1 {
 		return p.Runs
 	}
 	return 2 * p.Runs
 }
 
-// length returns how long a row takes at least.
-func (p Plan) length(groups int) time.Duration {
-	return p.Idle + time.Duration(p.windows(groups))*(p.Warmup+p.Duration)
+// Result is what one number of groups came to. The embedded row is the window on all groups of the pair with
+// the median ratio; its spread is that of all windows on all groups.
+type Result struct {
+	report.Result
+	Groups int
+
+	FoundSec  float64 // new hosts and groups, until every host knows every leader
+	CloseSec  float64 // all hosts at once
+	ReopenSec float64 // hosts and groups, with logs that hold the founding only
+	ReplaySec float64 // the same after the load, until the state machines are as before
+	LogBytes  float64 // written to the log of one host before that
+
+	MemoryBytes    float64 // of one group on one host, beside its log; 0: not measured
+	LogMemoryBytes float64 // of its log: index and recent entries
+	IdleCores      float64 // all hosts together
+	Restless       bool    // the logs still wrote when that was measured
+
+	OneOpsPerSec  float64 // of the same clients on one group, in the same pair
+	OneCPUUsPerOp float64
+	Ratio         float64 // all groups ÷ one group: the median of the pairs
+	MinRatio      float64 // over all pairs
+	MaxRatio      float64
 }
 
-// bytesPerSecond is about how fast the log of one host grows under load on a good disk.
-const bytesPerSecond = 64 << 20
-
-// needBytes returns the free space that the longest row may take.
-func (p Plan) needBytes() uint64 {
-	windows := p.windows(slices.Max(p.Groups))
-	underLoad := time.Duration(windows) * (p.Warmup + p.Duration)
-	return bench.NeedBytes(p.Hosts, uint64(bytesPerSecond*underLoad.Seconds()))
-}
-
-// Run carries the plan out. If ctx ends, the report has the rows that are finished, and is marked partial.
-func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	defer load.AddProcessors(p.Hosts)()
-	of := &Report{Plan: p}
-	of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.needBytes(), func(ctx context.Context, work lab.WorkDir) error {
-		of.Env = lab.ReadEnvironment(work.Parent)
-		progress.Begin(len(p.Groups))
-		defer progress.End()
-		for i, n := range p.Groups {
-			progress.Point(i, report.Plural(n, "group"), p.length(n))
-			row, err := lab.InFreshDir(work, func(dir string) (Result, error) { return p.measure(ctx, n, dir, progress) })
-			if err != nil {
-				return fmt.Errorf("%s: %w", report.Plural(n, "group"), err)
-			}
-			of.Rows = append(of.Rows, row)
-			progress.PointDone(row.Result)
-		}
-		return nil
-	})
-	if err != nil && !of.Partial {
-		return nil, err
-	}
-	for i := range of.Rows {
-		of.Rows[i].Schema, of.Rows[i].Env, of.Rows[i].Partial = Schema, of.Env, of.Partial
-	}
-	return of, err
-}
-
-// measure makes one row: the steps of the package, in order.
-func (p Plan) measure(ctx context.Context, n int, dir string, progress report.Progress) (_ Result, err error) {
+// Run carries the plan out in a directory that is empty: the steps of the package, in order.
+func (p Plan) Run(ctx context.Context, dir string, progress report.Progress) (_ Result, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
-	c := newCluster(p, n, dir, stop)
+	c := newCluster(p, dir, stop)
 	defer func() {
 		err = explain(ctx, err)
 		stop(nil)
 		err = errors.Join(err, c.close())
 	}()
 
-	row := Result{Groups: n}
+	row := Result{Groups: p.Groups}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -211,7 +152,7 @@ func (p Plan) quiet() time.Duration { return min(p.Idle, time.Second) }
 func (p Plan) idle(ctx context.Context, c *cluster, row *Result) error {
 	cpu := load.ProcessCPU()
 	took, err := timed(func() error { return lab.Sleep(ctx, p.Idle) })
-	row.IdlePercent = 100 * report.Ratio((load.ProcessCPU()-cpu).Seconds(), took.Seconds())
+	row.IdleCores = report.Ratio((load.ProcessCPU() - cpu).Seconds(), took.Seconds())
 	if members := float64(c.n-1) * float64(p.Hosts); members > 0 {
 		inLogs := c.logMemory() - c.baselineLog
 		row.LogMemoryBytes = float64(inLogs) / members
@@ -236,7 +177,7 @@ func reopen(ctx context.Context, c *cluster, row *Result) error {
 // state machine must become what it was.
 func replay(ctx context.Context, c *cluster, row *Result) error {
 	for _, h := range c.hosts {
-		row.LogMiB += float64(h.LogStats().AppendedBytes) / (1 << 20) / float64(len(c.hosts))
+		row.LogBytes += float64(h.LogStats().AppendedBytes) / float64(len(c.hosts))
 	}
 	want := c.totals()
 	if err := c.close(); err != nil {

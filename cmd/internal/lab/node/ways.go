@@ -1,12 +1,5 @@
 package node
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/millrace/millrace/cmd/internal/lab"
-)
-
 // Way is what a client does, again and again.
 type Way string
 
@@ -26,19 +19,12 @@ const (
 // AllWays are all ways, in the order of the table.
 var AllWays = []Way{Bytes, Committed, Propose, Forwarded, Read, FollowerRead, Lease, Local, Empty}
 
-// ParseWay returns a way by its name.
-func ParseWay(name string) (Way, error) {
-	if w := Way(name); slices.Contains(AllWays, w) {
-		return w, nil
-	}
-	return "", lab.Invalid("Ways", "%q is none of %v", name, AllWays)
-}
-
 // follows reports whether clients call followers.
 func (w Way) follows() bool { return w == Forwarded || w == FollowerRead }
 
-// asks reports whether a way asks other hosts.
-func (w Way) asks() bool { return w.writes() || w == Read || w == FollowerRead }
+// Asks reports whether a way asks other hosts. Of the others no latency is measured: two readings of the
+// clock cost as much as such a read.
+func (w Way) Asks() bool { return w.writes() || w == Read || w == FollowerRead }
 
 // group returns the group of the calls.
 func (w Way) group() uint64 {
@@ -56,8 +42,3 @@ func (w Way) writes() bool {
 	}
 	return false
 }
-
-// String implements fmt.Stringer.
-func (w Way) String() string { return string(w) }
-
-var _ fmt.Stringer = Way("")

@@ -15,8 +15,8 @@ import (
 )
 
 // window measures one window of a way, and checks what it did.
-func (p Plan) window(ctx context.Context, c *cluster, way Way, clients int, progress report.Progress) (Result, error) {
-	row := Result{Way: way, Result: report.Result{Pipeline: way.String(), Hosts: p.Hosts, Clients: clients, ValueBytes: p.ValueBytes, Runs: 1, Seed: p.Seed, Warnings: []string{}}}
+func (p Round) window(ctx context.Context, c *cluster, way Way, progress report.Progress) (Result, error) {
+	row := Result{Way: way, Result: report.Result{Pipeline: string(way), Hosts: p.Hosts, Clients: p.Clients, ValueBytes: p.ValueBytes, Runs: 1, Seed: p.Seed, Warnings: []string{}}}
 	err := c.awaitLeaders(ctx)
 	if err != nil {
 		return row, err
@@ -27,15 +27,12 @@ func (p Plan) window(ctx context.Context, c *cluster, way Way, clients int, prog
 		err = p.read(ctx, c, &row, progress)
 	}
 	if err == nil && !c.leads(way.group()) {
-		row.Warnings = append(row.Warnings, warnMoved)
+		row.Warnings = append(row.Warnings, report.WarnMoved)
 	}
 	return row, err
 }
 
-// warnMoved: another host was elected meanwhile, so the calls of the first host were forwarded.
-const warnMoved = "the leader has changed"
-
-func (p Plan) write(ctx context.Context, t writer, row *Result, progress report.Progress) error {
+func (p Round) write(ctx context.Context, t writer, row *Result, progress report.Progress) error {
 	for _, m := range t.machines(t.way) {
 		m.begin()
 	}
@@ -88,7 +85,7 @@ const readsAtOnce = 64
 
 // read measures reads, each client in a closed loop. No client looks at the clock for each read: the counts
 // are taken at both ends of the window.
-func (p Plan) read(ctx context.Context, c *cluster, row *Result, progress report.Progress) error {
+func (p Round) read(ctx context.Context, c *cluster, row *Result, progress report.Progress) error {
 	clients, stop := make([]*reader, row.Clients), atomic.Bool{}
 	for i := range clients {
 		at := c.at(row.Way, uint32(i))
@@ -140,7 +137,7 @@ func (p Plan) read(ctx context.Context, c *cluster, row *Result, progress report
 	}
 	row.WarmupSec = p.Warmup.Seconds()
 	row.SetRates(after-before, took, usedThen.CPU-used.CPU, usedThen.Allocs-used.Allocs)
-	if row.Way.asks() && row.OpsPerSec > 0 {
+	if row.Way.Asks() && row.OpsPerSec > 0 {
 		row.MeanUs = 1e6 * float64(row.Clients) / row.OpsPerSec // Little's law: a closed loop has no other time
 	}
 	return err

@@ -175,13 +175,10 @@ func (c *cluster) commands(ctx context.Context, row *Result, progress report.Pro
 	}
 	row.SetOutcome(outcome)
 	if c.nodes[0].Status().Leader != 1 {
-		row.Warnings = append(row.Warnings, warnMoved)
+		row.Warnings = append(row.Warnings, report.WarnMoved)
 	}
 	return nil
 }
-
-// warnMoved: another host was elected meanwhile, so the commands were forwarded.
-const warnMoved = "the leader has changed"
 
 // heapInterval is how often the heap is looked at.
 const heapInterval = 2 * time.Millisecond

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -107,16 +106,12 @@ func runB5(ctx context.Context, s *experiment.Session, size Size) error {
 				continue
 			}
 			plan := c.plan(state, percent)
-			plan.Dir, plan.Seed = s.Work.Path, s.Seed
 			began := time.Now()
-			r, err := snapshots.Run(ctx, plan, s.Progress)
-			if r != nil {
-				for _, row := range r.Rows {
-					putSnapshots(s, plan, row, began, err != nil)
-				}
-				err = errors.Join(err, s.Save())
+			rows, err := runSnapshots(ctx, s, plan)
+			for _, row := range rows {
+				putSnapshots(s, plan, row, began, err != nil)
 			}
-			if err != nil {
+			if err = errors.Join(err, s.Save()); err != nil {
 				return err
 			}
 		}
@@ -129,29 +124,29 @@ func b5Point(way string, state int64, percent int) string {
 	return fmt.Sprintf("%s, state of %s, at %d %%", way, report.Size(int(state)), percent)
 }
 
-// putSnapshots makes a row of bench snapshot, the median over its runs, a repeat. It is partial if the
+// runSnapshots measures a plan, and returns the rows that were finished.
+func runSnapshots(ctx context.Context, s *experiment.Session, plan snapshots.Plan) ([]snapshots.Result, error) {
+	plan.Dir, plan.Seed = s.Work.Path, s.Seed
+	s.Progress.Begin(len(plan.Points()))
+	defer s.Progress.End()
+	r, err := snapshots.Run(ctx, plan, s.Progress)
+	return r.Rows, err
+}
+
+// putSnapshots makes a row of the section load, the median over its runs, a repeat. It is partial if the
 // measurement was cut short.
 func putSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Result, began time.Time, partial bool) {
 	labels := experiment.Labels(three(), "async")
 	labels["way"], labels["state_bytes"], labels["share"] = row.Way, strconv.FormatInt(plan.StateBytes, 10), fmt.Sprintf("%d%%", plan.LoadPercent)
-	f := map[string]float64{
-		archive.OpsPerSec.Name: row.OpsPerSec, archive.MeanUs.Name: row.MeanUs, archive.P50Us.Name: row.P50Us, archive.P99Us.Name: row.P99Us,
-		archive.P999Us.Name: row.P999Us, archive.MaxUs.Name: row.MaxUs, archive.Ops.Name: float64(row.Ops), archive.Failed.Name: float64(row.Failed),
-		archive.FsyncsPerOp.Name: row.FsyncsPerOp, archive.CPUUsPerOp.Name: row.CPUUsPerOp, archive.DurationSec.Name: row.DurationSec,
-		fsyncP99.Name: row.FsyncP99Us, fsyncRatio.Name: row.FsyncP99Ratio, experiment.RateRatio.Name: row.Ratio, archive.P99Ratio.Name: row.P99Ratio, otherPause.Name: row.OtherPauseUs,
-	}
+	repeat := rowRepeat(s, row.Result, began)
+	repeat.Partial = partial
+	f := repeat.Figures
+	f[fsyncP99.Name], f[fsyncRatio.Name], f[experiment.RateRatio.Name], f[archive.P99Ratio.Name], f[otherPause.Name] = row.FsyncP99Us, row.FsyncP99Ratio, row.Ratio, row.P99Ratio, row.OtherPauseUs
 	if row.Way != string(snapshots.Without) {
 		f[tookSec.Name], f[stateBytes.Name], f[stateRate.Name] = row.TookSec, float64(row.StateBytes), row.MiBPerSec*(1<<20)
 	}
 	if row.Way == string(snapshots.Take) || row.Way == string(snapshots.TakeAll) {
 		f[applyPause.Name], f[viewPause.Name] = row.PauseUs, row.CaptureUs
-	}
-	repeat := archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: partial, Errors: map[string]uint64{}, Figures: f}
-	for _, text := range row.Notes() {
-		if slices.Contains(row.Warnings, report.WarnSaturated) {
-			repeat.Warnings = append(repeat.Warnings, archive.Warning{Code: archive.WarnSaturated, Text: text + "."})
-			break
-		}
 	}
 	s.Put(b5Point(row.Way, plan.StateBytes, plan.LoadPercent), labels, repeat)
 }

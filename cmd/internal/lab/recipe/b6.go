@@ -42,7 +42,7 @@ const (
 
 // Metrics of a restart.
 var (
-	openSec    = archive.Metric{Name: "open_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host is open: its log scanned, its groups there"}
+	openSec    = archive.Metric{Name: "open_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host that was closed is open: its log scanned, its groups there"}
 	replaySec  = archive.Metric{Name: "replay_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the last host has applied what was committed before"}
 	leaderSec  = archive.Metric{Name: "leader_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until a leader is known"}
 	writeSec   = archive.Metric{Name: "first_write_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "until the first write is acknowledged"}
@@ -135,7 +135,7 @@ func runB6(ctx context.Context, s *experiment.Session, size Size) error {
 	case Quick, Glance:
 		s.Omit("a log of 1 GiB, nine of ten rounds")
 	}
-	s.Omit("snapshots (bench snapshot measures restarts with one); rolling restarts; power cuts on a real disk")
+	s.Omit("snapshots (recipe snapshots has restarts with one); rolling restarts; power cuts on a real disk")
 	s.Declare(openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec, readPerSec, scanShare, unsynced)
 	p := begin(s, len(scale.logs)*(1+scale.rounds*len(b6Cases))+len(scale.memory)*(1+scale.rounds*len(b6PowerCuts)))
 	defer p.end()

@@ -1,6 +1,7 @@
 // Package recipe has the experiments of the sources: the dissertation's benchmark and its open questions,
-// rafttoy's comparison of pipelines, and the comparison of Apache Ratis's flushes. Each is one file: what it
-// measures, the source's figures, and the source's demands, which it evaluates.
+// rafttoy's comparison of pipelines, and the comparison of Apache Ratis's flushes; and our own, of the typed
+// API, of many groups, of objects and of snapshots. Each is one file: what it measures, the source's figures,
+// and the demands, which it evaluates.
 package recipe
 
 import (
@@ -19,7 +20,7 @@ type Size int
 
 // The sizes.
 const (
-	Full   Size = iota // all recipes together within 45 minutes on two cores
+	Full   Size = iota // all recipes together within 55 minutes on two cores
 	Quick              // within about two minutes on two cores
 	Glance             // everything once, for a moment: does it run here?
 	Long               // with the sources' own numbers, however long that takes
@@ -48,7 +49,9 @@ type Recipe struct {
 }
 
 // All returns the recipes in the order of the list.
-func All() []Recipe { return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6, nextBatch} }
+func All() []Recipe {
+	return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6, nextBatch, flush, typed, manyGroups, largeObjects, takenSnapshots}
+}
 
 // Names returns their names.
 func Names() (names []string) {

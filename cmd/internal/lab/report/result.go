@@ -65,6 +65,7 @@ const (
 	WarnGeneratorBound = "generator-bound" // open loop: the generator's own lateness is a visible part of the latency
 	WarnFailures       = "failed writes"   // some writes returned errors; they are in no other figure
 	WarnNoOps          = "no write finished"
+	WarnMoved          = "the leader has changed" // calls of the host that led at first were forwarded
 )
 
 const (

@@ -100,7 +100,7 @@ func (m *Member) delay() time.Duration {
 // disk is the same disk for a log that has files of its own.
 func (m *Member) disk() Disk {
 	d := Disk{Full: func(err error) { m.cluster.full.CompareAndSwap(nil, &err) }}
-	if s := m.cluster.setup; s.FsyncDelay > 0 || s.Faults {
+	if s := m.cluster.setup; s.FsyncDelay > 0 || s.LeaderFsyncDelay > 0 || s.Faults {
 		d.Synced = func() { vfs.Pause(m.delay()) }
 	}
 	if m.bandwidth != nil {

@@ -36,6 +36,9 @@ type Member struct {
 
 func newMember(c *Cluster, i int) *Member {
 	m := &Member{ID: uint64(i + 1), cluster: c, groups: make([]atomic.Pointer[host.Group], c.setup.Groups)}
+	if i == 0 {
+		m.slow.Store(int64(c.setup.LeaderFsyncDelay))
+	}
 	if c.setup.DiskBandwidth > 0 {
 		m.bandwidth = vfs.NewBandwidth(float64(c.setup.DiskBandwidth))
 	}
@@ -91,7 +94,7 @@ func (m *Member) files() vfs.FS {
 	switch {
 	case m.memory != nil:
 		return m.memory
-	case !s.Faults:
+	case !s.Faults && s.LeaderFsyncDelay == 0:
 		return vfs.WithSyncDelay(m.real(), s.FsyncDelay)
 	}
 	return vfs.WithSyncDelays(m.real(), m.delay)

@@ -48,13 +48,14 @@ type Setup struct {
 	LateAcknowledgement bool
 	Rule                batches.Rule  // when a leader begins its next batch; nil: at once
 	FsyncDelay          time.Duration // of every disk
+	LeaderFsyncDelay    time.Duration // of the disk of host 1, which leads at first, besides FsyncDelay
 	DiskBandwidth       int64         // of the disk of each host, in bytes a second; 0: the real one's
 	NetworkDelay        time.Duration // one way, between any two hosts
 	// Faults makes the network and the disks such that an experiment can spoil them. Bytes pass two more
 	// sockets then.
 	Faults bool
 	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
-	// ignores FsyncDelay and DiskBandwidth.
+	// ignores both delays and DiskBandwidth.
 	PowerCuts bool
 
 	Leases           bool

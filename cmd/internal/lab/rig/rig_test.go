@@ -297,6 +297,20 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// The slow disk of the leader makes a write wait where no other disk is.
+func TestLeaderFsyncDelay(t *testing.T) {
+	s := setup(t)
+	s.Hosts, s.LeaderFsyncDelay = 1, 20*time.Millisecond
+	c := open(t, s)
+	began := time.Now()
+	if err := c.Fill(t.Context(), 1, 64); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < s.LeaderFsyncDelay {
+		t.Errorf("a write took %v", took)
+	}
+}
+
 // The disk of each host carries no more than its bandwidth: a write whose bytes take it a while is not
 // acknowledged before.
 func TestDiskBandwidth(t *testing.T) {

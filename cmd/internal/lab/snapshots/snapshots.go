@@ -24,11 +24,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Plan is what to measure. Zero values are not filled in; the command line has the defaults.
+// Plan is what to measure.
 type Plan struct {
 	StateBytes         int64     // of the state machine
 	Sections           []Section // what to measure
@@ -45,7 +44,7 @@ type Plan struct {
 	Seed               uint64
 }
 
-// Section is a part of the bench.
+// Section is a part of what is measured.
 type Section string
 
 // The sections.
@@ -54,58 +53,6 @@ const (
 	Restart  Section = "restart"
 	Transfer Section = "transfer"
 )
-
-// AllSections are all of them, in the order of the report.
-var AllSections = []Section{Load, Restart, Transfer}
-
-// String implements fmt.Stringer.
-func (s Section) String() string { return string(s) }
-
-// ParseSection returns a section by its name.
-func ParseSection(name string) (Section, error) {
-	if s := Section(name); slices.Contains(AllSections, s) {
-		return s, nil
-	}
-	return "", lab.Invalid("Sections", "%q is none of %v", name, AllSections)
-}
-
-// Bounds of a plan, beside those of package lab.
-const (
-	minStateBytes = 1 << 20
-	maxStateBytes = 64 << 30
-	maxLogMiB     = 64 << 10
-	minHosts      = 3 // two go on while one is away
-	minSendBytes  = 64 << 10
-)
-
-// Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
-// lab.ErrInvalid.
-func (p Plan) Validate() error {
-	switch {
-	case p.StateBytes < minStateBytes || p.StateBytes > maxStateBytes:
-		return lab.Invalid("StateBytes", "%d is not between %d and %d", p.StateBytes, minStateBytes, int64(maxStateBytes))
-	case len(p.Sections) == 0:
-		return lab.Invalid("Sections", "give at least one of %v", AllSections)
-	case p.Clients < 1 || p.Clients > lab.MaxClients:
-		return lab.Invalid("Clients", "%d is not between 1 and %d", p.Clients, lab.MaxClients)
-	case p.LoadPercent < 1 || p.LoadPercent > 100:
-		return lab.Invalid("LoadPercent", "%d is not between 1 and 100", p.LoadPercent)
-	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > pageBytes:
-		return lab.Invalid("ValueBytes", "%d is not between %d and %d, which is a page of the state", p.ValueBytes, load.MinValueBytes, pageBytes)
-	case p.Hosts < minHosts || p.Hosts > lab.MaxHosts:
-		return lab.Invalid("Hosts", "%d is not between %d and %d", p.Hosts, minHosts, lab.MaxHosts)
-	case p.SendBytesPerSecond < minSendBytes:
-		return lab.Invalid("SendBytesPerSecond", "%d is less than %d", p.SendBytesPerSecond, minSendBytes)
-	case slices.Contains(p.Sections, Restart) && len(p.Logs) == 0:
-		return lab.Invalid("Logs", "give at least one length")
-	}
-	for _, n := range p.Logs {
-		if n < 0 || n > maxLogMiB {
-			return lab.Invalid("Logs", "%d is not between 0 and %d", n, maxLogMiB)
-		}
-	}
-	return lab.ValidateWindows(p.Duration, p.Warmup, p.Runs)
-}
 
 // pages returns how many pages the state has.
 func (p Plan) pages() int { return int(p.StateBytes / pageBytes) }
@@ -134,8 +81,8 @@ func (p Plan) NeedBytes() uint64 {
 	return bench.NeedBytes(p.Hosts, uint64(states*p.StateBytes)+uint64(logs))
 }
 
-// points lists what is measured, in the order of the report.
-func (p Plan) points() (names []string) {
+// Points lists what is measured, in the order of the rows.
+func (p Plan) Points() (names []string) {
 	for _, s := range p.Sections {
 		switch s {
 		case Load:
@@ -165,26 +112,20 @@ type run struct {
 	of       *Report
 }
 
-// Run carries the plan out. If ctx ends, the report has the rows that are finished, and is marked partial.
-func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	defer load.AddProcessors(p.Hosts)()
-	r := &run{Plan: p, progress: progress, of: &Report{Plan: p}}
-	r.of.Partial, err = lab.InWorkDir(ctx, p.Dir, p.NeedBytes(), func(ctx context.Context, work lab.WorkDir) error {
-		r.work, r.of.Env = work, lab.ReadEnvironment(work.Parent)
-		progress.Begin(len(p.points()))
-		defer progress.End()
+// Report is what was measured.
+type Report struct {
+	Limits        Limits
+	PeakOpsPerSec float64  // of the closed loop
+	Rows          []Result // by section; those of a section that was cut short are not there
+}
+
+// Run carries the plan out. The report has what was finished before an error.
+func Run(ctx context.Context, p Plan, progress report.Progress) (*Report, error) {
+	r := &run{Plan: p, progress: progress, of: &Report{}}
+	_, err := lab.InWorkDir(ctx, p.Dir, p.NeedBytes(), func(ctx context.Context, work lab.WorkDir) error {
+		r.work = work
 		return r.sections(ctx)
 	})
-	if err != nil && !r.of.Partial {
-		return nil, err
-	}
-	for i := range r.of.Rows {
-		row := &r.of.Rows[i]
-		row.Schema, row.Env, row.Partial, row.Seed = Schema, r.of.Env, r.of.Partial, p.Seed
-	}
 	return r.of, err
 }
 
@@ -197,6 +138,9 @@ func (r *run) sections(ctx context.Context) error {
 	for _, s := range r.Sections {
 		measure := map[Section]func(context.Context) ([]Result, error){Load: r.load, Restart: r.restart, Transfer: r.transfer}[s]
 		rows, err := measure(ctx)
+		for i := range rows {
+			rows[i].LimitShare = r.limitShare(rows[i])
+		}
 		r.of.Rows = append(r.of.Rows, rows...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -204,6 +148,18 @@ func (r *run) sections(ctx context.Context) error {
 		r.point += len(rows)
 	}
 	return nil
+}
+
+// limitShare is how much of what the disk does, or the sender may do, a row has reached.
+func (r *run) limitShare(row Result) float64 {
+	limit := r.of.Limits.WriteMiBPerSec
+	switch {
+	case row.Section == Restart:
+		limit = r.of.Limits.ReadMiBPerSec
+	case row.SentBytes > 0:
+		limit = min(limit, float64(r.SendBytesPerSecond)/(1<<20))
+	}
+	return report.Ratio(row.MiBPerSec, limit)
 }
 
 // inCluster calls f with a new cluster of machines in memory, or in files, and compares the states of all
@@ -237,5 +193,5 @@ const stateFiles = 128
 
 // begin says what is measured next.
 func (r *run) begin(i int, window time.Duration) {
-	r.progress.Point(r.point+i, r.points()[r.point+i], window)
+	r.progress.Point(r.point+i, r.Points()[r.point+i], window)
 }

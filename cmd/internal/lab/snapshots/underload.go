@@ -138,7 +138,7 @@ func (r *run) underLoad(ctx context.Context, c *cluster, way Way, rate float64) 
 	row.FsyncP99Us = report.Micros(fsyncQuantile(before, after, 0.99))
 	row.SetOutcome(outcome)
 	if term := c.leader().Status(); term.Leader != 1 {
-		row.Warnings = append(row.Warnings, warnMoved)
+		row.Warnings = append(row.Warnings, report.WarnMoved)
 	}
 	return row, nil
 }
@@ -181,9 +181,6 @@ func (c *cluster) shortenLogs(ctx context.Context) error {
 	wg.Wait()
 	return errors.Join(errs...)
 }
-
-// warnMoved: another host was elected meanwhile, so the writes were forwarded, or sent by another one.
-const warnMoved = "the leader has changed"
 
 // takeBeside takes snapshots, one after another, for as long as a window lasts at least.
 func (r *run) takeBeside(ctx context.Context, c *cluster, way Way, row *Result) error {

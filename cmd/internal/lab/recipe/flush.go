@@ -1,0 +1,165 @@
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/wal"
+)
+
+// flush is when an append may count: each durability mode, with and without the leader's clamp, on fast and
+// on slow disks, with small and with large values. Recipe ratis repeats the source's loads; this one takes
+// the question apart.
+//
+// A write is answered when a majority has it on disk. The clamp (as in Apache Ratis) makes the commit index
+// the lesser of what a majority has flushed and what the leader has flushed. A write then takes the longer of
+// two times: the leader's flush, and a round trip with a follower's flush. Whether the leader's append worker
+// waits for its flush makes no difference to that. So group gains nothing beside sync, which already flushes
+// everything queued at once, and only unsafe modes, which leave the disk out, seem to help.
+//
+// What a correct flush gains lies elsewhere. Off the consensus loop, the loop continues while a disk works,
+// so batches grow. Without the clamp the leader's disk is one of three: where it is the slow one, writes
+// take the pace of the followers. group-delay trades latency for fewer flushes. With large values the modes
+// come together, since it takes longer to move the bytes than to flush them.
+var flush = Recipe{
+	Name:     "flush",
+	Question: "When may an append count, and what does it cost to wait for the leader's disk?",
+	Source:   "Apache Ratis, RATIS-1545: why a safe asynchronous flush seemed useless there",
+	Hosts:    3,
+	NeedMiB:  needMiB(6000, 4000),
+	About:    aboutFlush,
+	Run:      runFlush,
+}
+
+const (
+	flushClients = 10 // as in RATIS-1545
+	flushDelay   = 10 * time.Millisecond
+)
+
+// flushModes are the rules of one disk and one size of values.
+var flushModes = []struct {
+	name string
+	mode wal.Mode
+	of   pipeline.Pipeline
+}{
+	{"sync, in the consensus loop", wal.ModeSync, pipeline.Basic{}},
+	{"sync, clamped", wal.ModeSync, pipeline.Clamped{}},
+	{"sync", wal.ModeSync, pipeline.Async{}},
+	{"group, clamped", wal.ModeGroup, pipeline.Clamped{}},
+	{"group", wal.ModeGroup, pipeline.Async{}},
+	{"group-delay 3ms, clamped", wal.ModeGroupDelay(3*time.Millisecond, 0, 0), pipeline.Clamped{}},
+	{"group-delay 3ms", wal.ModeGroupDelay(3*time.Millisecond, 0, 0), pipeline.Async{}},
+	{"unsafe-interval 3s, clamped", wal.ModeUnsafeInterval(3*time.Second, 0), pipeline.Clamped{}},
+	{"unsafe-interval 3s", wal.ModeUnsafeInterval(3*time.Second, 0), pipeline.Async{}},
+}
+
+// flushDisks say which of the disks are slow.
+var flushDisks = []struct {
+	name        string
+	all, leader time.Duration
+}{{"fast disks", 0, 0}, {"slow disks", flushDelay, 0}, {"the leader's disk slow", 0, flushDelay}}
+
+// flushScale is how much of flush is made.
+type flushScale struct {
+	l      lengths
+	sizes  []int
+	rounds int
+}
+
+func scaleFlush(size Size) flushScale {
+	return flushScale{
+		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, time.Second}, lengths{time.Second, 10 * time.Second, 5 * time.Second}),
+			lengths{200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond}, lengths{0, 10 * time.Millisecond, 50 * time.Millisecond}),
+		sizes:  pick(size, []int{1 << 10, 1 << 20}, []int{1 << 10, 1 << 20}, []int{256}),
+		rounds: pick(size, orLong(size, 1, 3), 1, 1),
+	}
+}
+
+func aboutFlush(size Size) time.Duration {
+	c := scaleFlush(size)
+	return times(c.rounds*len(c.points()), c.l.about()+aboutCluster)
+}
+
+// points are in the order of the report.
+func (c flushScale) points() (all []experiment.Point) {
+	for _, bytes := range c.sizes {
+		for disk := range flushDisks {
+			for mode := range flushModes {
+				all = append(all, c.point(mode, disk, bytes))
+			}
+		}
+	}
+	return all
+}
+
+func (c flushScale) point(mode, disk, bytes int) experiment.Point {
+	m, d := flushModes[mode], flushDisks[disk]
+	setup := three()
+	setup.Durability, setup.Pipeline, setup.FsyncDelay, setup.LeaderFsyncDelay = m.mode, m.of, d.all, d.leader
+	p := c.l.of(experiment.Point{Setup: setup, ValueBytes: bytes, Clients: flushClients}).Named(experiment.PipelineName(m.of))
+	p.Name = flushPoint(mode, disk, bytes)
+	p.Labels["disk"] = d.name
+	return p
+}
+
+func flushPoint(mode, disk, bytes int) string {
+	return fmt.Sprintf("%s, %s, %s", report.Size(bytes), flushDisks[disk].name, flushModes[mode].name)
+}
+
+func runFlush(ctx context.Context, s *experiment.Session, size Size) error {
+	c := scaleFlush(size)
+	if size != Long {
+		s.Omit("two of three rounds, windows of 5 s")
+	}
+	s.Omit("objects beside the log: recipe ratis has them")
+	if err := s.MeasureAll(ctx, c.points(), c.rounds); err != nil {
+		return err
+	}
+	judgeFlush(s, c.sizes)
+	return nil
+}
+
+// flushRatios divide the throughput of one mode by that of another: indexes into flushModes.
+var flushRatios = []struct {
+	what     string
+	of, over int
+}{
+	{"group by sync, both clamped (RATIS-1545's question)", 3, 1},
+	{"group by sync in the consensus loop", 4, 0},
+	{"group without the clamp by with it", 4, 3},
+	{"group-delay by group, no clamp", 6, 4},
+	{"unsafe-interval by group, no clamp", 8, 4},
+}
+
+func judgeFlush(s *experiment.Session, sizes []int) {
+	ops := archive.OpsPerSec.Name
+	for _, bytes := range sizes {
+		for disk, d := range flushDisks {
+			for _, r := range flushRatios {
+				of := flushPoint(r.of, disk, bytes)
+				ref := archive.Reference{Source: "RATIS-1545", What: fmt.Sprintf("%s, %s: %s", report.Size(bytes), d.name, r.what), Unit: archive.UnitRatio, Note: "the source has no such figure"}
+				if x, ok := s.Ratio(ops, of, flushPoint(r.over, disk, bytes)); ok {
+					ref.Ours, ref.Point = &x, of
+				}
+				s.Archive.References = append(s.Archive.References, ref)
+			}
+		}
+	}
+	for _, of := range []struct {
+		name             string
+		mode, over, disk int
+		limit            float64
+	}{
+		{"where the leader's disk is slow, a correct flush is faster without the clamp", 4, 3, 2, 1.5},
+		{"on slow disks a correct flush is not slower than sync in the consensus loop", 4, 0, 1, 0.95},
+	} {
+		point := flushPoint(of.mode, of.disk, sizes[0])
+		value, ok := s.Ratio(ops, point, flushPoint(of.over, of.disk, sizes[0]))
+		s.Judge(experiment.Criterion{Name: of.name, Point: point, Limit: fmt.Sprintf("≥ %v ×", of.limit), Unit: archive.UnitRatio, Holds: experiment.AtLeast(of.limit)}, value, ok, "one of the two points was not measured")
+	}
+}

@@ -1,0 +1,126 @@
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/groups"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// manyGroups is what many groups on the same hosts cost (package groups).
+var manyGroups = Recipe{
+	Name:     "groups",
+	Question: "What do many groups on the same hosts cost: time to open, memory, idle processor time, throughput?",
+	Source:   "ours: hosts with up to 10,000 groups",
+	Hosts:    3,
+	NeedMiB:  manyGroupsNeedMiB,
+	About:    aboutManyGroups,
+	Run:      runManyGroups,
+}
+
+// Metrics of many groups.
+var (
+	foundSec    = archive.Metric{Name: "found_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "hosts on new directories and their groups, until every host knows every leader"}
+	reopenSec   = archive.Metric{Name: "reopen_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "the same hosts once more, with logs that hold the founding only"}
+	replayedSec = archive.Metric{Name: "replayed_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "once more after the load, until each state machine is as it was"}
+	closeSec    = archive.Metric{Name: "close_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "all hosts at once"}
+	replayed    = archive.Metric{Name: "log_bytes", Unit: archive.UnitBytes, Better: archive.BetterNeither, Meaning: "written to the log of one host before the replay"}
+	groupBytes  = archive.Metric{Name: "group_bytes", Unit: archive.UnitBytes, Better: archive.BetterLower, Meaning: "memory of one idle group on one host beside its log: heap and stacks with all groups less those with one, by members"}
+	indexBytes  = archive.Metric{Name: "log_index_bytes", Unit: archive.UnitBytes, Better: archive.BetterLower, Meaning: "memory of the log of one such group: its index and its recent entries"}
+	idleCores   = archive.Metric{Name: "idle_cores", Unit: archive.UnitShare, Better: archive.BetterLower, Meaning: "processor time of all hosts together while no client writes, of one core"}
+	oneRate     = archive.Metric{Name: "one_group_per_sec", Unit: archive.UnitPerSecond, Better: archive.BetterHigher, Meaning: "throughput of the same clients on one group of the same hosts, in the window beside"}
+	oneCPU      = archive.Metric{Name: "one_group_cpu_us_per_op", Unit: archive.UnitMicroseconds, Better: archive.BetterLower, Meaning: "processor time of an operation there"}
+	groupRatio  = archive.Metric{Name: "groups_ratio", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "throughput on all groups by that on one, the median of the pairs of windows"}
+	minRatio    = archive.Metric{Name: "groups_ratio_least", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
+	maxRatio    = archive.Metric{Name: "groups_ratio_most", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
+)
+
+func manyGroupsPlans(size Size) (all []groups.Plan) {
+	for _, n := range pick(size, []int{1, 64, 1000, 10_000}, []int{1, 64, 1000}, []int{1, 3}) {
+		all = append(all, groups.Plan{
+			Groups: n, Clients: pick(size, 1000, 1000, 5), ValueBytes: b0Value, Hosts: 3,
+			Heartbeat: pick(size, 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond),
+			Idle:      pick(size, 5*time.Second, 2*time.Second, time.Millisecond),
+			Duration:  pick(size, 2*time.Second, time.Second, 20*time.Millisecond),
+			Warmup:    pick(size, 500*time.Millisecond, 300*time.Millisecond, time.Millisecond),
+			Runs:      pick(size, orLong(size, 3, 9), 1, 1),
+		})
+	}
+	return all
+}
+
+// manyGroupsNeedMiB is what the plan with the most windows writes.
+func manyGroupsNeedMiB(size Size) int {
+	all := manyGroupsPlans(size)
+	last := all[len(all)-1]
+	return 256 + int(3*groups.BytesPerSecond*(time.Duration(last.Windows())*(last.Warmup+last.Duration)).Seconds())>>20
+}
+
+func aboutManyGroups(size Size) (total time.Duration) {
+	for _, p := range manyGroupsPlans(size) {
+		const opened = 3 * time.Millisecond // a group, on three hosts, three times
+		total += 3*aboutCluster + p.Idle + 2*time.Second + times(p.Groups, opened) + times(p.Windows(), p.Warmup+p.Duration+aboutDrain)
+	}
+	return total
+}
+
+func runManyGroups(ctx context.Context, s *experiment.Session, size Size) error {
+	plans := manyGroupsPlans(size)
+	if size != Long {
+		s.Omit("%s of nine pairs of windows%s", pick(size, "six", "eight", "eight"), pick(size, "", "; 10,000 groups", "; more than 3 groups"))
+	}
+	s.Omit("compaction: the logs grow for as long as the windows last")
+	s.Declare(foundSec, reopenSec, replayedSec, replayed, closeSec, groupBytes, indexBytes, idleCores, groupRatio, minRatio, maxRatio, oneRate, oneCPU)
+	p := begin(s, len(plans))
+	defer p.end()
+	for _, plan := range plans {
+		name := report.Plural(plan.Groups, "group")
+		p.step(name, plan.Idle+time.Duration(plan.Windows())*(plan.Warmup+plan.Duration))
+		if _, done, err := s.Finished(name); err != nil {
+			return err
+		} else if done {
+			continue
+		}
+		plan.Seed = s.Seed
+		began := time.Now()
+		row, err := inFreshDir(s, func(dir string) (groups.Result, error) { return plan.Run(ctx, dir, s.Progress) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		s.Progress.PointDone(row.Result)
+		labels := experiment.Labels(three(), "async")
+		labels[archive.LabelGroups], labels[archive.LabelClients], labels[archive.LabelValueBytes] = strconv.Itoa(plan.Groups), strconv.Itoa(plan.Clients), strconv.Itoa(plan.ValueBytes)
+		if err := s.Add(name, labels, manyGroupsRepeat(s, row, began)); err != nil {
+			return err
+		}
+	}
+	for _, plan := range plans[1:] {
+		name := report.Plural(plan.Groups, "group")
+		judgeFigure(s, name, name+": throughput by that on one group", groupRatio, "≥ 0.5 ×", experiment.AtLeast(0.5))
+		judgeFigure(s, name, name+": memory of one idle group beside its log", groupBytes, "≤ 64 KiB", experiment.AtMost(64<<10))
+	}
+	return nil
+}
+
+func manyGroupsRepeat(s *experiment.Session, row groups.Result, began time.Time) archive.Repeat {
+	r := rowRepeat(s, row.Result, began)
+	f := r.Figures
+	f[foundSec.Name], f[reopenSec.Name], f[replayedSec.Name], f[closeSec.Name] = row.FoundSec, row.ReopenSec, row.ReplaySec, row.CloseSec
+	f[replayed.Name], f[idleCores.Name] = row.LogBytes, row.IdleCores
+	if row.Groups > 1 {
+		f[groupBytes.Name], f[indexBytes.Name] = row.MemoryBytes, row.LogMemoryBytes
+		f[oneRate.Name], f[oneCPU.Name] = row.OneOpsPerSec, row.OneCPUUsPerOp
+		if row.OneOpsPerSec > 0 {
+			f[groupRatio.Name], f[minRatio.Name], f[maxRatio.Name] = row.Ratio, row.MinRatio, row.MaxRatio
+		}
+	}
+	if row.Restless {
+		r.Warnings = append(r.Warnings, archive.Warning{Code: archive.WarnNotSteady, Text: "the logs still wrote when idle processor time was measured, which includes that."})
+	}
+	return r
+}

@@ -1,0 +1,122 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/archive"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/snapshots"
+)
+
+// takenSnapshots is what snapshots cost beside a load, at a restart, and for a member that is behind the log
+// (package snapshots). Recipe b5 has the source's loads; this one has the other two sections.
+var takenSnapshots = Recipe{
+	Name:     "snapshots",
+	Question: "How long does a restart take with how much log, and what is sent of a state that has changed a little?",
+	Source:   "ours: snapshots taken, sent and installed",
+	Hosts:    3,
+	NeedMiB:  takenSnapshotsNeedMiB,
+	About:    aboutTakenSnapshots,
+	Run:      runTakenSnapshots,
+}
+
+// Metrics of a restart and of a transfer.
+var (
+	levelSec   = archive.Metric{Name: "applied_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "from before that until the state was level with what was applied before, or with the leader"}
+	takeSec    = archive.Metric{Name: "take_s", Unit: archive.UnitSeconds, Better: archive.BetterLower, Meaning: "to take the snapshot that is sent"}
+	behind     = archive.Metric{Name: "behind_bytes", Unit: archive.UnitBytes, Better: archive.BetterNeither, Meaning: "of log behind the snapshot"}
+	sentShare  = archive.Metric{Name: "sent_share", Unit: archive.UnitShare, Better: archive.BetterLower, Meaning: "of the snapshot that was sent"}
+	limitShare = archive.Metric{Name: "limit_share", Unit: archive.UnitShare, Better: archive.BetterHigher, Meaning: "of what the disk writes to one file, or reads (restart), or the host may send (transfer)"}
+)
+
+func takenSnapshotsPlan(size Size, section snapshots.Section) snapshots.Plan {
+	plan := scaleB5(size).plan(pick(size, orLong(size, int64(256<<20), 1<<30), 64<<20, 2<<20), 50)
+	plan.Sections, plan.Logs = []snapshots.Section{section}, pick(size, []int{0, 64, 256}, []int{0, 16, 64}, []int{0, 1})
+	plan.SendBytesPerSecond = 64 << 20
+	return plan
+}
+
+// takenSections are in the order of the report.
+var takenSections = []snapshots.Section{snapshots.Load, snapshots.Restart, snapshots.Transfer}
+
+func takenSnapshotsNeedMiB(size Size) (most int) {
+	for _, section := range takenSections {
+		most = max(most, int(takenSnapshotsPlan(size, section).NeedBytes()>>20))
+	}
+	return most
+}
+
+// aboutTakenSnapshots takes a disk that writes and reads 200 MB a second.
+func aboutTakenSnapshots(size Size) time.Duration {
+	load, restart, transfer := takenSnapshotsPlan(size, snapshots.Load), takenSnapshotsPlan(size, snapshots.Restart), takenSnapshotsPlan(size, snapshots.Transfer)
+	written := func(bytes int64) time.Duration { return time.Duration(float64(bytes) / 200e6 * float64(time.Second)) }
+	sent := time.Duration(float64(load.StateBytes) / float64(load.SendBytesPerSecond) * float64(time.Second))
+	total := times(4, aboutCluster) + times(7, load.Warmup+load.Duration) + sent + 6*written(load.StateBytes)
+	for _, mib := range restart.Logs {
+		total += 3*written(int64(mib)<<20) + 2*written(restart.StateBytes)
+	}
+	return total + times(len(transfer.Points()), sent/2+2*written(transfer.StateBytes))
+}
+
+func runTakenSnapshots(ctx context.Context, s *experiment.Session, size Size) error {
+	if size != Long {
+		s.Omit("a state of 1 GiB, two of three rounds under load")
+	}
+	s.Omit("states that are larger than the memory of this process: a machine in memory takes up to three times its state on each host")
+	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
+	s.Declare(openSec, levelSec, takeSec, behind, sentBytes, sentShare, limitShare)
+	for _, section := range takenSections {
+		plan := takenSnapshotsPlan(size, section)
+		if s.Passed(len(plan.Points())) { // they are finished together
+			continue
+		}
+		began := time.Now()
+		rows, err := runSnapshots(ctx, s, plan)
+		for i, row := range rows {
+			name := plan.Points()[i]
+			if section == snapshots.Load {
+				putSnapshots(s, plan, row, began, err != nil)
+				continue
+			}
+			repeat := takenRepeat(s, row, began)
+			repeat.Partial = err != nil
+			s.Put(name, takenLabels(plan, row), repeat)
+		}
+		if err = errors.Join(err, s.Save()); err != nil {
+			return fmt.Errorf("%s: %w", section, err)
+		}
+	}
+	judgeB5(s, []int64{takenSnapshotsPlan(size, snapshots.Load).StateBytes}, []int{50})
+	for _, of := range []string{"files, unchanged", "files, 1 % in one place"} {
+		judgeFigure(s, of, "a state in "+of+": share of the snapshot that is sent", sentShare, "≤ 5 %", experiment.AtMost(0.05))
+	}
+	return nil
+}
+
+func takenLabels(plan snapshots.Plan, row snapshots.Result) map[string]string {
+	labels := experiment.Labels(three(), "async")
+	labels["way"], labels["machine"], labels["state_bytes"] = row.Way, row.Machine, strconv.FormatInt(plan.StateBytes, 10)
+	if row.Section == snapshots.Restart {
+		labels["log_mib"] = strconv.FormatInt(row.LogBytes>>20, 10)
+	}
+	return labels
+}
+
+// takenRepeat makes a row of a restart or of a transfer a repeat.
+func takenRepeat(s *experiment.Session, row snapshots.Result, began time.Time) archive.Repeat {
+	r := rowRepeat(s, row.Result, began)
+	f := r.Figures
+	f[openSec.Name], f[levelSec.Name], f[tookSec.Name] = row.OpenSec, row.LevelSec, row.TookSec
+	f[stateBytes.Name], f[stateRate.Name], f[limitShare.Name] = float64(row.StateBytes), row.MiBPerSec*(1<<20), row.LimitShare
+	if row.Section == snapshots.Restart {
+		f[behind.Name] = float64(row.LogBytes)
+		return r
+	}
+	f[takeSec.Name], f[sentBytes.Name], f[sentShare.Name] = row.TakeSec, float64(row.SentBytes), report.Ratio(float64(row.SentBytes), float64(row.StateBytes))
+	return r
+}

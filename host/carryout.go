@@ -1,0 +1,171 @@
+package host
+
+import (
+	"errors"
+
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// steps is the group as its pipeline sees it: pipeline.Steps.
+type steps Group
+
+func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
+	(*Group)(s).noteEntries(entries)
+	if !raft.IsEmptyHardState(hs) {
+		s.hard = hs
+	}
+	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
+	if !sync || !s.stated.setHardState(&w) {
+		return nil // at most a commit index, which goes with a later write
+	}
+	if err := s.host.log.Append([]wal.Write{w}); err != nil {
+		return err
+	}
+	s.stated.wrote(&w)
+	return s.host.log.Sync()
+}
+
+func (s *steps) Send(messages []raftpb.Message) {
+	if s.hasCommands && s.called.n.Load() > 0 {
+		last := uint64(0)
+		for i := range messages {
+			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
+				last = max(last, lastIndex(m))
+			}
+		}
+		if last > 0 {
+			s.called.noteSent(last, (*Group)(s).now)
+		}
+	}
+	s.outgoing.send(s.id, (*Group)(s).keepSnapshots(messages))
+}
+
+func (s *steps) Acknowledge(committed []raftpb.Entry) {
+	(*Group)(s).stampCommit()
+	s.pending.answerCommitted(committed)
+}
+
+// stampCommit notes when and by whom what is answered next was committed.
+func (g *Group) stampCommit() {
+	if g.hasCommands {
+		g.pending.stampCommit(g.now, g.node.BasicStatus().CommittedBy)
+	}
+}
+
+func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
+	(*Group)(s).stampCommit()
+	s.pending.answerCommitted(committed) // only of parallel; async hands out ranges
+	st := s.node.BasicStatus()
+	if st.RaftState == raft.StateLeader {
+		s.pending.answerOwn(st.Term, st.Commit)
+	}
+	if s.host.env.pipeline.AsyncStorageWrites() {
+		s.pending.answerByTerm(st.Commit, s.node.EntryTerm)
+	}
+}
+
+func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }
+
+func (s *steps) QueueAppend(m raftpb.Message) {
+	(*Group)(s).noteEntries(m.Entries)
+	if m.Snapshot != nil {
+		s.installs.pending.Store(true)
+	}
+	s.append.put(m)
+	s.host.lane.enqueue(s.append)
+}
+
+// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
+// are in memory and nothing waits before them. In a group with objects it may have to wait for one.
+func (s *steps) QueueApply(m raftpb.Message) {
+	s.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.handed)
+	if s.config.NonBlocking && !s.objects.on && s.applyNow(&m) {
+		return
+	}
+	s.apply.put(m)
+	s.host.appliers.enqueue(s.apply)
+}
+
+func (s *steps) applyNow(m *raftpb.Message) (done bool) {
+	if s.apply.held.Load() > 0 || s.skips.ordered.Load() != nil || s.apply.halted() != nil || !s.apply.calling.TryLock() {
+		return false
+	}
+	defer s.apply.calling.Unlock()
+	entries := m.Entries
+	if len(entries) == 0 {
+		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
+		if !ok || recent[len(recent)-1].Index < m.Commit {
+			return false
+		}
+		entries = recent
+	}
+	if err := s.apply.apply(entries); err != nil {
+		return s.haltNow(m, err)
+	}
+	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.reads.noteApplied(entries[len(entries)-1].Index)
+	s.inbox.putAnswers(m.Responses)
+	if s.awaitsApply.Load() {
+		(*Group)(s).wake()
+	} else {
+		(*Group)(s).wakeLazily()
+	}
+	return true
+}
+
+// haltNow halts a machine that has failed in the turn. What it has not applied is left to the lane.
+func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
+	halted := (*HaltedError)(nil)
+	if !errors.As(err, &halted) {
+		(*Group)(s).fail(err)
+		return true
+	}
+	s.apply.put(*m)
+	s.apply.halt(halted)
+	return true
+}
+
+func (s *steps) Apply(committed []raftpb.Entry) error {
+	if len(committed) == 0 {
+		return nil
+	}
+	last := committed[len(committed)-1].Index
+	(*Group)(s).noteCommitted(last)
+	s.apply.calling.Lock()
+	defer s.apply.calling.Unlock()
+	if err := s.apply.apply(committed); err != nil {
+		return err
+	}
+	s.apply.applied.Store(last)
+	s.reads.noteApplied(last)
+	return nil
+}
+
+// noteEntries notes the founding entries among those that are appended to this host's log.
+func (g *Group) noteEntries(entries []raftpb.Entry) {
+	g.noteMembers(entries)
+	if g.founded {
+		return
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
+			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
+				g.fail(err)
+			}
+		}
+	}
+	g.setBound()
+}
+
+// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
+// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
+func (g *Group) noteCommitted(through uint64) {
+	if !g.founded {
+		g.commitFounding(through)
+	}
+	g.commitMembers(through)
+}

@@ -1,0 +1,264 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/raft"
+)
+
+// runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
+// in any case.
+func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
+	returned := false
+	defer func() {
+		g.node.Publish()
+		if p := recover(); p != nil {
+			again, due = g.Err() == nil, never // the next turn answers the clients
+			g.fail(containPanic(g.id, p))
+		} else if !returned && g.apply.halted() == nil {
+			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, errEnded))
+		}
+	}()
+	again, due = g.turn(at, crowded)
+	returned = true
+	return again, due
+}
+
+// turn is what runTurn does, in its order. Inputs that move the commit index come before proposals, so that
+// the appends for these carry it.
+//
+// Time comes in three parts. Missed ticks are first, as the core requires. Then those that only count, with
+// what pulses have told meanwhile: a group sleeps while nothing is due, and what is stepped now must find the
+// clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
+// follower hears its leader before it gives it up.
+func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
+	if g.Err() != nil {
+		g.abandon()
+		return false, never
+	}
+	left := g.takeInputs(crowded)
+	untold := g.count(at)
+	g.stepAnswers()
+	g.stepMessages()
+	duties.step(g, beforeTime)
+	g.expire(untold)
+	duties.step(g, afterTime)
+	g.offerCommands()
+	if g.hasReady() {
+		g.handle(g.node.Ready())
+	}
+	return g.sleep(g.finishTurn(crowded) || left)
+}
+
+// takeInputs takes what has come since the last turn, and reports whether something is left for another.
+func (g *Group) takeInputs(crowded bool) (left bool) {
+	most := int64(maxTurnBytes)
+	if crowded {
+		most = maxCrowdedTurnBytes
+	}
+	g.holdBatch()
+	left = g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
+	if g.hasCommands {
+		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+		g.grantSpace()
+	}
+	g.dropUncounted()
+	g.dropLateOrders()
+	g.pending.offer(g.taken.proposals, g.taken.since)
+	g.onHold(&g.taken)
+	return left
+}
+
+// count tells the core of the time in which no timeout expires, and returns the ticks that are left.
+func (g *Group) count(at moment) (untold int) {
+	passed, missed := g.passed(at)
+	if g.asked {
+		passed, missed = 0, 0 // the clocks of a core that may be forgotten stand still
+	}
+	if missed > 0 {
+		g.node.TickMissed(missed)
+	}
+	left, counting := g.hearPulses(passed-missed), 0
+	if left > 0 {
+		counting = min(left, g.node.TicksToEvent()-1)
+		g.pass(counting)
+	}
+	return left - counting
+}
+
+// expire tells the core of the rest of the time.
+func (g *Group) expire(ticks int) {
+	g.stretchPromise(ticks)
+	g.pass(ticks)
+}
+
+// stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
+func (g *Group) stepAnswers() {
+	g.notePeers()
+	for _, id := range g.taken.replaced {
+		g.frames.forget(id)
+		g.objects.holders.forget(id)
+	}
+	if g.taken.campaign {
+		g.campaign()
+	}
+	for i := range g.taken.answers {
+		g.noteRefusal(g.node.Step(g.taken.answers[i]))
+		g.noteInstalled(&g.taken.answers[i])
+		g.noteFlushed(&g.taken.answers[i])
+	}
+	for i := range g.taken.fetched {
+		f := g.taken.fetched[i]
+		g.storage.put(f)
+		g.node.EntriesArrived(f.reader)
+	}
+	for _, s := range g.taken.snapshots {
+		g.node.ReportSnapshot(s.member, s.status)
+	}
+	for _, id := range g.taken.unreachable {
+		g.node.ReportUnreachable(id)
+	}
+}
+
+// stepMessages steps the messages of other members.
+func (g *Group) stepMessages() {
+	for i := range g.taken.messages {
+		if g.stopsAt(&g.taken.messages[i]) {
+			break
+		}
+		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		g.noteAck(&g.taken.messages[i])
+		g.noteLeader(&g.taken.messages[i])
+		g.noteOrder(&g.taken.messages[i])
+		if g.unheard > 0 {
+			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		}
+	}
+}
+
+// offerCommands offers the core what clients and other hosts have handed in, and continues with a core that
+// has forgotten what its full disk refused.
+func (g *Group) offerCommands() {
+	g.takeRefusals()
+	g.proposeAll()
+	g.proposeForwarded()
+	g.routeCalls()
+	g.goOn()
+}
+
+// finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
+func (g *Group) finishTurn(crowded bool) (left bool) {
+	g.sendHeld(crowded)
+	if err := g.node.Err(); err != nil {
+		g.node.Publish() // for the file that is written about it
+		g.fail(err)
+	}
+	g.dropDeposed()
+	g.releases = false
+	duties.step(g, afterReady)
+	left = g.readsLeft() || g.releases
+	left = g.endBatches() || left
+	g.publish()
+	duties.step(g, afterStatus)
+	return left
+}
+
+// sleep says when the group must run again, and which answers must wake it before.
+func (g *Group) sleep(left bool) (again bool, due int64) {
+	callsDue := g.callsDue()
+	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
+		g.shrink()
+	}
+	g.idle = false
+	g.nextDue = min(g.whenDue(), callsDue)
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never || g.objectsDue() != never {
+		g.remains = 0 // a deadline may be that of a stuck state machine, a call or objects, which needs a turn
+	}
+	left = g.mustRoute() || left
+	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
+}
+
+// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
+// its own: its requests for votes would wait for the disk, and the higher term would only delay other
+// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
+// usual.
+func (g *Group) pass(ticks int) {
+	if !g.countsUnheard() {
+		if g.unheard = 0; ticks > 0 {
+			g.node.TickN(ticks)
+		}
+		return
+	}
+	g.unheard += ticks
+	for range ticks {
+		g.node.TickQuiesced()
+	}
+}
+
+// countsUnheard reports whether the group's disk refuses entries and the group does not lead.
+func (g *Group) countsUnheard() bool {
+	return g.append.full.Load() && g.node.BasicStatus().RaftState != raft.StateLeader
+}
+
+func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
+
+// handle carries out one Ready, unless the core could not read its own log and has stopped.
+func (g *Group) handle(rd raft.Ready) {
+	if g.node.Err() != nil {
+		return
+	}
+	g.beforeReady()
+	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
+		g.fail(err)
+		return
+	}
+	g.noteReadStates(rd)
+}
+
+// dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
+func (g *Group) dropDeposed() {
+	if st := g.node.BasicStatus(); g.pending.before(st.Term) {
+		if term, ok := g.node.EntryTerm(st.Commit); ok {
+			g.pending.dropDeposed(st.Commit, term, g.node.EntryTerm)
+		}
+	}
+}
+
+// awaits says which answers of lanes and followers must wake the group at once. It reports whether such an
+// answer came while the turn ran: it has not woken the group then.
+func (g *Group) awaits() (came bool) {
+	urgent := g.asked || g.countsUnheard() || !g.founded && g.leads
+	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
+	began := g.awaitsAppend.Swap(appended) != appended && appended
+	began = g.awaitsApply.Swap(applied) != applied && applied || began
+	acks := urgent || g.node.AwaitsAcks()
+	began = g.awaitsAcks.Swap(acks) != acks && acks || began
+	return began && g.inbox.hasAnswers()
+}
+
+// shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
+func (g *Group) shrink() {
+	g.taken, g.entries = inputs{}, nil
+	g.outgoing.shrink()
+	g.inbox.shrink()
+	g.batching.shrink()
+}
+
+// whenDue returns the tick at which the core or a duty has something to do if nothing else happens.
+func (g *Group) whenDue() int64 {
+	if g.asked || g.countsUnheard() {
+		return g.at.ticks + 1
+	}
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), duties.due(g))
+}
+
+// noteRefusal counts and logs an input that the core refused without a change of its state.
+func (g *Group) noteRefusal(err error) {
+	if err == nil {
+		return
+	}
+	// Powers of two: the first is seen at once, and a flood does not fill the log.
+	if n := g.refused.Add(1); n&(n-1) == 0 {
+		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
+	}
+}
