@@ -52,7 +52,7 @@ const maxStoppedBytes = 300
 
 func administeredGroup(g *Group) admin.Group {
 	s := g.Status()
-	of := admin.Group{Group: g.id, Role: roleName(s.Role), Term: s.Term, Leader: s.Leader, Applied: s.Applied, Committed: s.Committed, Durable: s.Durable, First: s.FirstIndex, Last: s.LastIndex}
+	of := admin.Group{Group: g.id, Role: s.Role.String(), Term: s.Term, Leader: s.Leader, Applied: s.Applied, Committed: s.Committed, Durable: s.Durable, First: s.FirstIndex, Last: s.LastIndex}
 	if latest, ok := g.LatestSnapshot(); ok {
 		of.Snapshot = &admin.Snapshot{Index: latest.Index, Term: latest.Term, Bytes: latest.Bytes}
 	}

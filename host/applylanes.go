@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
 )
 
 // applyLanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
@@ -87,7 +86,7 @@ func (p *applyLanes) addLane() {
 
 // enqueue tells the lanes that a queue has something.
 func (p *applyLanes) enqueue(q *applyQueue) {
-	leads := q.group.status.Load().Role == raft.StateLeader
+	leads := q.group.status.Load().Role == RoleLeader
 	p.mu.Lock()
 	var lane *applyLane
 	switch {
@@ -203,7 +202,7 @@ func (p *applyLanes) makeIdle(l *applyLane) {
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
 func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
-	leads := q.group.status.Load().Role == raft.StateLeader
+	leads := q.group.status.Load().Role == RoleLeader
 	now := p.now()
 	p.mu.Lock()
 	q.running, l.queue, q.slow = false, nil, now-l.since >= longRound

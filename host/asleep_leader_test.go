@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -45,7 +44,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 			before := p.group.shard.turns
 			p.manual.tickLate(ticks)
 			turns += p.group.shard.turns - before
-			if rng.IntN(200) == 0 && p.group.Status().Role == raft.StateLeader {
+			if rng.IntN(200) == 0 && p.group.Status().Role == RoleLeader {
 				if _, err := p.group.Submit([]byte("x")); err == nil {
 					last++
 					p.manual.runIdle()
@@ -96,7 +95,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 			}
 			slices.Sort(heard)
 			quorumAt := heard[voters-(voters/2+1)]
-			leads := p.group.Status().Role == raft.StateLeader
+			leads := p.group.Status().Role == RoleLeader
 			switch silent := lived - quorumAt; {
 			case leads && silent > 2*timeout+2*ticksPerHeartbeat:
 				t.Fatalf("seed %d, step %d: it leads, and no quorum has answered for %d ticks; the timeout is %d", seed, tick, silent, timeout)
@@ -108,7 +107,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 				break
 			}
 		}
-		if p.group.Status().Role == raft.StateLeader {
+		if p.group.Status().Role == RoleLeader {
 			kept++
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/millrace/millrace/raft"
 )
 
 // calledBatch is a batch of one call.
@@ -79,7 +77,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for g.Status().Role != raft.StateLeader {
+	for g.Status().Role != RoleLeader {
 		l.manual.tick()
 	}
 	l.manual.runIdle()

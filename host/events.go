@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/object"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -30,7 +29,7 @@ type Event interface{ isEvent() }
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
 type RoleChanged struct {
 	Group, Term uint64
-	Role        raft.StateType
+	Role        Role
 	Leader      uint64 // 0: not known
 	Cause       RoleCause
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -40,8 +39,8 @@ func TestEvents(t *testing.T) {
 	}
 	l.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errBroken))
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 4, 1), Commit: 3})
-	want := []string{"term 1: StateFollower, leader 2, because a leader was heard", "disk full", "forgotten behind 2",
-		"term 1: StateFollower, leader 0, because it follows its leader no more", "term 1: StateFollower, leader 2, because a leader was heard", "stopped: true"}
+	want := []string{"term 1: follower, leader 2, because a leader was heard", "disk full", "forgotten behind 2",
+		"term 1: follower, leader 0, because it follows its leader no more", "term 1: follower, leader 2, because a leader was heard", "stopped: true"}
 	if !slices.Equal(events, want) {
 		t.Errorf("events\n%q, want\n%q", events, want)
 	}
@@ -83,7 +82,7 @@ func TestCausesOfRoles(t *testing.T) {
 		causes = nil
 	}
 	causes = nil
-	for l.group.Status().Role == raft.StateFollower {
+	for l.group.Status().Role == RoleFollower {
 		l.manual.tick()
 	}
 	expect("silence", CauseTimeout)
@@ -91,7 +90,7 @@ func TestCausesOfRoles(t *testing.T) {
 	expect("pre-vote", CausePreVote)
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
 	expect("votes", CauseElected)
-	for l.group.Status().Role == raft.StateLeader {
+	for l.group.Status().Role == RoleLeader {
 		l.manual.tick()
 	}
 	expect("silence around the leader", CauseNoQuorum)

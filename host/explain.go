@@ -188,7 +188,7 @@ func (d Diagnosis) position() string {
 	switch {
 	case d.Has(CodeStopped):
 		text = "stopped in " + text
-	case s.Role == raft.StateLeader:
+	case s.Role == RoleLeader:
 		text = "leads in " + text
 	case s.Leader != raft.None:
 		text = fmt.Sprintf("follows host %d in %s", s.Leader, text)

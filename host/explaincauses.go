@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -186,35 +185,31 @@ func (e *examination) lookForLeader() {
 	if since < 0 || e.now-since <= e.waitBound() || !e.isFounded() {
 		return
 	}
+	heardSince := map[uint64]int64{}
 	var heard []uint64
-	var heardSince []int64
 	var unheard []string
-	voters, itself := e.voters(), ""
-	for _, id := range voters {
+	for _, id := range e.voters() {
 		switch silent, ever := e.silence(id, 0); {
 		case id == e.self:
-			heard, heardSince, itself = append(heard, id), append(heardSince, 0), ", itself included"
+			heard, heardSince[id] = append(heard, id), 0
 		case silent <= e.unheardBound():
-			heard = append(heard, id)
-			heardSince = append(heardSince, e.host.meetings.heardSince(id))
+			heard, heardSince[id] = append(heard, id), e.host.meetings.heardSince(id)
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
 			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, rounded(e.duration(silent))))
 		}
 	}
-	quorum := len(voters)/2 + 1
-	if len(heard) < quorum {
+	if !e.isQuorum(heard) {
 		e.found(CodeNoQuorum, 0, since, "start the hosts that are down, or mend the network between them and this host; nothing is committed before",
-			"no leader is known, and of %d voters this host hears %d%s; a quorum is %d: %s", len(voters), len(heard), itself, quorum, strings.Join(unheard, "; "))
+			"no leader is known, and %s: %s", e.lackedQuorum(heard), strings.Join(unheard, "; "))
 		return
 	}
-	slices.Sort(heardSince)
-	if since = max(since, heardSince[quorum-1]); e.now-since <= e.waitBound() {
+	if since = max(since, e.quorumSince(heardSince)); e.now-since <= e.waitBound() {
 		return // they have just found each other, and elect a leader
 	}
-	e.found(CodeNoLeader, 0, since, "ask Explain on the hosts that are heard: their disks may be full or slower than an election timeout, their groups may have stopped, or the network loses what they send",
-		"hosts %v are heard, a quorum of %d voters, and yet no member was elected; this member has reached term %d", heard, len(voters), e.d.Status.Term)
+	e.found(CodeNoLeader, 0, since, "ask Explain on the hosts that are heard: one may follow a leader whose messages do not arrive here; their disks may be full or slower than an election timeout, their groups may have stopped, or the network loses what they send",
+		"hosts %v are heard, a quorum of %s, and yet this member knows no leader; it has reached term %d", heard, e.votersText(), e.d.Status.Term)
 }
 
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
@@ -230,7 +225,7 @@ func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) 
 // lookForMembers finds what is wrong with the followers of this leader.
 func (e *examination) lookForMembers() {
 	leads := e.roleTimes.leads.Load()
-	if leads < 0 || e.d.Status.Role != raft.StateLeader || !e.isFounded() {
+	if leads < 0 || e.d.Status.Role != RoleLeader || !e.isFounded() {
 		return
 	}
 	views := e.memberViews()
@@ -246,7 +241,11 @@ func (e *examination) lookForMembers() {
 			case !ever:
 				when = ", since this host has started"
 			}
-			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; one member less can fail meanwhile", id),
+			meanwhile := "one member less can fail meanwhile"
+			if !slices.Contains(e.voters(), id) {
+				meanwhile = "it is a learner, so the group commits without it"
+			}
+			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; %s", id, meanwhile),
 				"nothing has come from host %d for %v%s", id, rounded(e.duration(silent)), when)
 			continue
 		}
@@ -270,16 +269,19 @@ func (e *examination) judgeMember(v *memberView) {
 	silentSince := max(v.activeAt, e.host.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
-		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),
+		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, its turns hang, or what this host sends does not arrive there", v.id),
 			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
 	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
 	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
 	case e.cannotSendTo(v):
+	case v.snapshot > 0 && (v.slow || v.at-v.ackedAt > e.waitBound()):
+		e.found(CodeSlowMember, v.id, v.snapshotAt, fmt.Sprintf("wait: it takes as long as the network and the state machine of host %d need for a snapshot; what hangs there is said by Explain there", v.id),
+			"host %d is %d entries behind, and needs the snapshot through entry %d: it is sent, or host %d restores it, for %v", v.id, v.behind, v.snapshot, v.id, rounded(e.duration(v.at-v.snapshotAt)))
 	case v.slow:
 		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
 			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))
 	case v.at-v.ackedAt > 2*e.waitBound():
-		e.found(CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("look at the disk of host %d, with Explain there: it hangs or is full; if it is well, the network loses large packets", v.id),
+		e.found(CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk hangs or is full, or it has no memory for entries; if it names no cause, the network loses large packets", v.id),
 			"host %d answers heartbeats, has acknowledged no entry for %v, and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), v.behind)
 	}
 }
@@ -287,7 +289,7 @@ func (e *examination) judgeMember(v *memberView) {
 // memberViews returns what the latest turn of this leader has seen of its followers. While the group is
 // asleep, pulses are enough to know that all are well.
 func (e *examination) memberViews() []memberView {
-	if e.d.Status.Role != raft.StateLeader {
+	if e.d.Status.Role != RoleLeader {
 		return nil
 	}
 	views := e.views.load()

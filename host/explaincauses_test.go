@@ -45,19 +45,24 @@ func (l *testHost) hears(now int64, ids ...uint64) {
 // that is a learner does not count itself.
 func TestExplainCountsVoters(t *testing.T) {
 	const now = 10_000
+	joint := raftpb.ConfState{VotersOutgoing: []uint64{1, 2, 3}, Voters: []uint64{1, 4, 5}}
 	for _, row := range []struct {
 		name     string
 		learners []uint64
 		heard    []uint64
 		code     CauseCode
 		says     string
+		conf     *raftpb.ConfState // nil: all others are voters
 	}{
-		{"all", nil, []uint64{3, 1}, CodeNoLeader, "hosts [1 2 3] are heard, a quorum of 3 voters"},
-		{"one", nil, []uint64{3}, CodeNoLeader, "hosts [2 3] are heard, a quorum of 3 voters"},
-		{"none", nil, nil, CodeNoQuorum, "of 3 voters this host hears 1, itself included; a quorum is 2"},
-		{"a learner is heard", []uint64{3}, []uint64{3}, CodeNoQuorum, "of 2 voters this host hears 1, itself included; a quorum is 2"},
-		{"this host is a learner", []uint64{2}, []uint64{1}, CodeNoQuorum, "of 2 voters this host hears 1; a quorum is 2"},
-		{"this host is a learner and hears both", []uint64{2}, []uint64{1, 3}, CodeNoLeader, "hosts [1 3] are heard"},
+		{"most of all voters, and few of the new ones", nil, []uint64{1, 3}, CodeNoQuorum, "of the former this host hears [1 2 3], of the latter [1]: ", &joint},
+		{"few of the old voters", nil, []uint64{4, 5}, CodeNoQuorum, "from voters [1 2 3] to [1 4 5], which needs a quorum of both; of the former this host hears [2], of the latter [4 5]", &joint},
+		{"a quorum of both", nil, []uint64{3, 4, 5}, CodeNoLeader, "a quorum of voters [1 2 3] and of voters [1 4 5]", &joint},
+		{"all", nil, []uint64{3, 1}, CodeNoLeader, "hosts [1 2 3] are heard, a quorum of 3 voters", nil},
+		{"one", nil, []uint64{3}, CodeNoLeader, "hosts [2 3] are heard, a quorum of 3 voters, and yet this member knows no leader", nil},
+		{"none", nil, nil, CodeNoQuorum, "of 3 voters this host hears 1, itself included; a quorum is 2", nil},
+		{"a learner is heard", []uint64{3}, []uint64{3}, CodeNoQuorum, "of 2 voters this host hears 1, itself included; a quorum is 2", nil},
+		{"this host is a learner", []uint64{2}, []uint64{1}, CodeNoQuorum, "of 2 voters this host hears 1; a quorum is 2", nil},
+		{"this host is a learner and hears both", []uint64{2}, []uint64{1, 3}, CodeNoLeader, "hosts [1 3] are heard", nil},
 	} {
 		l := openSecond(t)
 		r := *l.group.roster()
@@ -66,6 +71,13 @@ func TestExplainCountsVoters(t *testing.T) {
 			if !slices.Contains(row.learners, id) {
 				r.Conf.Voters = append(r.Conf.Voters, id)
 			}
+		}
+		if row.conf != nil {
+			r.Conf = *row.conf
+			for _, id := range []uint64{4, 5} {
+				l.learn(id, "")
+			}
+			l.hears(0, 4, 5)
 		}
 		l.group.members.roster.Store(&r)
 		l.group.roleTimes.leaderless.Store(0)

@@ -154,6 +154,9 @@ var causeTests = []causeTest{
 	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
+		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
+	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
 			l.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)

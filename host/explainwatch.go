@@ -31,7 +31,7 @@ func (t *roleTimes) begin(now int64) {
 
 // note notes the role and the leader of the group.
 func (t *roleTimes) note(s Status, now int64) {
-	setSince(&t.leads, s.Role == raft.StateLeader, now)
+	setSince(&t.leads, s.Role == RoleLeader, now)
 	setSince(&t.leaderless, s.Leader == raft.None, now)
 }
 
@@ -174,6 +174,8 @@ type memberView struct {
 	behind       uint64 // entries of the leader's log that it does not hold
 	slow         bool   // it acknowledges, and has been behind for long
 	lostSince    int64  // it is without authority; -1: it has authority
+	snapshot     uint64 // it needs the snapshot through this entry; 0: the log is enough
+	snapshotAt   int64  // since when
 }
 
 // memberWatches is how a leader watches its followers: a view of each, and what was committed when. Only the
@@ -281,6 +283,14 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 		v.lostSince = -1
 	case v.lostSince < 0:
 		v.lostSince = now
+	}
+	switch {
+	case pr.State == tracker.StateReplicate || pr.Match >= v.snapshot && pr.PendingSnapshot == 0:
+		v.snapshot = 0
+	case pr.PendingSnapshot > 0 && v.snapshot == 0:
+		v.snapshot, v.snapshotAt = pr.PendingSnapshot, now
+	case pr.PendingSnapshot > 0:
+		v.snapshot = pr.PendingSnapshot // a later one
 	}
 	v.next, v.match, v.behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
 	if pr.Match >= st.Commit {

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -64,7 +63,7 @@ func (c *memoryCluster) leader(t *testing.T) int {
 			t.Fatal(err)
 		}
 		for k, h := range c.hosts {
-			if h.Group(theGroup).Status().Role == raft.StateLeader {
+			if h.Group(theGroup).Status().Role == host.RoleLeader {
 				return k
 			}
 		}

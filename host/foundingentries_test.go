@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
@@ -66,7 +65,7 @@ func TestNoVoteBeforeAllHaveMet(t *testing.T) {
 	l.group.Campaign()
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-	if s := l.group.Status(); s.Term != 0 || s.Role == raft.StateCandidate {
+	if s := l.group.Status(); s.Term != 0 || s.Role == RoleCandidate {
 		t.Fatalf("host 3 was not met, and this host is a candidate: %+v", s)
 	}
 	if f := l.group.Founding(); !slices.Equal(f.Unmet, []uint64{3}) || f.Found {
@@ -87,7 +86,7 @@ func (l *testHost) electInUnfounded() {
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
 	l.from(2, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-	if s := l.group.Status(); s.Role != raft.StateLeader {
+	if s := l.group.Status(); s.Role != RoleLeader {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 }

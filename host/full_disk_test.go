@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/pipeline"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -189,7 +188,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	for range l.group.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
-	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != raft.StateFollower || l.group.Err() != nil {
+	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != RoleFollower || l.group.Err() != nil {
 		t.Fatalf("no leader for two election timeouts: %+v, error %v; want a log through 2", s, l.group.Err())
 	}
 	l.out.sent = nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -28,7 +27,7 @@ func becomes(t *testing.T, holds func() bool) bool {
 // leadsElsewhere reports whether a host other than the given one leads.
 func (c *memoryCluster) leadsElsewhere(than int) bool {
 	for i, h := range c.hosts {
-		if i != than && h.Group(theGroup).Status().Role == raft.StateLeader {
+		if i != than && h.Group(theGroup).Status().Role == host.RoleLeader {
 			return true
 		}
 	}

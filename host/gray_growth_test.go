@@ -3,7 +3,6 @@ package host
 import (
 	"testing"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -58,7 +57,7 @@ func TestLogDoesNotGrowWhileADiskHangs(t *testing.T) {
 		}
 	}
 	s := l.group.Status()
-	if s.Role != raft.StateLeader {
+	if s.Role != RoleLeader {
 		t.Fatalf("setup: %+v", s)
 	}
 	if s.LastIndex > begun+2 {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/millrace/millrace/raft"
 )
 
 // heard is what this host has heard in pulses of other hosts.
@@ -124,7 +122,7 @@ func (g *Group) follow(line pulseLine, leader uint64, c *cover) bool {
 
 func (g *Group) follows(line pulseLine, leader uint64) bool {
 	s := g.status.Load()
-	return s.Role == raft.StateFollower && s.Term == line.term && s.Leader == leader && s.Committed >= line.commit && !g.withoutAuthority.Load() && g.Err() == nil
+	return s.Role == RoleFollower && s.Term == line.term && s.Leader == leader && s.Committed >= line.commit && !g.withoutAuthority.Load() && g.Err() == nil
 }
 
 // uncover ends that.

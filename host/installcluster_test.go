@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -195,7 +194,7 @@ func (h *installHost) crash(loss crashfs.Loss) {
 // leader returns the host that leads and reaches a quorum, as far as can be seen.
 func (c *installCluster) leader() (leads *installHost) {
 	for _, h := range c.hosts {
-		if h.process != nil && h.group.Status().Role == raft.StateLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
+		if h.process != nil && h.group.Status().Role == RoleLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
 			leads = h
 		}
 	}

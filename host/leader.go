@@ -20,7 +20,7 @@ func (g *Group) Campaign() {
 func (h *Host) HandOver() {
 	h.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == raft.StateLeader {
+		if g.status.Load().Role == RoleLeader {
 			g.staysLeader.Store(false) // it may be possible now
 			g.inbox.putHandOver()
 			g.wakeAs(true)
@@ -39,7 +39,7 @@ func (h *Host) handOverAll(ctx context.Context) {
 	for _, g := range h.groups.all() {
 		for {
 			changed := g.roleChanged.wait()
-			if g.Err() != nil || g.staysLeader.Load() || g.status.Load().Role != raft.StateLeader {
+			if g.Err() != nil || g.staysLeader.Load() || g.status.Load().Role != RoleLeader {
 				break
 			}
 			select {

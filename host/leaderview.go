@@ -52,7 +52,7 @@ func (g *Group) view() *leaderView {
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
 func (g *Group) viewer() uint64 {
-	if g.status.Load().Role == raft.StateLeader {
+	if g.status.Load().Role == RoleLeader {
 		return g.self
 	}
 	if v := g.view(); v != nil {
@@ -67,7 +67,7 @@ func (g *Group) isHere(id uint64) bool {
 	if id == g.self {
 		return true
 	}
-	if g.status.Load().Role == raft.StateLeader {
+	if g.status.Load().Role == RoleLeader {
 		return g.isThere(id)
 	}
 	if v := g.view(); v != nil {
@@ -124,7 +124,7 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		if r.Bad || len(r.Rest) > 0 {
 			return fmt.Errorf("%w: %d bytes ask who is there", errBadControl, len(body))
 		}
-		if g != nil && g.isOther(from) && g.status.Load().Role == raft.StateLeader {
+		if g != nil && g.isOther(from) && g.status.Load().Role == RoleLeader {
 			h.transport.SendBytes(from, transport.Control, g.encodeView())
 		}
 		return nil

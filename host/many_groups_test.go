@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -276,7 +275,7 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	for _, b := range machines {
 		close(b.release)
 	}
-	if s := h.Group(theGroup).Status(); s.Role != raft.StateLeader {
+	if s := h.Group(theGroup).Status(); s.Role != host.RoleLeader {
 		t.Errorf("the group leads no more: %+v", s)
 	}
 	if err := h.Close(deadline(t)); err != nil {

@@ -253,11 +253,11 @@ func (c *refusalCounts) counter(err error) *atomic.Uint64 {
 // noteRole counts elections and leaders.
 func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64) {
 	switch {
-	case now.Role == raft.StateLeader && was.RaftState != raft.StateLeader:
+	case now.Role == RoleLeader && was.RaftState != raft.StateLeader:
 		c.elected.Add(1)
-	case now.Role == raft.StatePreCandidate && was.RaftState != raft.StatePreCandidate:
+	case now.Role == RolePreCandidate && was.RaftState != raft.StatePreCandidate:
 		c.campaigns.Add(1)
-	case now.Role == raft.StateCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
+	case now.Role == RoleCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
 		c.campaigns.Add(1) // told by its leader, without a pre-vote
 	}
 	if now.Leader != raft.None && now.Leader != lastLeader {
@@ -282,7 +282,7 @@ func (g *Group) Metrics() GroupMetrics {
 			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
 		},
 	}
-	m.Leads = m.Role == raft.StateLeader
+	m.Leads = m.Role == RoleLeader
 	m.Halts = g.apply.halting.count.Load()
 	if h := g.apply.halted(); h != nil {
 		m.HaltedAt = h.First
@@ -342,7 +342,7 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.status.Load().Role == raft.StateLeader:
+		case g.status.Load().Role == RoleLeader:
 			m.Leading++
 		}
 		if g.append.full.Load() {

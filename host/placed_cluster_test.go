@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"go.uber.org/goleak"
@@ -58,7 +57,7 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 	leads := func() (n [4]int) {
 		for id, h := range hosts {
 			for g := range uint64(groups) {
-				if h.Group(g+1).Status().Role == raft.StateLeader {
+				if h.Group(g+1).Status().Role == host.RoleLeader {
 					n[id]++
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -106,7 +105,7 @@ func (p *pulseHost) campaigns(ticks int, f func(tick int)) bool {
 	for i := range ticks {
 		p.manual.tick()
 		f(i)
-		if p.group.Status().Role != raft.StateFollower {
+		if p.group.Status().Role != RoleFollower {
 			return true
 		}
 	}
@@ -253,7 +252,7 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 				p.answerFor(3, row.three...)
 				p.sent = map[uint64]pulseRecord{}
 			}
-			if leads := p.group.Status().Role == raft.StateLeader; leads != row.stays {
+			if leads := p.group.Status().Role == RoleLeader; leads != row.stays {
 				t.Fatalf("the host leads: %v, want %v", leads, row.stays)
 			}
 		})
@@ -273,7 +272,7 @@ func TestBusyTurnsLoseNoAnswer(t *testing.T) {
 		p.answerFor(2)
 		p.answerFor(3)
 		p.sent = map[uint64]pulseRecord{}
-		if p.group.Status().Role != raft.StateLeader {
+		if p.group.Status().Role != RoleLeader {
 			t.Fatalf("after %d ticks the leader has stepped down, although both followers answer", tick)
 		}
 	}
@@ -349,7 +348,7 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 				for id, r := range p.sent { // it arrives behind the beat of its receiver
 					heard[id] = r
 				}
-				if s := p.group.Status(); s.Role != raft.StateLeader {
+				if s := p.group.Status(); s.Role != RoleLeader {
 					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.pulsed)
 				}
 			}
@@ -451,7 +450,7 @@ func TestOtherAnswersKeepNoLeader(t *testing.T) {
 					p.pulse(id, pulseRecord{answers: true, answer: a})
 				}
 			}
-			if p.group.Status().Role == raft.StateLeader {
+			if p.group.Status().Role == RoleLeader {
 				t.Error("the leader stays")
 			}
 		})

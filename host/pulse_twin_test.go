@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/millrace/millrace/raft"
 )
 
 // twinHosts are two hosts with the same groups, host 1 with the leaders and host 2 with the followers, and
@@ -36,7 +34,7 @@ type twinAnswer struct {
 
 const twinGroups = 4
 
-func (w *twinHosts) group(id uint64, role raft.StateType) *Group {
+func (w *twinHosts) group(id uint64, role Role) *Group {
 	g := &Group{id: id, host: &Host{pulses: w.pulses}, ended: make(chan struct{}), storage: &storage{}}
 	g.config.Members = []uint64{1, 2}
 	g.status.Store(Status{Role: role, Term: 1, Leader: 1})
@@ -48,7 +46,7 @@ func (w *twinHosts) start() {
 	w.pulses = newPulses(w.life, []uint64{2}, nil)
 	w.leaders = nil
 	for id := range uint64(twinGroups) {
-		w.leaders = append(w.leaders, w.group(id+1, raft.StateLeader))
+		w.leaders = append(w.leaders, w.group(id+1, RoleLeader))
 	}
 }
 
@@ -57,7 +55,7 @@ func (w *twinHosts) startFollowers() {
 	w.table.init(nil)
 	w.follower = nil
 	for id := range uint64(twinGroups) {
-		w.follower = append(w.follower, w.group(id+1, raft.StateFollower))
+		w.follower = append(w.follower, w.group(id+1, RoleFollower))
 		w.table.set(id+1, w.follower[id])
 	}
 }
@@ -81,7 +79,7 @@ func groupsOf(lines []pulseLine) (ids []uint64) {
 
 func (w *twinHosts) following() (ids []uint64) {
 	for _, g := range w.follower {
-		if s := g.status.Load(); g.Err() == nil && s.Role == raft.StateFollower {
+		if s := g.status.Load(); g.Err() == nil && s.Role == RoleFollower {
 			ids = append(ids, g.id)
 		}
 	}
@@ -107,11 +105,11 @@ func (w *twinHosts) step(t *testing.T) {
 			f.cause = ErrStopped
 			f.hasEnded.Store(true)
 		} else {
-			f.status.Store(Status{Role: raft.StateCandidate, Term: 2})
+			f.status.Store(Status{Role: RoleCandidate, Term: 2})
 		}
 		f.uncover()
 	case 6: // it is opened again
-		w.follower[at] = w.group(f.id, raft.StateFollower)
+		w.follower[at] = w.group(f.id, RoleFollower)
 		f.cause = ErrStopped
 		if f.Err() == nil {
 			f.hasEnded.Store(true)

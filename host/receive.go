@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -225,7 +224,7 @@ func (h *inbound) noteUnread(from uint64, err error) {
 func (h *inbound) Unreachable(peer uint64) {
 	var w woken
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == raft.StateLeader {
+		if g.status.Load().Role == RoleLeader {
 			g.inbox.putUnreachable(peer)
 			w.add(g)
 		}

@@ -36,27 +36,27 @@ const (
 // roleCause returns why the group's role or leader is another one now.
 func (g *Group) roleCause(was, now Status) RoleCause {
 	switch now.Role {
-	case raft.StateLeader:
+	case RoleLeader:
 		return CauseElected
-	case raft.StatePreCandidate, raft.StateCandidate:
+	case RolePreCandidate, RoleCandidate:
 		switch {
 		case g.ordered:
 			return CauseTold
-		case was.Role == raft.StatePreCandidate:
+		case was.Role == RolePreCandidate:
 			return CausePreVote
 		}
 		return CauseTimeout
 	}
 	switch {
-	case was.Role == raft.StateLeader && now.Term == was.Term && g.stepped == now.Term:
+	case was.Role == RoleLeader && now.Term == was.Term && g.stepped == now.Term:
 		return CauseGivenUp
-	case was.Role == raft.StateLeader && now.Term == was.Term:
+	case was.Role == RoleLeader && now.Term == was.Term:
 		return CauseNoQuorum
 	case now.Leader != raft.None:
 		return CauseLeaderHeard
 	case now.Term > was.Term:
 		return CauseLaterTerm
-	case was.Role == raft.StateFollower:
+	case was.Role == RoleFollower:
 		return CauseLeaderLost
 	}
 	return CauseNotElected

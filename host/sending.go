@@ -304,7 +304,7 @@ func (s *sending) tellCore(status raft.SnapshotStatus) {
 func (s *sending) beat() {
 	t := s.all
 	s.pace.pass(t.at, s.bytes, t.slotTicks())
-	leads := s.group.status.Load().Role == raft.StateLeader
+	leads := s.group.status.Load().Role == RoleLeader
 	switch s.stage {
 	case sendingWaits:
 		if !leads {

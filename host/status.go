@@ -9,7 +9,7 @@ import (
 // Status is the state of a group after its last turn.
 type Status struct {
 	ID, Term uint64
-	Role     raft.StateType
+	Role     Role
 	Leader   uint64 // 0: not known
 	// Applied <= Committed <= LastIndex, and Durable <= LastIndex. Durable is the end of the log on this
 	// host's disk; Applied is beyond it only if the state machine is in memory (GroupConfig.Volatile).
@@ -37,7 +37,7 @@ type Status struct {
 func (g *Group) Status() Status {
 	s := g.status.Load()
 	if g.Err() != nil {
-		s.Role, s.Leader = raft.StateFollower, raft.None
+		s.Role, s.Leader = RoleFollower, raft.None
 	}
 	s.WithoutAuthority = g.withoutAuthority.Load()
 	s.Applied = min(g.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later
@@ -76,7 +76,7 @@ func (g *Group) publish() {
 	now := Status{
 		ID:        g.self,
 		Term:      st.Term,
-		Role:      st.RaftState,
+		Role:      roleOf(st.RaftState),
 		Leader:    st.Lead,
 		Applied:   st.Applied,
 		Committed: st.Commit,
@@ -97,8 +97,8 @@ func (g *Group) publish() {
 			g.lastLeader = now.Leader
 		}
 		cause := g.roleCause(was, now)
-		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead, Cause: cause})
-		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
+		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", now.Role.String(), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		if st.RaftState == raft.StateLeader {
 			g.host.placer.add(g)
 		} else if g.role.RaftState == raft.StateLeader {
@@ -108,19 +108,4 @@ func (g *Group) publish() {
 		g.roleChanged.notify()
 	}
 	g.ordered = false
-}
-
-// roleName names a role as the thesis does, for people.
-func roleName(role raft.StateType) string {
-	switch role {
-	case raft.StateFollower:
-		return "follower"
-	case raft.StatePreCandidate:
-		return "pre-candidate"
-	case raft.StateCandidate:
-		return "candidate"
-	case raft.StateLeader:
-		return "leader"
-	}
-	return role.String()
 }

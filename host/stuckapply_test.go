@@ -153,7 +153,7 @@ func (l *stuckHost) pass(ticks int, f func(controlRecord)) (to uint64) {
 		}
 		l.manual.runIdle()
 	}
-	if s := l.group.Status(); s.Role != raft.StateLeader {
+	if s := l.group.Status(); s.Role != RoleLeader {
 		l.t.Errorf("the host does not lead any more: %+v", s)
 	}
 	return raft.None

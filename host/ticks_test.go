@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -47,7 +46,7 @@ func TestPauseStartsNoElection(t *testing.T) {
 			l.manual.tick()
 		}
 		l.manual.tickLate(2400)
-		if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
+		if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 2 {
 			t.Fatalf("after pause %d: %+v", pause, s)
 		}
 		l.deliver(heartbeat)
@@ -55,7 +54,7 @@ func TestPauseStartsNoElection(t *testing.T) {
 	for range 100 {
 		l.manual.tick()
 	}
-	if s := l.group.Status(); s.Role == raft.StateFollower {
+	if s := l.group.Status(); s.Role == RoleFollower {
 		t.Errorf("no election although the leader is gone: %+v", s)
 	}
 }
@@ -70,7 +69,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 		return l
 	}
 	timeout := 0
-	for l := follower(); l.group.Status().Role == raft.StateFollower; timeout++ {
+	for l := follower(); l.group.Status().Role == RoleFollower; timeout++ {
 		l.manual.tick()
 	}
 	l := follower()
@@ -80,7 +79,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 	l.manual.pass(ticksPerHeartbeat)
 	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
 	l.manual.runIdle()
-	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
+	if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 2 {
 		t.Errorf("%+v", s)
 	}
 	if asked := l.out.take(raftpb.MsgPreVote); len(asked) > 0 {
@@ -93,7 +92,7 @@ func TestPausedLeaderStepsDown(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	l.manual.tickLate(100)
-	if s := l.group.Status(); s.Role == raft.StateLeader {
+	if s := l.group.Status(); s.Role == RoleLeader {
 		t.Errorf("leads after a pause of more than two election timeouts: %+v", s)
 	}
 }

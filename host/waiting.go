@@ -133,10 +133,12 @@ func (e *examination) missingVoters() error {
 		}
 	}
 	switch missing := strings.Join(unheard, ", "); {
-	case len(heard) < len(voters)/2+1:
+	case !e.isQuorum(heard) && e.isJoint():
+		return fmt.Errorf("%w: %s: %s", ErrNoQuorum, e.lackedQuorum(heard), missing)
+	case !e.isQuorum(heard):
 		return fmt.Errorf("%w: %v of %d, and a quorum is %d: %s", ErrNoQuorum, heard, len(voters), len(voters)/2+1, missing)
 	case leader == raft.None:
-		return fmt.Errorf("%w; hosts %v are heard, a quorum of %d voters", ErrNoLeader, heard, len(voters))
+		return fmt.Errorf("%w; hosts %v are heard, a quorum of %s", ErrNoLeader, heard, e.votersText())
 	case slices.Contains(voters, leader) && !slices.Contains(heard, leader):
 		return fmt.Errorf("host %d leads, as far as this host knows, and is silent: %s", leader, missing)
 	}
@@ -147,7 +149,7 @@ func (e *examination) missingVoters() error {
 func (e *examination) missingWork() error {
 	s := e.d.Status
 	switch {
-	case s.Role == raft.StateLeader && s.Committed < s.LastIndex:
+	case s.Role == RoleLeader && s.Committed < s.LastIndex:
 		var behind []string
 		for _, v := range e.memberViews() {
 			if v.match < s.LastIndex {

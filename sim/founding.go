@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -118,7 +117,7 @@ func (w *world) endFounding(report *FoundingReport, wiped *machine) {
 			return false
 		}
 		g := wiped.alive.replicas[0].group
-		return g != nil && g.Err() == nil && (g.Status().LastIndex > 0 || g.Status().Role == raft.StateLeader)
+		return g != nil && g.Err() == nil && (g.Status().LastIndex > 0 || g.Status().Role == host.RoleLeader)
 	}
 	if !report.BeforeWipe {
 		w.runUntil(w.now+healTime/4, w.finished)

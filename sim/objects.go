@@ -407,7 +407,7 @@ func (o *objects) handOver() {
 		return
 	}
 	o.w.eachMember(func(r *replica) {
-		if r.group.Status().Role == raft.StateLeader {
+		if r.group.Status().Role == host.RoleLeader {
 			r.group.StartTransfer(0)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/sim/coverage"
 )
 
@@ -69,7 +69,7 @@ func (w *world) groupPhases(g *ghost) (s coverage.Set, level bool) {
 			return
 		}
 		st := r.group.Status()
-		s.Add(coverage.Candidate, st.Role == raft.StateCandidate || st.Role == raft.StatePreCandidate)
+		s.Add(coverage.Candidate, st.Role == host.RoleCandidate || st.Role == host.RolePreCandidate)
 		if leads != nil && r != leads && st.Term <= leader.term {
 			level = level && st.Term == leader.term
 			s.Add(coverage.Conflict, st.Durable > leader.last || st.Durable > 0 && r.differs(leads, st.Durable))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
@@ -136,5 +135,5 @@ func (n *nemesis) reopen(r *replica) {
 
 // leads reports whether the replica says that it leads.
 func (r *replica) leads() bool {
-	return r.group != nil && r.group.Status().Role == raft.StateLeader
+	return r.group != nil && r.group.Status().Role == host.RoleLeader
 }

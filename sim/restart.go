@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -61,7 +60,7 @@ func (w *world) allBeginBehindTheFounding() bool {
 func (w *world) loadAll(rng *rand.Rand, commands int) {
 	for range commands {
 		w.eachGroup(func(r *replica) {
-			if r.group.Status().Role == raft.StateLeader && r.mayTakeMore() {
+			if r.group.Status().Role == host.RoleLeader && r.mayTakeMore() {
 				w.clients.submitTo(r)
 			}
 		})

@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 	"github.com/millrace/millrace/cmd/internal/lab/recipe"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -37,17 +36,17 @@ func TestMain(m *testing.M) {
 }
 
 // opens returns an OpenFunc for new targets of one host, spoilt by fault.
-func opens(fault func(*loadtest.Target)) load.OpenFunc {
+func opens(fault func(*labtest.Target)) load.OpenFunc {
 	return func(context.Context, load.Setup) (load.Target, error) {
-		t := loadtest.New(1)
+		t := labtest.NewTarget(1)
 		fault(t)
 		return t, nil
 	}
 }
 
-func good(*loadtest.Target)      {}
-func doubles(t *loadtest.Target) { t.Deliver = func(int, uint64) int { return 2 } }
-func full(t *loadtest.Target)    { t.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }
+func good(*labtest.Target)      {}
+func doubles(t *labtest.Target) { t.Deliver = func(int, uint64) int { return 2 } }
+func full(t *labtest.Target)    { t.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }
 
 // runBench runs the command in a directory of its own, where it must leave nothing. basic opens the pipeline
 // basic.
@@ -227,7 +226,7 @@ func TestBenchFullDisk(t *testing.T) {
 
 func TestBenchInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	interrupts := opens(func(*loadtest.Target) { cancel(errInterrupted) })
+	interrupts := opens(func(*labtest.Target) { cancel(errInterrupted) })
 	status, stdout, stderr := runBench(t, ctx, interrupts, append([]string{"--pipelines", "basic"}, short...)...)
 	if status != exitInterrupted || !strings.Contains(stdout, "PARTIAL") || !strings.Contains(stdout, "bare") || stderr != "" {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
-	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/peers"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -86,7 +86,7 @@ func TestOwnSystemsHaveTargets(t *testing.T) {
 
 // The child of our own systems, asked as bench peers asks it.
 func TestPeerChildMeasures(t *testing.T) {
-	ask := func(name string, length time.Duration) (status int, answer children.Answer[report.Result], out string) {
+	ask := func(name string, length time.Duration) (status int, answer lab.ChildAnswer[report.Result], out string) {
 		text, err := json.Marshal(peer.Request{Dir: t.TempDir(), Hosts: 3, Clients: 2, ValueBytes: 100, Length: length})
 		if err != nil {
 			t.Fatal(err)

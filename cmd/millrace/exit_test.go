@@ -19,14 +19,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
 	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
-	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/compare"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/simulate"
 )
 
@@ -135,7 +134,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		t.Fatalf("sim: status %d", have)
 	}
 	labRun := filepath.Join(t.TempDir(), "run")
-	archivetest.Write(t, labRun, archivetest.Shape{Seed: 1, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
+	labtest.WriteArchive(t, labRun, labtest.Shape{Seed: 1, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
 	labMember, served := startLabMember(t), serveResults(t, labRun)
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
@@ -290,7 +289,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench batches": batches.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": member.Plan{}, "millrace lab load": collect.Serving{}, "millrace lab collect": collect.Options{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench batches": batches.Plan{}, "millrace sim": simulate.Plan{}, "millrace lab compare": compare.Options{}, "millrace lab measure": experiment.Plan{}, "millrace lab member": remote.MemberPlan{}, "millrace lab load": remote.ResultServing{}, "millrace lab collect": remote.Collecting{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		var fields []string

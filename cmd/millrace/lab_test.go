@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 )
 
 // runLab runs a verb of lab and returns its status and what it printed.
@@ -30,20 +30,20 @@ func runLab(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), string(text)
 }
 
-func labRun(t *testing.T, seed uint64, change func(*archivetest.Shape)) string {
+func labRun(t *testing.T, seed uint64, change func(*labtest.Shape)) string {
 	t.Helper()
-	s := archivetest.Shape{Seed: seed, Recipe: "rafttoy", Pipelines: []string{"basic", "async"}, Rates: []float64{1000, 4000}, Repeats: 6, Seconds: 2}
+	s := labtest.Shape{Seed: seed, Recipe: "rafttoy", Pipelines: []string{"basic", "async"}, Rates: []float64{1000, 4000}, Repeats: 6, Seconds: 2}
 	if change != nil {
 		change(&s)
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	archivetest.Write(t, dir, s)
+	labtest.WriteArchive(t, dir, s)
 	return dir
 }
 
 // A report of two runs: one page with both, and a section of Markdown for each.
 func TestLabReport(t *testing.T) {
-	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Recipe = "b0" })
+	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *labtest.Shape) { s.Recipe = "b0" })
 	status, stdout, stderr := runLab(t, "report", a, b)
 	file := filepath.Join(a, reportFile)
 	if status != exitOK || stderr != "the page is "+file+"\n" {
@@ -76,7 +76,7 @@ func TestLabReport(t *testing.T) {
 // A document gets the tables and pictures of runs between its marks, again and again, and keeps what is
 // outside.
 func TestLabReportInto(t *testing.T) {
-	a, b, c := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Recipe = "b0" }), labRun(t, 3, nil)
+	a, b, c := labRun(t, 1, nil), labRun(t, 2, func(s *labtest.Shape) { s.Recipe = "b0" }), labRun(t, 3, nil)
 	dir := t.TempDir()
 	document, pictures := filepath.Join(dir, "results.md"), filepath.Join(dir, "img")
 	if err := os.WriteFile(document, []byte("# Mine\n\n"+intoBegin+"old\n"+intoEnd+"\nmore of mine\n"), 0o600); err != nil {
@@ -159,7 +159,7 @@ func TestLabPlot(t *testing.T) {
 			t.Errorf("%v: status %d, stderr %q, files %v, want %v", tc.args, status, stderr, names, tc.want)
 		}
 	}
-	empty := labRun(t, 1, func(s *archivetest.Shape) {
+	empty := labRun(t, 1, func(s *labtest.Shape) {
 		s.Change = func(r *archive.Run, _ *archive.Environments) {
 			for i := range r.Points {
 				r.Points[i].Repeats = nil
@@ -172,7 +172,7 @@ func TestLabPlot(t *testing.T) {
 
 // A regression of a quarter is reported by its condition, with status 1; the same run is not.
 func TestLabCompare(t *testing.T) {
-	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *archivetest.Shape) { s.Slower = 1.25 })
+	a, b := labRun(t, 1, nil), labRun(t, 2, func(s *labtest.Shape) { s.Slower = 1.25 })
 	status, stdout, stderr := runLab(t, "compare", a, b, "--fail-if", "p99 > +10%", "--fail-if", "throughput < -5%")
 	if status != exitFailed || stderr != "millrace: 4 of 8 conditions are broken\n" || strings.Count(stdout, "BROKEN") != 4 || strings.Count(stdout, "holds") != 4 {
 		t.Errorf("status %d, stderr %q\n%s", status, stderr, stdout)
@@ -193,8 +193,8 @@ func TestLabCompare(t *testing.T) {
 // Each refusal has its status and one sentence.
 func TestLabRefuses(t *testing.T) {
 	good := labRun(t, 1, nil)
-	few := labRun(t, 2, func(s *archivetest.Shape) { s.Repeats = 3 })
-	other := labRun(t, 3, func(s *archivetest.Shape) {
+	few := labRun(t, 2, func(s *labtest.Shape) { s.Repeats = 3 })
+	other := labRun(t, 3, func(s *labtest.Shape) {
 		s.Change = func(_ *archive.Run, env *archive.Environments) { env.Load.Kernel = "7.0" }
 	})
 	damaged := labRun(t, 4, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 func newLabCertificates(a app) *cobra.Command {
@@ -39,7 +39,7 @@ machine ca.pem and its own two files.
 			if err := context.Cause(cmd.Context()); err != nil {
 				return err
 			}
-			made, err := trust.Make(dir, name, members, time.Duration(days)*24*time.Hour)
+			made, err := remote.MakeCertificates(dir, name, members, time.Duration(days)*24*time.Hour)
 			if errors.Is(err, fs.ErrExist) {
 				return statusError{exitCannot, fmt.Errorf("%w: remove the old files, or choose another directory", err)}
 			}

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/collect"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 const collectLong = `collect copies the results of a load that serves them (millrace lab load --serve), and all other runs in its directory, and
@@ -22,7 +21,7 @@ On Kubernetes the load's port is reached with kubectl port-forward; docs/howto/l
 `
 
 func newLabCollect(a app) *cobra.Command {
-	var o collect.Options
+	var o remote.Collecting
 	var certificates string
 	cmd := &cobra.Command{
 		Use:   "collect",
@@ -44,14 +43,14 @@ func newLabCollect(a app) *cobra.Command {
 				return err
 			}
 			if certificates != "" {
-				own, err := trust.Load(certificates)
+				own, err := remote.LoadCredentials(certificates)
 				if err != nil {
 					return lab.Cannot("Certificates", "%v", err)
 				}
 				o.Credentials = own
 			}
 			o.Say = func(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }
-			_, err := collect.Collect(cmd.Context(), o)
+			_, err := remote.Collect(cmd.Context(), o)
 			return labError(err)
 		},
 	}

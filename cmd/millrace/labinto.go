@@ -10,9 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/report/picture"
-	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
-	"github.com/millrace/millrace/cmd/internal/lab/report/view"
+	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 )
 
 // The marks in a document between which lab report --into writes. What is outside them is the author's.
@@ -43,7 +41,7 @@ func reportInto(document, pictures string, archives []*archive.Archive) error {
 	runs := map[string]int{} // of a recipe
 	for _, of := range archives {
 		b.WriteByte('\n')
-		if err := view.Of(of).WriteMarkdown(&b); err != nil {
+		if err := page.ViewOf(of).WriteMarkdown(&b); err != nil {
 			return err
 		}
 		name := of.Run.Recipe
@@ -70,7 +68,7 @@ func linkPictures(b *bytes.Buffer, document, dir, run string, of *archive.Archiv
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return lab.Cannot("Out", "cannot create %s: %v", dir, lab.Cause(err))
 	}
-	for _, o := range picture.Of(of, plot.SVG).Outputs() {
+	for _, o := range page.PicturesOf(of, page.SVG).Outputs() {
 		name := filepath.Join(dir, run+"-"+o.Name)
 		if err := archive.WriteFile(name, o.Write); err != nil {
 			return err

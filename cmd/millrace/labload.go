@@ -14,13 +14,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -58,7 +55,7 @@ type loadFlags struct {
 	roundTrips   time.Duration
 	dir          string
 	seed         uint64
-	serving      collect.Serving
+	serving      remote.ResultServing
 	labOutput
 }
 
@@ -120,7 +117,7 @@ func (f *loadFlags) validate(cmd *cobra.Command) (err error) {
 	if err := f.serving.Validate(f.out, f.certificates != ""); err != nil {
 		return err
 	}
-	any := member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
+	any := remote.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
 	plan := f.of(any, len(members))
 	if err := plan.Validate(); err != nil {
 		return err
@@ -155,7 +152,7 @@ func (f *loadFlags) readLoads(given func(flag string) bool) error {
 var loadsOfUser = []string{"clients", "rate", "repeat"}
 
 // of is the plan of this load on members of some components.
-func (f *loadFlags) of(c member.Components, members int) experiment.Plan {
+func (f *loadFlags) of(c remote.Components, members int) experiment.Plan {
 	of, p := c.Experiment(members), f.plan
 	p.Log, p.Engine, p.Transport, p.Pipelines, p.EarlyAck = of.Log, of.Engine, of.Transport, of.Pipelines, of.EarlyAck
 	p.Groups, p.Hosts, p.FsyncDelay, p.NetDelay = of.Groups, of.Hosts, of.FsyncDelay, of.NetDelay
@@ -173,7 +170,7 @@ func (f *loadFlags) run(cmd *cobra.Command, a app) error {
 	}
 	o := remote.Options{Members: splitAddrs(f.members), Wait: f.wait}
 	if f.certificates != "" {
-		own, err := trust.Load(f.certificates)
+		own, err := remote.LoadCredentials(f.certificates)
 		if err != nil {
 			return lab.Cannot("Certificates", "%v", err)
 		}
@@ -225,7 +222,7 @@ func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, me
 	if err != nil {
 		return err
 	}
-	s, err := collect.Serve(f.serving, filepath.Dir(out), own)
+	s, err := remote.ServeResults(f.serving, filepath.Dir(out), own)
 	if err != nil {
 		return err
 	}
@@ -249,7 +246,7 @@ func (f *loadFlags) served(ctx context.Context, a app, own *cert.Credentials, me
 }
 
 // memberSettings are the flags of the members, by name.
-func memberSettings(c member.Components) map[string]string {
+func memberSettings(c remote.Components) map[string]string {
 	return map[string]string{
 		"log": c.Log, "engine": c.Engine, "transport": c.Transport, "pipeline": c.Pipeline, "early-ack": strconv.FormatBool(c.EarlyAck),
 		"depth": strconv.Itoa(c.Depth), "disk-bandwidth": strconv.FormatInt(c.Bandwidth, 10), "groups": strconv.Itoa(c.Groups), "fsync-delay": c.FsyncDelay.String(), "net-delay": c.NetDelay.String(),

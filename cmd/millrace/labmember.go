@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 // millrace lab member, load, certificates and collect: a lab whose hosts are processes, here or on several
@@ -39,7 +39,7 @@ millrace lab certificates makes: ca.pem, member-ID.pem, member-ID-key.pem.
 `
 
 func newLabMember(a app) *cobra.Command {
-	var p member.Plan
+	var p remote.MemberPlan
 	var members string
 	cmd := &cobra.Command{
 		Use:   "member",
@@ -50,8 +50,8 @@ func newLabMember(a app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.Members = splitAddrs(members)
-			s := member.Streams{In: os.Stdin, Out: a.stdout, Logger: slog.New(slog.NewTextHandler(a.stderr, nil)), Version: versionText()}
-			return member.Run(cmd.Context(), p, s)
+			s := remote.Streams{In: os.Stdin, Out: a.stdout, Logger: slog.New(slog.NewTextHandler(a.stderr, nil)), Version: versionText()}
+			return remote.RunMember(cmd.Context(), p, s)
 		},
 	}
 	flags := cmd.Flags()
@@ -91,8 +91,8 @@ func splitAddrs(list string) (all []string) {
 }
 
 // memberCommand is the command line of a member: the inverse of the flags above.
-func memberCommand(program string) func(p member.Plan) []string {
-	return func(p member.Plan) []string {
+func memberCommand(program string) func(p remote.MemberPlan) []string {
+	return func(p remote.MemberPlan) []string {
 		return []string{
 			program, "lab", "member", "--id=" + strconv.FormatUint(p.ID, 10), "--members=" + strings.Join(p.Members, ","), "--dir=" + p.Dir,
 			"--listen=" + p.Listen, "--loads=" + p.Loads, "--health=" + p.Health, "--certificates=" + p.Certificates,

@@ -15,10 +15,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
-	"github.com/millrace/millrace/cmd/internal/lab/collect"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 // startLabMember runs a cluster of one member, and returns where it serves loads.
@@ -27,12 +25,12 @@ func startLabMember(t *testing.T) (loads string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	output, out := io.Pipe()
 	ended := make(chan error, 1)
-	plan := member.Plan{
-		Components: member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1},
+	plan := remote.MemberPlan{
+		Components: remote.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1},
 		ID:         1, Members: []string{"127.0.0.1:0"}, Dir: t.TempDir(), Loads: "127.0.0.1:0",
 	}
 	go func() {
-		err := member.Run(ctx, plan, member.Streams{Out: out, Logger: slog.New(slog.DiscardHandler), Version: versionText()})
+		err := remote.RunMember(ctx, plan, remote.Streams{Out: out, Logger: slog.New(slog.DiscardHandler), Version: versionText()})
 		out.CloseWithError(err)
 		ended <- err
 	}()
@@ -43,7 +41,7 @@ func startLabMember(t *testing.T) (loads string) {
 		}
 	})
 	line, err := bufio.NewReader(output).ReadBytes('\n')
-	var said member.Said
+	var said remote.Said
 	if err == nil {
 		err = json.Unmarshal(line, &said)
 	}
@@ -55,8 +53,8 @@ func startLabMember(t *testing.T) (loads string) {
 
 // The command line of a member means the plan that it was made from.
 func TestMemberCommand(t *testing.T) {
-	want := member.Plan{
-		Components: member.Components{
+	want := remote.MemberPlan{
+		Components: remote.Components{
 			Log: "group-delay(3ms,65536,100)", Engine: "memory", Transport: "tcp+tls", Pipeline: "clamped", EarlyAck: true, Groups: 1,
 			Depth: 8, FsyncDelay: 3, Bandwidth: 9, NetDelay: 4, Leases: true, SnapshotMiB: 5,
 		},
@@ -201,7 +199,7 @@ func TestLabProcessesRefuse(t *testing.T) {
 // serveResults serves a run as a load does that has ended.
 func serveResults(t *testing.T, run string) (addr string) {
 	t.Helper()
-	s, err := collect.Serve(collect.Serving{Serve: "127.0.0.1:0", ServeFor: time.Hour}, filepath.Dir(run), nil)
+	s, err := remote.ServeResults(remote.ResultServing{Serve: "127.0.0.1:0", ServeFor: time.Hour}, filepath.Dir(run), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +224,7 @@ func TestLabLoadWithoutResults(t *testing.T) {
 		{startLabMember(t), "10s", "old", "is not empty"},
 	} {
 		if tc.out == "old" {
-			archivetest.Write(t, filepath.Join(dir, "old"), archivetest.Shape{Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
+			labtest.WriteArchive(t, filepath.Join(dir, "old"), labtest.Shape{Recipe: "load", Pipelines: []string{"async"}, Rates: []float64{1000}, Repeats: 1, Seconds: 1})
 		}
 		status, stdout, stderr := labVerb(t, t.Context(), "load", "--members", tc.members, "--wait", tc.wait, "--round-trips", "0s", "--dir", dir, "--out", filepath.Join(dir, tc.out), "--serve", "127.0.0.1:0", "--quiet")
 		if status != exitCannot || !strings.Contains(stderr, tc.want) || stdout != "" {

@@ -13,9 +13,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/report/page"
-	"github.com/millrace/millrace/cmd/internal/lab/report/picture"
-	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
-	"github.com/millrace/millrace/cmd/internal/lab/report/view"
 )
 
 // reportFile is the name of the page in the directory of a run.
@@ -73,7 +70,7 @@ func newLabReport(a app) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(a.stdout)
 				}
-				if err := view.Of(of).WriteMarkdown(a.stdout); err != nil {
+				if err := page.ViewOf(of).WriteMarkdown(a.stdout); err != nil {
 					return err
 				}
 			}
@@ -106,10 +103,10 @@ func newLabPlot(a app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var formats []string
 			if asPNG {
-				formats = append(formats, plot.PNG)
+				formats = append(formats, page.PNG)
 			}
 			if asSVG || !asPNG {
-				formats = append(formats, plot.SVG)
+				formats = append(formats, page.SVG)
 			}
 			archives, err := readArchives(cmd, dirs)
 			if err != nil {
@@ -136,7 +133,7 @@ func draw(a app, of *archive.Archive, dir string, formats []string) error {
 	}
 	count := 0
 	for _, format := range formats {
-		for _, o := range picture.Of(of, format).Outputs() {
+		for _, o := range page.PicturesOf(of, format).Outputs() {
 			name := filepath.Join(dir, o.Name)
 			if err := archive.WriteFile(name, o.Write); err != nil {
 				return err

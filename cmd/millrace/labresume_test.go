@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -106,9 +106,9 @@ func TestLabMeasureIsKilledAndResumed(t *testing.T) {
 // What is no run, or a damaged one, has the status of damage and a sentence.
 func TestLabResumeOfDamage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	shape := archivetest.Sweep()
+	shape := labtest.Sweep()
 	shape.NoHistograms = true
-	archivetest.Write(t, out, shape)
+	labtest.WriteArchive(t, out, shape)
 	if err := os.Truncate(filepath.Join(out, archive.ResultFile), 1000); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,15 @@ var verdictBugs = []bug{
 	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/meeting.go",
 		`		h.tellSettings(from)
 `, ``}}},
+	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host", found: "TestExplainCountsVoters", also: []judge{{in: "host", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/explainquorum.go",
+		`if r := e.roster(); r != nil {
+		return r.Spare`, `if r := e.roster(); false && r != nil {
+		return r.Spare`}}},
+	{name: "snapshot_is_a_stalled_disk", what: "a leader says of a follower that is sent a snapshot for long that its disk stalls", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "host", test: "TestViewOfAMemberThatNeedsASnapshot"}}, edits: []edit{{"host/explaincauses.go",
+		`case v.snapshot > 0 && (`, `case false && (`}, {"host/explainwatch.go",
+		`v.snapshot, v.snapshotAt = pr.PendingSnapshot, now`, `v.snapshot, v.snapshotAt = 0, now`}}},
+	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/explaincauses.go",
+		`if !slices.Contains(e.voters(), id) {`, `if false {`}}},
 	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
 		`return c == CodePaused || c`, `return c`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",

@@ -67,46 +67,28 @@ sim/history                                                                     
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
 sim                    . sim/coverage sim/property host host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/batches host/pipeline host/session |
-cmd/internal/lab                                                                                              | golang.org/x/sys
+cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
-cmd/internal/lab/archive/archivetest cmd/internal/lab cmd/internal/lab/archive                                | github.com/HdrHistogram/hdrhistogram-go
-cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/load                                        | golang.org/x/term
-cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
-cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
-cmd/internal/regression/workload host transport/tcp vfs                                                 |
-cmd/internal/lab/rawfile        vfs                                                                           |
-cmd/internal/lab/report/view    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go
-cmd/internal/lab/report/chart   cmd/internal/lab/archive cmd/internal/lab/report                              |
-cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report/view cmd/internal/lab/report/chart |
-cmd/internal/lab/report/picture cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/report/view |
-cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/view | golang.org/x/perf
-cmd/internal/lab/probe          cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/rawfile vfs        | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-cmd/internal/regression     cmd/internal/lab/archive cmd/internal/lab/compare cmd/internal/lab/probe cmd/internal/lab/report |
-cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
-cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/plot host/batches sim |
-cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
-cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
-cmd/internal/lab/objects        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host host/pipeline vfs wal |
-cmd/internal/lab/snapshots      cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/rawfile . host raft transport/tcp vfs wal |
-cmd/internal/lab/children       cmd/internal/lab                                                              |
-cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children |
-cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/lab/peer |
-cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/children cmd/internal/lab/rawfile raft/raftpb env vfs wal |
-cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/children cmd/internal/lab/logs/child vfs | golang.org/x/sys
+cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive               | golang.org/x/term gonum.org/v1/plot
+cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report | github.com/HdrHistogram/hdrhistogram-go github.com/google/go-cmp
+cmd/internal/regression/workload host transport/tcp vfs                                                        |
+cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot
+cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal |
+cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page host/batches sim |
+cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report                |
+cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/lab/peer   |
+cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report env raft/raftpb vfs wal |
+cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/page cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/lab/peerlog                 cmd/internal/lab/logs/child                                                   |
-cmd/internal/lab/client         host/session                                                                  |
-cmd/internal/lab/wire           cmd/internal/lab/load                                                         |
-cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench cmd/internal/lab/wire env host host/batches host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
-cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/children cmd/internal/lab/probe cmd/internal/lab/rig host/batches host/pipeline wal |
-cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/experiment cmd/internal/lab/rig         |
-cmd/lab/component/componenttest cmd/internal/lab/labtest cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/experiment cmd/internal/lab/rig cmd/lab/component host/pipeline |
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/archive cmd/internal/lab/batches cmd/internal/lab/client cmd/internal/lab/experiment cmd/internal/lab/rig cmd/internal/lab/groups cmd/internal/lab/node cmd/internal/lab/objects cmd/internal/lab/snapshots cmd/internal/lab/wire host host/batches host/pipeline raft wal |
-cmd/internal/lab/trust          transport/cert                                                                |
-cmd/internal/lab/member         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/probe cmd/internal/lab/client cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust host host/batches transport/cert |
-cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/children cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/trust cmd/internal/lab/member transport/cert | github.com/HdrHistogram/hdrhistogram-go
-cmd/internal/lab/collect        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/client cmd/internal/lab/trust transport/cert |
+cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench env host host/batches host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
+cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/rig host/batches host/pipeline vfs wal | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+cmd/internal/regression         cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/compare cmd/internal/lab/experiment |
+cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/rig cmd/internal/lab/experiment        |
+cmd/lab/component/componenttest cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/labtest cmd/internal/lab/rig cmd/internal/lab/experiment cmd/lab/component host/pipeline |
+cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/rig cmd/internal/lab/experiment host host/batches host/session transport/cert | github.com/HdrHistogram/hdrhistogram-go
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/batches cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/remote . host host/batches host/pipeline raft transport/tcp vfs wal |
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term golang.org/x/sys
 `
@@ -147,6 +129,25 @@ func TestImportsPointDown(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// maxLabPackages bounds the rooms of the lab: a reader keeps so many in mind.
+const maxLabPackages = 16
+
+// The lab has few rooms: what is measured in a new way is a recipe, not a package.
+func TestTheLabHasFewPackages(t *testing.T) {
+	inRoot(t)
+	var rooms []string
+	for dir := range goFiles(t) {
+		if dir == "cmd/internal/lab" || strings.HasPrefix(dir, "cmd/internal/lab/") {
+			rooms = append(rooms, dir)
+		}
+	}
+	slices.Sort(rooms)
+	t.Logf("%d packages: %q", len(rooms), rooms)
+	if len(rooms) > maxLabPackages || len(rooms) == 0 {
+		t.Errorf("the lab has %d packages, want at most %d: %q", len(rooms), maxLabPackages, rooms)
 	}
 }
 

@@ -1,23 +1,22 @@
 // Package lab holds what the benches of Millrace share: errors that name a field of a plan (field.go), the
-// working directory and the guard of its disk (workdir.go), and the description of the machine
-// (environment.go). The benches themselves are in the packages below it, and imports among them point down:
+// working directory and the guard of its disk (workdir.go), the description of the machine
+// (environment.go), files written as fast as the disk allows (rawfile.go), and programs that measure one
+// point each (child.go). The benches themselves are in the packages below it, and imports among them point
+// down:
 //
 //	recipe                   the experiments of the sources and ours, their figures and their demands
-//	node   groups   objects   snapshots   what recipes measure on clusters of their own
-//	experiment               any cluster under any load, through the phases of a point, into an archive
-//	rig   wire   client      clusters of named components, a network between them, a client over one connection
+//	remote                   members that are processes of their own, and the load on them from elsewhere
+//	experiment               any cluster under any load, through the phases of a point, into an archive; and
+//	                         the machine on which that is: what it says of itself, and what it can do
+//	rig                      clusters of named components, and a network between them
 //	bench   logs             one experiment each: a plan, its run, its table and its plots
 //	peers                    one more: other libraries' replicated logs beside ours
-//	                         logs/child, cmd/lab/peer  the process that measures one point
-//	children                 asking such a process
-//	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
-//	archive                  the directory that one run leaves behind: what reports and comparisons read
-//	probe                    the machine: what it says of itself, and what it can do
+//	                         logs/child   the process that measures one point
 //	compare                  two runs side by side
-//	report                   rows, tables, progress, files of results; report/plot draws. Of an archive:
-//	                         report/view chooses, report/chart and report/page make the page, report/picture
-//	                         makes pictures
+//	report                   rows, tables, progress, files of results, plots; report/page shows an archive
+//	archive                  the directory that one run leaves behind: what reports and comparisons read
 //	load                     a target, clients that put it under load, and the check of what it acknowledged
+//	labtest                  a kit for tests: targets with faults, archives, goldens
 //	lab
 //
 // bench compares pipelines in whole clusters; logs measures a log alone, without Raft; peers puts the same

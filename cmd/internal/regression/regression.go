@@ -29,7 +29,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/compare"
-	"github.com/millrace/millrace/cmd/internal/lab/probe"
+	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -124,7 +124,7 @@ func measureAndJudge(ctx context.Context, a, b, dir string, p Plan) (*Outcome, e
 	if err != nil {
 		return nil, err
 	}
-	env := probe.Read(filepath.Dir(dir))
+	env := experiment.ReadMachine(filepath.Dir(dir))
 	var archives [2]*archive.Archive
 	for i, name := range []string{"before", "after"} {
 		if archives[i], err = write(runs[i], env, filepath.Join(dir, name)); err != nil {

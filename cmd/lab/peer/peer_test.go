@@ -11,29 +11,28 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millrace/millrace/cmd/internal/lab/children"
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // answerTo is what a child answers to a request, with a target on which a test can plant faults.
-func answerTo(t *testing.T, request any, plant func(*loadtest.Target)) children.Answer[report.Result] {
+func answerTo(t *testing.T, request any, plant func(*labtest.Target)) lab.ChildAnswer[report.Result] {
 	t.Helper()
 	text, err := json.Marshal(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := loadtest.New(3)
+	target := labtest.NewTarget(3)
 	plant(target)
 	var out bytes.Buffer
 	if err := Serve(bytes.NewReader(text), &out, "x", target.Open); err != nil {
 		t.Fatal(err)
 	}
-	var answer children.Answer[report.Result]
+	var answer lab.ChildAnswer[report.Result]
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func TestServe(t *testing.T) {
 	request := Request{Dir: t.TempDir(), Hosts: 3, Clients: 2, ValueBytes: 100, Length: 20 * time.Millisecond}
 	measured := false
 	for request.Length = range labtest.Lengths(request.Length) {
-		a := answerTo(t, request, func(*loadtest.Target) {})
+		a := answerTo(t, request, func(*labtest.Target) {})
 		if measured = a.Result != nil && a.Result.Ops > 0 && a.Result.FsyncsPerOp > 0 && a.Result.Clients == 2; measured {
 			break
 		}
@@ -53,16 +52,16 @@ func TestServe(t *testing.T) {
 	if !measured {
 		t.Error("it does not measure")
 	}
-	twice := func(target *loadtest.Target) { target.Deliver = func(host int, n uint64) int { return 2 } }
+	twice := func(target *labtest.Target) { target.Deliver = func(host int, n uint64) int { return 2 } }
 	if a := answerTo(t, request, twice); a.Result != nil || !a.Mismatch || !strings.Contains(a.Error, "applied twice") {
 		t.Errorf("%+v", a)
 	}
-	refuses := func(target *loadtest.Target) { target.Refuse = errors.New("no room") }
+	refuses := func(target *labtest.Target) { target.Refuse = errors.New("no room") }
 	if a := answerTo(t, request, refuses); a.Result != nil || a.Mismatch || !strings.Contains(a.Error, "no write was acknowledged within "+request.Length.String()) {
 		t.Errorf("%+v", a)
 	}
 	request.Clients = 0
-	if a := answerTo(t, request, func(*loadtest.Target) {}); !strings.Contains(a.Error, "makes no sense") {
+	if a := answerTo(t, request, func(*labtest.Target) {}); !strings.Contains(a.Error, "makes no sense") {
 		t.Errorf("%+v", a)
 	}
 	if err := Serve(strings.NewReader("hello"), &bytes.Buffer{}, "x", func(context.Context, load.Setup) (load.Target, error) { return nil, nil }); err == nil {

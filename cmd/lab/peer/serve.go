@@ -13,7 +13,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/children"
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -32,7 +32,7 @@ type Request struct {
 
 // Serve is the main function of a child: it answers the one request on in.
 func Serve(in io.Reader, out io.Writer, name string, open load.OpenFunc) error {
-	return children.Serve(in, out, func(r Request) (report.Result, error) { return measure(r, name, open) })
+	return lab.ServeChild(in, out, func(r Request) (report.Result, error) { return measure(r, name, open) })
 }
 
 func measure(r Request, name string, open load.OpenFunc) (report.Result, error) {

@@ -341,7 +341,7 @@ func retryAfter(err error) string {
 // Status is the answer to GET /status.
 type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
-	Role             string // leader, follower, candidate or precandidate
+	Role             string // leader, follower, candidate or pre-candidate
 	Cluster          uint64 `json:",string"` // its number, for hosts that join; readers of JSON round such numbers
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
@@ -356,7 +356,7 @@ type Status struct {
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
 	answer := Status{
-		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")),
+		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: s.Role.String(),
 		Cluster: a.node.Host().Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
 	t := a.store.Totals()

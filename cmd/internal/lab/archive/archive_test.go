@@ -16,11 +16,11 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 )
 
-func small() archivetest.Shape {
-	s := archivetest.Sweep()
+func small() labtest.Shape {
+	s := labtest.Sweep()
 	s.Pipelines, s.Rates, s.Repeats, s.Seconds = []string{"basic", "async"}, []float64{1000, 8000}, 2, 3
 	return s
 }
@@ -29,7 +29,7 @@ func write(t *testing.T, change func(*archive.Run, *archive.Environments)) strin
 	t.Helper()
 	s, dir := small(), filepath.Join(t.TempDir(), "run")
 	s.Change = change
-	archivetest.Write(t, dir, s)
+	labtest.WriteArchive(t, dir, s)
 	return dir
 }
 
@@ -151,14 +151,14 @@ func TestSavedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &archive.Run{Recipe: "b0", Began: archivetest.Began(), Ended: archivetest.Began(), Partial: true}
+	r := &archive.Run{Recipe: "b0", Began: labtest.ArchiveBegan(), Ended: labtest.ArchiveBegan(), Partial: true}
 	for i := range 3 {
 		r.Points = append(r.Points, archive.Point{
 			Name: strings.Repeat("x", i+1), Labels: map[string]string{"clients": strings.Repeat("1", i+1)},
 			Repeats: []archive.Repeat{{Figures: map[string]float64{"ops_per_sec": 1}}},
 		})
 		r.Partial = i < 2
-		if err := w.Save(r, archivetest.Env()); err != nil {
+		if err := w.Save(r, labtest.ArchiveEnv()); err != nil {
 			t.Fatal(err)
 		}
 		a, err := archive.Read(dir)
@@ -167,7 +167,7 @@ func TestSavedAgain(t *testing.T) {
 		}
 	}
 	r.Points[0].Repeats[0].Figures["p99_us"] = math.NaN()
-	if err := w.Save(r, archivetest.Env()); err == nil || !strings.Contains(err.Error(), "figure p99_us is NaN") {
+	if err := w.Save(r, labtest.ArchiveEnv()); err == nil || !strings.Contains(err.Error(), "figure p99_us is NaN") {
 		t.Errorf("a figure that is none: %v", err)
 	}
 	if a, err := archive.Read(dir); err != nil || len(a.Run.Points) != 3 {
@@ -191,7 +191,7 @@ func TestDiscardedHistograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := w.Histograms("x", archivetest.Began())
+	l, err := w.Histograms("x", labtest.ArchiveBegan())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestDiscardedHistograms(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind %v, %v", entries, err)
 	}
-	if _, err := w.Histograms("../x", archivetest.Began()); err == nil {
+	if _, err := w.Histograms("../x", labtest.ArchiveBegan()); err == nil {
 		t.Error("a path was taken for a name")
 	}
 }
@@ -338,7 +338,7 @@ func FuzzReadHistograms(f *testing.F) {
 
 // An environment differs from another one in what makes figures incomparable, and in nothing else.
 func TestDifferences(t *testing.T) {
-	a, b := archivetest.Env(), archivetest.Env()
+	a, b := labtest.ArchiveEnv(), labtest.ArchiveEnv()
 	b.Load.Time, b.Load.Load1, b.Load.Revision, b.Load.Disk = time.Now(), 3, "another", nil
 	if d := a.Differences(b); len(d) > 0 {
 		t.Errorf("%q", d)

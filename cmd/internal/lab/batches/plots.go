@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
+	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 )
 
 // The plots: for each network, the p99 against the time of a sync, one line for each of the rules that differ
@@ -21,14 +21,14 @@ var lineOf = []struct {
 	color  color.RGBA
 	dashed bool
 }{
-	{"depth 1", plot.Grey, false},
-	{"depth 2", plot.Vermillion, false},
-	{"depth 8", plot.Vermillion, true},
-	{"depth 32", plot.Grey, true},
-	{"halfway", plot.Purple, false},
-	{twoStages, plot.Blue, false},
-	{"stages", plot.Blue, true},
-	{today, plot.Green, false},
+	{"depth 1", page.Grey, false},
+	{"depth 2", page.Vermillion, false},
+	{"depth 8", page.Vermillion, true},
+	{"depth 32", page.Grey, true},
+	{"halfway", page.Purple, false},
+	{twoStages, page.Blue, false},
+	{"stages", page.Blue, true},
+	{today, page.Green, false},
 }
 
 // plottedClients is the load of the plots: the closed loop whose number of clients is nearest to this.
@@ -72,12 +72,12 @@ func (r *Report) curve(delay time.Duration, clients int, rule string) (rows []Ro
 func distance(clients int) int { return max(clients, plottedClients) - min(clients, plottedClients) }
 
 func (r *Report) writePlot(w io.Writer, delay time.Duration, clients int) error {
-	f := plot.New(fmt.Sprintf("When the next batch begins: %v one way, %s", delay, report.Plural(clients, "client")),
+	f := page.NewFigure(fmt.Sprintf("When the next batch begins: %v one way, %s", delay, report.Plural(clients, "client")),
 		"time of a sync in ms", "p99 of the latency in ms")
 	for _, line := range lineOf {
-		var points plot.Points
+		var points page.Points
 		for _, row := range r.curve(delay, clients, line.rule) {
-			points = append(points, plot.Point{X: row.SyncUs / 1e3, Y: row.P99Us / 1e3})
+			points = append(points, page.Point{X: row.SyncUs / 1e3, Y: row.P99Us / 1e3})
 		}
 		if err := f.Add(line.rule, line.color, points, line.dashed); err != nil {
 			return err

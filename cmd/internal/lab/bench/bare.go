@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -41,7 +41,7 @@ const BareName = "bare"
 // FullBareName is the same with checksums and state machines (bare_full.go).
 type bare struct {
 	ring     *ring
-	leader   *rawfile.Pair
+	leader   *lab.RawPair
 	senders  []*bareSender
 	voters   []*bareVoter
 	majority int
@@ -97,12 +97,12 @@ func (b *bare) opened(s load.Setup) (load.Target, error) {
 
 func (b *bare) start(s load.Setup) error {
 	fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
-	segmentBytes := int64(rawfile.SegmentBytes)
+	segmentBytes := int64(lab.SegmentBytes)
 	if s.Brief {
-		segmentBytes = rawfile.BriefSegmentBytes
+		segmentBytes = lab.BriefSegmentBytes
 	}
 	for i := range s.Hosts {
-		log, err := rawfile.Create(fs, filepath.Join(s.Dir, fmt.Sprintf("bare-%d", i+1)), segmentBytes)
+		log, err := lab.CreateRaw(fs, filepath.Join(s.Dir, fmt.Sprintf("bare-%d", i+1)), segmentBytes)
 		if err != nil {
 			return err
 		}
@@ -280,8 +280,8 @@ func (b *bare) Close() error {
 	return errors.Join(errs...)
 }
 
-func (b *bare) logs() []*rawfile.Pair {
-	var logs []*rawfile.Pair
+func (b *bare) logs() []*lab.RawPair {
+	var logs []*lab.RawPair
 	if b.leader != nil {
 		logs = append(logs, b.leader)
 	}

@@ -9,14 +9,13 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 )
 
 // The disk of each voter of bare is a rawfile.Pair.
 
 const (
 	// bareDiskBytes is the most that one voter of bare occupies.
-	bareDiskBytes = 2 * rawfile.SegmentBytes
+	bareDiskBytes = 2 * lab.SegmentBytes
 	compareBytes  = 1 << 20 // that Verify compares at once
 )
 
@@ -68,7 +67,7 @@ func (b *bare) Verify(ctx context.Context, ledger *load.Ledger) error {
 }
 
 // sameBytes compares the first n bytes that two logs hold.
-func sameBytes(a, b *rawfile.Pair, n uint64) error {
+func sameBytes(a, b *lab.RawPair, n uint64) error {
 	x, y := make([]byte, compareBytes), make([]byte, compareBytes)
 	for position := uint64(0); position < n; {
 		step := min(n-position, compareBytes)
@@ -87,7 +86,7 @@ func sameBytes(a, b *rawfile.Pair, n uint64) error {
 }
 
 // verifyRecords replays the log into a Machine and compares that with the ledger.
-func verifyRecords(log *rawfile.Pair, tail uint64, ledger *load.Ledger) error {
+func verifyRecords(log *lab.RawPair, tail uint64, ledger *load.Ledger) error {
 	var m load.Machine
 	var header [recordHeaderBytes]byte
 	value := make([]byte, load.MaxValueBytes)

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 )
 
 // ring is the stream of records in memory, seen through a window: bytes [tail−len(buf), tail). Propose copies
@@ -143,7 +143,7 @@ func (b *bare) runAcks(voter int) error {
 // bareVoter is a follower.
 type bareVoter struct {
 	conn *net.TCPConn
-	log  *rawfile.Pair
+	log  *lab.RawPair
 }
 
 // run is the follower's log goroutine: it reads what has arrived, makes it durable, and acknowledges the

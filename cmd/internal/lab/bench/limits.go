@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/vfs"
 )
@@ -115,7 +115,7 @@ func fsyncSteps(files int) func(string, time.Duration) ([]limitStep, func() erro
 			return errors.Join(errs...)
 		}
 		for i := range files {
-			f, err := rawfile.CreateZeroed(fs, filepath.Join(dir, fmt.Sprintf("limit-%d", i)), limitFileBytes)
+			f, err := lab.CreateZeroed(fs, filepath.Join(dir, fmt.Sprintf("limit-%d", i)), limitFileBytes)
 			if err != nil {
 				return nil, nil, errors.Join(err, closeAll())
 			}

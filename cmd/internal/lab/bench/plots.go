@@ -6,25 +6,25 @@ import (
 	"io"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
+	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 )
 
 // The plots: throughput against the load, and latency against throughput, one line for each pipeline and
 // dashed ones for bare, grey, and bare with checksums and machines, purple.
 
 var lineColors = map[string]color.RGBA{
-	BareName: plot.Grey, FullBareName: plot.Purple, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green, InlineName: plot.Orange,
+	BareName: page.Grey, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange,
 }
 
 func isBaseline(name string) bool { return name == BareName || name == FullBareName }
 
 // lineOf collects the points of one pipeline.
-func (r *Report) lineOf(pipeline string, at func(report.Result) (x, y float64)) plot.Points {
-	var line plot.Points
+func (r *Report) lineOf(pipeline string, at func(report.Result) (x, y float64)) page.Points {
+	var line page.Points
 	for _, row := range r.Rows {
 		if row.Pipeline == pipeline {
 			x, y := at(row)
-			line = append(line, plot.Point{X: x, Y: y})
+			line = append(line, page.Point{X: x, Y: y})
 		}
 	}
 	return line
@@ -47,7 +47,7 @@ func (r *Report) writeThroughputPlot(w io.Writer) error {
 			loads = append(loads, load(row))
 		}
 	}
-	f := plot.New("Throughput by load: "+r.conditions(), label, "acknowledged writes per second")
+	f := page.NewFigure("Throughput by load: "+r.conditions(), label, "acknowledged writes per second")
 	for _, name := range r.Plan.systems() {
 		line := r.lineOf(name, func(row report.Result) (x, y float64) { return load(row), row.OpsPerSec })
 		if err := f.Add(name, lineColors[name], line, isBaseline(name)); err != nil {
@@ -62,7 +62,7 @@ func (r *Report) writeLatencyPlot(w io.Writer) error {
 	if r.openLoop() {
 		label += ", from the intended send time"
 	}
-	f := plot.New("Latency by throughput: "+r.conditions(), "acknowledged writes per second", label)
+	f := page.NewFigure("Latency by throughput: "+r.conditions(), "acknowledged writes per second", label)
 	for _, name := range r.Plan.systems() {
 		mean := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.MeanUs / 1e3 })
 		if err := f.Add(name, lineColors[name], mean, isBaseline(name)); err != nil {

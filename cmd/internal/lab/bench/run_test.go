@@ -20,13 +20,12 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 // smallPlan measures targets without a disk, for a moment.
 func smallPlan(t *testing.T) Plan {
-	open := func(_ context.Context, s load.Setup) (load.Target, error) { return loadtest.New(s.Hosts), nil }
+	open := func(_ context.Context, s load.Setup) (load.Target, error) { return labtest.NewTarget(s.Hosts), nil }
 	return Plan{
 		Pipelines: []string{"basic", "async"}, Clients: []int{1, 4}, ValueBytes: 1024, Hosts: 3,
 		Duration: 20 * time.Millisecond, Warmup: time.Millisecond, Runs: 3, Dir: t.TempDir(), Seed: 1, MaxInFlight: 100,
@@ -88,28 +87,28 @@ func TestRunReportsNothingOfABrokenTarget(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		name  string
-		plant func(*loadtest.Target)
+		plant func(*labtest.Target)
 		want  error
 	}{
-		{"a host applies a write twice", func(f *loadtest.Target) {
+		{"a host applies a write twice", func(f *labtest.Target) {
 			f.Deliver = func(_ int, n uint64) int { return 1 + int(n/40%2) }
 		}, lab.ErrMismatch},
-		{"a host differs in one byte", func(f *loadtest.Target) {
+		{"a host differs in one byte", func(f *labtest.Target) {
 			f.Damage = func(host int, n uint64, data []byte) {
 				if host == 2 && n == 30 {
 					data[100]++
 				}
 			}
 		}, lab.ErrMismatch},
-		{"the disk is full", func(f *loadtest.Target) { f.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }, lab.ErrCannot},
+		{"the disk is full", func(f *labtest.Target) { f.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }, lab.ErrCannot},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := smallPlan(t)
-			var target *loadtest.Target
+			var target *labtest.Target
 			var got *Report
 			var err error
 			for plan.Duration = range labtest.Lengths(plan.Duration) { // the fault needs some writes
-				target = loadtest.New(3)
+				target = labtest.NewTarget(3)
 				tc.plant(target)
 				plan.Targets["async"] = target.Open
 				if got, err = Run(t.Context(), plan, report.Silence{}); err != nil {
@@ -144,7 +143,7 @@ func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	plan.Targets["async"] = func(ctx context.Context, s load.Setup) (load.Target, error) {
 		cancel(stop) // while the third point starts
-		return loadtest.New(s.Hosts), nil
+		return labtest.NewTarget(s.Hosts), nil
 	}
 	got, err := Run(ctx, plan, report.Silence{})
 	if !errors.Is(err, stop) || got == nil || !got.Partial || len(got.Rows) != 5 || !got.Rows[4].Partial {

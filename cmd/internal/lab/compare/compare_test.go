@@ -10,17 +10,17 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 )
 
-func shape(seed uint64) archivetest.Shape {
-	return archivetest.Shape{Seed: seed, Recipe: "rafttoy", Pipelines: []string{"async"}, Rates: []float64{1000, 4000}, Repeats: 8, Seconds: 2, NoHistograms: true}
+func shape(seed uint64) labtest.Shape {
+	return labtest.Shape{Seed: seed, Recipe: "rafttoy", Pipelines: []string{"async"}, Rates: []float64{1000, 4000}, Repeats: 8, Seconds: 2, NoHistograms: true}
 }
 
-func read(t *testing.T, s archivetest.Shape) *archive.Archive {
+func read(t *testing.T, s labtest.Shape) *archive.Archive {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
-	archivetest.Write(t, dir, s)
+	labtest.WriteArchive(t, dir, s)
 	a, err := archive.Read(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/report/view"
+	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 )
 
 // WriteTable writes the comparison as text: the headline figures of each point, or every figure.
@@ -20,7 +20,7 @@ func (c *Comparison) WriteTable(w io.Writer, every bool, findings []Finding) err
 
 func (c *Comparison) above(b *strings.Builder) {
 	for i, a := range []*archive.Archive{c.A, c.B} {
-		fmt.Fprintf(b, "%c  %s: %s, revision %s\n", 'A'+i, a.Dir, view.Of(a).Title(), report.OrUnknown(a.Envs.Load.Revision))
+		fmt.Fprintf(b, "%c  %s: %s, revision %s\n", 'A'+i, a.Dir, page.ViewOf(a).Title(), report.OrUnknown(a.Envs.Load.Revision))
 	}
 	for _, d := range c.Differences {
 		fmt.Fprintf(b, "WARNING: another environment: %s\n", d)
@@ -36,7 +36,7 @@ func (c *Comparison) above(b *strings.Builder) {
 func (c *Comparison) warnings() []string {
 	var all []string
 	for i, a := range []*archive.Archive{c.A, c.B} {
-		for _, w := range view.Of(a).Warnings() {
+		for _, w := range page.ViewOf(a).Warnings() {
 			all = append(all, fmt.Sprintf("%c is %s: %s", 'A'+i, w.Code, w.Text))
 		}
 	}
@@ -45,14 +45,14 @@ func (c *Comparison) warnings() []string {
 
 func (c *Comparison) rows(tw *tabwriter.Writer, every bool) {
 	shown := map[string]bool{}
-	for _, m := range view.Of(c.A).HeadlineMetrics() {
+	for _, m := range page.ViewOf(c.A).HeadlineMetrics() {
 		shown[m.Name] = true
 	}
 	width := 0
 	for _, p := range c.Points {
 		for _, r := range p.Rows {
 			if every || shown[r.Metric.Name] {
-				width = max(width, len(view.MetricText(r.Metric)))
+				width = max(width, len(page.MetricText(r.Metric)))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func (c *Comparison) rows(tw *tabwriter.Writer, every bool) {
 		fmt.Fprintf(tw, "  %-*s\tA\t95 %% interval\tB\t95 %% interval\tchange\tp\t\t\n", width, "")
 		for _, r := range p.Rows {
 			if every || shown[r.Metric.Name] {
-				fmt.Fprintf(tw, "  %-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", width, view.MetricText(r.Metric),
+				fmt.Fprintf(tw, "  %-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", width, page.MetricText(r.Metric),
 					report.Figure(r.Metric.Unit, r.A.Median), r.A.interval(r.Metric.Unit),
 					report.Figure(r.Metric.Unit, r.B.Median), r.B.interval(r.Metric.Unit), r.changeText(), r.pText(), r.Verdict())
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/probe"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -79,7 +78,7 @@ func (s *Session) measureAbroad(ctx context.Context, p Point) (r archive.Repeat,
 func (s *Session) noteMachines(all []archive.MemberEnvironment) {
 	s.Env.Members = all
 	for _, m := range all {
-		for _, w := range probe.Warnings(m.Environment) {
+		for _, w := range MachineWarnings(m.Environment) {
 			s.Warn(w.Code, "member %s: %s", m.Name, w.Text)
 		}
 	}

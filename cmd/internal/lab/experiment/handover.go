@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
@@ -72,7 +71,7 @@ const (
 // HandOver lets another program do the job. When ctx ends the program is interrupted, and answers with what
 // it has; the error is ctx's cause then.
 func (j Job) HandOver(ctx context.Context, program string, telling Telling, out io.Writer, progress *os.File) error {
-	answer, err := children.Delegate[done](ctx, []string{program}, handed{j, telling}, progress)
+	answer, err := lab.DelegateToChild[done](ctx, []string{program}, handed{j, telling}, progress)
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (j Job) HandOver(ctx context.Context, program string, telling Telling, out 
 
 // Serve is the main function of such a program: it does the one job that in has.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, progress *os.File, foreign rig.Foreign) error {
-	return children.Serve(in, out, func(h handed) (done, error) {
+	return lab.ServeChild(in, out, func(h handed) (done, error) {
 		var text bytes.Buffer
 		h.Job.Options.Progress = h.Telling.To(progress)
 		err := h.Job.Run(ctx, &text, foreign)

@@ -25,7 +25,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/probe"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -46,8 +45,8 @@ type Options struct {
 	Progress report.Progress `json:"-"`
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
 	Elsewhere Elsewhere `json:"-"`
-	// Afar says that the hosts run on other machines, so that the disk of this one does not matter. A label of
-	// the points says it, too.
+	// Afar says that the hosts run on other machines, so that the disk of this one does not matter. A label
+	// of the points says it, too.
 	Afar bool
 }
 
@@ -81,9 +80,9 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 		return nil, err
 	}
 	defer load.AddProcessors(o.Hosts)()
-	need := lab.ReservedBytes + uint64(o.NeedMiB)<<20 + probe.Bytes
+	need := lab.ReservedBytes + uint64(o.NeedMiB)<<20 + ProbeBytes
 	interrupted, err := lab.InWorkDir(ctx, o.Dir, need, func(ctx context.Context, work lab.WorkDir) error {
-		if err := s.enter(probe.Read(work.Parent)); err != nil {
+		if err := s.enter(ReadMachine(work.Parent)); err != nil {
 			return err
 		}
 		s.Work = work
@@ -107,7 +106,7 @@ func Run(ctx context.Context, o Options, measure func(context.Context, *Session)
 		}
 		s.Warn(archive.WarnPartial, "%s", text)
 	}
-	probe.EndOfRun(s.here())
+	EndOfRun(s.here())
 	return s, errors.Join(err, s.Save())
 }
 
@@ -118,11 +117,11 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 	if s.Probe > 0 {
 		s.Progress.Phase("the machine")
-		if err := probe.Measure(ctx, s.here(), s.Work.Path, s.Probe); err != nil {
+		if err := ProbeMachine(ctx, s.here(), s.Work.Path, s.Probe); err != nil {
 			return err
 		}
 	}
-	for _, w := range probe.Warnings(*s.here()) {
+	for _, w := range MachineWarnings(*s.here()) {
 		if !s.Afar || w.Code == archive.WarnBusy {
 			s.Warn(w.Code, "%s", w.Text)
 		}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 )
 
 func noPhase(string) {}
@@ -34,7 +34,7 @@ func openLoop(maxInFlight int, pause func() (func(time.Duration), func())) load.
 // Ten clients, 1 ms for each write, 1 s: ten thousand writes of 1 ms, and none from the warm-up.
 func TestClosedLoopCountsTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		target := loadtest.New(3)
+		target := labtest.NewTarget(3)
 		target.Stall = func() { pass(time.Millisecond) } // virtual time
 		l := newLoad(target, 300*time.Millisecond, time.Second)
 		o, err := l.Run(t.Context(), noPhase, load.Closed{Clients: 10})
@@ -58,10 +58,10 @@ func TestClosedLoopCountsTheWindow(t *testing.T) {
 
 // stalled returns a target on which each write takes the given time, and which answers nothing between the
 // fifth and the sixth second.
-func stalled(each time.Duration) *loadtest.Target {
+func stalled(each time.Duration) *labtest.Target {
 	begin := time.Now().Add(5 * time.Second)
 	end := begin.Add(time.Second)
-	target := loadtest.New(1)
+	target := labtest.NewTarget(1)
 	target.Stall = func() {
 		if each > 0 {
 			pass(each)
@@ -109,7 +109,7 @@ func TestOpenLoopReportsItsOwnLag(t *testing.T) {
 		late := func() (func(time.Duration), func()) {
 			return func(time.Duration) { pass(100 * time.Millisecond) }, func() {}
 		}
-		o, err := newLoad(loadtest.New(1), 0, 10*time.Second).Run(t.Context(), noPhase, openLoop(10_000, late))
+		o, err := newLoad(labtest.NewTarget(1), 0, 10*time.Second).Run(t.Context(), noPhase, openLoop(10_000, late))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestOpenLoopReportsItsOwnLag(t *testing.T) {
 
 func TestOpenLoopDropsAndCountsBeyondTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		target := loadtest.New(1)
+		target := labtest.NewTarget(1)
 		target.Stall = func() { pass(100 * time.Millisecond) } // with 10 in flight: 100/s
 		o, err := newLoad(target, 0, 10*time.Second).Run(t.Context(), noPhase, openLoop(10, virtualPause))
 		if err != nil {
@@ -150,7 +150,7 @@ func TestLoadGivesUp(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				target := loadtest.New(1)
+				target := labtest.NewTarget(1)
 				target.Refuse = tc.refuse
 				start := time.Now()
 				_, err := newLoad(target, 0, time.Hour).Run(t.Context(), noPhase, load.Closed{Clients: 2})
@@ -166,7 +166,7 @@ func TestLoadGivesUp(t *testing.T) {
 func TestLoadStopsWhenInterrupted(t *testing.T) {
 	stop := errors.New("stop")
 	synctest.Test(t, func(t *testing.T) {
-		target := loadtest.New(1)
+		target := labtest.NewTarget(1)
 		target.Stall = func() { pass(time.Second) }
 		l := newLoad(target, 0, time.Hour)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -181,7 +181,7 @@ func TestLoadStopsWhenInterrupted(t *testing.T) {
 
 // besideTarget runs a window of at least a second beside what takes three, or fails.
 func besideTarget(t *testing.T, beside func(context.Context) error) (load.Outcome, error) {
-	target := loadtest.New(3)
+	target := labtest.NewTarget(3)
 	target.Stall = func() { pass(time.Millisecond) }
 	return load.Window{
 		Source: load.NewSource(64, 1), Warmup: 100 * time.Millisecond, Length: time.Second, Generator: load.Closed{Clients: 10},

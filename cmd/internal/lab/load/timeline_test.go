@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 )
 
 // windowOf measures target with ten clients and a timeline.
@@ -90,7 +90,7 @@ func TestWarmupEndsWhenSteady(t *testing.T) {
 	steady := load.Steadiness{Window: 100 * time.Millisecond, Windows: 3, Tolerance: 0.05, Min: 200 * time.Millisecond, Max: 5 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		target := loadtest.New(1)
+		target := labtest.NewTarget(1)
 		target.Stall = func() {
 			each := time.Millisecond
 			if since := time.Since(began); since < time.Second && since/(100*time.Millisecond)%2 == 0 {
@@ -107,7 +107,7 @@ func TestWarmupEndsWhenSteady(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		target, n := loadtest.New(1), atomic.Int64{}
+		target, n := labtest.NewTarget(1), atomic.Int64{}
 		target.Stall = func() { pass(time.Duration(n.Add(1)) * time.Microsecond) } // it never becomes steady
 		steady.Max, steady.Tolerance = time.Second, 0.001
 		if o := windowOf(t, target, load.Window{Length: time.Second, Steady: &steady}); o.Steady || o.Warmup != time.Second {
@@ -118,7 +118,7 @@ func TestWarmupEndsWhenSteady(t *testing.T) {
 
 // refusing fails for 20 ms of its life.
 type refusing struct {
-	*loadtest.Target
+	*labtest.Target
 	began time.Time
 }
 
@@ -133,7 +133,7 @@ func (r refusing) Propose(ctx context.Context, value []byte) error {
 // Failures are in the timeline, and in no latency.
 func TestTimelineCountsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		target := refusing{loadtest.New(1), time.Now()}
+		target := refusing{labtest.NewTarget(1), time.Now()}
 		o := windowOf(t, target, load.Window{Length: time.Second})
 		completed, failed := o.Timeline.Counts(480*time.Millisecond, 560*time.Millisecond)
 		if failed == 0 || failed != o.Failed || completed == 0 {

@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 )
 
 // What a load in another process has measured arrives whole, and what its clients know can be verified.
 func TestTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		target, ledger := loadtest.New(2), &load.Ledger{}
+		target, ledger := labtest.NewTarget(2), &load.Ledger{}
 		target.Stall = func() { pass(time.Millisecond) }
 		o := windowOf(t, target, load.Window{Warmup: 100 * time.Millisecond, Length: 1500 * time.Millisecond, Ledger: ledger})
 		var b bytes.Buffer

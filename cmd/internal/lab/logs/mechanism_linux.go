@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -54,7 +54,7 @@ func prepareFile(p filePreparation, path string) (err error) {
 			return err
 		}
 	case zeroed:
-		return rawfile.ZeroFill(f, mechanismFileBytes)
+		return lab.ZeroFill(f, mechanismFileBytes)
 	}
 	return f.Sync()
 }

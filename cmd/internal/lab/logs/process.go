@@ -3,7 +3,7 @@ package logs
 import (
 	"context"
 
-	"github.com/millrace/millrace/cmd/internal/lab/children"
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
@@ -16,7 +16,7 @@ type Log struct {
 
 // measure runs the program for one point. The process is killed when ctx ends.
 func (l Log) measure(ctx context.Context, request child.Request) (child.Result, error) {
-	result, err := children.Ask[child.Result](ctx, l.Command, request)
+	result, err := lab.AskChild[child.Result](ctx, l.Command, request)
 	result.Pipeline = l.Name
 	return result, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
+	"github.com/millrace/millrace/cmd/internal/lab/report/page"
 )
 
 // Schema names the layout of the results.json of this bench.
@@ -150,14 +150,14 @@ fdatasync a batch. Appenders, loop and log share the CPU: each row is a process 
 }
 
 var lineColors = map[string]color.RGBA{
-	child.RawLogName: plot.Grey, child.OwnLogName: plot.Green, "etcd-wal": plot.Blue, "raft-wal": plot.Vermillion, "bbolt": plot.Purple,
+	child.RawLogName: page.Grey, child.OwnLogName: page.Green, "etcd-wal": page.Blue, "raft-wal": page.Vermillion, "bbolt": page.Purple,
 }
 
 // writeThroughputPlot draws a line for each log with the first number of groups, and a thin one for each
 // other number.
 func (r *Report) writeThroughputPlot(w io.Writer) error {
 	p := r.Plan
-	f := plot.New(fmt.Sprintf("Appends by load: one process, %d-byte values; thin: more groups than %d", p.ValueBytes, p.Groups[0]),
+	f := page.NewFigure(fmt.Sprintf("Appends by load: one process, %d-byte values; thin: more groups than %d", p.ValueBytes, p.Groups[0]),
 		"appenders (one value outstanding each)", "durable appends per second")
 	var loads []float64
 	for _, a := range p.Appenders {
@@ -165,10 +165,10 @@ func (r *Report) writeThroughputPlot(w io.Writer) error {
 	}
 	for _, log := range p.Logs {
 		for i, groups := range p.Groups {
-			var line plot.Points
+			var line page.Points
 			for _, a := range p.Appenders {
 				if row, ok := r.find(log.Name, a, groups); ok {
-					line = append(line, plot.Point{X: float64(a), Y: row.OpsPerSec})
+					line = append(line, page.Point{X: float64(a), Y: row.OpsPerSec})
 				}
 			}
 			add := func() error { return f.AddThin(lineColors[log.Name], line) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/lab/peer"
 )
@@ -96,7 +95,7 @@ func (r *runner) measure(ctx context.Context, pt point, command []string, reques
 
 // ask makes a child measure one point.
 func ask(ctx context.Context, command []string, request peer.Request, name string) (report.Result, error) {
-	result, err := children.Ask[report.Result](ctx, command, request)
+	result, err := lab.AskChild[report.Result](ctx, command, request)
 	if err != nil {
 		return report.Result{}, err
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
@@ -86,7 +86,7 @@ func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b
 	}
 	id, page := of.Ledger().Open()
 	for i := 0; i < n && err == nil; i++ {
-		o := client.Options{Seed: s.Seed + uint64(i), IgnoreHints: !cold.hints}
+		o := remote.ClientOptions{Seed: s.Seed + uint64(i), IgnoreHints: !cold.hints}
 		if cold.seeds > 0 {
 			o.Seeds = append(o.Seeds, of.addrs[i%len(of.addrs)])
 		}
@@ -136,7 +136,7 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 // loser is a client that writes and loses its leader, again and again. It has a session, so it asks until
 // there is an answer, and what arrived twice takes effect once.
 type loser struct {
-	*client.Client
+	*remote.Client
 	of     *service
 	source *load.Source
 	id     uint32
@@ -152,7 +152,7 @@ func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *se
 	}
 	began := time.Now()
 	l := loser{
-		Client: of.newClient(client.Options{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer}),
+		Client: of.newClient(remote.ClientOptions{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer}),
 		of:     of, source: load.NewSource(b2Value, s.Seed), found: newFound(),
 	}
 	defer l.Close()

@@ -10,11 +10,10 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/snapshots"
 )
 
 // b5 is compaction: what those who write feel while one host, or all, take a snapshot, and while a member
-// that was away gets one. The measurement is that of package snapshots; this file gives it the form of a
+// that was away gets one. The measurement is that of snapshotssections.go; this file gives it the form of a
 // recipe.
 var b5 = Recipe{
 	Name:     "b5",
@@ -73,9 +72,9 @@ func aboutB5(size Size) time.Duration {
 }
 
 // plan is the measurement of a state under a load.
-func (c b5Scale) plan(state int64, percent int) snapshots.Plan {
-	return snapshots.Plan{
-		Sections: []snapshots.Section{snapshots.Load}, Clients: 100, ValueBytes: b0Value, Hosts: 3, StateBytes: state, LoadPercent: percent,
+func (c b5Scale) plan(state int64, percent int) snapshotsPlan {
+	return snapshotsPlan{
+		Sections: []snapshotsSection{sectionLoad}, Clients: 100, ValueBytes: b0Value, Hosts: 3, StateBytes: state, LoadPercent: percent,
 		SendBytesPerSecond: c.send, Duration: c.length, Warmup: c.warmup, Runs: c.runs,
 	}
 }
@@ -102,7 +101,7 @@ func runB5(ctx context.Context, s *experiment.Session, size Size) error {
 	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
 	for _, state := range states {
 		for _, percent := range loads {
-			if s.Passed(len(snapshots.AllWays)) { // they are finished together
+			if s.Passed(len(snapshotsWays)) { // they are finished together
 				continue
 			}
 			plan := c.plan(state, percent)
@@ -125,27 +124,27 @@ func b5Point(way string, state int64, percent int) string {
 }
 
 // runSnapshots measures a plan, and returns the rows that were finished.
-func runSnapshots(ctx context.Context, s *experiment.Session, plan snapshots.Plan) ([]snapshots.Result, error) {
+func runSnapshots(ctx context.Context, s *experiment.Session, plan snapshotsPlan) ([]snapshotsResult, error) {
 	plan.Dir, plan.Seed = s.Work.Path, s.Seed
 	s.Progress.Begin(len(plan.Points()))
 	defer s.Progress.End()
-	r, err := snapshots.Run(ctx, plan, s.Progress)
+	r, err := measureSnapshots(ctx, plan, s.Progress)
 	return r.Rows, err
 }
 
 // putSnapshots makes a row of the section load, the median over its runs, a repeat. It is partial if the
 // measurement was cut short.
-func putSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Result, began time.Time, partial bool) {
+func putSnapshots(s *experiment.Session, plan snapshotsPlan, row snapshotsResult, began time.Time, partial bool) {
 	labels := experiment.Labels(three(), "async")
 	labels["way"], labels["state_bytes"], labels["share"] = row.Way, strconv.FormatInt(plan.StateBytes, 10), fmt.Sprintf("%d%%", plan.LoadPercent)
 	repeat := rowRepeat(s, row.Result, began)
 	repeat.Partial = partial
 	f := repeat.Figures
 	f[fsyncP99.Name], f[fsyncRatio.Name], f[experiment.RateRatio.Name], f[archive.P99Ratio.Name], f[otherPause.Name] = row.FsyncP99Us, row.FsyncP99Ratio, row.Ratio, row.P99Ratio, row.OtherPauseUs
-	if row.Way != string(snapshots.Without) {
+	if row.Way != string(withoutSnapshot) {
 		f[tookSec.Name], f[stateBytes.Name], f[stateRate.Name] = row.TookSec, float64(row.StateBytes), row.MiBPerSec*(1<<20)
 	}
-	if row.Way == string(snapshots.Take) || row.Way == string(snapshots.TakeAll) {
+	if row.Way == string(takeOne) || row.Way == string(takeEach) {
 		f[applyPause.Name], f[viewPause.Name] = row.PauseUs, row.CaptureUs
 	}
 	s.Put(b5Point(row.Way, plan.StateBytes, plan.LoadPercent), labels, repeat)
@@ -157,7 +156,7 @@ func putSnapshots(s *experiment.Session, plan snapshots.Plan, row snapshots.Resu
 func judgeB5(s *experiment.Session, states []int64, loads []int) {
 	for _, state := range states {
 		for _, percent := range loads {
-			take, install := b5Point(string(snapshots.Take), state, percent), b5Point(string(snapshots.Install), state, percent)
+			take, install := b5Point(string(takeOne), state, percent), b5Point(string(installOne), state, percent)
 			judgeFigure(s, take, "the apply loop stands still while the view of a snapshot is taken", viewPause, "< 10 ms", func(x float64) bool { return x < 10_000 })
 			judgeFigure(s, install, "p99 of the log's fsyncs during a limited transfer by that before", fsyncRatio, "< 2 (sender and receiver have the same disk here)", func(x float64) bool { return x < 2 })
 		}

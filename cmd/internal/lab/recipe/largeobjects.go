@@ -8,11 +8,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/objects"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// largeObjects are bytes beside the log: uploads, and small commands meanwhile (package objects). A ratio
+// largeObjects are bytes beside the log: uploads, and small commands meanwhile (objectsround.go). A ratio
 // is of one round.
 var largeObjects = Recipe{
 	Name:     "objects",
@@ -34,8 +33,8 @@ var (
 	heapPeak    = archive.Metric{Name: "heap_peak_bytes", Unit: archive.UnitBytes, Better: archive.BetterLower, Meaning: "heap in use at most, of all hosts"}
 )
 
-func largeObjectsPlan(size Size) objects.Plan {
-	return objects.Plan{
+func largeObjectsPlan(size Size) objectsPlan {
+	return objectsPlan{
 		ObjectBytes: pick(size, orLong(size, int64(64<<20), 128<<20), 16<<20, 300_000), Uploads: pick(size, 8, 8, 4), Rate: pick(size, 2000.0, 2000, 500),
 		ValueBytes: 100, Hosts: 3, Duration: pick(size, orLong(size, 3*time.Second, 5*time.Second), 2*time.Second, 20*time.Millisecond),
 		Warmup: pick(size, orLong(size, 500*time.Millisecond, time.Second), 300*time.Millisecond, time.Millisecond),
@@ -58,19 +57,19 @@ func runLargeObjects(ctx context.Context, s *experiment.Session, size Size) erro
 	}
 	s.Omit("uploads that are limited; hosts with a disk of their own: all of them have the same")
 	s.Declare(objectBytes, heldRate, objectRatio, heldRatio, besideP50, heapPeak, uploadHeap)
-	p := begin(s, rounds*len(objects.AllWays))
+	p := begin(s, rounds*len(objectsWays))
 	defer p.end()
-	for _, way := range objects.AllWays {
+	for _, way := range objectsWays {
 		s.Point(string(way), largeObjectsLabels(plan, way))
 	}
 	plan.Seed = s.Seed
 	for round := range rounds {
-		if p.passed(len(objects.AllWays), len(objects.AllWays)) { // they are finished together
+		if p.passed(len(objectsWays), len(objectsWays)) { // they are finished together
 			continue
 		}
 		began := time.Now()
-		rows, err := inFreshDir(s, func(dir string) ([]objects.Result, error) {
-			return plan.Run(ctx, round, dir, s.Progress, func(w objects.Way) { p.step(fmt.Sprintf("%s, round %d", w, round+1), plan.Warmup+plan.Duration) })
+		rows, err := inFreshDir(s, func(dir string) ([]objectsResult, error) {
+			return plan.Run(ctx, round, dir, s.Progress, func(w objectsWay) { p.step(fmt.Sprintf("%s, round %d", w, round+1), plan.Warmup+plan.Duration) })
 		})
 		if err != nil {
 			return fmt.Errorf("round %d of %d: %w", round+1, rounds, err)
@@ -80,14 +79,14 @@ func runLargeObjects(ctx context.Context, s *experiment.Session, size Size) erro
 			return err
 		}
 	}
-	judgeFigure(s, string(objects.Single), "one object, until every host holds it, by raw files", heldRatio, "≥ 0.7 ×", experiment.AtLeast(0.7))
-	judgeFigure(s, string(objects.Beside), "small commands beside uploads: p99 by that without", archive.P99Ratio, "≤ 2 ×", experiment.AtMost(2))
+	judgeFigure(s, string(oneUpload), "one object, until every host holds it, by raw files", heldRatio, "≥ 0.7 ×", experiment.AtLeast(0.7))
+	judgeFigure(s, string(commandsBeside), "small commands beside uploads: p99 by that without", archive.P99Ratio, "≤ 2 ×", experiment.AtMost(2))
 	return nil
 }
 
 // putLargeObjects makes the rows of a round repeats.
-func putLargeObjects(s *experiment.Session, plan objects.Plan, rows []objects.Result, began time.Time) {
-	of := map[objects.Way]objects.Result{}
+func putLargeObjects(s *experiment.Session, plan objectsPlan, rows []objectsResult, began time.Time) {
+	of := map[objectsWay]objectsResult{}
 	for _, row := range rows {
 		of[row.Way] = row
 	}
@@ -97,24 +96,24 @@ func putLargeObjects(s *experiment.Session, plan objects.Plan, rows []objects.Re
 		f[heapPeak.Name] = float64(row.HeapBytes)
 		if row.BytesPerSec > 0 {
 			f[objectBytes.Name], f[heldRate.Name] = row.BytesPerSec, row.HeldPerSec
-			setRatio(f, objectRatio, row.BytesPerSec, of[objects.Raw].BytesPerSec)
-			setRatio(f, heldRatio, row.HeldPerSec, of[objects.Raw].BytesPerSec)
+			setRatio(f, objectRatio, row.BytesPerSec, of[rawFiles].BytesPerSec)
+			setRatio(f, heldRatio, row.HeldPerSec, of[rawFiles].BytesPerSec)
 		}
 		if row.Uploads > 0 {
 			f[uploadHeap.Name] = row.UploadBytes()
 		}
 		if row.Rate > 0 && row.Ops > 0 {
-			setRatio(f, besideP50, row.P50Us, of[objects.Alone].P50Us)
-			setRatio(f, archive.P99Ratio, row.P99Us, of[objects.Alone].P99Us)
+			setRatio(f, besideP50, row.P50Us, of[commandsAlone].P50Us)
+			setRatio(f, archive.P99Ratio, row.P99Us, of[commandsAlone].P99Us)
 		}
 		s.Put(string(row.Way), largeObjectsLabels(plan, row.Way), r)
 	}
 }
 
-func largeObjectsLabels(plan objects.Plan, way objects.Way) map[string]string {
+func largeObjectsLabels(plan objectsPlan, way objectsWay) map[string]string {
 	labels := experiment.Labels(three(), "async")
 	labels["way"], labels["object_bytes"] = string(way), strconv.FormatInt(plan.ObjectBytes, 10)
-	if way == objects.Alone || way == objects.Beside {
+	if way == commandsAlone || way == commandsBeside {
 		labels[archive.LabelRate], labels[archive.LabelValueBytes] = report.Count(plan.Rate), strconv.Itoa(plan.ValueBytes)
 	}
 	return labels

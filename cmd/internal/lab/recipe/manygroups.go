@@ -8,11 +8,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// manyGroups is what many groups on the same hosts cost (package groups).
+// manyGroups is what many groups on the same hosts cost (groupssteps.go).
 var manyGroups = Recipe{
 	Name:     "groups",
 	Question: "What do many groups on the same hosts cost: time to open, memory, idle processor time, throughput?",
@@ -40,9 +39,9 @@ var (
 	maxRatio    = archive.Metric{Name: "groups_ratio_most", Unit: archive.UnitRatio, Better: archive.BetterHigher, Meaning: "of all pairs"}
 )
 
-func manyGroupsPlans(size Size) (all []groups.Plan) {
+func manyGroupsPlans(size Size) (all []groupsPlan) {
 	for _, n := range pick(size, []int{1, 64, 1000, 10_000}, []int{1, 64, 1000}, []int{1, 3}) {
-		all = append(all, groups.Plan{
+		all = append(all, groupsPlan{
 			Groups: n, Clients: pick(size, 1000, 1000, 5), ValueBytes: b0Value, Hosts: 3,
 			Heartbeat: pick(size, 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond),
 			Idle:      pick(size, 5*time.Second, 2*time.Second, time.Millisecond),
@@ -58,7 +57,7 @@ func manyGroupsPlans(size Size) (all []groups.Plan) {
 func manyGroupsNeedMiB(size Size) int {
 	all := manyGroupsPlans(size)
 	last := all[len(all)-1]
-	return 256 + int(3*groups.BytesPerSecond*(time.Duration(last.Windows())*(last.Warmup+last.Duration)).Seconds())>>20
+	return 256 + int(3*groupsBytesPerSecond*(time.Duration(last.Windows())*(last.Warmup+last.Duration)).Seconds())>>20
 }
 
 func aboutManyGroups(size Size) (total time.Duration) {
@@ -88,7 +87,7 @@ func runManyGroups(ctx context.Context, s *experiment.Session, size Size) error 
 		}
 		plan.Seed = s.Seed
 		began := time.Now()
-		row, err := inFreshDir(s, func(dir string) (groups.Result, error) { return plan.Run(ctx, dir, s.Progress) })
+		row, err := inFreshDir(s, func(dir string) (groupsResult, error) { return plan.Run(ctx, dir, s.Progress) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -107,7 +106,7 @@ func runManyGroups(ctx context.Context, s *experiment.Session, size Size) error 
 	return nil
 }
 
-func manyGroupsRepeat(s *experiment.Session, row groups.Result, began time.Time) archive.Repeat {
+func manyGroupsRepeat(s *experiment.Session, row groupsResult, began time.Time) archive.Repeat {
 	r := rowRepeat(s, row.Result, began)
 	f := r.Figures
 	f[foundSec.Name], f[reopenSec.Name], f[replayedSec.Name], f[closeSec.Name] = row.FoundSec, row.ReopenSec, row.ReplaySec, row.CloseSec

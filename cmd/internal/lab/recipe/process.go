@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 )
 
 // The dissertation's client is a process of its own. ClientVerb is the hidden verb of this program with which
@@ -60,7 +60,7 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	if job.Threads < 0 || len(job.Seeds) == 0 || job.ValueBytes < load.MinValueBytes {
 		return fmt.Errorf("a job with %d threads, %d hosts and values of %d bytes is none", job.Threads, len(job.Seeds), job.ValueBytes)
 	}
-	c := client.New(client.Options{Seeds: job.Seeds, ConnectTimeout: b1Connect, Seed: job.Seed, Sessions: job.Sessions})
+	c := remote.NewClient(remote.ClientOptions{Seeds: job.Seeds, ConnectTimeout: b1Connect, Seed: job.Seed, Sessions: job.Sessions})
 	defer c.Close()
 	source := load.NewSource(job.ValueBytes, job.Seed)
 	if job.Threads == 0 {
@@ -70,7 +70,7 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 	outcome, err := load.Window{
 		Source: source, Steady: &job.Warmup, Length: job.Length, Generator: load.Closed{Clients: job.Threads},
 		Observer: unobserved{}, Timeline: true, Ledger: ledger,
-	}.Run(ctx, remote{c})
+	}.Run(ctx, clientTarget{c})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func ServeClient(ctx context.Context, in io.Reader, out io.Writer) error {
 
 var errOwnerGone = errors.New("the program that has started this client is gone")
 
-func serveOneWrite(ctx context.Context, c *client.Client, value []byte, out io.Writer) error {
+func serveOneWrite(ctx context.Context, c *remote.Client, value []byte, out io.Writer) error {
 	began := time.Now()
 	if err := c.Propose(ctx, value); err != nil {
 		return err
@@ -96,22 +96,22 @@ type unobserved struct{}
 func (unobserved) Phase(string)          {}
 func (unobserved) Live(func() load.Live) {}
 
-// remote is a client as a load.Target. Its owner verifies: here is no host.
-type remote struct{ *client.Client }
+// clientTarget is a client as a load.Target. Its owner verifies: here is no host.
+type clientTarget struct{ *remote.Client }
 
 // Counters implements load.Target.
-func (remote) Counters() load.Counters { return load.Counters{} }
+func (clientTarget) Counters() load.Counters { return load.Counters{} }
 
 // Verify implements load.Target.
-func (remote) Verify(context.Context, *load.Ledger) error { return nil }
+func (clientTarget) Verify(context.Context, *load.Ledger) error { return nil }
 
 // Copies implements load.Copier: a value is in the buffer of the connection before Propose returns.
-func (remote) Copies() bool { return true }
+func (clientTarget) Copies() bool { return true }
 
 var _ interface {
 	load.Target
 	load.Copier
-} = remote{}
+} = clientTarget{}
 
 // startClient starts the process with a job, waits for its end, and returns what it has written.
 func startClient(ctx context.Context, job clientJob) (*bytes.Buffer, error) {

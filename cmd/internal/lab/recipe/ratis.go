@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/objects"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
@@ -172,11 +171,11 @@ func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk
 		return err
 	}
 	m := ratisModes[i]
-	var sum objects.BulkResult
+	var sum bulkResult
 	for left, most := of.count, max(int(ratisKeep/of.bytes), ratisThreads); left > 0; left -= most {
 		err := s.InFreshDir(func(dir string) error {
 			s.Progress.Phase(archive.PhaseMeasure)
-			r, err := objects.Bulk{
+			r, err := objectsBulk{
 				Objects: min(left, most), Threads: ratisThreads, ObjectBytes: of.bytes, ValueBytes: ratisRecord, Hosts: 3, Durability: m.mode, Pipeline: m.of, Seed: s.Seed,
 			}.Run(ctx, dir)
 			sum.Add(r)

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/client"
+	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/cmd/internal/lab/wire"
 	"github.com/millrace/millrace/host"
 )
 
@@ -19,17 +18,17 @@ import (
 type service struct {
 	*rig.Cluster
 	mu      sync.Mutex
-	servers []*client.Server // nil: the host is gone
-	addrs   []string         // where clients connect
-	listens []string         // where the servers listen, or did: addrs, or the far ends of links
-	links   []*wire.Link     // from the clients to each host; nil: there are none
+	servers []*remote.ClientServer // nil: the host is gone
+	addrs   []string               // where clients connect
+	listens []string               // where the servers listen, or did: addrs, or the far ends of links
+	links   []*rig.Link            // from the clients to each host; nil: there are none
 }
 
 // newService opens the ports of a cluster with sessions. With linked, experiments can spoil the network
 // between clients and hosts: bytes pass two more sockets then.
 func newService(c *rig.Cluster, linked bool) (_ *service, err error) {
 	n := len(c.Members())
-	s := &service{Cluster: c, servers: make([]*client.Server, n), listens: make([]string, n)}
+	s := &service{Cluster: c, servers: make([]*remote.ClientServer, n), listens: make([]string, n)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -45,7 +44,7 @@ func newService(c *rig.Cluster, linked bool) (_ *service, err error) {
 		if !linked {
 			break
 		}
-		link, err := wire.New(s.listens[i])
+		link, err := rig.NewLink(s.listens[i])
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +56,7 @@ func newService(c *rig.Cluster, linked bool) (_ *service, err error) {
 // serve opens the port of a host, the same one as before if it had one.
 func (s *service) serve(i int) error {
 	addr := cmp.Or(s.listens[i], "127.0.0.1:0")
-	server, err := client.ServeAt(addr, func(ctx context.Context, r client.Request) (client.Status, string) { return s.handle(ctx, i, r) })
+	server, err := remote.ServeClientsAt(addr, func(ctx context.Context, r remote.Request) (remote.Status, string) { return s.handle(ctx, i, r) })
 	if err != nil {
 		return err
 	}
@@ -77,35 +76,35 @@ func (s *service) addrOf(id uint64) string {
 	return s.addrs[id-1]
 }
 
-func (s *service) handle(ctx context.Context, i int, r client.Request) (client.Status, string) {
+func (s *service) handle(ctx context.Context, i int, r remote.Request) (remote.Status, string) {
 	group := s.Member(i).Group(0)
 	if group == nil {
-		return client.NotTaken, ""
+		return remote.NotTaken, ""
 	}
 	text, err := s.carryOut(ctx, s.Member(i).ID, group, r)
 	var elsewhere *host.NotLeaderError
 	switch {
 	case err == nil:
-		return client.Done, text
+		return remote.Done, text
 	case errors.As(err, &elsewhere):
-		return client.NotTaken, s.addrOf(elsewhere.Leader)
+		return remote.NotTaken, s.addrOf(elsewhere.Leader)
 	case host.MayHaveCommitted(err):
-		return client.Unknown, err.Error()
+		return remote.Unknown, err.Error()
 	case errors.Is(err, host.ErrStopped):
-		return client.NotTaken, ""
+		return remote.NotTaken, ""
 	}
-	return client.Failed, err.Error()
+	return remote.Failed, err.Error()
 }
 
 // carryOut carries out a request on a member that leads.
-func (s *service) carryOut(ctx context.Context, id uint64, group *host.Group, r client.Request) (text string, err error) {
+func (s *service) carryOut(ctx context.Context, id uint64, group *host.Group, r remote.Request) (text string, err error) {
 	switch r.Kind {
-	case client.OpenSession:
+	case remote.OpenSession:
 		if leader := group.Status().Leader; leader != id {
 			return "", &host.NotLeaderError{Leader: leader}
 		}
 		return group.NewSession().String(), nil
-	case client.InSession:
+	case remote.InSession:
 		return "", rig.Call(ctx, group, &r.Mark, r.Value)
 	}
 	return "", rig.Call(ctx, group, nil, r.Value)
@@ -125,9 +124,9 @@ func (s *service) breakConnections() {
 // hold makes a host answer nothing, without a reset: its clients wait, and other hosts do not hear it.
 // Or it ends that. It needs links.
 func (s *service) hold(i int, holds bool) {
-	mode := wire.Passes
+	mode := rig.Passes
 	if holds {
-		mode = wire.Holds
+		mode = rig.Holds
 	}
 	s.Hold(i, holds)
 	s.links[i].Set(mode)
@@ -163,13 +162,13 @@ func (s *service) close() (err error) {
 }
 
 // newClient returns a client that knows some hosts, from 0, and addresses at which there is none.
-func (s *service) newClient(o client.Options, dead ...string) *client.Client {
+func (s *service) newClient(o remote.ClientOptions, dead ...string) *remote.Client {
 	if o.Seeds == nil {
 		o.Seeds = append(o.Seeds, s.addrs...)
 	}
 	o.Seeds = append(o.Seeds, dead...)
 	o.ConnectTimeout = b1Connect
-	return client.New(o)
+	return remote.NewClient(o)
 }
 
 // b1Connect bounds an attempt to connect.

@@ -10,11 +10,10 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/cmd/internal/lab/snapshots"
 )
 
 // takenSnapshots is what snapshots cost beside a load, at a restart, and for a member that is behind the log
-// (package snapshots). Recipe b5 has the source's loads; this one has the other two sections.
+// (snapshotssections.go). Recipe b5 has the source's loads; this one has the other two sections.
 var takenSnapshots = Recipe{
 	Name:     "snapshots",
 	Question: "How long does a restart take with how much log, and what is sent of a state that has changed a little?",
@@ -34,15 +33,15 @@ var (
 	limitShare = archive.Metric{Name: "limit_share", Unit: archive.UnitShare, Better: archive.BetterHigher, Meaning: "of what the disk writes to one file, or reads (restart), or the host may send (transfer)"}
 )
 
-func takenSnapshotsPlan(size Size, section snapshots.Section) snapshots.Plan {
+func takenSnapshotsPlan(size Size, section snapshotsSection) snapshotsPlan {
 	plan := scaleB5(size).plan(pick(size, orLong(size, int64(256<<20), 1<<30), 64<<20, 2<<20), 50)
-	plan.Sections, plan.Logs = []snapshots.Section{section}, pick(size, []int{0, 64, 256}, []int{0, 16, 64}, []int{0, 1})
+	plan.Sections, plan.Logs = []snapshotsSection{section}, pick(size, []int{0, 64, 256}, []int{0, 16, 64}, []int{0, 1})
 	plan.SendBytesPerSecond = 64 << 20
 	return plan
 }
 
 // takenSections are in the order of the report.
-var takenSections = []snapshots.Section{snapshots.Load, snapshots.Restart, snapshots.Transfer}
+var takenSections = []snapshotsSection{sectionLoad, sectionRestart, sectionTransfer}
 
 func takenSnapshotsNeedMiB(size Size) (most int) {
 	for _, section := range takenSections {
@@ -53,7 +52,7 @@ func takenSnapshotsNeedMiB(size Size) (most int) {
 
 // aboutTakenSnapshots takes a disk that writes and reads 200 MB a second.
 func aboutTakenSnapshots(size Size) time.Duration {
-	load, restart, transfer := takenSnapshotsPlan(size, snapshots.Load), takenSnapshotsPlan(size, snapshots.Restart), takenSnapshotsPlan(size, snapshots.Transfer)
+	load, restart, transfer := takenSnapshotsPlan(size, sectionLoad), takenSnapshotsPlan(size, sectionRestart), takenSnapshotsPlan(size, sectionTransfer)
 	written := func(bytes int64) time.Duration { return time.Duration(float64(bytes) / 200e6 * float64(time.Second)) }
 	sent := time.Duration(float64(load.StateBytes) / float64(load.SendBytesPerSecond) * float64(time.Second))
 	total := times(4, aboutCluster) + times(7, load.Warmup+load.Duration) + sent + 6*written(load.StateBytes)
@@ -79,7 +78,7 @@ func runTakenSnapshots(ctx context.Context, s *experiment.Session, size Size) er
 		rows, err := runSnapshots(ctx, s, plan)
 		for i, row := range rows {
 			name := plan.Points()[i]
-			if section == snapshots.Load {
+			if section == sectionLoad {
 				putSnapshots(s, plan, row, began, err != nil)
 				continue
 			}
@@ -91,29 +90,29 @@ func runTakenSnapshots(ctx context.Context, s *experiment.Session, size Size) er
 			return fmt.Errorf("%s: %w", section, err)
 		}
 	}
-	judgeB5(s, []int64{takenSnapshotsPlan(size, snapshots.Load).StateBytes}, []int{50})
+	judgeB5(s, []int64{takenSnapshotsPlan(size, sectionLoad).StateBytes}, []int{50})
 	for _, of := range []string{"files, unchanged", "files, 1 % in one place"} {
 		judgeFigure(s, of, "a state in "+of+": share of the snapshot that is sent", sentShare, "≤ 5 %", experiment.AtMost(0.05))
 	}
 	return nil
 }
 
-func takenLabels(plan snapshots.Plan, row snapshots.Result) map[string]string {
+func takenLabels(plan snapshotsPlan, row snapshotsResult) map[string]string {
 	labels := experiment.Labels(three(), "async")
 	labels["way"], labels["machine"], labels["state_bytes"] = row.Way, row.Machine, strconv.FormatInt(plan.StateBytes, 10)
-	if row.Section == snapshots.Restart {
+	if row.Section == sectionRestart {
 		labels["log_mib"] = strconv.FormatInt(row.LogBytes>>20, 10)
 	}
 	return labels
 }
 
 // takenRepeat makes a row of a restart or of a transfer a repeat.
-func takenRepeat(s *experiment.Session, row snapshots.Result, began time.Time) archive.Repeat {
+func takenRepeat(s *experiment.Session, row snapshotsResult, began time.Time) archive.Repeat {
 	r := rowRepeat(s, row.Result, began)
 	f := r.Figures
 	f[openSec.Name], f[levelSec.Name], f[tookSec.Name] = row.OpenSec, row.LevelSec, row.TookSec
 	f[stateBytes.Name], f[stateRate.Name], f[limitShare.Name] = float64(row.StateBytes), row.MiBPerSec*(1<<20), row.LimitShare
-	if row.Section == snapshots.Restart {
+	if row.Section == sectionRestart {
 		f[behind.Name] = float64(row.LogBytes)
 		return r
 	}

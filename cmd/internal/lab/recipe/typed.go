@@ -8,11 +8,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/node"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// typed is what the typed API costs, and what each way to read does (package node). A ratio is of windows of
+// typed is what the typed API costs, and what each way to read does (typedround.go). A ratio is of windows of
 // one round.
 var typed = Recipe{
 	Name:     "node",
@@ -21,7 +20,7 @@ var typed = Recipe{
 	Hosts:    3,
 	NeedMiB: func(s Size) int {
 		c := scaleTyped(s)
-		return 256 + int(3*node.BytesPerSecond*(time.Duration(len(node.AllWays))*(c.warmup+c.length)).Seconds())>>20
+		return 256 + int(3*typedBytesPerSecond*(time.Duration(len(typedWays))*(c.warmup+c.length)).Seconds())>>20
 	},
 	About: aboutTyped,
 	Run:   runTyped,
@@ -51,7 +50,7 @@ func scaleTyped(size Size) typedScale {
 
 func aboutTyped(size Size) time.Duration {
 	c := scaleTyped(size)
-	return times(c.rounds*len(c.clients), times(len(node.AllWays), c.warmup+c.length+aboutDrain)+aboutCluster)
+	return times(c.rounds*len(c.clients), times(len(typedWays), c.warmup+c.length+aboutDrain)+aboutCluster)
 }
 
 func runTyped(ctx context.Context, s *experiment.Session, size Size) error {
@@ -61,21 +60,21 @@ func runTyped(ctx context.Context, s *experiment.Session, size Size) error {
 	}
 	s.Omit("latencies of reads, beside the mean; values of other sizes than 1 KiB")
 	s.Declare(archive.AllocsPerOp, experiment.RateRatio, cpuRatio, allocsRatio)
-	p := begin(s, c.rounds*len(c.clients)*len(node.AllWays))
+	p := begin(s, c.rounds*len(c.clients)*len(typedWays))
 	defer p.end()
 	for _, clients := range c.clients { // the order of the report
-		for _, way := range node.AllWays {
+		for _, way := range typedWays {
 			s.Point(typedPoint(way, clients), typedLabels(way, clients))
 		}
 	}
 	err := experiment.Shuffled(s, c.rounds, c.clients, func(round, clients int) error {
-		if p.passed(len(node.AllWays), len(node.AllWays)) { // they are finished together
+		if p.passed(len(typedWays), len(typedWays)) { // they are finished together
 			return nil
 		}
 		began := time.Now()
-		r := node.Round{Clients: clients, ValueBytes: b0Value, Hosts: 3, Duration: c.length, Warmup: c.warmup, Seed: s.Seed + uint64(round)}
-		rows, err := inFreshDir(s, func(dir string) ([]node.Result, error) {
-			return r.Run(ctx, dir, s.Progress, func(w node.Way) { p.step(typedPoint(w, clients), c.warmup+c.length) })
+		r := typedRound{Clients: clients, ValueBytes: b0Value, Hosts: 3, Duration: c.length, Warmup: c.warmup, Seed: s.Seed + uint64(round)}
+		rows, err := inFreshDir(s, func(dir string) ([]typedResult, error) {
+			return r.Run(ctx, dir, s.Progress, func(w typedWay) { p.step(typedPoint(w, clients), c.warmup+c.length) })
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", report.Plural(clients, "client"), err)
@@ -97,11 +96,11 @@ func runTyped(ctx context.Context, s *experiment.Session, size Size) error {
 	return nil
 }
 
-func typedPoint(way node.Way, clients int) string {
+func typedPoint(way typedWay, clients int) string {
 	return fmt.Sprintf("%s, %s", way, report.Plural(clients, "client"))
 }
 
-func typedLabels(way node.Way, clients int) map[string]string {
+func typedLabels(way typedWay, clients int) map[string]string {
 	labels := experiment.Labels(three(), "async")
 	labels[archive.LabelOperation], labels[archive.LabelClients], labels[archive.LabelValueBytes] = string(way), strconv.Itoa(clients), strconv.Itoa(b0Value)
 	return labels
@@ -110,8 +109,8 @@ func typedLabels(way node.Way, clients int) map[string]string {
 func judgeTyped(s *experiment.Session, all []int) {
 	for _, clients := range all {
 		of := report.Plural(clients, "client")
-		judgeFigure(s, typedPoint(node.Committed, clients), of+": a write through the typed API by one of bytes", experiment.RateRatio, "≥ 0.8 ×", experiment.AtLeast(0.8))
-		lease, ok := s.Ratio(archive.OpsPerSec.Name, typedPoint(node.Lease, clients), typedPoint(node.Read, clients))
-		s.Judge(experiment.Criterion{Name: of + ": reads by lease by reads that ask a quorum", Point: typedPoint(node.Lease, clients), Limit: "≥ 2 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)}, lease, ok, "one of the two was not measured")
+		judgeFigure(s, typedPoint(writeCommitted, clients), of+": a write through the typed API by one of bytes", experiment.RateRatio, "≥ 0.8 ×", experiment.AtLeast(0.8))
+		lease, ok := s.Ratio(archive.OpsPerSec.Name, typedPoint(readByLease, clients), typedPoint(readLinearizable, clients))
+		s.Judge(experiment.Criterion{Name: of + ": reads by lease by reads that ask a quorum", Point: typedPoint(readByLease, clients), Limit: "≥ 2 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)}, lease, ok, "one of the two was not measured")
 	}
 }

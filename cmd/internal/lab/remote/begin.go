@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
 const (
@@ -90,14 +89,14 @@ func (r *Run) lead(ctx context.Context) {
 		}
 		r.eachGroup(func(g int) {
 			if at := int(r.leaders[g].Load()); at != 0 {
-				_, _, _ = r.links[at].ask(ctx, member.Request(member.KindLead, g, to...)) // the next look shows what it did
+				_, _, _ = r.links[at].ask(ctx, MemberRequest(KindLead, g, to...)) // the next look shows what it did
 			}
 		})
 	}
 }
 
 // leader returns the leader of a group, from 0, as the member that knows the highest term says.
-func leader(states [][]member.GroupState, g int) (at int, known bool) {
+func leader(states [][]GroupState, g int) (at int, known bool) {
 	term := uint64(0)
 	for _, of := range states {
 		if of != nil && of[g].Leader >= 1 && of[g].Leader <= uint64(len(states)) && of[g].Term >= term {

@@ -1,4 +1,4 @@
-// Package remote puts a load on clusters whose members are processes of their own (package member): processes
+// Package remote puts a load on clusters whose members are processes of their own: processes
 // that this one starts, on this machine, or members on others, which run already. It is the side of the load:
 // it compares the members before it begins, follows their leaders, adds up what they have used, and verifies
 // at the end that every member has applied each acknowledged write exactly once.
@@ -12,6 +12,10 @@
 //	verify.go      what they hold at the end
 //	members.go     members that run already
 //	processes.go   members that this process starts
+//	member*.go     the other side: one member as a process, from its plan to its answers (protocol.go)
+//	client*.go     a client of hosts over one connection, which finds the leader, and the server of that
+//	trust.go       certificates with which loads and members prove that they belong together
+//	collect.go     the results of a load, brought from where it ran; collectserver.go serves them
 package remote
 
 import (
@@ -26,8 +30,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/client"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -66,8 +68,8 @@ func (o Options) notices() func(why error) {
 
 // Cluster is a set of members that belong together.
 type Cluster struct {
-	links  []*link        // by id, from 0
-	hellos []member.Hello // the same
+	links  []*link // by id, from 0
+	hellos []Hello // the same
 	groups int
 	// absence is Options.Absence.
 	absence time.Duration
@@ -93,7 +95,7 @@ func Connect(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Wait, errWaited)
 	defer cancel()
-	c.hellos = make([]member.Hello, len(c.links))
+	c.hellos = make([]Hello, len(c.links))
 	errs, notice := make([]error, len(c.links)), o.notices()
 	each(len(c.links), func(i int) { c.hellos[i], errs[i] = c.links[i].await(ctx, o.Wait, notice) })
 	if err := firstOf(errs); err != nil {
@@ -133,7 +135,7 @@ func each(n int, f func(i int)) {
 }
 
 // await waits until a member says who it is. What waiting does not mend ends it at once.
-func (l *link) await(ctx context.Context, wait time.Duration, notice func(error)) (h member.Hello, err error) {
+func (l *link) await(ctx context.Context, wait time.Duration, notice func(error)) (h Hello, err error) {
 	last := errors.New("it accepts connections and answers nothing: loads are not served at this address")
 	for {
 		if h, err = l.hello(ctx); err == nil {
@@ -144,7 +146,7 @@ func (l *link) await(ctx context.Context, wait time.Duration, notice func(error)
 			notice(fmt.Errorf("the member at %s: %w", l.addr, err))
 		}
 		var no *declined
-		var refusal *client.Refusal
+		var refusal *Refusal
 		if errors.Is(err, cert.ErrRefused) || errors.As(err, &refusal) || errors.Is(err, errUnfit) {
 			return h, fmt.Errorf("the member at %s: %w", l.addr, err)
 		}
@@ -167,7 +169,7 @@ func (c *Cluster) compare() error {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.hellos[a].ID, c.hellos[b].ID) })
-	links, hellos := make([]*link, len(order)), make([]member.Hello, len(order))
+	links, hellos := make([]*link, len(order)), make([]Hello, len(order))
 	for to, from := range order {
 		links[to], hellos[to] = c.links[from], c.hellos[from]
 	}
@@ -193,7 +195,7 @@ func (c *Cluster) compare() error {
 	return nil
 }
 
-func program(h member.Hello) string {
+func program(h Hello) string {
 	return strings.TrimSpace(h.Version + " " + h.Environment.Revision)
 }
 
@@ -248,12 +250,12 @@ func (u unanswered) Unwrap() error { return u.error }
 
 // states asks all members for the states of their groups. The error is an unanswered: the states of the
 // members that it names are nil.
-func (c *Cluster) states(ctx context.Context) ([][]member.GroupState, error) {
-	all, errs := make([][]member.GroupState, len(c.links)), make([]error, len(c.links))
+func (c *Cluster) states(ctx context.Context) ([][]GroupState, error) {
+	all, errs := make([][]GroupState, len(c.links)), make([]error, len(c.links))
 	each(len(c.links), func(i int) {
 		asking, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
-		of, err := answer(asking, c.links[i], member.Request(member.KindGroups, 0), member.Decode[[]member.GroupState])
+		of, err := answer(asking, c.links[i], MemberRequest(KindGroups, 0), DecodeAnswer[[]GroupState])
 		if err == nil && len(of) != c.groups {
 			err = fmt.Errorf("it has %d groups, want %d", len(of), c.groups)
 		}
@@ -283,7 +285,7 @@ func (c *Cluster) explain(ctx context.Context, err error) error {
 }
 
 // Hello returns what member 1 says of itself. All members have the same components.
-func (c *Cluster) Hello() member.Hello { return c.hellos[0] }
+func (c *Cluster) Hello() Hello { return c.hellos[0] }
 
 // Machines are where the members run. A member that does not answer is described as it was before.
 func (c *Cluster) Machines() (all []archive.MemberEnvironment) {

@@ -10,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/client"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -26,9 +23,9 @@ const (
 // link is the connection to one member. It is made again when it has ended.
 type link struct {
 	addr    string
-	dialing client.Dialing
+	dialing Dialing
 
-	now atomic.Pointer[client.Conn] // nil: there is none
+	now atomic.Pointer[Conn] // nil: there is none
 
 	mu      sync.Mutex
 	ended   bool
@@ -38,9 +35,9 @@ type link struct {
 }
 
 func newLink(addr string, own *cert.Credentials) *link {
-	l := &link{addr: addr, dialing: client.Dialing{Timeout: dialTimeout, Silence: silence}}
+	l := &link{addr: addr, dialing: Dialing{Timeout: dialTimeout, Silence: silence}}
 	if own != nil {
-		l.dialing.Wrap = trust.Dial(own, func(chain []*x509.Certificate) error { return l.verify(chain, own.Roots) })
+		l.dialing.Wrap = DialTrusted(own, func(chain []*x509.Certificate) error { return l.verify(chain, own.Roots) })
 	}
 	return l
 }
@@ -67,7 +64,7 @@ func (l *link) verify(chain, roots []*x509.Certificate) error {
 
 // conn returns the connection. Of many goroutines that want it at the same time one dials, and none more than
 // once in redial.
-func (l *link) conn(ctx context.Context) (*client.Conn, error) {
+func (l *link) conn(ctx context.Context) (*Conn, error) {
 	if c := l.now.Load(); c != nil {
 		return c, nil
 	}
@@ -81,7 +78,7 @@ func (l *link) conn(ctx context.Context) (*client.Conn, error) {
 	case l.because != nil && time.Since(l.tried) < redial:
 		return nil, l.because
 	}
-	c, err := client.Dial(ctx, l.addr, l.dialing)
+	c, err := DialConn(ctx, l.addr, l.dialing)
 	if ctx.Err() != nil && err != nil {
 		return nil, err // it says nothing of the member
 	}
@@ -104,13 +101,13 @@ func explainDial(err error) error {
 }
 
 // ask sends a request and returns the answer. A connection that has ended is dropped.
-func (l *link) ask(ctx context.Context, parts ...[]byte) (client.Status, []byte, error) {
+func (l *link) ask(ctx context.Context, parts ...[]byte) (Status, []byte, error) {
 	c, err := l.conn(ctx)
 	if err != nil {
-		return client.Failed, nil, fmt.Errorf("%w: %w", client.ErrNotSent, err)
+		return Failed, nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	status, text, err := c.Ask(ctx, parts...)
-	if err != nil && (errors.Is(err, client.ErrNotSent) || errors.Is(err, client.ErrIndeterminate)) {
+	if err != nil && (errors.Is(err, ErrNotSent) || errors.Is(err, ErrIndeterminate)) {
 		l.now.CompareAndSwap(c, nil)
 	}
 	return status, text, err
@@ -123,7 +120,7 @@ func answer[T any](ctx context.Context, l *link, request []byte, read func([]byt
 	if err != nil {
 		return none, err
 	}
-	if status != client.Done {
+	if status != Done {
 		return none, &declined{string(text)}
 	}
 	return read(text)
@@ -135,24 +132,24 @@ type declined struct{ why string }
 func (d *declined) Error() string { return d.why }
 
 // hello asks for what the member says of itself. Its errors are for the user that has given the address.
-func (l *link) hello(ctx context.Context) (h member.Hello, err error) {
+func (l *link) hello(ctx context.Context) (h Hello, err error) {
 	if _, err := l.conn(ctx); err != nil {
 		return h, err
 	}
-	h, err = answer(ctx, l, member.Request(member.KindHello, 0), member.Decode[member.Hello])
-	var refusal *client.Refusal
+	h, err = answer(ctx, l, MemberRequest(KindHello, 0), DecodeAnswer[Hello])
+	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
 		return h, refusal
-	case errors.Is(err, client.ErrIndeterminate), errors.Is(err, client.ErrNotSent):
+	case errors.Is(err, ErrIndeterminate), errors.Is(err, ErrNotSent):
 		if l.dialing.Wrap == nil {
 			return h, errors.New("it closes connections without an answer: it speaks TLS, or loads are not served at this address; give this load certificates, or the address that the member listens on for loads")
 		}
 		return h, errors.New("it closes connections without an answer: loads are not served at this address; give the one that the member listens on for loads")
 	case err != nil:
 		return h, err
-	case h.Protocol != member.Protocol:
-		return h, unfit("it speaks version %d of the protocol between loads and members, and this load version %d: run the same program everywhere", h.Protocol, member.Protocol)
+	case h.Protocol != Protocol:
+		return h, unfit("it speaks version %d of the protocol between loads and members, and this load version %d: run the same program everywhere", h.Protocol, Protocol)
 	}
 	if id := l.named(); id != 0 && id != h.ID {
 		return h, unfit("it says that it is member %d, and its certificate names member %d", h.ID, id)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -34,7 +33,7 @@ const echoBytes = 1 << 10
 func (c *Cluster) MeasureRoundTrips(ctx context.Context, length time.Duration) error {
 	for i, l := range c.links {
 		h := hdrhistogram.New(100, int64(time.Minute), 3)
-		request := member.Request(member.KindEcho, 0, make([]byte, echoBytes)...)
+		request := MemberRequest(KindEcho, 0, make([]byte, echoBytes)...)
 		for start := time.Now(); h.TotalCount() == 0 || time.Since(start) < length/time.Duration(len(c.links)); {
 			began := time.Now()
 			if _, _, err := l.ask(ctx, request); err != nil {

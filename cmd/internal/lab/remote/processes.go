@@ -12,12 +12,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -26,7 +24,7 @@ import (
 // killed, none is left over.
 type Processes struct {
 	// Command returns the command line of a member.
-	Command func(member.Plan) []string
+	Command func(MemberPlan) []string
 }
 
 const (
@@ -37,23 +35,23 @@ const (
 
 // In implements experiment.Elsewhere.
 func (p Processes) In(ctx context.Context, dir string, setup rig.Setup, f func(experiment.Abroad) error) (err error) {
-	components, err := member.Of(setup)
+	components, err := ComponentsOf(setup)
 	if err != nil {
 		return err
 	}
 	var own *cert.Credentials
-	plan := member.Plan{Components: components, Dir: dir, Listen: "127.0.0.1:0", Loads: "127.0.0.1:0"}
+	plan := MemberPlan{Components: components, Dir: dir, Listen: "127.0.0.1:0", Loads: "127.0.0.1:0"}
 	if setup.Transport == rig.TLS {
 		plan.Certificates = filepath.Join(dir, "certificates")
-		if _, err := trust.Make(plan.Certificates, "millrace lab", setup.Hosts, certSpan); err != nil {
+		if _, err := MakeCertificates(plan.Certificates, "millrace lab", setup.Hosts, certSpan); err != nil {
 			return err
 		}
-		if own, err = trust.Load(plan.Certificates); err != nil {
+		if own, err = LoadCredentials(plan.Certificates); err != nil {
 			return err
 		}
 	}
 	for range setup.Hosts {
-		plan.Members = append(plan.Members, member.FromInput)
+		plan.Members = append(plan.Members, FromInput)
 	}
 	all := &processes{}
 	defer func() { err = errors.Join(err, all.end()) }()
@@ -95,15 +93,15 @@ type process struct {
 	id     int
 	cmd    *exec.Cmd
 	input  io.WriteCloser
-	said   chan member.Said // closed at the end of its output
-	ended  chan struct{}    // closed when the process has ended, with its error in err
+	said   chan Said     // closed at the end of its output
+	ended  chan struct{} // closed when the process has ended, with its error in err
 	err    error
-	errors children.Tail
+	errors lab.ErrorTail
 	told   bool // failure has said why it has ended
 }
 
 // start starts all, tells each where the others are, and returns where loads connect.
-func (p *processes) start(ctx context.Context, how Processes, plan member.Plan) (loads []string, err error) {
+func (p *processes) start(ctx context.Context, how Processes, plan MemberPlan) (loads []string, err error) {
 	for i := range plan.Members {
 		plan.ID = uint64(i + 1)
 		of, err := startProcess(i+1, how.Command(plan))
@@ -114,7 +112,7 @@ func (p *processes) start(ctx context.Context, how Processes, plan member.Plan) 
 	}
 	var members []string
 	for _, of := range p.all {
-		said, err := of.await(ctx, member.Listening)
+		said, err := of.await(ctx, Listening)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +128,7 @@ func (p *processes) start(ctx context.Context, how Processes, plan member.Plan) 
 		}
 	}
 	for _, of := range p.all {
-		if _, err := of.await(ctx, member.Ready); err != nil {
+		if _, err := of.await(ctx, Ready); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +137,7 @@ func (p *processes) start(ctx context.Context, how Processes, plan member.Plan) 
 }
 
 func startProcess(id int, command []string) (*process, error) {
-	p := &process{id: id, cmd: exec.Command(command[0], command[1:]...), said: make(chan member.Said, 2), ended: make(chan struct{})}
+	p := &process{id: id, cmd: exec.Command(command[0], command[1:]...), said: make(chan Said, 2), ended: make(chan struct{})}
 	apart(p.cmd)
 	p.cmd.Stderr = &p.errors
 	p.cmd.WaitDelay = time.Second
@@ -162,8 +160,8 @@ func startProcess(id int, command []string) (*process, error) {
 			if err != nil {
 				break
 			}
-			var said member.Said
-			if json.Unmarshal(bytes.TrimSpace(line), &said) == nil && (said.Event == member.Listening || said.Event == member.Ready) {
+			var said Said
+			if json.Unmarshal(bytes.TrimSpace(line), &said) == nil && (said.Event == Listening || said.Event == Ready) {
 				select {
 				case p.said <- said:
 				default: // more than it should say
@@ -178,7 +176,7 @@ func startProcess(id int, command []string) (*process, error) {
 }
 
 // await returns what the process says next, which must be an event.
-func (p *process) await(ctx context.Context, event string) (member.Said, error) {
+func (p *process) await(ctx context.Context, event string) (Said, error) {
 	select {
 	case said, ok := <-p.said:
 		if ok && said.Event == event {
@@ -190,7 +188,7 @@ func (p *process) await(ctx context.Context, event string) (member.Said, error) 
 		<-p.ended
 		return said, p.failure()
 	case <-ctx.Done():
-		return member.Said{}, context.Cause(ctx)
+		return Said{}, context.Cause(ctx)
 	}
 }
 

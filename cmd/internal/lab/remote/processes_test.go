@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host/pipeline"
@@ -35,12 +34,12 @@ func runOwner(dir string) (status int) {
 }
 
 // processes starts members as processes of this program. change changes what each is told.
-func processes(change func(p *member.Plan)) remote.Processes {
+func processes(change func(p *remote.MemberPlan)) remote.Processes {
 	program, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	return remote.Processes{Command: func(p member.Plan) []string {
+	return remote.Processes{Command: func(p remote.MemberPlan) []string {
 		if change != nil {
 			change(&p)
 		}
@@ -58,7 +57,7 @@ type pids struct {
 	dir string
 }
 
-func (p *pids) note(plan *member.Plan) {
+func (p *pids) note(plan *remote.MemberPlan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dir = plan.Dir
@@ -153,7 +152,7 @@ func TestProcessesDie(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the process of member 3 has ended with exit status 2: ") {
 		t.Errorf("a member that fails by itself: %v", err)
 	}
-	err = processes(func(p *member.Plan) {
+	err = processes(func(p *remote.MemberPlan) {
 		if p.ID == 2 {
 			p.Dir = "/does/not/exist"
 		}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
@@ -39,17 +37,17 @@ func (r reader) Propose(ctx context.Context, value []byte) error {
 	g := int(id.Client) % r.groups
 	want := r.acked[g].Load()
 	at := r.by.Where(int(r.leaders[g].Load()), len(r.links), id.Client)
-	status, text, err := r.links[at].ask(ctx, member.Request(member.KindRead, g, []byte(r.by)...))
+	status, text, err := r.links[at].ask(ctx, MemberRequest(KindRead, g, []byte(r.by)...))
 	switch {
 	case err != nil:
 		if r.by != rig.ByFollower {
 			r.follow(g, at, nil)
 		}
 		return err
-	case status == client.NotTaken:
+	case status == NotTaken:
 		r.follow(g, at, text)
 		return &declined{fmt.Sprintf("member %d does not lead", at+1)}
-	case status != client.Done:
+	case status != Done:
 		return &declined{fmt.Sprintf("member %d: %s", at+1, text)}
 	case len(text) != 8:
 		return fmt.Errorf("member %d answered a read with %d bytes, want 8", at+1, len(text))

@@ -18,13 +18,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	labclient "github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/cmd/internal/lab/trust"
 )
 
 // TestMain answers for the members that the tests start as processes: this program, with a plan in JSON.
@@ -41,10 +38,10 @@ func TestMain(m *testing.M) {
 const memberVerb = "member-of-a-test"
 
 func runMember(text string) (status int) {
-	var p member.Plan
+	var p remote.MemberPlan
 	err := json.Unmarshal([]byte(text), &p)
 	if err == nil {
-		err = member.Run(context.Background(), p, member.Streams{In: os.Stdin, Out: os.Stdout, Logger: slog.New(slog.DiscardHandler)})
+		err = remote.RunMember(context.Background(), p, remote.Streams{In: os.Stdin, Out: os.Stdout, Logger: slog.New(slog.DiscardHandler)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,13 +50,13 @@ func runMember(text string) (status int) {
 	return 0
 }
 
-var components = member.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
+var components = remote.Components{Log: "group", Engine: "memory", Transport: "tcp", Pipeline: "async", EarlyAck: true, Groups: 1}
 
 // cluster is one of members in this process, each with its own ports.
 type cluster struct {
 	t       *testing.T
 	dir     string
-	plan    member.Plan
+	plan    remote.MemberPlan
 	members []*running
 	addrs   []string // for each other
 	loads   []string
@@ -72,18 +69,18 @@ type running struct {
 }
 
 // start starts n members. change changes what one of them is told.
-func start(t *testing.T, n int, c member.Components, change func(id int, p *member.Plan)) *cluster {
+func start(t *testing.T, n int, c remote.Components, change func(id int, p *remote.MemberPlan)) *cluster {
 	t.Helper()
 	of := &cluster{t: t, dir: t.TempDir(), members: make([]*running, n), loads: make([]string, n)}
-	of.plan = member.Plan{Components: c, Dir: of.dir, Loads: "127.0.0.1:0"}
+	of.plan = remote.MemberPlan{Components: c, Dir: of.dir, Loads: "127.0.0.1:0"}
 	if c.Transport == string(rig.TLS) {
 		of.plan.Certificates = filepath.Join(of.dir, "pki")
-		if _, err := trust.Make(of.plan.Certificates, "test", n, time.Hour); err != nil {
+		if _, err := remote.MakeCertificates(of.plan.Certificates, "test", n, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range n {
-		of.plan.Members = append(of.plan.Members, member.FromInput)
+		of.plan.Members = append(of.plan.Members, remote.FromInput)
 	}
 	var inputs []io.WriteCloser
 	var outputs []*bufio.Reader
@@ -95,7 +92,7 @@ func start(t *testing.T, n int, c member.Components, change func(id int, p *memb
 		}
 		in, out := of.run(i, p)
 		inputs, outputs = append(inputs, in), append(outputs, out)
-		said := of.mustSay(out, member.Listening)
+		said := of.mustSay(out, remote.Listening)
 		of.addrs, of.loads[i] = append(of.addrs, said.Listen), said.Loads
 	}
 	line, err := json.Marshal(of.addrs)
@@ -108,7 +105,7 @@ func start(t *testing.T, n int, c member.Components, change func(id int, p *memb
 		}
 	}
 	for _, out := range outputs {
-		of.mustSay(out, member.Ready)
+		of.mustSay(out, remote.Ready)
 	}
 	t.Cleanup(func() {
 		for i := range of.members {
@@ -119,7 +116,7 @@ func start(t *testing.T, n int, c member.Components, change func(id int, p *memb
 }
 
 // run begins a life of a member. Its output is read only as far as the test wants.
-func (c *cluster) run(i int, p member.Plan) (io.WriteCloser, *bufio.Reader) {
+func (c *cluster) run(i int, p remote.MemberPlan) (io.WriteCloser, *bufio.Reader) {
 	ctx, cancel := context.WithCancel(context.Background())
 	in, input := io.Pipe()
 	output, out := io.Pipe()
@@ -131,14 +128,14 @@ func (c *cluster) run(i int, p member.Plan) (io.WriteCloser, *bufio.Reader) {
 	}
 	c.members[i] = r
 	go func() {
-		err := member.Run(ctx, p, member.Streams{In: in, Out: out, Logger: slog.New(slog.DiscardHandler), Version: "test"})
+		err := remote.RunMember(ctx, p, remote.Streams{In: in, Out: out, Logger: slog.New(slog.DiscardHandler), Version: "test"})
 		out.CloseWithError(err)
 		r.ended <- err
 	}()
 	return input, bufio.NewReader(output)
 }
 
-func said(out *bufio.Reader, event string) (s member.Said, err error) {
+func said(out *bufio.Reader, event string) (s remote.Said, err error) {
 	line, err := out.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &s)
@@ -149,7 +146,7 @@ func said(out *bufio.Reader, event string) (s member.Said, err error) {
 	return s, err
 }
 
-func (c *cluster) mustSay(out *bufio.Reader, event string) member.Said {
+func (c *cluster) mustSay(out *bufio.Reader, event string) remote.Said {
 	c.t.Helper()
 	s, err := said(out, event)
 	if err != nil {
@@ -176,14 +173,14 @@ func (c *cluster) again(i int) error {
 	p := c.plan
 	p.ID, p.Members, p.Loads = uint64(i+1), c.addrs, c.loads[i]
 	_, out := c.run(i, p)
-	_, err := said(out, member.Ready)
+	_, err := said(out, remote.Ready)
 	return err
 }
 
 func (c *cluster) options() remote.Options {
 	o := remote.Options{Members: c.loads, Wait: 20 * time.Second, Absence: 300 * time.Millisecond}
 	if c.plan.Certificates != "" {
-		own, err := trust.Load(c.plan.Certificates)
+		own, err := remote.LoadCredentials(c.plan.Certificates)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -316,7 +313,7 @@ func TestMembersGo(t *testing.T) {
 					page.Acknowledge(seq)
 					break
 				}
-				if !errors.Is(err, labclient.ErrIndeterminate) { // the connection to a host that goes
+				if !errors.Is(err, remote.ErrIndeterminate) { // the connection to a host that goes
 					return err
 				}
 			}
@@ -430,16 +427,16 @@ func TestRefusals(t *testing.T) {
 	secured.Transport = string(rig.TLS)
 	plain, tls := start(t, 2, components, nil), start(t, 1, secured, nil)
 	other := start(t, 1, components, nil)
-	differs := start(t, 2, components, func(id int, p *member.Plan) {
+	differs := start(t, 2, components, func(id int, p *remote.MemberPlan) {
 		if id == 2 {
 			p.EarlyAck, p.SnapshotMiB = false, 7
 		}
 	})
 	foreign := filepath.Join(t.TempDir(), "pki")
-	if _, err := trust.Make(foreign, "another lab", 1, time.Hour); err != nil {
+	if _, err := remote.MakeCertificates(foreign, "another lab", 1, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	strange, err := trust.Load(foreign)
+	strange, err := remote.LoadCredentials(foreign)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,8 @@ import (
 	"strconv"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/client"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
 // Propose implements load.Target: it proposes to the leader of the client's group, and follows it. A member
@@ -26,18 +24,18 @@ func (r *Run) Propose(ctx context.Context, value []byte) error {
 }
 
 func (r *Run) propose(ctx context.Context, g int, command []byte) error {
-	head := member.RequestHead(make([]byte, 0, member.HeadBytes), member.KindPropose, g)
+	head := RequestHead(make([]byte, 0, HeadBytes), KindPropose, g)
 	for {
 		at := int(r.leaders[g].Load())
 		status, text, err := r.links[at].ask(ctx, head, command)
 		switch {
-		case err == nil && status == client.Done:
+		case err == nil && status == Done:
 			return nil
-		case err == nil && status != client.NotTaken:
+		case err == nil && status != NotTaken:
 			return &declined{fmt.Sprintf("member %d: %s", at+1, text)}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && !errors.Is(err, client.ErrNotSent):
+		case err != nil && !errors.Is(err, ErrNotSent):
 			r.leaders[g].CompareAndSwap(int32(at), int32((at+1)%len(r.links)))
 			return err
 		case errors.Is(err, errEnded):

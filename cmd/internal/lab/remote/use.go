@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
 // uses is what the members' processes have used since each of them has answered first. A process that is a
@@ -22,9 +21,9 @@ type uses struct {
 
 // used is one member.
 type used struct {
-	last      member.Usage
-	earlier   member.Usage // sum of the processes before, less what was used before the first answer
-	known, ok bool         // it has answered ever; it has answered the last time
+	last      Usage
+	earlier   Usage // sum of the processes before, less what was used before the first answer
+	known, ok bool  // it has answered ever; it has answered the last time
 }
 
 // useTimeout bounds what a member that does not answer costs a sample.
@@ -32,7 +31,7 @@ const useTimeout = 900 * time.Millisecond
 
 // fetch asks all members. fresh starts a new peak of their memory.
 func (r *Run) fetch(ctx context.Context, fresh bool) {
-	answers, errs := make([]member.Usage, len(r.links)), make([]error, len(r.links))
+	answers, errs := make([]Usage, len(r.links)), make([]error, len(r.links))
 	var rest []byte
 	if fresh {
 		rest = []byte{1}
@@ -40,7 +39,7 @@ func (r *Run) fetch(ctx context.Context, fresh bool) {
 	each(len(r.links), func(i int) {
 		asking, cancel := context.WithTimeout(ctx, useTimeout)
 		defer cancel()
-		answers[i], errs[i] = answer(asking, r.links[i], member.Request(member.KindUsage, 0, rest...), member.Decode[member.Usage])
+		answers[i], errs[i] = answer(asking, r.links[i], MemberRequest(KindUsage, 0, rest...), DecodeAnswer[Usage])
 	})
 	r.use.mu.Lock()
 	defer r.use.mu.Unlock()
@@ -59,7 +58,7 @@ func (r *Run) fetch(ctx context.Context, fresh bool) {
 }
 
 // take takes in an answer, and reports whether it comes from a new process.
-func (u *used) take(now member.Usage) (renewed bool) {
+func (u *used) take(now Usage) (renewed bool) {
 	switch {
 	case !u.known: // what it had used before, perhaps for days, is not of this load
 		u.earlier.Process, u.earlier.Counters = load.Usage{}.Sub(now.Process), load.Counters{}.Sub(now.Counters)

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/member"
 )
 
 // Verify implements load.Target. It waits until the members have applied the same values of this run, and all
@@ -87,7 +86,7 @@ func ids(present []int) (all []int) {
 func (r *Run) converged(ctx context.Context) (present []int, missing, err error) {
 	until := time.Now().Add(r.absence)
 	late := errors.New("no member has answered in time")
-	for last := [][]member.GroupState(nil); ; {
+	for last := [][]GroupState(nil); ; {
 		states, missing := r.states(ctx)
 		if ctx.Err() != nil {
 			return nil, nil, late
@@ -126,7 +125,7 @@ func (r *Run) absent(missing error) {
 	r.remark(archive.WarnMemberGone, "not every member was verified: %v.", missing)
 }
 
-func answered(states [][]member.GroupState) (present []int) {
+func answered(states [][]GroupState) (present []int) {
 	for i, of := range states {
 		if of != nil {
 			present = append(present, i)
@@ -136,7 +135,7 @@ func answered(states [][]member.GroupState) (present []int) {
 }
 
 // behind returns why the members are not level yet, or nil. The error is what waiting does not mend.
-func (r *Run) behind(states [][]member.GroupState) (behind, err error) {
+func (r *Run) behind(states [][]GroupState) (behind, err error) {
 	for g := range r.groups {
 		want := r.acked[g].Load()
 		for _, of := range states {
@@ -165,11 +164,11 @@ func (r *Run) behind(states [][]member.GroupState) (behind, err error) {
 
 // isLater reports whether a machine is of a load that has begun after this one. One that is of another load
 // and has applied less has started again, and comes to this load with its log.
-func (r *Run) isLater(g int, s member.GroupState) bool {
+func (r *Run) isLater(g int, s GroupState) bool {
 	return s.Run != r.run && s.Machine.Applied > r.beganAt[g]
 }
 
-func (r *Run) beside(s member.GroupState) error {
+func (r *Run) beside(s GroupState) error {
 	return fmt.Errorf("another load, %v, has begun on these members beside this one, %v: they serve one at a time; measure again when it has ended", s.Run, r.run)
 }
 
@@ -186,7 +185,7 @@ func (r *Run) disturbed(ctx context.Context) error {
 	return nil
 }
 
-func same(a, b [][]member.GroupState) bool {
+func same(a, b [][]GroupState) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -209,8 +208,8 @@ func (r *Run) form(ctx context.Context, i, g int) (form []byte, err error) {
 		asking, cancel := context.WithTimeout(ctx, answerTimeout)
 		offset := binary.LittleEndian.AppendUint64(nil, uint64(len(form)))
 		var total int64
-		piece, err := answer(asking, r.links[i], member.Request(member.KindForm, g, offset...), func(text []byte) (piece []byte, err error) {
-			total, piece, err = member.FormPiece(text)
+		piece, err := answer(asking, r.links[i], MemberRequest(KindForm, g, offset...), func(text []byte) (piece []byte, err error) {
+			total, piece, err = FormPiece(text)
 			return piece, err
 		})
 		cancel()

@@ -1,5 +1,5 @@
 // Package report turns what was measured into rows, tables, progress and files. It knows no plan: each bench
-// has its own table, made of the parts here. Package report/plot draws.
+// has its own table, made of the parts here. Package report/page draws.
 package report
 
 import (

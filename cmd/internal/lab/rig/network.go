@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/wire"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/loopback"
@@ -33,8 +32,8 @@ type network struct {
 	memory     *loopback.Network
 	addrs      []string // of the present life of each host; "": it has none yet
 	open       []Peered
-	foreign    Listen         // nil: tcp
-	links      [][]*wire.Link // from, to; nil without faults and delay
+	foreign    Listen    // nil: tcp
+	links      [][]*Link // from, to; nil without faults and delay
 	tls        []*cert.Credentials
 	rejections []rejections // by host, in its present life
 }
@@ -67,13 +66,13 @@ func newNetwork(s Setup) (_ *network, err error) {
 		return n, nil
 	}
 	for from := range s.Hosts {
-		row := make([]*wire.Link, s.Hosts)
+		row := make([]*Link, s.Hosts)
 		n.links = append(n.links, row)
 		for to := range s.Hosts {
 			if from == to {
 				continue
 			}
-			if row[to], err = wire.New(n.addrs[to]); err != nil {
+			if row[to], err = NewLink(n.addrs[to]); err != nil {
 				return nil, err
 			}
 			row[to].SetDelay(s.NetworkDelay)
@@ -162,7 +161,7 @@ func (n *network) addr(from, to int) string {
 }
 
 // each calls f for the links from and to a host.
-func (n *network) each(i int, f func(*wire.Link)) {
+func (n *network) each(i int, f func(*Link)) {
 	for other := range n.hosts {
 		if n.links != nil && other != i {
 			f(n.links[i][other])
@@ -173,11 +172,11 @@ func (n *network) each(i int, f func(*wire.Link)) {
 
 // refuse makes the links of a host refuse, or pass again.
 func (n *network) refuse(i int, refuses bool) {
-	mode := wire.Passes
+	mode := Passes
 	if refuses {
-		mode = wire.Refuses
+		mode = Refuses
 	}
-	n.each(i, func(l *wire.Link) { l.Set(mode) })
+	n.each(i, func(l *Link) { l.Set(mode) })
 }
 
 func (n *network) close() (err error) {
@@ -198,11 +197,11 @@ func (n *network) close() (err error) {
 
 // Hold makes a member deaf and mute without a reset, as a cut cable or a stopped process does, or ends that.
 func (c *Cluster) Hold(i int, holds bool) {
-	mode := wire.Passes
+	mode := Passes
 	if holds {
-		mode = wire.Holds
+		mode = Holds
 	}
-	c.network.each(i, func(l *wire.Link) { l.Set(mode) })
+	c.network.each(i, func(l *Link) { l.Set(mode) })
 }
 
 // Refuse resets and refuses the connections of a member, or ends that.
@@ -210,7 +209,7 @@ func (c *Cluster) Refuse(i int, refuses bool) { c.network.refuse(i, refuses) }
 
 // SetRate bounds what is sent from and to a member, on each link; 0: no bound.
 func (c *Cluster) SetRate(i int, bytesPerSecond float64) {
-	c.network.each(i, func(l *wire.Link) { l.SetRate(bytesPerSecond) })
+	c.network.each(i, func(l *Link) { l.SetRate(bytesPerSecond) })
 }
 
 // credentials makes a CA for this run, and a certificate of each host.

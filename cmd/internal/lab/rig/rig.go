@@ -7,6 +7,7 @@
 //	seat.go      one member alone, whose peers run in other processes
 //	member.go    one host: kill, open again, a slow disk
 //	foreign.go   components of other projects' code, and slow disks
+//	wire.go      links that stand for a network: late, at a bounded rate, or cut
 //	network.go   how hosts reach each other: transports, links, delays, cuts
 //	machine.go   the state machine
 //	fill.go      writes outside a load, logs that diverge

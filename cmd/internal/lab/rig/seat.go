@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/wire"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -80,13 +79,13 @@ func newSeatNetwork(s Setup, seat Seat) (_ *network, cluster uint64, err error) 
 	if s.NetworkDelay == 0 {
 		return n, cluster, nil
 	}
-	n.links = make([][]*wire.Link, s.Hosts)
-	n.links[at] = make([]*wire.Link, s.Hosts)
+	n.links = make([][]*Link, s.Hosts)
+	n.links[at] = make([]*Link, s.Hosts)
 	for to := range s.Hosts {
 		if to == at {
 			continue
 		}
-		if n.links[at][to], err = wire.New(n.addrs[to]); err != nil {
+		if n.links[at][to], err = NewLink(n.addrs[to]); err != nil {
 			return nil, 0, err
 		}
 		n.links[at][to].SetDelay(s.NetworkDelay)

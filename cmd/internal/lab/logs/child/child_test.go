@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/children"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
@@ -164,7 +163,7 @@ func TestLogThatFails(t *testing.T) {
 }
 
 // serve sends a request to a child of this process, and returns its answer.
-func serve(t *testing.T, r Request, library Library) children.Answer[Result] {
+func serve(t *testing.T, r Request, library Library) lab.ChildAnswer[Result] {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -174,7 +173,7 @@ func serve(t *testing.T, r Request, library Library) children.Answer[Result] {
 	if err := Serve(bytes.NewReader(text), &out, library); err != nil {
 		t.Fatal(err)
 	}
-	var answer children.Answer[Result]
+	var answer lab.ChildAnswer[Result]
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil || answer.Error != "" || answer.Result == nil {
 		t.Fatalf("%s, %v", out.String(), err)
 	}
@@ -187,7 +186,7 @@ func TestServeOwnLogs(t *testing.T) {
 		for _, r := range []Request{request("", 3), {Groups: 1, ValueBytes: 1024, RecoverBytes: 4 << 20, Seed: 1}} {
 			t.Run(fmt.Sprintf("%s, %d appenders", library.Name, r.Appenders), func(t *testing.T) {
 				r.Dir = t.TempDir()
-				var answer children.Answer[Result]
+				var answer lab.ChildAnswer[Result]
 				for r.Length = range labtest.Lengths(200 * time.Millisecond) {
 					if answer = serve(t, r, library); answer.Result.Ops > 0 {
 						break

@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -41,7 +40,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 type rawLog struct {
-	files *rawfile.Pair
+	files *lab.RawPair
 	dir   string
 	syncs *atomic.Uint64
 	start []uint64 // of batches, oldest first; overwritten ones are dropped now and then
@@ -56,8 +55,8 @@ func openRawLog(s Setup, syncs *atomic.Uint64) (Store, error) {
 		return reopenRawLog(s, syncs)
 	}
 	// Together the files hold what is retained, and what is written before the next compaction, with headers.
-	size := max(int64(rawfile.SegmentBytes), s.KeepBytes*3/4+MaxBatchBytes) &^ (vfs.BlockBytes - 1)
-	files, err := rawfile.Create(vfs.OS(), rawPath(s.Dir), size)
+	size := max(int64(lab.SegmentBytes), s.KeepBytes*3/4+MaxBatchBytes) &^ (vfs.BlockBytes - 1)
+	files, err := lab.CreateRaw(vfs.OS(), rawPath(s.Dir), size)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ func reopenRawLog(s Setup, syncs *atomic.Uint64) (_ Store, err error) {
 	if _, err := fmt.Sscan(string(text), &size, &start, &end); err != nil {
 		return nil, fmt.Errorf("%s: %w", rawStateName, err)
 	}
-	files, err := rawfile.Open(vfs.OS(), rawPath(s.Dir), size, end)
+	files, err := lab.OpenRaw(vfs.OS(), rawPath(s.Dir), size, end)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/children"
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -45,7 +45,7 @@ func (r *Result) IsRecovery() bool { return r.RecoveredBytes > 0 }
 
 // Serve is the main function of a child: it answers the one request on in.
 func Serve(in io.Reader, out io.Writer, library Library) error {
-	return children.Serve(in, out, func(r Request) (Result, error) { return measure(r, library) })
+	return lab.ServeChild(in, out, func(r Request) (Result, error) { return measure(r, library) })
 }
 
 // maxAddedProcessors bounds the processors that are added for logs that sync many files at once.

@@ -8,13 +8,11 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/report/chart"
-	"github.com/millrace/millrace/cmd/internal/lab/report/view"
 )
 
 // builder draws the charts of one run.
 type builder struct {
-	view   *view.View
+	view   *View
 	groups []group
 	data   []chartData
 }
@@ -25,8 +23,8 @@ const maxHeats = 6
 func (b *builder) build() error {
 	b.kneeCharts()
 	b.labelCharts()
-	standings, err := b.view.Standings(chart.MaxLines)
-	if errors.Is(err, view.ErrNoRepeat) {
+	standings, err := b.view.Standings(MaxLines)
+	if errors.Is(err, ErrNoRepeat) {
 		return nil // nothing was finished, so there is nothing to draw
 	}
 	if err != nil {
@@ -39,16 +37,16 @@ func (b *builder) build() error {
 }
 
 // add appends a chart to the last group, in parts of as many lines as can be told apart.
-func (b *builder) add(c chart.Chart) {
+func (b *builder) add(c Chart) {
 	if c.Empty() {
 		return
 	}
 	b.data = append(b.data, toData(c))
 	g := &b.groups[len(b.groups)-1]
 	lines, title := c.Lines, c.Title
-	parts := (len(lines) + chart.MaxLines - 1) / chart.MaxLines
+	parts := (len(lines) + MaxLines - 1) / MaxLines
 	for part := range parts {
-		c.Lines = lines[part*chart.MaxLines : min((part+1)*chart.MaxLines, len(lines))]
+		c.Lines = lines[part*MaxLines : min((part+1)*MaxLines, len(lines))]
 		if parts > 1 {
 			c.Title = fmt.Sprintf("%s (%d of %d)", title, part+1, parts)
 		}
@@ -78,8 +76,8 @@ func (b *builder) kneeCharts() {
 	}
 	b.begin("Latency against throughput", "Each dot is one load, with the median of its repeats and a bar between the extremes. Where a line turns up, the target is saturated.")
 	for _, m := range []archive.Metric{archive.P50Us, archive.P99Us, archive.P999Us} {
-		b.add(chart.Chart{
-			Title: view.MetricText(m) + " against throughput",
+		b.add(Chart{
+			Title: MetricText(m) + " against throughput",
 			X:     axis(archive.OpsPerSec, false), Y: axis(m, true), Lines: lines(b.view.Knee(m), true),
 		})
 	}
@@ -89,7 +87,7 @@ func (b *builder) kneeCharts() {
 // labelCharts are the figures against each label that is a number: the load, nodes, sizes, delays.
 func (b *builder) labelCharts() {
 	for _, label := range b.view.NumericLabels() {
-		b.begin("By "+view.LabelText(label), "")
+		b.begin("By "+LabelText(label), "")
 		metrics := []archive.Metric{archive.OpsPerSec, archive.P99Us}
 		for _, m := range b.view.HeadlineMetrics() {
 			if !isStandard(m) || m == archive.LongestGapSec || m == archive.LostOps {
@@ -98,10 +96,10 @@ func (b *builder) labelCharts() {
 		}
 		for _, m := range metrics {
 			curves := b.view.By(label, m)
-			ticks, log := labelTicks(curves, view.LabelUnit(label))
-			b.add(chart.Chart{
-				Title: view.MetricText(m) + " by " + view.LabelText(label),
-				X:     chart.Axis{Label: view.LabelText(label), Unit: view.LabelUnit(label), Log: log, Ticks: ticks},
+			ticks, log := labelTicks(curves, LabelUnit(label))
+			b.add(Chart{
+				Title: MetricText(m) + " by " + LabelText(label),
+				X:     Axis{Label: LabelText(label), Unit: LabelUnit(label), Log: log, Ticks: ticks},
 				Y:     axis(m, m.Unit == archive.UnitMicroseconds), Lines: lines(curves, true),
 			})
 		}
@@ -118,23 +116,23 @@ func isStandard(m archive.Metric) bool {
 	return false
 }
 
-func (b *builder) percentileCharts(standings []view.Standing) {
+func (b *builder) percentileCharts(standings []Standing) {
 	b.begin("Percentiles", "The whole distribution of each line's best load that was not saturated (the repeat with the median throughput).")
-	x := chart.Axis{Label: "share of operations that took no longer", Log: true}
-	for _, t := range view.PercentileTicks() {
-		x.Ticks = append(x.Ticks, chart.Tick{At: t.N, Label: t.Label})
+	x := Axis{Label: "share of operations that took no longer", Log: true}
+	for _, t := range PercentileTicks() {
+		x.Ticks = append(x.Ticks, Tick{At: t.N, Label: t.Label})
 	}
-	b.add(chart.Chart{
+	b.add(Chart{
 		Title: "Latency by percentile", X: x,
-		Y: chart.Axis{Label: "latency", Unit: archive.UnitMicroseconds, Log: true}, Lines: lines(view.Percentiles(standings), false),
+		Y: Axis{Label: "latency", Unit: archive.UnitMicroseconds, Log: true}, Lines: lines(Percentiles(standings), false),
 	})
 	b.end()
 }
 
-func (b *builder) heatMaps(standings []view.Standing) {
+func (b *builder) heatMaps(standings []Standing) {
 	b.begin("Latency over time", "A column is one interval of the log of histograms; the darker a cell, the more of the interval's operations took that long.")
 	for _, s := range standings[:min(len(standings), maxHeats)] {
-		main, ok := view.Main(s.Operations)
+		main, ok := MainOperation(s.Operations)
 		if !ok {
 			continue
 		}
@@ -149,18 +147,18 @@ func (b *builder) heatMaps(standings []view.Standing) {
 	b.end()
 }
 
-func heat(s view.Standing, o view.Operation) chart.Heat {
-	h := chart.Heat{
+func heat(s Standing, o Operation) Heat {
+	h := Heat{
 		Title: s.Name() + ", " + o.Tag,
-		X:     chart.Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
-		Y:     chart.Axis{Label: "latency", Unit: archive.UnitMicroseconds},
+		X:     Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
+		Y:     Axis{Label: "latency", Unit: archive.UnitMicroseconds},
 		Bands: bands(s.Repeat.Phases),
 	}
 	for _, i := range o.Intervals {
-		c := chart.HeatColumn{From: i.Start.Sub(s.Repeat.Began).Seconds(), To: i.End.Sub(s.Repeat.Began).Seconds()}
+		c := HeatColumn{From: i.Start.Sub(s.Repeat.Began).Seconds(), To: i.End.Sub(s.Repeat.Began).Seconds()}
 		for _, bar := range i.Histogram.Distribution() {
 			if bar.Count > 0 && bar.To > 0 {
-				c.Cells = append(c.Cells, chart.HeatCell{Low: math.Max(float64(bar.From), 1) / 1e3, High: float64(bar.To) / 1e3, Count: bar.Count})
+				c.Cells = append(c.Cells, HeatCell{Low: math.Max(float64(bar.From), 1) / 1e3, High: float64(bar.To) / 1e3, Count: bar.Count})
 			}
 		}
 		h.Columns = append(h.Columns, c)
@@ -169,7 +167,7 @@ func heat(s view.Standing, o view.Operation) chart.Heat {
 }
 
 // heatData says of a map how many operations each interval had: the distributions are in the .hlog files.
-func heatData(h chart.Heat) chartData {
+func heatData(h Heat) chartData {
 	line := lineData{Name: "operations in the interval"}
 	for _, c := range h.Columns {
 		count := int64(0)
@@ -181,16 +179,16 @@ func heatData(h chart.Heat) chartData {
 	return chartData{Title: h.Title, X: h.X.Label, Y: h.Y.Label, Lines: []lineData{line}}
 }
 
-func (b *builder) timelines(standings []view.Standing) {
+func (b *builder) timelines(standings []Standing) {
 	b.begin("Over time", "The same repeats as above, sampled at a fixed interval.")
-	phases := bands(view.Phases(standings))
+	phases := bands(Phases(standings))
 	if phases == nil {
 		b.phaseCharts(standings)
 	}
 	for _, t := range b.view.Timelines(standings) {
-		b.add(chart.Chart{
-			Title: view.MetricText(t.Metric) + " over time",
-			X:     chart.Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
+		b.add(Chart{
+			Title: MetricText(t.Metric) + " over time",
+			X:     Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
 			Y:     axis(t.Metric, t.Metric.Unit == archive.UnitMicroseconds), Lines: lines(t.Curves, false), Bands: phases,
 		})
 	}
@@ -199,44 +197,44 @@ func (b *builder) timelines(standings []view.Standing) {
 
 // phaseCharts are the throughput of each standing over time, with the phases of its own: what an event has
 // cost can be seen only beside the event.
-func (b *builder) phaseCharts(standings []view.Standing) {
+func (b *builder) phaseCharts(standings []Standing) {
 	for _, s := range standings {
-		for _, t := range b.view.Timelines([]view.Standing{s}) {
+		for _, t := range b.view.Timelines([]Standing{s}) {
 			if t.Metric != archive.OpsPerSec {
 				continue
 			}
-			b.add(chart.Chart{
-				Title: s.Name() + ": " + view.MetricText(t.Metric) + " over time",
-				X:     chart.Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
+			b.add(Chart{
+				Title: s.Name() + ": " + MetricText(t.Metric) + " over time",
+				X:     Axis{Label: "time since the repeat began", Unit: archive.UnitSeconds},
 				Y:     axis(t.Metric, false), Lines: lines(t.Curves, false), Bands: bands(s.Repeat.Phases),
 			})
 		}
 	}
 }
 
-func bands(phases []archive.Phase) []chart.Band {
-	var all []chart.Band
+func bands(phases []archive.Phase) []Band {
+	var all []Band
 	for _, p := range phases {
-		all = append(all, chart.Band{From: p.FromSec, To: p.ToSec, Name: p.Name})
+		all = append(all, Band{From: p.FromSec, To: p.ToSec, Name: p.Name})
 	}
 	return all
 }
 
 // axis labels an axis by what the metric means.
-func axis(m archive.Metric, log bool) chart.Axis {
+func axis(m archive.Metric, log bool) Axis {
 	text := m.Meaning
 	if text == "" || len(text) > 46 {
-		text = strings.TrimSpace(view.MetricText(m))
+		text = strings.TrimSpace(MetricText(m))
 	}
-	return chart.Axis{Label: text, Unit: m.Unit, Log: log}
+	return Axis{Label: text, Unit: m.Unit, Log: log}
 }
 
-func lines(curves []view.Curve, dots bool) []chart.Line {
-	var all []chart.Line
+func lines(curves []Curve, dots bool) []Line {
+	var all []Line
 	for _, c := range curves {
-		l := chart.Line{Name: c.Name, Dots: dots}
+		l := Line{Name: c.Name, Dots: dots}
 		for _, p := range c.Places {
-			l.Points = append(l.Points, chart.Point{X: p.X, Y: p.Y, Low: p.Low, High: p.Top})
+			l.Points = append(l.Points, ChartPoint{X: p.X, Y: p.Y, Low: p.Low, High: p.Top})
 		}
 		all = append(all, l)
 	}
@@ -245,7 +243,7 @@ func lines(curves []view.Curve, dots bool) []chart.Line {
 
 // labelTicks are the values of a label that occur, if they are few. The axis is logarithmic if they span more
 // than a decade and none is zero.
-func labelTicks(curves []view.Curve, unit archive.Unit) (ticks []chart.Tick, log bool) {
+func labelTicks(curves []Curve, unit archive.Unit) (ticks []Tick, log bool) {
 	const maxTicks = 12
 	seen := map[float64]bool{}
 	low, high := math.Inf(1), math.Inf(-1)
@@ -254,7 +252,7 @@ func labelTicks(curves []view.Curve, unit archive.Unit) (ticks []chart.Tick, log
 			low, high = min(low, p.X), max(high, p.X)
 			if !seen[p.X] {
 				seen[p.X] = true
-				ticks = append(ticks, chart.Tick{At: p.X, Label: chart.Label(unit, p.X)})
+				ticks = append(ticks, Tick{At: p.X, Label: Label(unit, p.X)})
 			}
 		}
 	}

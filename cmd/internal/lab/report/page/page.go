@@ -1,7 +1,12 @@
 // Package page writes one or several archives as one page of HTML that opens without a network: style,
 // drawings and data are in the file, and nothing in it refers to anything outside. There is no script: charts
-// are drawn when the page is written (report/chart), so they print, and a test can read them. The figures
+// are drawn when the page is written (chart.go), so they print, and a test can read them. The figures
 // behind the charts are in the page once more as JSON, so that they can be drawn in another way.
+//
+//	view.go        what to show of an archive, whatever the output
+//	chart.go       charts as SVG for the page
+//	picture.go     pictures for README files, as SVG or PNG
+//	plot.go        plots with colours and fonts of their own, for pictures and benches
 package page
 
 import (
@@ -13,8 +18,6 @@ import (
 	"math"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/report/chart"
-	"github.com/millrace/millrace/cmd/internal/lab/report/view"
 )
 
 //go:embed page.html
@@ -34,7 +37,7 @@ type content struct {
 
 // run is a section of the page.
 type run struct {
-	*view.View
+	*View
 	ID     string
 	Charts []group
 }
@@ -48,7 +51,7 @@ type group struct {
 
 type figure struct {
 	Title  string
-	SVG    template.HTML // made by package chart, which escapes what comes from outside
+	SVG    template.HTML // made by a Chart, which escapes what comes from outside
 	Legend []string
 }
 
@@ -78,7 +81,7 @@ type lineData struct {
 func Write(w io.Writer, archives []*archive.Archive) error {
 	c := content{Title: "Millrace lab", Style: template.CSS(style)}
 	for i, a := range archives {
-		b := &builder{view: view.Of(a)}
+		b := &builder{view: ViewOf(a)}
 		if err := b.build(); err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func (c content) JSON() (template.JS, error) {
 }
 
 // toData says the lines of a chart for programs.
-func toData(c chart.Chart) chartData {
+func toData(c Chart) chartData {
 	d := chartData{Title: c.Title, X: c.X.Label, Y: c.Y.Label}
 	for _, l := range c.Lines {
 		line := lineData{Name: l.Name}

@@ -14,18 +14,18 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/archive/archivetest"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 )
 
-var keep = flag.String("keep", "", "write the pages of the tests to this directory, to look at them")
+var keep = flag.String("keep", "", "write the pages and pictures of the tests to this directory, to look at them")
 
 // written makes an archive of each shape and returns the page of all.
-func written(t *testing.T, name string, shapes ...archivetest.Shape) string {
+func written(t *testing.T, name string, shapes ...labtest.Shape) string {
 	t.Helper()
 	var archives []*archive.Archive
 	for _, s := range shapes {
 		dir := filepath.Join(t.TempDir(), "run")
-		archivetest.Write(t, dir, s)
+		labtest.WriteArchive(t, dir, s)
 		archives = append(archives, read(t, dir))
 	}
 	return pageOf(t, name, archives...)
@@ -55,8 +55,8 @@ func pageOf(t *testing.T, name string, archives ...*archive.Archive) string {
 }
 
 // small is a sweep of two loads.
-func small() archivetest.Shape {
-	s := archivetest.Sweep()
+func small() labtest.Shape {
+	s := labtest.Sweep()
 	s.Rates, s.Repeats, s.Seconds = []float64{1000, 16000}, 1, 4
 	return s
 }
@@ -65,9 +65,9 @@ func small() archivetest.Shape {
 func swept(t *testing.T) *archive.Archive {
 	t.Helper()
 	once.Do(func() {
-		s := archivetest.Sweep()
+		s := labtest.Sweep()
 		s.Repeats, s.Seconds = 2, 6
-		archivetest.Write(t, filepath.Join(shared, "run"), s)
+		labtest.WriteArchive(t, filepath.Join(shared, "run"), s)
 	})
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(shared, "run"))); err != nil {
@@ -86,7 +86,7 @@ var outside = regexp.MustCompile(`(?i)https?:|//[a-z0-9]|\bsrc\s*=|href\s*=\s*"[
 
 // The page opens without a network: no script, no address, nothing to fetch.
 func TestNoOutsideReference(t *testing.T) {
-	html := written(t, "two", small(), archivetest.Shape{
+	html := written(t, "two", small(), labtest.Shape{
 		Seed: 2, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{4000}, Repeats: 1, Seconds: 4,
 	})
 	if found := outside.FindString(html); found != "" {

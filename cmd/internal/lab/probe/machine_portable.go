@@ -1,8 +1,0 @@
-//go:build !linux
-
-package probe
-
-import "github.com/millrace/millrace/cmd/internal/lab/archive"
-
-// The lab runs on other systems than Linux too; there these fields stay empty.
-func readMachine(*archive.Environment, string) {}
