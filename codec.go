@@ -16,10 +16,10 @@ type Codec[T any] interface {
 	// Append appends the encoding of v to dst, whole: its size is looked at afterwards (SizedCodec). An error
 	// is returned to the caller of Propose or Submit, and nothing is proposed.
 	Append(dst []byte, v T) ([]byte, error)
-	// Decode returns the value of an encoding. b belongs to the log: Decode must not change it, and copies what
-	// the value keeps of it. It must decode whatever Append returns: each command is decoded on its way in,
-	// unless the codec is a SureCodec that is sure, and one that is not decoded is not proposed. An error for a
-	// committed command halts the state machine of this member there.
+	// Decode returns the value of an encoding. b belongs to the log: Decode must not change it, and copies
+	// what the value keeps of it. It must decode whatever Append returns. Each command is decoded on its
+	// way in, and is not proposed if that fails; a SureCodec may say that this is not needed. An error for
+	// a committed command halts the state machine of this member there.
 	Decode(b []byte) (T, error)
 }
 
@@ -42,9 +42,9 @@ func (inPlaceCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v
 func (inPlaceCodec) Decode(b []byte) ([]byte, error)      { return b[:len(b):len(b)], nil }
 
 // JSON returns the codec of package encoding/json. Fields can be added to T later: an old member ignores
-// those that it does not know, a new one sees zero values in old commands. What encoding/json loses is lost:
-// unexported fields, and bytes of a string that are not UTF-8. Open and OpenGroup refuse a struct that has
-// unexported fields only, and a type with a function, a channel or a complex number in it.
+// fields that it does not know, and a new member sees zero values in old commands. What encoding/json loses
+// is lost: unexported fields, and bytes of a string that are not UTF-8. Open and OpenGroup refuse a struct
+// that has unexported fields only, and a type with a function, a channel or a complex number in it.
 func JSON[T any]() Codec[T] {
 	if v := any((*T)(nil)); losesAll(reflect.TypeOf(v).Elem()) {
 		return noCodec[T]{fmt.Errorf("millrace: JSON[%v]: the type has no exported field, so encoding/json leaves all of them out; export them, or give the type MarshalJSON and UnmarshalJSON", reflect.TypeOf(v).Elem())}
@@ -89,7 +89,7 @@ func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
 
 // Binary returns the codec of the binary form of T. If *T has UnmarshalBinary, and T or *T has AppendBinary
 // or MarshalBinary, these are called. Otherwise T must have a fixed size in the sense of package
-// encoding/binary, such as int64 or a struct of such fields, which are exported; its form is big-endian. Open
+// encoding/binary, such as int64 or a struct of exported fields of fixed size. Its form is big-endian. Open
 // and OpenGroup refuse any other T.
 func Binary[T any]() Codec[T] {
 	var v T

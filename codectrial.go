@@ -16,7 +16,7 @@ import (
 // The trial costs one Decode for each command. It is spared where the type proves that Decode takes whatever
 // Append returns. Only errors count: a codec may lose a part of a value, as JSON does with unexported fields.
 
-// SureCodec is a Codec that may say that Decode returns no error for anything that Append has returned. Then
+// SureCodec is a Codec that may say: Decode returns no error for whatever Append has returned. Then
 // commands are not decoded on their way in. A codec that says so and is wrong halts the state machine of
 // every member. The codecs of this package say it where the type proves it.
 type SureCodec interface {

@@ -29,10 +29,10 @@ type Config struct {
 	// same map at their first start. From then on the members are in the log and change by Node.Plan and
 	// Node.Execute; Members only says where they are, and may change.
 	Members map[uint64]string
-	// Joins is set for a node that is not a founding member, or has lost the directory with which it was one:
-	// it waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster
-	// then (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked at
-	// when the directory is new.
+	// Joins is set for a node that is no founding member, or has lost the directory of a founding member.
+	// It waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster
+	// then (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked
+	// at when the directory is new.
 	Joins bool
 	// Cluster is the number of the cluster, for Joins.
 	Cluster uint64
@@ -46,10 +46,10 @@ type Config struct {
 	// Listen is the address to listen on, default Members[ID]. Port 0 is any port, and Node.Addr tells which.
 	// Without a host it is every address of the machine, or the loopback address if all Members are on it.
 	Listen string
-	// Resolve turns the address of another member into the one to connect to, at each attempt, for clusters
-	// whose members are found by a registry and may all move at once. It must return when its context ends.
-	// Any goroutine calls it. Default: addresses are taken as they are, and a name is looked up at each
-	// attempt.
+	// Resolve turns the address of another member into the address to connect to, at each attempt. It is
+	// for clusters with a registry, whose members may all move at once. It must return when its context
+	// ends. Any goroutine calls it. Default: addresses are taken as they are, and a name is looked up at
+	// each attempt.
 	Resolve func(ctx context.Context, id uint64, addr string) (string, error)
 	// TLS encrypts the connections between members, and makes each prove its id with a certificate. Members
 	// at addresses that are not on this machine need it, or Insecure. All members need the same of both.
@@ -60,17 +60,17 @@ type Config struct {
 	// warns. On loopback addresses nothing needs to be set.
 	Insecure bool
 
-	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for
-	// an election timeout, so a leader that dies is missed for that long at least. All members need the same
-	// setting, at every start, and an ElectionTimeout not shorter than that of the member that has founded
-	// the group.
+	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other leader
+	// for an election timeout. So a leader that dies is missed for that long at least. All members need the
+	// same setting, at every start, and an ElectionTimeout not shorter than that of the member that has
+	// founded the group.
 	Leases bool
 
 	// Zone is where this member is, for Placement.Zones: the name of a rack, a datacenter or a region, at most
 	// 64 bytes. The others learn it. Default none.
 	Zone string
-	// Placement says which members should lead, by priority and by zone: a leader that works hands over to a
-	// better member when that is level, four times within an hour at most. Give all members the same;
+	// Placement says which members should lead, by priority and by zone. A leader that works hands over to
+	// a better member when its log is level, at most four times within an hour. Give all members the same;
 	// Node.SetPlacement changes it. By default all members are equal, and a leader that works stays.
 	Placement Placement
 
@@ -172,7 +172,7 @@ func (c Config) validateAddresses() error {
 		case taken:
 			return fmt.Errorf("millrace: Config.Members gives %d and %d the same address %q; each member needs its own", other, id, addr)
 		case !c.mayLeave() && !isLoopback(name):
-			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which is not a loopback address, and without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", id, addr)
+			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which is not a loopback address; without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", id, addr)
 		}
 		owner[endpoint] = id
 	}
@@ -181,7 +181,7 @@ func (c Config) validateAddresses() error {
 	case err != nil:
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", listen, err)
 	case !c.mayLeave() && !isLoopback(name):
-		return fmt.Errorf("millrace: Config.Listen is %q, which is not a loopback address, and without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", listen)
+		return fmt.Errorf("millrace: Config.Listen is %q, which is not a loopback address; without Config.TLS connections are not encrypted or authenticated; set Config.TLS (millrace cert makes certificates), or set Config.Insecure if every program that reaches the port may read and write the data", listen)
 	}
 	return nil
 }

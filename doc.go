@@ -43,13 +43,13 @@
 // Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". All that wrap
 // the context's say what was missing when it ended: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader
 // or ErrDiskFull, and the sentence names the hosts. What a state machine has against a command is a part of
-// its result, not an error: an error of Apply means that this member is broken, and stops it.
+// its result, not an error. An error of Apply means that this member is broken; it halts the machine.
 //
 // # Shutting down
 //
-// [Node.Close] with a context that can end hands the leadership over, so that the others do not wait for an
-// election timeout, answers every caller, and syncs the log. A process may also be killed at any time: the
-// next Open recovers what was acknowledged.
+// [Node.Close] with a context that can end hands the leadership over, so the others do not wait for an
+// election timeout. It answers every caller and syncs the log. A process may also be killed at any time:
+// the next Open recovers what was acknowledged.
 //
 // Close does not wait for callers. So the order of an end is: take no new requests, wait until those that
 // were taken have their answers, and close the node last. With net/http the first two are Server.Shutdown.
@@ -77,14 +77,14 @@
 //
 // # Other machines
 //
-// Members at addresses that are not on this machine need Config.TLS: certificates that name members, which
-// "millrace cert" makes. docs/operate/tls.md says what is checked, and how certificates are replaced.
+// Members at addresses of other machines need Config.TLS: certificates that name members. "millrace cert"
+// makes them. docs/operate/tls.md says what is checked, and how certificates are replaced.
 //
 // # Members
 //
-// [Node.Plan] says what a change of the members does to the quorum, stage by stage; [Node.Execute] carries it
-// out while the group works: nodes are added ([AddMember]), removed, and replaced when their directory is
-// lost. With [Node.NewJoinToken] a new node joins by itself. docs/operate/members.md says how.
+// [Node.Plan] says what a change of the members does to the quorum, stage by stage. [Node.Execute] carries
+// it out while the group works. Nodes are added ([AddMember]), removed, and replaced when their directory
+// is lost. With [Node.NewJoinToken] a new node joins by itself. docs/operate/members.md says how.
 //
 // Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

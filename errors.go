@@ -11,9 +11,9 @@ import (
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
 // ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps
-// the one of a context says what was missing when the context ended: errors.Is finds ErrNotFounded,
-// ErrNoQuorum, host.ErrNoLeader or host.ErrDiskFull in it, and ErrIndeterminate as well if the command may
-// have been committed.
+// an error of a context says what was missing when the context ended. errors.Is finds ErrNotFounded,
+// ErrNoQuorum, host.ErrNoLeader or host.ErrDiskFull in it. It finds ErrIndeterminate as well if the command
+// may have been committed.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
 	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
@@ -38,8 +38,8 @@ var (
 	// names the hosts that were heard. Start the members that are down, or mend the network.
 	ErrNoQuorum = host.ErrNoQuorum
 	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that
-	// could say what is missing, so Open refuses. The error says which command shows what is missing, and
-	// which one accepts the loss.
+	// could say what is missing, so Open refuses. The error names the command that shows what is missing,
+	// and the command that accepts the loss.
 	ErrAmnesia = host.ErrAmnesia
 	// ErrDiverged: Node.Err of a member whose commands, results or state differ from those of the majority
 	// (Machine.StopDiverged). The error says where. Find out why before the member is opened again.
@@ -64,9 +64,9 @@ var (
 	// is not applied under this number; whether it was before is not known. Read the state and draw a new
 	// session.
 	ErrSessionExpired = host.ErrSessionExpired
-	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest one (InSession)
-	// says, so the command was not applied; a copy of it may be applied later. Send it again with a higher
-	// lowest number.
+	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest number
+	// (InSession) says. The command was not applied; a copy of it may be applied later. Send it again with
+	// a higher lowest number.
 	ErrSessionFull = host.ErrSessionFull
 )
 

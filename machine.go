@@ -17,22 +17,23 @@ import (
 // one at a time. What other goroutines read of it, they read in View or Do, or under a lock of the machine's.
 type StateMachine[C, R any] interface {
 	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The
-	// same commands must have the same effects and results on every member: no clock (Command.Time
-	// instead), no random numbers, no map order, nothing of this machine or process. A command that the
-	// machine does not like is no error: say so in its result. An error, or a panic, halts the machine: this
-	// member applies nothing more and refuses commands and reads, and still votes and replicates
-	// (Node.Halted). A command that does so on every member halts every machine, again after each start,
-	// until the program can apply it or an operator skips it on all members (Node.SkipCommand).
+	// same commands must have the same effects and results on every member. So it uses no clock
+	// (Command.Time instead), no random numbers, no map order, nothing of this machine or process. A
+	// command that the machine does not like is no error: say so in its result. An error, or a panic, halts
+	// the machine: this member applies nothing more and refuses commands and reads, and still votes and
+	// replicates (Node.Halted). A command that does so on every member halts every machine, again after
+	// each start. That ends when the program can apply it, or an operator skips it on all members
+	// (Node.SkipCommand).
 	//
 	// batch and results are reused after the call. The values in them are the machine's to keep.
 	Apply(batch []Command[C], results []R) error
-	// Snapshot returns the state as it is between two batches, and returns soon, since nothing is applied
-	// meanwhile: it copies a pointer rather than the state where it can. The group applies more commands
-	// while the snapshot is being written. Then the log forgets the commands before it. An error is
-	// reported (host.SnapshotFailed) and tried again later.
+	// Snapshot returns the state as it is between two batches. Nothing is applied meanwhile, so it returns
+	// soon: where it can it copies a pointer and not the state. The group applies more commands while the
+	// snapshot is being written. Then the log forgets the commands before it. An error is reported
+	// (host.SnapshotFailed) and tried again later.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the whole state by one that Snapshot wrote, here or on another member, or leaves it
-	// as it is and returns an error: it reads r to its end before it replaces anything. It is called when
+	// Restore replaces the whole state by one that Snapshot wrote, here or on another member. If it fails
+	// it leaves the state as it is. So it reads r to its end before it replaces anything. It is called when
 	// the group is opened, and between two batches on a member that was away for longer than the log
 	// reaches back.
 	Restore(ctx context.Context, r io.Reader) error
@@ -121,8 +122,8 @@ type Machine[C, R any] struct {
 	objects      *ObjectOptions // nil: the group has none
 }
 
-// InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
-// group is opened, is restored from the newest snapshot, and gets the commands of the log after that. It
+// InMemory makes a Machine of a state machine that keeps nothing beyond the process. It is empty when the
+// group is opened. It is restored from the newest snapshot, and gets the commands of the log after that. It
 // may apply a command when a quorum holds it durably, before the disk of this host does.
 func InMemory[C, R any](sm StateMachine[C, R], codec Codec[C]) Machine[C, R] {
 	return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}
@@ -157,33 +158,33 @@ func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 }
 
 // Unwatched leaves out what members compare by default: of the results, all that is surely equal by its
-// type. These are numbers, strings, times, and structs and arrays of them; of slices the lengths, and about
-// once a second the contents; of interfaces whether they are nil; nothing of pointers and maps. It costs
-// about 30 ns for each number and command, on each member. Without it, members that differ in results are
-// not noticed, unless the machine has Results or Digest.
+// type. These are numbers, strings, times, and structs and arrays of them. Of slices it compares the
+// lengths, and about once a second the contents; of interfaces whether they are nil; nothing of pointers
+// and maps. It costs about 30 ns for each number and command, on each member. Without it, members that
+// differ in results are not noticed, unless the machine has Results or Digest.
 func (m Machine[C, R]) Unwatched() Machine[C, R] { m.unwatched = true; return m }
 
 // SessionOptions bound the sessions of the clients of a group (Machine.Sessions).
 type SessionOptions = session.Options
 
-// Sessions bounds what members remember of the sessions of clients (InSession), in place of the defaults: an
-// idle session is forgotten after an hour of log time, or sooner when other sessions take 16 MiB, which is
-// 52,428 sessions of one command each. The bounds are chosen when the group is founded: all members must have
-// the same at every start. A member that differs from a majority stops its group, and one that differs from
-// its snapshot is refused by Open. MaxResultBytes counts with Results only; its default is 8 MiB then.
+// Sessions bounds what members remember of the sessions of clients (InSession). By default an idle session
+// is forgotten after an hour of log time, or sooner when other sessions take 16 MiB. That is 52,428
+// sessions of one command each. The bounds are chosen when the group is founded: all members must have the
+// same at every start. A member that differs from a majority stops its group. Open refuses a member that
+// differs from its snapshot. MaxResultBytes counts with Results only; its default is 8 MiB then.
 func (m Machine[C, R]) Sessions(o SessionOptions) Machine[C, R] { m.sessions = o; return m }
 
 // Digest makes members compare their states. f returns a number that depends on the whole state and is
-// equal for equal states; it is called about once a second between two batches, while commands come. A
+// equal for equal states. It is called about once a second between two batches, while commands come. A
 // difference is an event (host.Diverged) on the leader, which compares, and a cause in Node.Explain and a
 // line in the log on every member.
 func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
 
-// StopDiverged makes a member stop its group if its commands, results or state differ from those of a
-// majority that agrees, while the others are a quorum by themselves. Set it on all members where a wrong
-// answer is worse than one member less, together with Digest, when the machine has passed the tests of
-// package smtest. Leave it out of a group of two, which has no majority, and while a new program is rolled
-// out whose Version is that of the old one: it would stop the members that have it.
+// StopDiverged makes a member stop its group if its commands, results or state differ from an agreeing
+// majority, while the others are a quorum by themselves. Set it on all members where a wrong answer is
+// worse than one member less, together with Digest, when the machine has passed the tests of package
+// smtest. Leave it out of a group of two, which has no majority. Leave it out while a new program with the
+// old Version is rolled out: it would stop the members with the new program.
 func (m Machine[C, R]) StopDiverged() Machine[C, R] { m.stopDiverged = true; return m }
 
 // StateMachine returns the state machine, for kits that test it. It is nil in the zero Machine.

@@ -129,10 +129,10 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
 }
 
-// Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
-// trips if a member is level, and at most an election timeout; then it answers all callers, stops, and syncs
-// and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process may end,
-// and nothing else should open the directory before that. It may be called repeatedly.
+// Close closes the node. If the host is its own, it first hands its leadership over. That takes two round
+// trips if a member is level, and at most an election timeout. Then it answers all callers, stops, and
+// syncs and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process
+// may end, and nothing else should open the directory before that. It may be called repeatedly.
 func (n *Node[C, R]) Close(ctx context.Context) error {
 	if n.owns {
 		return n.host.Close(ctx)
@@ -212,10 +212,11 @@ func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	return n.group.Export(ctx, w)
 }
 
-// Log returns the committed commands with indexes in [from, to), to 0 being all, as they are in the log:
-// duplicates, which the state machine does not get, included. Raft's own entries are left out. A Command's
-// Time is that of the latest stamp among those returned. The sequence ends with an error, if there is one:
-// one that wraps host.ErrCompacted if the log has forgotten a command of the range (Status.FirstIndex).
+// Log returns the committed commands with indexes in [from, to), as they are in the log; to 0 means all.
+// Duplicates, which the state machine does not get, are included. Raft's own entries are left out. A
+// Command's Time is that of the latest stamp among those returned. The sequence ends with an error, if
+// there is one. It wraps host.ErrCompacted if the log has forgotten a command of the range
+// (Status.FirstIndex).
 func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
 	return func(yield func(Command[C], error) bool) {
 		var at time.Duration

@@ -52,10 +52,10 @@ type ObjectUser interface{ UseObjects(*Objects) }
 // same options, except ReserveBytes, beginning with the first command. The machine must be InMemory.
 func (m Machine[C, R]) Objects(o ObjectOptions) Machine[C, R] { m.objects = &o; return m }
 
-// WithObjects makes a command name objects. Each must be held by a quorum, as those that Upload has returned
-// are: otherwise, or if one has expired when the command is applied, the command is refused on all members
-// alike, with ErrObjectUnknown or ErrObjectNotHeld, also after Commit has returned. A command may name up to
-// object.MaxNames.
+// WithObjects makes a command name objects. Each must be held by a quorum, as objects that Upload has
+// returned are, and must not have expired when the command is applied. Otherwise all members refuse the
+// command alike, with ErrObjectUnknown or ErrObjectNotHeld, also after Commit has returned. A command may
+// name up to object.MaxNames.
 func WithObjects(ids ...ObjectID) ProposeOption { return ProposeOption{objects: ids} }
 
 // Upload stores what r has as an object of the group, and returns it when a quorum of the members holds it

@@ -23,10 +23,11 @@ type ProposeOption struct {
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
 func Here() ProposeOption { return ProposeOption{here: true} }
 
-// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1. A
-// command that is sent again, by whatever process and on whatever member, has the same number, and is applied
-// once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
-// whose outcome the client does not know yet, at most number: members forget the numbers below it.
+// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1.
+// A command that is sent again has the same number, whatever process sends it and on whatever member. It is
+// applied once. A duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the
+// lowest number whose outcome the client does not know yet, at most number: members forget the numbers
+// below it.
 func InSession(id SessionID, number, low uint64) ProposeOption {
 	return ProposeOption{inSession: true, mark: session.Mark{ID: id, Number: number, Low: low}}
 }
@@ -184,7 +185,7 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	}
 	if n.machine.tries {
 		if err := tryDecode(n.machine.codec, data[len(dst):len(data):len(data)]); err != nil {
-			return nil, fmt.Errorf("millrace: not proposed: the codec cannot decode what it has encoded of the command, %d bytes, so every member would halt there: %w; use a type that comes back, or a codec that decodes it", len(data)-len(dst), err)
+			return nil, fmt.Errorf("millrace: not proposed: the codec cannot decode its own encoding of the command, %d bytes; every member would halt there: %w; use a type that comes back, or a codec that decodes it", len(data)-len(dst), err)
 		}
 	}
 	if n.home.lastBytes.Store(min(int64(len(data)), maxGuessBytes)); cap(data)-len(data) > len(data)/8+maxSpareBytes {
@@ -230,8 +231,8 @@ type Pending[R any] struct {
 	err       error
 }
 
-// Committed returns a channel that is closed when a quorum holds the command durably, which may be before
-// this host has applied it, or when its outcome is known. A caller that needs no result waits for this.
+// Committed returns a channel that is closed when a quorum holds the command durably, or when its outcome
+// is known. This host may not have applied it yet. A caller that needs no result waits for this.
 func (p *Pending[R]) Committed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

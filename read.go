@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/host"
 )
 
-// ReadAt is what a read may rely on: the log through Index is applied on this host, and the state includes
-// everything that was acknowledged until Age before the read began. Age is 0 for Linearizable and Lease, and
-// AgeUnknown for AtLeast and Local.
+// ReadAt is what a read may rely on. The log through Index is applied on this host. The state includes
+// everything that was acknowledged until Age before the read began. Age is 0 for Linearizable and Lease,
+// and AgeUnknown for AtLeast and Local.
 type ReadAt = host.ReadAt
 
 // AgeUnknown is the Age of a read that asks nothing of other members.
@@ -35,16 +35,16 @@ const (
 	local
 )
 
-// Linearizable reads see everything that was acknowledged before they began, by any member. One round of
-// messages to a quorum, which all reads of that moment share; nothing is written.
+// Linearizable reads see everything that was acknowledged before they began, by any member. It costs a
+// round of messages to a quorum, shared by all reads of that moment; nothing is written.
 var Linearizable = Consistency{}
 
 // Local reads see what this host has applied. A member that is cut off serves an old state for as long as it
 // is.
 var Local = Consistency{kind: local}
 
-// Lease reads see everything that was acknowledged before they began, and ask no other member as long as this
-// host leads under a lease: a quorum has promised it to elect no other leader for a while. The quorum's
+// Lease reads see everything that was acknowledged before they began. They ask no other member as long as
+// this host leads under a lease: a quorum has promised to elect no other leader for a while. The quorum's
 // answer on which the lease rests is to a round that was sent at most maxAge ago; 0 sets no bound but the
 // promise's. Elsewhere, and when the lease does not hold any more after the read, the read asks the quorum,
 // like Linearizable. It is for View and Do, which check that, and needs Config.Leases on all members.
@@ -123,8 +123,8 @@ func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
 
 // View calls f when the state machine may be read, in this goroutine. Apply may run meanwhile, so f takes a
 // lock that Apply takes too, or reads what is safe to read. With Lease it may call f a second time, if the
-// lease did not hold any more after the first, and once more if the machine halted meanwhile and was made
-// again from a snapshot: only the last call counts. View returns the error of f as it is.
+// lease did not hold any more after the first call. It calls f once more if the machine halted meanwhile
+// and was made again from a snapshot. Only the last call counts. View returns the error of f as it is.
 func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) error) error {
 	if err := c.reject(ctx); err != nil {
 		return err
@@ -154,9 +154,9 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 	}
 }
 
-// Do calls f like View, but while the state machine applies nothing, so that f needs no lock. Everything that
-// the group would apply waits for f, which must therefore be short, and must not wait for this node: a
-// Propose in f would wait for itself. If ctx ends before f begins, f is not called.
+// Do calls f like View, but while the state machine applies nothing, so that f needs no lock. Everything
+// that the group would apply waits for f. So f must be short, and must not wait for this node: a Propose in
+// f would wait for itself. If ctx ends before f begins, f is not called.
 func (n *Node[C, R]) Do(ctx context.Context, c Consistency, f func() error) error {
 	if err := c.reject(ctx); err != nil {
 		return err

@@ -1,8 +1,8 @@
 // Package env is the seam between Millrace and the machine: time, chance, and which worker runs next.
 //
 // The runtime never starts a goroutine, reads a clock or draws a random number by itself: it asks an Env.
-// Real returns the Env of production. The simulator (package sim) passes another one, whose clock is virtual
-// and whose scheduler runs one worker at a time in an order drawn from a seed, so that one seed gives one
+// Real returns the Env of production. The simulator (package sim) passes an environment whose clock is
+// virtual. Its scheduler runs one worker at a time in an order drawn from a seed, so a seed gives a
 // history.
 package env
 
@@ -23,6 +23,17 @@ type Env struct {
 	// Parallelism is how many workers can run at once, at least 1; 0 means 1. A host starts as many shards and
 	// lanes as it can use.
 	Parallelism int
+	// Duties is for tests and simulations: it watches which of its duties the turn of a group calls.
+	Duties Duties
+}
+
+// Duties watches the duties of groups: what a turn does besides replicating commands, when it is wanted.
+type Duties struct {
+	// Every makes each turn call all duties. What a duty does that nothing wants must be nothing, so the group
+	// behaves in the same way.
+	Every bool
+	// Called, if set, is called with the name of each duty before a turn calls it. It must return at once.
+	Called func(name string)
 }
 
 // Clock tells monotonic time and runs callbacks later.

@@ -87,6 +87,12 @@ func (c *applicants) mayBeTold(id uint64, now int64) bool {
 	return true
 }
 
+// waitFor reports whether a host waits to join a group.
+func (c *applicants) waitFor(group uint64) bool {
+	ids, _ := c.list(group)
+	return len(ids) > 0
+}
+
 // list returns the applicants of a group, by host.
 func (c *applicants) list(group uint64) (ids []uint64, all []applicant) {
 	if c.count.Load() == 0 {
@@ -198,6 +204,7 @@ func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
 	}
 	for _, id := range groups {
 		if g := h.groups.get(id); g != nil {
+			g.want(dutyPlan)
 			g.wake()
 		}
 	}

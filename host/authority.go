@@ -134,9 +134,9 @@ func (g *Group) tellAuthorityLost() {
 }
 
 // regainAuthority takes authority when a leader has said that this member may have it. It is part of a turn.
-func (g *Group) regainAuthority() {
+func (g *Group) regainAuthority() (again bool) {
 	if !g.withoutAuthority.Load() || !g.node.MayRegain() || !g.hasMetVoters() {
-		return
+		return g.withoutAuthority.Load()
 	}
 	g.node.Regain()
 	g.withoutAuthority.Store(false)
@@ -147,6 +147,7 @@ func (g *Group) regainAuthority() {
 	if g.host.authority.done(g.id) {
 		g.host.lane.forgetAmnesia()
 	}
+	return false
 }
 
 // hasMetVoters reports whether this host has met the hosts of all other voters in this life, if it must.

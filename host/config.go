@@ -72,19 +72,18 @@ type Config struct {
 	// intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
-	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work
-	// waits for it, before the leader hands over: because of the disk to a member that works, if a quorum
-	// does, because of the state machine to a member that has applied more. Default two election timeouts, at
-	// least one.
+	// StallTimeout is how long a leader tolerates a disk or a state machine that makes no progress while
+	// work is waiting. After that it transfers leadership: to a member with a working disk if a quorum has
+	// one, or to a member that has applied more. Default two election timeouts, at least one.
 	StallTimeout time.Duration
 
 	// Zone is where this host is, for Placement.Zones: the name of a rack, a datacenter or a region, at
 	// most 64 bytes. Other hosts learn it from this one. Default none. It may differ between starts.
 	Zone string
-	// Balance makes this host hand over groups that it leads to hosts that lead at least two fewer, among the
-	// members that are equal by GroupConfig.Placement, until all lead as many as the others, or one more or
-	// fewer. Set it on all hosts with many groups. By default a leader that works stays: nothing but a
-	// failure, a caller or a Placement moves it. Host.SetBalance changes it.
+	// Balance spreads leaders evenly. A host that leads at least two groups more than another transfers
+	// leadership to it, among members that GroupConfig.Placement ranks equal. Set it on all hosts with many
+	// groups. By default a leader that works stays: nothing but a failure, a caller or a Placement moves
+	// it. Host.SetBalance changes it.
 	Balance bool
 
 	// Durability says when a write counts as durable; default wal.ModeGroup.

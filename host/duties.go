@@ -1,108 +1,151 @@
 package host
 
-import "github.com/millrace/millrace/raft"
-
-// duties are what a group does besides replicating commands, in the order in which a turn calls them. What
-// decides about members comes before what uses them; what may hand the leadership over comes before what
-// needs a leader.
-var duties = dutyTable{
-	{beforeTime, duty{Name: "install", Step: (*Group).stepReceived}},
-	{beforeTime, duty{Name: "authority", Step: (*Group).regainAuthority}},
-	{beforeTime, duty{Name: "entries for followers", Step: (*Group).dropFetched}},
-
-	{afterTime, duty{Name: "applied", Step: (*Group).answerApplied}},
-	{afterTime, duty{Name: "stalls", Step: (*Group).checkStall, Due: (*Group).stuckDue}},
-	{afterTime, duty{Name: "slow members", Step: (*Group).checkMembers}},
-	{afterTime, duty{Name: "views of members", Step: (*Group).watchMembers}},
-	{afterTime, duty{Name: "waiting line", Step: (*Group).sayWhatIsMissing}},
-	{afterTime, duty{Name: "shutdown", Step: (*Group).handOverIfAsked}},
-	{afterTime, duty{Name: "transfer", Step: (*Group).transferLeadership}},
-	{afterTime, duty{Name: "placement", Step: (*Group).advancePlacement, Due: (*Group).wishDue}},
-	{afterTime, duty{Name: "founding", Step: (*Group).advanceFounding, Due: (*Group).foundingDue}},
-	{afterTime, duty{Name: "objects", Step: (*Group).advanceObjects, Due: (*Group).objectsDue}},
-	{afterTime, duty{Name: "plan", Step: (*Group).advancePlan, Due: (*Group).planDue}},
-	{afterTime, duty{Name: "resume", Step: (*Group).resume, Due: (*Group).resumeAt}},
-	{afterTime, duty{Name: "reads", Step: (*Group).advanceReads, Due: (*Group).readsDue}},
-
-	{afterReady, duty{Name: "refused entries", Step: (*Group).ask}},
-	{afterReady, duty{Name: "state of the founding", Step: (*Group).reportFounding}},
-	{afterReady, duty{Name: "skips", Step: (*Group).orderSkips}},
-	{afterReady, duty{Name: "halted machine", Step: (*Group).answerHalted}},
-
-	{afterStatus, duty{Name: "snapshots", Step: (*Group).advanceSnapshots}},
-	{afterStatus, duty{Name: "pulses", Step: (*Group).leadQuietly}},
-}
-
-// duty is what a group does besides replicating commands. Step does one bounded piece of work and waits for
-// nothing.
-type duty struct {
-	Name string
-	Step func(*Group)
-	Due  func(*Group) (tick int64) // when Step must be called if nothing else happens; nil: never
-}
-
-// point is where in a turn a duty is called.
-type point int
-
-const (
-	beforeTime  point = iota // after the messages, and before a timeout may expire
-	afterTime                // before commands are proposed
-	afterReady               // what the core wanted is under way
-	afterStatus              // and the status says so
+import (
+	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
 )
 
-// dutyTable is the table of a group's duties. Those of a point are in a row.
-type dutyTable []struct {
-	point
-	duty
+// The duties of a group, in the order in which a turn calls them. What decides about members comes before
+// what uses them; what may hand the leadership over comes before what needs a leader.
+const (
+	dutyInstall = iota
+	dutyAuthority
+	dutyFetched
+	dutyApplied
+	dutyStalls
+	dutySlowMembers
+	dutyViews
+	dutyWaitingLine
+	dutyShutdown
+	dutyTransfer
+	dutyPlacement
+	dutyFounding
+	dutyObjects
+	dutyPlan
+	dutyResume
+	dutyReads
+	dutyRefused
+	dutyFoundingState
+	dutySkips
+	dutyHalted
+	dutySnapshots
+	dutyPulses
+)
+
+// duties is what a group does besides replicating commands: a row has what it is called, where in a turn,
+// what it does, on which occasions besides its inputs, and when it is due. Its inputs are in dutiesOf and
+// where Group.want is called. A duty that stays wanted until it is done (its step returns true) needs no
+// more.
+var duties = turn.NewTable((*Group).changes, []turn.Duty[*Group]{
+	dutyInstall:   {Name: "install", At: turn.BeforeTime, Step: (*Group).stepReceived},
+	dutyAuthority: {Name: "authority", At: turn.BeforeTime, Step: (*Group).regainAuthority},
+	dutyFetched:   {Name: "entries for followers", At: turn.BeforeTime, Step: (*Group).dropFetched, On: turn.Change},
+
+	dutyApplied:     {Name: "what is applied", At: turn.AfterTime, Step: (*Group).answerApplied},
+	dutyStalls:      {Name: "stalls", At: turn.AfterTime, Step: (*Group).checkStall, On: turn.Tick | turn.Change, Due: (*Group).stuckDue},
+	dutySlowMembers: {Name: "slow members", At: turn.AfterTime, Step: (*Group).checkMembers, On: turn.Tick | turn.Change},
+	dutyViews:       {Name: "views of members", At: turn.AfterTime, Step: (*Group).watchMembers, On: turn.Tick | turn.Change},
+	dutyWaitingLine: {Name: "waiting line", At: turn.AfterTime, Step: (*Group).sayWhatIsMissing, On: turn.Change},
+	dutyShutdown:    {Name: "shutdown", At: turn.AfterTime, Step: (*Group).handOverIfAsked},
+	dutyTransfer:    {Name: "transfer", At: turn.AfterTime, Step: (*Group).transferLeadership},
+	dutyPlacement:   {Name: "placement", At: turn.AfterTime, Step: (*Group).advancePlacement, Due: (*Group).wishDue},
+	dutyFounding:    {Name: "founding", At: turn.AfterTime, Step: (*Group).advanceFounding, Due: (*Group).foundingDue},
+	dutyObjects:     {Name: "objects", At: turn.AfterTime, Step: (*Group).advanceObjects, On: turn.Change, Due: (*Group).objectsDue},
+	dutyPlan:        {Name: "plan", At: turn.AfterTime, Step: (*Group).advancePlan, On: turn.Change, Due: (*Group).planDue},
+	dutyResume:      {Name: "resume", At: turn.AfterTime, Step: (*Group).resume, Due: (*Group).resumeAt},
+	dutyReads:       {Name: "reads", At: turn.AfterTime, Step: (*Group).advanceReads, On: turn.Change, Due: (*Group).readsDue},
+
+	dutyRefused:       {Name: "refused entries", At: turn.AfterReady, Step: (*Group).ask},
+	dutyFoundingState: {Name: "state of the founding", At: turn.AfterReady, Step: (*Group).reportFounding},
+	dutySkips:         {Name: "skips", At: turn.AfterReady, Step: (*Group).orderSkips},
+	dutyHalted:        {Name: "halted machine", At: turn.AfterReady, Step: (*Group).answerHalted},
+
+	dutySnapshots: {Name: "snapshots", At: turn.AfterStatus, Step: (*Group).advanceSnapshots},
+	dutyPulses:    {Name: "pulses", At: turn.AfterStatus, Step: (*Group).leadQuietly, On: turn.Tick | turn.Change},
+}...)
+
+// dutiesOf returns the duties for which a turn has inputs.
+func dutiesOf(in *inputs) (s turn.Set) {
+	if len(in.fetched) > 0 {
+		s |= turn.Of(dutyFetched)
+	}
+	if len(in.questions) > 0 {
+		s |= turn.Of(dutyApplied)
+	}
+	if len(in.applied) > 0 {
+		s |= turn.Of(dutyStalls)
+	}
+	if in.handOver {
+		s |= turn.Of(dutyShutdown)
+	}
+	if in.transfer != nil {
+		s |= turn.Of(dutyTransfer)
+	}
+	if in.wish != nil {
+		s |= turn.Of(dutyPlacement)
+	}
+	if len(in.readQuestions)+len(in.readAnswers) > 0 {
+		s |= turn.Of(dutyReads)
+	}
+	if in.excepted {
+		s |= turn.Of(dutyPulses)
+	}
+	return s
 }
 
-// step calls the duties of a point.
-func (t dutyTable) step(g *Group, at point) {
-	for i := range t {
-		if t[i].point == at {
-			t[i].Step(g)
-		}
-	}
+// want makes the group's next turn call a duty, for which the caller has left an input. Any goroutine may
+// call it, and wakes the group after it.
+func (g *Group) want(duty int) { g.wanted.Want(turn.Of(duty)) }
+
+// bearing is what makes duties wanted when it changes.
+type bearing struct {
+	term, leader uint64
+	role         raft.StateType
+	roster       *membership.Roster
 }
 
-// due returns the tick at which the first duty is due.
-func (t dutyTable) due(g *Group) int64 {
-	due := never
-	for i := range t {
-		if t[i].Due != nil {
-			due = min(due, t[i].Due(g))
-		}
+// changes reports whether role, term, leader or roster have changed since the last call.
+func (g *Group) changes() bool {
+	st := g.node.BasicStatus()
+	now := bearing{st.Term, st.Lead, st.RaftState, g.roster()}
+	if now == g.bearing {
+		return false
 	}
-	return due
+	g.bearing = now
+	return true
 }
 
 // dropFetched drops entries that were read for followers, when this member does not lead.
-func (g *Group) dropFetched() {
+func (g *Group) dropFetched() (again bool) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
+	return false
 }
 
 // handOverIfAsked hands the leadership over when the host is about to stop.
-func (g *Group) handOverIfAsked() {
+func (g *Group) handOverIfAsked() (again bool) {
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	return false
 }
 
 // transferLeadership begins, and ends, what Group.StartTransfer asks for.
-func (g *Group) transferLeadership() {
+func (g *Group) transferLeadership() (again bool) {
 	g.startTransfer()
 	g.advanceTransfer()
+	return g.transfer != nil
 }
 
 // reportFounding publishes how far the founding is, and holds commands until it takes them.
-func (g *Group) reportFounding() {
+func (g *Group) reportFounding() (again bool) {
 	if g.founded {
-		return
+		return false
 	}
 	g.publishFounding()
 	g.releases = g.holdCommands() || g.releases
+	return true
 }

@@ -432,6 +432,7 @@ func (h *Host) takePlanRecord(from uint64, body []byte) error {
 	q.from = from
 	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
 		g.inbox.putPlan(&g.plan, q)
+		g.want(dutyPlan)
 		g.wake()
 	}
 	return nil

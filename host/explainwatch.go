@@ -205,17 +205,17 @@ func (w *memberWatches) load() []memberView {
 }
 
 // watchMembers looks at the followers, once in a tick at most. It is part of a turn.
-func (g *Group) watchMembers() {
+func (g *Group) watchMembers() (again bool) {
 	w, now := &g.views, g.at.ticks-g.at.missed
 	st := g.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; !leads && w.next == 0 && w.views == nil || leads && now == w.at && w.views != nil {
-		return
+		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if st.RaftState != raft.StateLeader {
 		w.views, w.next, w.at = nil, 0, 0
-		return
+		return false
 	}
 	timeout := int64(g.host.config.electionTicks())
 	slept := w.views != nil && now-w.at > timeout // only pulses concerned the group: all was well
@@ -241,6 +241,7 @@ func (g *Group) watchMembers() {
 		}
 	})
 	w.views = w.views[:n]
+	return false
 }
 
 // noteActive notes followers that have answered pulses. The core forgets that they are active when it counts

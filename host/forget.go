@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -73,6 +74,7 @@ func (g *Group) goOn() {
 		}
 		g.node = node
 		g.forgetMembers()
+		g.wanted.Want(turn.All)
 		g.stretchPromise(0)
 		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
@@ -82,13 +84,13 @@ func (g *Group) goOn() {
 
 // ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
-func (g *Group) ask() {
+func (g *Group) ask() (again bool) {
 	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() || g.installs.pending.Load() {
-		return
+		return g.unheard > 0
 	}
 	st := g.node.BasicStatus()
 	if st.RaftState == raft.StateLeader || st.LastIndex == st.Durable {
-		return
+		return g.unheard > 0
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
 	// A volatile machine may have applied what is not on the disk; a core that begins there could not read
@@ -98,6 +100,7 @@ func (g *Group) ask() {
 		g.append.forget.Store(true)
 		g.host.lane.enqueue(g.append)
 	}
+	return g.unheard > 0
 }
 
 // forgetRefused is the append lane's part. It reports whether it wrote.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -186,6 +187,7 @@ func (g *Group) commitFounding(through uint64) {
 		return
 	}
 	g.founded = true
+	g.wanted.Want(turn.All)
 	g.foundRoster(*g.bound.Load())
 	g.keepFound()
 	g.publishFounding()
@@ -239,13 +241,13 @@ func (g *Group) takesCommands() bool {
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
-func (g *Group) advanceFounding() {
+func (g *Group) advanceFounding() (again bool) {
 	if g.founded {
-		return
+		return false
 	}
 	g.setBound()
 	if g.members.joins {
-		return
+		return true
 	}
 	st := g.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; leads != g.leads {
@@ -253,24 +255,25 @@ func (g *Group) advanceFounding() {
 	}
 	if !g.leads {
 		g.campaignFirst(st)
-		return
+		return true
 	}
 	if g.current(false) != nil {
-		return
+		return true
 	}
 	found := g.current(true)
 	if found == nil {
 		b, all := g.bind()
 		if !all || !g.proposeFounding(g.withPromises(entry.EncodeFound(b))) {
-			return
+			return true
 		}
 		if found = g.current(true); len(b) > 1 {
-			return
+			return true
 		}
 	}
 	if len(g.memberIDs()) == 1 || len(g.missing(found)) == 0 {
 		g.proposeFounding(entry.EncodeFounded())
 	}
+	return true
 }
 
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.

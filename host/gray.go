@@ -27,14 +27,15 @@ import (
 
 // gray is a group's watch on its own work. It belongs to the turn.
 type gray struct {
-	disk     stallWatch
-	full     stallWatch
-	machine  stuckApply
-	acks     []ack  // of the other members
-	actAfter int64  // not before this tick
-	askAfter int64  // the others are not asked to write before this tick
-	tried    uint64 // the term in which a hand-over was tried
-	stepped  uint64 // the term in which it stepped down after that
+	disk      stallWatch
+	full      stallWatch
+	machine   stuckApply
+	acks      []ack  // of the other members
+	checkedAt int64  // the tick in which it looked last
+	actAfter  int64  // not before this tick
+	askAfter  int64  // the others are not asked to write before this tick
+	tried     uint64 // the term in which a hand-over was tried
+	stepped   uint64 // the term in which it stepped down after that
 }
 
 // ack is the latest acknowledgement of an append by a member.
@@ -74,17 +75,22 @@ func (g *Group) noteAck(m *raftpb.Message) {
 	g.acks = append(g.acks, ack{m.From, g.at.ticks})
 }
 
-// checkStall gives the leadership up if this leader's own work stands still while others could work.
-func (g *Group) checkStall() {
+// checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
+// once in a tick at most, and when members have answered.
+func (g *Group) checkStall() (again bool) {
 	st := g.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		g.disk, g.full, g.machine.watch, g.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
 		g.machine.end()
-		g.acks = g.acks[:0]
-		return
+		g.acks, g.checkedAt = g.acks[:0], -1
+		return false
 	}
-	g.noteApplied()
 	now := g.at.ticks
+	if now == g.checkedAt && len(g.taken.applied) == 0 {
+		return g.machine.goal != 0
+	}
+	g.checkedAt = now
+	g.noteApplied()
 	hangs := g.disk.waits(g.append.held.Load() > 0, g.append.rounds.Load(), now)
 	full := g.full.waits(g.append.full.Load(), 0, now)
 	mayAct := now >= g.actAfter && st.LeadTransferee == raft.None
@@ -96,6 +102,7 @@ func (g *Group) checkStall() {
 		g.giveUp(g.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
 	g.checkApply(now, mayAct && now >= g.actAfter)
+	return g.machine.goal != 0
 }
 
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has

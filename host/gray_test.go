@@ -75,7 +75,7 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 	if n := len(givenUp()); n > 0 || l.group.memberAhead() == raft.None {
 		t.Fatalf("setup: given up %d times, member %d is ahead", n, l.group.memberAhead())
 	}
-	l.group.actAfter = 0
+	l.group.actAfter, l.group.checkedAt = 0, 0 // as if it had not looked in this tick
 	l.group.checkStall()
 	if events := givenUp(); len(events) != 1 || l.transferee() == raft.None {
 		t.Errorf("given up %+v, the leadership goes to %d", events, l.transferee())

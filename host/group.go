@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -61,8 +62,11 @@ type Group struct {
 	stated   stated           // and as written
 	entries  []raftpb.Entry   // scratch for proposals
 	role     raft.SoftState
-	ordered  bool // it was told to campaign, in this turn
-	releases bool // a duty lets commands go, so another turn must follow
+	ordered  bool        // it was told to campaign, in this turn
+	wanted   turn.Wanted // duties
+	dutiesAt moment      // of the last turn,
+	bearing  bearing     // and what it was when a duty was called last
+	releases bool        // a duty lets commands go, so another turn must follow
 	held     held
 	batching batching // its own comments say who owns what
 	gathering

@@ -170,6 +170,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g := q.group
 	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
 	g.reads.suspend(e)
+	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
 	g.host.appliers.enqueue(q)
 	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
@@ -235,6 +236,7 @@ func (q *applyQueue) answerUnapplied() {
 			last := lastIndex(&m)
 			if last > written {
 				q.unanswered.Store(last)
+				q.group.want(dutyHalted)
 				return append(kept, work[i:]...), freed
 			}
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
@@ -289,14 +291,14 @@ func (q *applyQueue) refuseCapture() {
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
-func (g *Group) answerHalted() {
+func (g *Group) answerHalted() (again bool) {
 	s := &g.apply.halting
 	h := s.now.Load()
 	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
 		g.host.appliers.enqueue(g.apply)
 	}
 	if h == s.answered.Load() || h == nil {
-		return
+		return h != nil && g.apply.unanswered.Load() > 0
 	}
 	defer g.host.appliers.enqueue(g.apply)
 	defer s.answered.Store(h)
@@ -328,4 +330,5 @@ func (g *Group) answerHalted() {
 	}
 	g.calls.end(g, why, wrap(ErrIndeterminate, why))
 	g.spaces.release()
+	return g.apply.unanswered.Load() > 0
 }

@@ -30,6 +30,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.id.Index)
 	}
 	behind.group.installs.received.Store(before)
+	behind.group.want(dutyInstall)
 	behind.group.wake()
 	c.load("the turn looks at it", 0, func() bool { return behind.group.installs.received.Load() == nil })
 	if behind.group.Halted() == nil || given != 1 || count[MachineResumed](behind) > 0 {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -52,21 +53,21 @@ func (g *Group) takesSnapshots() bool {
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
 // waits for one, since the answer goes to a leader.
-func (g *Group) stepReceived() {
+func (g *Group) stepReceived() (again bool) {
 	p := g.installs.received.Load()
 	if p == nil || g.asked || g.installs.pending.Load() {
-		return
+		return g.installs.received.Load() != nil
 	}
 	st := g.node.BasicStatus()
 	has, known := g.node.EntryTerm(p.id.Index)
 	switch {
 	case st.Commit >= p.id.Index && g.passParked(p):
-		return
+		return g.installs.received.Load() != nil
 	case st.Commit >= p.id.Index:
 		g.dropReceived(p)
-		return
+		return g.installs.received.Load() != nil
 	case st.Lead == raft.None || st.Lead == g.self:
-		return
+		return g.installs.received.Load() != nil
 	}
 	conf := p.manifest.Conf
 	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
@@ -77,14 +78,15 @@ func (g *Group) stepReceived() {
 	if err := g.node.Step(m); err != nil {
 		g.noteRefusal(err)
 		g.dropReceived(p)
-		return
+		return g.installs.received.Load() != nil
 	}
 	if g.node.BasicStatus().Commit < p.id.Index {
-		return // it is tried again
+		return g.installs.received.Load() != nil // it is tried again
 	}
 	if g.installs.received.CompareAndSwap(p, nil); known && has == p.id.Term {
 		g.host.transfers.installed(g, p) // the log has its last entry, and goes on
 	}
+	return g.installs.received.Load() != nil
 }
 
 // dropReceived forgets a snapshot that this member does not need.
@@ -117,6 +119,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		g.fail(fmt.Errorf("millrace: snapshot %v of group %d was installed, and this member cannot go on: %w", p.id, g.id, err))
 		return
 	}
+	g.wanted.Want(turn.All)
 	g.snapshots.publish(p)
 	g.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
 	g.host.events.emit(SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})

@@ -161,7 +161,11 @@ func (g *Group) StartJoinToken(o JoinTokenOptions) (*JoinToken, error) {
 	if g.roster() == nil {
 		return nil, g.notFounded()
 	}
-	j := &JoinToken{token: joinToken{cluster: g.host.Cluster(), group: g.id, ca: g.host.issuer()}}
+	ca, err := g.host.issuer()
+	if err != nil {
+		return nil, fmt.Errorf("millrace: group %d: a join token names the CA of this host, whose certificate cannot be read now: %w", g.id, err)
+	}
+	j := &JoinToken{token: joinToken{cluster: g.host.Cluster(), group: g.id, ca: ca}}
 	if _, err := io.ReadFull(g.host.secrets(), j.token.secret[:]); err != nil {
 		return nil, fmt.Errorf("millrace: group %d: draw the secret of a join token: %w", g.id, err)
 	}

@@ -254,6 +254,7 @@ func (g *Group) askLeader(q planRequest) {
 	case raft.None:
 	case g.self:
 		g.inbox.putPlan(&g.plan, q)
+		g.want(dutyPlan)
 		g.wake()
 	default:
 		g.host.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))

@@ -58,10 +58,12 @@ func (g *Group) noteMembers(entries []raftpb.Entry) {
 	m := &g.members
 	if n := len(m.noted); n > 0 && m.noted[n-1].index >= entries[0].Index {
 		m.dropFrom(entries[0].Index)
+		g.want(dutyPlan) // it waits for those that were noted
 	}
 	for i := range entries {
 		if e := &entries[i]; e.Type != raftpb.EntryNormal && entry.IsMemberEntry(e.Type, e.Data) {
 			m.noted = append(m.noted, notedEntry{e.Index, e.Term, e.Type, e.Data})
+			g.want(dutySkips)
 		}
 	}
 }
@@ -104,6 +106,7 @@ func (g *Group) commitMembers(through uint64) {
 	}
 	if n > 0 {
 		m.noted = slices.Delete(m.noted, 0, n)
+		g.want(dutyPlan)
 	}
 }
 

@@ -63,10 +63,10 @@ func (o *groupObjects) heard(r objectRecord, isQuestion bool) {
 func (h *holders) forget(id uint64) { delete(h.answers, id) }
 
 // advanceObjects does what there is to do about objects. It is part of a turn.
-func (g *Group) advanceObjects() {
+func (g *Group) advanceObjects() (again bool) {
 	o := &g.objects
 	if !o.on {
-		return
+		return false
 	}
 	o.removeEnded()
 	st, h := g.node.BasicStatus(), &o.holders
@@ -76,7 +76,7 @@ func (g *Group) advanceObjects() {
 		o.work.Store(true)
 	}
 	if !o.work.Swap(false) && g.at.ticks < o.holders.next {
-		return
+		return o.goes.Load() != 0 || o.holders.next != never
 	}
 	o.holders.next = never
 	if !o.beginFetches() {
@@ -97,9 +97,10 @@ func (g *Group) advanceObjects() {
 			}
 		}
 		o.lead(st)
-		return
+		return o.goes.Load() != 0 || o.holders.next != never
 	}
 	o.tell(st, questions)
+	return o.goes.Load() != 0 || o.holders.next != never
 }
 
 // objectsDue returns the tick at which the turn must look at the objects again.

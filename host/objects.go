@@ -27,8 +27,8 @@ import (
 // is on the disk and, when everything that the log had at the start is applied, in no table, is removed: no
 // member counts on it.
 //
-// A member may get a command that names a set whose files are gone everywhere: the set went, and all others
-// have compacted the log behind that. It gets a snapshot then, although it has the entries (passes).
+// A lagging member may reach a command whose objects no member has any more: they expired, and the others
+// compacted their logs. It then needs a snapshot, although its log is complete (passes).
 type groupObjects struct {
 	group   *Group
 	on      bool // the group has objects
@@ -127,6 +127,7 @@ func (o *groupObjects) damaged(id object.ID) {
 // wake makes the turn look at the objects.
 func (o *groupObjects) wake() {
 	if !o.work.Swap(true) {
+		o.group.want(dutyObjects)
 		o.group.wake()
 	}
 }
@@ -208,6 +209,7 @@ func (o *groupObjects) setGoes() {
 	o.goes.Store(0)
 	if len(o.ended) > 0 {
 		o.goes.Store(o.ended[0].Index + 1)
+		o.group.want(dutyObjects)
 	}
 }
 

@@ -164,5 +164,6 @@ func (o *groupObjects) restored(table *object.Table, index uint64) {
 			u.finish(object.Set{}, fmt.Errorf("%w: %v expired before a quorum held it", object.ErrUnknown, id))
 		}
 	}
+	o.group.want(dutyObjects)
 	o.work.Store(true) // the turn that follows an install, or the opening, looks
 }

@@ -26,7 +26,7 @@ func (b *inbox) putWish(w *wish) {
 }
 
 // advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
-func (g *Group) advancePlacement() {
+func (g *Group) advancePlacement() (again bool) {
 	p, now := &g.placing, g.at.ticks
 	if w := g.taken.wish; w != nil {
 		g.taken.wish = nil
@@ -34,11 +34,11 @@ func (g *Group) advancePlacement() {
 		p.wish = w
 	}
 	if p.wish == nil {
-		return
+		return false
 	}
 	if why := g.rejectWish(); why != "" {
 		p.end(why)
-		return
+		return false
 	}
 	to, behind := g.levelTarget(p.wish)
 	switch {
@@ -47,6 +47,7 @@ func (g *Group) advancePlacement() {
 	case now-p.wish.began >= int64(g.host.config.electionTicks()):
 		p.end(behind)
 	}
+	return p.wish != nil
 }
 
 // end gives a wish up.

@@ -82,8 +82,19 @@ func (b *inbox) takePlans(p *planned) (requests []planRequest) {
 	return requests
 }
 
-// advancePlan takes the next step of a plan, if this member leads. It is part of a turn.
-func (g *Group) advancePlan() {
+// advancePlan is a duty: while this member leads, it is wanted for as long as a plan or a joint
+// configuration is in force, or a host waits to join.
+func (g *Group) advancePlan() (again bool) {
+	g.stepPlan()
+	r := g.roster()
+	if r == nil || g.node.BasicStatus().RaftState != raft.StateLeader {
+		return false
+	}
+	return r.Plan != nil || r.IsJoint() || g.host.applicants.waitFor(g.id)
+}
+
+// stepPlan takes the next step of a plan, if this member leads.
+func (g *Group) stepPlan() {
 	requests := g.inbox.takePlans(&g.plan)
 	r := g.roster()
 	st := g.node.BasicStatus()

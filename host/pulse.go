@@ -203,7 +203,7 @@ func (h *Host) sendPulses() {
 
 // leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has
 // something to say. It is called at the end of a turn.
-func (g *Group) leadQuietly() {
+func (g *Group) leadQuietly() (again bool) {
 	now := g.at.ticks
 	switch leads := g.node.BasicStatus().RaftState == raft.StateLeader; {
 	case !leads:
@@ -218,6 +218,8 @@ func (g *Group) leadQuietly() {
 			g.shrink()
 		}
 	}
+	// A leader that is not quiet rests for a while; each tick moves that.
+	return g.pulsed || g.node.Quiet() && g.pulseAfter < now+pulseRest
 }
 
 // endPulses takes the heartbeats back, and rests until a tick.

@@ -228,6 +228,7 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		return
 	}
 	rd.fresh.push(&r.place)
+	g.want(dutyReads)
 	first := rd.fresh.n == 1
 	rd.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
@@ -253,6 +254,7 @@ func (g *Group) StartApplied(r *Read, index uint64) {
 // refreshReads makes a turn ask a question, if none is on its way.
 func (g *Group) refreshReads() {
 	if g.reads.refresh.CompareAndSwap(false, true) {
+		g.want(dutyReads)
 		g.wake()
 	}
 }
@@ -410,7 +412,7 @@ func (rd *reading) cover(number uint64) {
 
 // advanceReads is the part of a turn: it takes questions and answers of other members, and asks the next
 // question, if it is time.
-func (g *Group) advanceReads() {
+func (g *Group) advanceReads() (again bool) {
 	rd, st := &g.reads, g.node.BasicStatus()
 	for _, a := range g.taken.readAnswers {
 		g.confirmReads(a.number, a.index)
@@ -420,7 +422,7 @@ func (g *Group) advanceReads() {
 	}
 	leads := st.RaftState == raft.StateLeader
 	if rd.waitingPeers = g.takeQuestions(leads); !rd.mayAsk(g, leads) || !rd.wants() {
-		return
+		return rd.underWay || rd.wants()
 	}
 	rd.refresh.Store(false) // before the reads are taken: one that comes later wants another question
 	rd.number = g.host.readNumbers.Add(1)
@@ -429,7 +431,7 @@ func (g *Group) advanceReads() {
 	rd.cover(rd.number)
 	if !leads {
 		g.host.transport.SendBytes(rd.leader, controlKind, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(readQuestionKind))
-		return
+		return rd.underWay || rd.wants()
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
 	g.counts.readRounds.Add(1)
@@ -439,6 +441,7 @@ func (g *Group) advanceReads() {
 			g.noteRefusal(err)
 		}
 	}
+	return true
 }
 
 // mayAsk reports whether the next question may be asked: a leader is known, and no question is under way or
@@ -464,7 +467,7 @@ func (g *Group) readsDue() int64 {
 // readsLeft reports whether another turn must ask a question now.
 func (g *Group) readsLeft() bool {
 	rd := &g.reads
-	return rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
+	return g.wanted.Has(dutyReads) && rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
 }
 
 // takeQuestions returns the questions that the next round must answer: those that waited, and those that have

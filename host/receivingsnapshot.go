@@ -120,6 +120,7 @@ func (g *Group) needsSnapshot(index uint64) bool {
 func (c *receivedSnapshot) whole(r *receiving) {
 	r.enter(receivingInstalls)
 	c.group.installs.received.Store(newPublished(r.decoded, r.all.at))
+	c.group.want(dutyInstall)
 	c.group.wake()
 }
 

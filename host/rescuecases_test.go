@@ -65,8 +65,8 @@ func TestGroupsAreRescuedOneByOne(t *testing.T) {
 	if _, err := ps[0].Group(2).WaitLeader(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	for f := ps[0].Group(2).Founding(); !f.Founded; f = ps[0].Group(2).Founding() {
-		_, _ = ps[0].Group(2).Propose(deadline(t), []byte("until it is founded"))
+	for _, p := range ps {
+		p.waitUntil("founding of group 2", func() bool { return p.Group(2).Founding().Founded })
 	}
 	for _, p := range ps {
 		p.close()

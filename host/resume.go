@@ -25,10 +25,10 @@ type resuming struct {
 const maxResumeTries = 3
 
 // resume campaigns, if this member led the group before it was opened and the next attempt is due.
-func (g *Group) resume() {
+func (g *Group) resume() (again bool) {
 	r := &g.resuming
 	if !r.voted {
-		return
+		return false
 	}
 	if r.since == 0 {
 		r.since = max(g.at.ticks, 1)
@@ -42,6 +42,7 @@ func (g *Group) resume() {
 		r.voted = r.tries < maxResumeTries
 		g.campaign()
 	}
+	return r.voted
 }
 
 // resumeAt returns the tick of the next attempt.

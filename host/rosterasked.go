@@ -19,9 +19,9 @@ import (
 //	roster answer    59 │ group │ a later roster
 //	removed              (foundingcodec.go), if the later one is without it
 //
-// A later roster is true: its sender has applied the entry that makes it. The member admits hosts
-// by it, and takes what a leader sends. Votes it counts by its own roster only: until it has applied what
-// others have, it is no candidate that should win.
+// A later roster is true: its sender has applied the entry that makes it. The member admits hosts by it,
+// and takes what a leader sends. It still counts votes by its own roster. Until it has caught up it should
+// not win an election.
 const (
 	rosterQuestionKind byte = 58
 	rosterAnswerKind   byte = 59

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/turn"
 )
 
 // shard runs the turns of its groups: those that have something to do wait in a ring, and each call runs one
@@ -262,7 +263,8 @@ func (s *shard) add(g *Group) {
 	g.awaitsApply.Store(true)
 	g.awaitsAcks.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
-	g.stretchPromise(0) // of the start
+	g.wanted.Want(turn.All) // the first turn looks at everything
+	g.stretchPromise(0)     // of the start
 	s.mu.Unlock()
 	g.wake()
 }

@@ -3,6 +3,9 @@ package host
 import (
 	"log/slog"
 	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/repetition"
 )
 
 // shortages is work that found no descriptor or no memory (vfs.IsShort): reads of the log, and restores of
@@ -10,21 +13,21 @@ import (
 // later beat of the clock, as often as it takes.
 type shortages struct {
 	logger *slog.Logger
+	now    func() time.Duration
 
 	mu    sync.Mutex
 	waits []func()
-	times uint64 // since the last beat at which nothing waited
+	gate  repetition.Gate // ends with a beat at which nothing waits
 }
 
 // later makes f run at the next beat. f must not block. err is what was short.
 func (s *shortages) later(f func(), err error) {
 	s.mu.Lock()
 	s.waits = append(s.waits, f)
-	s.times++
-	times := s.times
+	repeats, ok := s.gate.Admit(s.now())
 	s.mu.Unlock()
-	if times&(times-1) == 0 {
-		s.logger.Warn("a file cannot be opened for now; it is tried again", "err", err, "times", times)
+	if ok {
+		s.logger.Warn("a file cannot be opened for now; it is tried again", "err", err, "repeats", repeats)
 	}
 }
 
@@ -33,7 +36,7 @@ func (s *shortages) beat() {
 	s.mu.Lock()
 	waits := s.waits
 	if s.waits = nil; len(waits) == 0 {
-		s.times = 0
+		s.gate.End()
 	}
 	s.mu.Unlock()
 	for _, f := range waits {

@@ -79,9 +79,9 @@ func (s *skips) add(index, by uint64) bool {
 
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
-func (g *Group) orderSkips() {
+func (g *Group) orderSkips() (again bool) {
 	if len(g.members.noted) == 0 {
-		return
+		return false
 	}
 	commit := g.node.BasicStatus().Commit
 	for i := range g.members.noted {
@@ -89,6 +89,7 @@ func (g *Group) orderSkips() {
 			g.orderSkip(e)
 		}
 	}
+	return len(g.members.noted) > 0
 }
 
 // orderSkip puts a committed entry in force.
@@ -180,7 +181,7 @@ func (g *Group) rejectSkip(index uint64) error {
 	h := g.apply.halted()
 	switch {
 	case h == nil && g.apply.applied.Load() >= index:
-		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; replace the members that are halted there", membership.ErrRefused, g.self, index)
+		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.apply.applied.Load())
 	case h.stays:

@@ -21,16 +21,16 @@ type memberWatch struct {
 }
 
 // checkMembers reports followers that lag and acknowledge nothing, once in a tick at most.
-func (g *Group) checkMembers() {
+func (g *Group) checkMembers() (again bool) {
 	w, now := &g.slow, g.at.ticks
 	if now == w.checkedAt {
-		return
+		return false
 	}
 	w.checkedAt = now
 	st := g.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		w.watches = nil
-		return
+		return false
 	}
 	bound := int64(2 * g.host.config.electionTicks())
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -48,6 +48,7 @@ func (g *Group) checkMembers() {
 			g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 		}
 	})
+	return false
 }
 
 // member returns the watch on a member. There are as many as members that the core knows.

@@ -272,6 +272,7 @@ func (s *groupSnapshots) publish(p *publishedSnapshot) {
 	s.mu.Unlock()
 	if through > 0 {
 		raise(&s.compact, through)
+		s.group.want(dutySnapshots)
 		s.group.wake()
 	}
 }

@@ -359,6 +359,7 @@ func (t *take) publish() error {
 	s, lanes := t.all, &t.all.group.host.snapshotLanes
 	if s.durable.Load() < t.id.Index {
 		s.awaits.Store(t.id.Index)
+		s.group.want(dutySnapshots)
 		lanes.await(s, true)
 		return errNotDurable
 	}
@@ -565,11 +566,11 @@ func (s *groupSnapshots) close() {
 }
 
 // advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.
-func (g *Group) advanceSnapshots() {
+func (g *Group) advanceSnapshots() (again bool) {
 	s := &g.snapshots
 	awaits, through := s.awaits.Load(), s.compact.Load()
 	if awaits == 0 && through == 0 {
-		return
+		return false
 	}
 	st := g.node.BasicStatus()
 	if awaits > 0 && st.Durable >= awaits {
@@ -580,4 +581,5 @@ func (g *Group) advanceSnapshots() {
 	if through > 0 {
 		g.compactLog(through, st.Applied)
 	}
+	return s.awaits.Load() > 0 || s.compact.Load() > 0
 }

@@ -128,7 +128,7 @@ func (g *Group) askApplied(now int64) {
 
 // answerApplied answers the questions of the leader: it says how far this member has applied, if it could
 // lead.
-func (g *Group) answerApplied() {
+func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.taken.questions {
 		st := g.node.BasicStatus()
 		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
@@ -138,6 +138,7 @@ func (g *Group) answerApplied() {
 		q.applied = min(g.apply.machineApplied(st.Applied), st.Commit)
 		g.host.transport.SendBytes(q.from, transport.Control, q.encode(appliedAnswerKind))
 	}
+	return false
 }
 
 // noteApplied takes the answers to the latest question.

@@ -110,17 +110,18 @@ func (c Config) transportTLS(event func(tcp.TLSEvent)) *tcp.TLS {
 	return &tcp.TLS{Credentials: c.TLS.load, Now: c.TLS.Now, Events: event}
 }
 
-// issuer returns the hash of the key of the CA that this host's certificate leads to; zero without TLS.
-func (h *Host) issuer() (ca [32]byte) {
+// issuer returns the hash of the key of the CA that this host's certificate leads to; zero without TLS. The
+// error says why the certificate cannot be read now.
+func (h *Host) issuer() (ca [32]byte, err error) {
 	if h.config.TLS == nil {
-		return ca
+		return ca, nil
 	}
 	found, err := h.config.TLS.load()
 	now, timeless := h.config.TLS.now()
-	if err != nil || timeless != nil {
-		return ca
+	if err = errors.Join(err, timeless); err != nil {
+		return ca, err
 	}
-	return found.Issuer(now)
+	return found.Issuer(now), nil
 }
 
 // exposed returns the first of the addresses of hosts, or that to listen on, which is not surely on this

@@ -10,8 +10,8 @@ import (
 //
 // A member that has stopped because it was removed still says so of others: one of three may be left.
 //
-// One alone is believed if this member knows no other one, or if it goes on saying so for
-// toldTimeouts election timeouts in which no leader is heard: the group may have become that one member.
+// A single host is believed if this member knows no other, or if it repeats the notice for toldTimeouts
+// election timeouts without a leader: it may be the only member left.
 //
 // Rejected: a majority of the roster. The members of an old roster may all be gone.
 type toldRemoved struct {

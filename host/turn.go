@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -40,9 +41,9 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	untold := g.count(at)
 	g.stepAnswers()
 	g.stepMessages()
-	duties.step(g, beforeTime)
+	g.stepDuties(turn.BeforeTime)
 	g.expire(untold)
-	duties.step(g, afterTime)
+	g.stepDuties(turn.AfterTime)
 	g.offerCommands()
 	if g.hasReady() {
 		g.handle(g.node.Ready())
@@ -62,6 +63,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 		g.drain.taken.Add(proposalBytes(g.taken.proposals))
 		g.grantSpace()
 	}
+	g.wanted.Want(dutiesOf(&g.taken))
 	g.dropUncounted()
 	g.dropLateOrders()
 	g.pending.offer(g.taken.proposals, g.taken.since)
@@ -71,6 +73,10 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 
 // count tells the core of the time in which no timeout expires, and returns the ticks that are left.
 func (g *Group) count(at moment) (untold int) {
+	if at != g.dutiesAt {
+		g.dutiesAt = at
+		g.wanted.Want(duties.On(turn.Tick))
+	}
 	passed, missed := g.passed(at)
 	if g.asked {
 		passed, missed = 0, 0 // the clocks of a core that may be forgotten stand still
@@ -84,6 +90,11 @@ func (g *Group) count(at moment) (untold int) {
 		g.pass(counting)
 	}
 	return left - counting
+}
+
+// stepDuties calls the duties of a point that are wanted.
+func (g *Group) stepDuties(at turn.Point) {
+	duties.Step(g, at, &g.wanted, (*turn.Watch)(&g.host.env.env.Duties))
 }
 
 // expire tells the core of the rest of the time.
@@ -155,11 +166,11 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	}
 	g.dropDeposed()
 	g.releases = false
-	duties.step(g, afterReady)
+	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.releases
 	left = g.endBatches() || left
 	g.publish()
-	duties.step(g, afterStatus)
+	g.stepDuties(turn.AfterStatus)
 	return left
 }
 
@@ -190,6 +201,7 @@ func (g *Group) pass(ticks int) {
 		return
 	}
 	g.unheard += ticks
+	g.want(dutyRefused)
 	for range ticks {
 		g.node.TickQuiesced()
 	}
@@ -249,7 +261,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), duties.due(g))
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), duties.Due(g))
 }
 
 // noteRefusal counts and logs an input that the core refused without a change of its state.

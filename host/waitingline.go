@@ -21,7 +21,7 @@ type waitingLine struct {
 
 // sayWhatIsMissing logs what the group waits for if it is not founded or knows no leader, and once that it
 // waits no more.
-func (g *Group) sayWhatIsMissing() {
+func (g *Group) sayWhatIsMissing() (again bool) {
 	w, now := &g.waiting, g.at.ticks-g.at.missed
 	isFounded := g.founded && !(g.members.joins && !g.isBoundHere())
 	waited := time.Duration(now-w.since) * g.host.config.tickPeriod()
@@ -36,11 +36,11 @@ func (g *Group) sayWhatIsMissing() {
 		w.waits, w.since = true, now
 	case now-w.since > 2*int64(g.host.config.electionTicks()):
 		if _, ok := w.gate.Admit(time.Duration(now) * g.host.config.tickPeriod()); !ok {
-			return
+			return true
 		}
 		missing := g.missingNow()
 		if missing == nil {
-			return
+			return true
 		}
 		log := g.host.env.logger.Warn
 		if w.said = true; !isFounded {
@@ -48,4 +48,5 @@ func (g *Group) sayWhatIsMissing() {
 		}
 		log("the group waits", "group", g.id, "host", g.self, "waited", waited, "cause", missing)
 	}
+	return w.waits
 }

@@ -1,5 +1,7 @@
 package host
 
+import "github.com/millrace/millrace/host/internal/turn"
+
 import "github.com/millrace/millrace/raft"
 
 // wheel is a timing wheel: it holds the tick at which each group of a shard must run next, and costs nothing
@@ -43,7 +45,7 @@ func dueIn(from int64, ticks int) int64 {
 }
 
 // never is later than every tick.
-const never = int64(1) << 62
+const never = turn.Never
 
 // advance turns the wheel to a tick, and calls run for each group that is due. The group is then in no slot.
 func (w *wheel) advance(now int64, run func(*Group)) {

@@ -1,5 +1,5 @@
-// Package millracetest runs several nodes of a program in one process, for its tests: with the real runtime
-// and log, a network inside the process, and disks in memory that lose their power.
+// Package millracetest runs several nodes of a program in one process, for its tests. It has the real
+// runtime and log, a network inside the process, and disks in memory that lose their power.
 //
 //	c := millracetest.New(t, 3, func(id uint64) millrace.Machine[int64, int64] {
 //		return millrace.InMemory(&counter{}, millrace.Binary[int64]())
@@ -15,7 +15,7 @@
 // Clocks, those of leases too, are those of package time in both.
 //
 // The order of events differs from run to run. Package sim runs whole hosts from a seed instead, with far
-// more faults: it is where to look for bugs, and this package is for tests that tell a story.
+// more faults. Look for bugs there; this package is for tests that tell a story.
 package millracetest
 
 import (
@@ -34,7 +34,8 @@ import (
 )
 
 // Cluster is a number of nodes, with ids from 1, that replicate one machine. Its methods may be called by
-// several goroutines, but those that fail the test (they say so) only by the one that runs it.
+// several goroutines. A method that fails the test (it says so) may be called only by the goroutine of the
+// test.
 type Cluster[C, R any] struct {
 	t          testing.TB
 	newMachine func(id uint64) millrace.Machine[C, R]
@@ -205,8 +206,8 @@ func (c *Cluster[C, R]) Up() (ids []uint64) {
 }
 
 // Leader waits for a leader that reaches a majority of the nodes, and returns its id. A leader that is cut
-// off, and has not noticed, does not count; nor does one before the group is founded, because without it the
-// others could not go on. It fails the test if ctx ends first.
+// off, and has not noticed, does not count. Nor does a leader before the group is founded, because without
+// it the others could not go on. It fails the test if ctx ends first.
 func (c *Cluster[C, R]) Leader(ctx context.Context) uint64 {
 	c.t.Helper()
 	for {

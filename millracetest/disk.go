@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// OnDisk keeps the logs and snapshots of the nodes in directories below dir, on the machine's disk: for
-// machines whose snapshots have files (millrace.FileSnapshot), since these are linked, and links need one
+// OnDisk keeps the logs and snapshots of the nodes in directories below dir, on the machine's disk. It is
+// for machines whose snapshots have files (millrace.FileSnapshot): they are linked, and links need one
 // filesystem. Then Kill is what kill -9 is: what a node has written stays, and it writes nothing more. Its
 // machine is not stopped by that: newMachine may be called while an earlier one is still open.
 func OnDisk(dir string) Option { return func(o *options) { o.dir = dir } }

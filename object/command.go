@@ -23,8 +23,8 @@ const (
 // MaxNames bounds the sets that a command names.
 const MaxNames = 64
 
-// Command is a command of a group with objects: an Opening, a Holding, one that only says the time, or one of
-// the state machine.
+// Command is a command of a group with objects: an Opening, a Holding, a time, or a command of the state
+// machine.
 type Command struct {
 	Opening *Opening
 	Holding *Holding

@@ -1,4 +1,4 @@
-// Package object is what the members of a group agree on about large objects: bytes that travel and are
+// Package object is what the members of a group agree on about large objects. Their bytes travel and are
 // stored beside the log, while the decisions about them are entries in it. It computes and decides; package
 // object/files has the files, and package host moves them.
 //
@@ -16,8 +16,8 @@
 // leader's work, which sees what members hold (package host).
 //
 // A set that has gone may still be named by an entry that a slow member applies later. So its files stay
-// until the log behind its end is gone (Gone.Index): a member that gets those entries gets them from a log
-// whose host has the files, and a member that gets none of them gets a snapshot.
+// until the log behind its end is gone (Gone.Index). A member that gets those entries gets them from a log
+// whose host has the files. A member that gets none of them gets a snapshot.
 //
 // Rejected: to count the commands that name a set. Whether a command keeps it only the state machine knows.
 // Rejected: holders of an earlier configuration. Those of {1, 2, 3} can be {1, 2}; when 1 is removed, {2, 3}

@@ -78,10 +78,11 @@ func (rn *RawNode) AwaitsAppend() bool {
 	return r.role != StateFollower
 }
 
-// AwaitsAcks reports whether a follower's acknowledgement of what is committed already may make this leader
-// act at once: it has not sent everything, its commit index included, to every follower, transfers its
-// leadership, or has a member that was without authority in its term. Otherwise such an acknowledgement may
-// wait for the next input: it only notes progress. For a node that does not lead the answer is true.
+// AwaitsAcks reports whether a follower's acknowledgement of committed entries may make this leader act at
+// once. That is so if it has not sent everything, its commit index included, to every follower. It is so
+// while it transfers its leadership, or has a member that was without authority in its term. Otherwise such
+// an acknowledgement may wait for the next input: it only notes progress. For a node that does not lead the
+// answer is true.
 func (rn *RawNode) AwaitsAcks() bool {
 	r := rn.raft
 	if r.leader == nil || r.transferring() || len(r.leader.returning) > 0 {
@@ -97,8 +98,9 @@ func (rn *RawNode) AwaitsAcks() bool {
 	return false
 }
 
-// AwaitsApply reports whether the answer of the apply worker may make this node act at once: the hand-out of
-// entries is paused, a leader is near its limit of unapplied bytes, or a membership change is not applied.
+// AwaitsApply reports whether the answer of the apply worker may make this node act at once. That is so if
+// the hand-out of entries is paused, a leader is near its limit of unapplied bytes, or a membership change
+// is not applied.
 func (rn *RawNode) AwaitsApply() bool {
 	r := rn.raft
 	full := r.leader != nil && r.leader.uncommittedBytes > r.cfg.maxUncommittedBytes/2

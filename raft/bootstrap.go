@@ -19,10 +19,10 @@ type Peer struct {
 	Context []byte
 }
 
-// Bootstrap founds a cluster on empty storage. The changes are in force at once. They will be handed out for
-// apply again, which changes nothing. Bootstrap returns an error, and does nothing, if there are no peers, if
-// a peer is listed twice or has an id that no node may have, or if the node already has a log, a term or a
-// configuration.
+// Bootstrap founds a cluster on empty storage. The changes are in force at once. They will be handed out
+// for apply again, which changes nothing. Bootstrap returns an error, and does nothing, if there are no
+// peers, or if a peer is listed twice or has an invalid id. The node must not have a log, a term or a
+// configuration yet.
 func (rn *RawNode) Bootstrap(peers []Peer) error {
 	if err := rn.rejectBootstrap(peers); err != nil {
 		return err

@@ -49,12 +49,12 @@ type Config struct {
 	// the log. A snapshot must be made at a durable index all the same (BasicStatus.Durable). It needs
 	// AsyncStorageWrites.
 	ApplyUnstable bool
-	// ApplyRanges hands out committed entries that Storage holds as a range of indexes, so that the core never
-	// reads entries for apply: an apply worker with a lane of its own reads them. MsgStorageApply then has no
-	// Entries; Index is the entry before the range, as in an append, and Commit is the last entry of the
-	// range. The worker reads the range from Storage, in pieces of a size that it chooses. Its answer has the
-	// last index in Index and no Entries either. Entries that Storage may not hold yet (ApplyUnstable) are
-	// handed out as entries. It needs AsyncStorageWrites.
+	// ApplyRanges hands out committed entries that Storage holds as a range of indexes. So the core never
+	// reads entries for apply: an apply worker with a lane of its own reads them. MsgStorageApply then has
+	// no Entries; Index is the entry before the range, as in an append, and Commit is the last entry of the
+	// range. The worker reads the range from Storage, in pieces of a size that it chooses. Its answer has
+	// the last index in Index and no Entries either. Entries that Storage may not hold yet (ApplyUnstable)
+	// are handed out as entries. It needs AsyncStorageWrites.
 	//
 	// MaxCommittedSizePerReady limits the bytes of a range if the core remembers the sizes of its entries, as it
 	// does for recent ones. Otherwise an entry counts as EntryOverheadBytes, or as 64 bytes if that is more.
@@ -68,11 +68,11 @@ type Config struct {
 	// Beyond the limit proposals are dropped with ErrProposalDropped. 0 means no limit. A proposal without
 	// payload is never dropped for this reason, unless EntryOverheadBytes is set.
 	MaxUncommittedEntriesSize uint64
-	// EntryOverheadBytes is added to the bytes of each entry wherever this Config limits the bytes of entries
-	// over time: in MaxUncommittedEntriesSize, MaxInflightBytes and MaxCommittedSizePerReady, but not in
-	// MaxSizePerMsg, which limits one message. The default is 0, which counts as etcd-io/raft does: a million
-	// entries of one byte are a million bytes, although they take 200 MB of memory. With EntryOverhead the
-	// limits are limits of memory. At most 1 MiB.
+	// EntryOverheadBytes is added to the bytes of each entry wherever this Config limits the bytes of
+	// entries over time. These are MaxUncommittedEntriesSize, MaxInflightBytes and
+	// MaxCommittedSizePerReady, but not MaxSizePerMsg, which limits one message. The default is 0, which
+	// counts as etcd-io/raft does: a million entries of one byte are a million bytes, although they take
+	// 200 MB of memory. With EntryOverhead the limits are limits of memory. At most 1 MiB.
 	EntryOverheadBytes uint64
 	// MaxInflightMsgs limits the number of appends that are sent to one follower and not acknowledged. At
 	// least 1.
@@ -81,16 +81,16 @@ type Config struct {
 	// MaxSizePerMsg.
 	MaxInflightBytes uint64
 	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis
-	// §6.2), and makes followers refuse votes while they hear a leader (thesis §4.2.3).
+	// §6.2). Followers refuse votes while they hear a leader (thesis §4.2.3).
 	CheckQuorum bool
-	// CheckAppends makes the check of the quorum ask for more than a sign of life: the leader also steps down
-	// when no quorum has answered its appends for AnswerTicks, although heartbeats are answered; see
+	// CheckAppends makes the check of the quorum ask for more than a sign of life. The leader also steps
+	// down when no quorum has answered its appends for AnswerTicks, although heartbeats are answered; see
 	// leader.go. It needs CheckQuorum. The default is off, as in etcd-io/raft.
 	CheckAppends bool
-	// AnswerTicks is after how many ticks without an answer CheckAppends counts a member as silent: 0, which
-	// means ElectionTick, or at least ElectionTick. More keeps a leader whose disks, and those of its
-	// followers, are slower than the election timeout, and keeps a leader whose appends are lost for as much
-	// longer (decision 0014).
+	// AnswerTicks is after how many ticks without an answer CheckAppends counts a member as silent: 0,
+	// which means ElectionTick, or at least ElectionTick. A larger value keeps a leader whose disks, and
+	// the disks of its followers, are slower than the election timeout. It keeps a leader whose appends are
+	// lost for as much longer (decision 0014).
 	AnswerTicks int
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).

@@ -17,8 +17,8 @@ import (
 // data.
 type EntryFormatter func(data []byte) string
 
-// DescribeReady writes everything that rd wants done, one part on each line, or "<empty Ready>" if that is
-// nothing.
+// DescribeReady writes everything that rd wants done, each part on a line, or "<empty Ready>" if it is
+// empty.
 func DescribeReady(rd Ready, f EntryFormatter) string {
 	var b []byte
 	if rd.SoftState != nil {

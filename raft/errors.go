@@ -6,11 +6,11 @@ import (
 )
 
 var (
-	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The reason is one of
-	// these: the node is not a leader and cannot, or may not, forward the proposal; the leader's unapplied
-	// entries have reached MaxUncommittedEntriesSize; the leader is handing over (TransferLeader); the leader
-	// is no longer a voter; the proposal has no entries; an entry has an unknown type. The leader may also
-	// drop a forwarded proposal, and then there is no notice.
+	// ErrProposalDropped: the proposal was not accepted and surely will not commit. A node that is not a
+	// leader cannot, or may not, forward the proposal. A leader drops it when its unapplied entries have
+	// reached MaxUncommittedEntriesSize, when it is handing over (TransferLeader), or when it is no longer
+	// a voter. Any node drops a proposal without entries, or with an entry of an unknown type. The leader
+	// may also drop a forwarded proposal, and then there is no notice.
 	ErrProposalDropped = errors.New("raft proposal dropped")
 	// ErrStepLocalMsg: a peer sent a message of a type that never leaves its node.
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")

@@ -57,19 +57,19 @@ func (r *raft) promise() {
 	}
 }
 
-// MayLease reports whether this node leads and the promises of its followers bind them to it: it hands its
-// leadership over to none, and has ordered no election in this term. An application with a lease of its own
-// (ReadOnlyPromises) asks after it has stepped an input, and ends its lease before the messages of the next
-// Ready leave: with them this node may order an election, or vote for another.
+// MayLease reports whether this node leads and the promises of its followers bind them to it. It hands its
+// leadership over to no other node, and has ordered no election in this term. An application with a lease
+// of its own (ReadOnlyPromises) asks after it has stepped an input. It ends its lease before the messages
+// of the next Ready leave: with them this node may order an election, or vote for another.
 func (rn *RawNode) MayLease() bool {
 	r := rn.raft
 	return r.role == StateLeader && r.cfg.promises && !r.leader.orderedElection && !r.transferring() && rn.Err() == nil
 }
 
-// StretchPromise makes the promise longer that this node has made since the last call, if it has made one: by
-// ticks > 0. The application calls it after each input, and counts in ticks how far its ticks are behind the
-// time, because a promise that was made by a late clock would end too early. A promise is made when the node
-// starts, too.
+// StretchPromise makes the promise longer that this node has made since the last call, if it has made one:
+// by ticks > 0. The application calls it after each input, and counts in ticks how far its ticks are behind
+// the time. A promise made by a late clock would end too early. A promise is made when the node starts,
+// too.
 func (rn *RawNode) StretchPromise(ticks int) {
 	if r := rn.raft; r.promised {
 		r.promised = false

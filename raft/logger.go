@@ -6,8 +6,9 @@ package raft
 //
 // A Logger cannot influence the core, which uses no result of it and only waits for its return. So it must
 // not block, and must not call back into the RawNode. It is called on the goroutine that calls the RawNode.
-// The core calls neither Fatal nor Panic: the faults of a peer or a disk are errors (PeerError, RawNode.Err),
-// and a broken invariant is a panic that needs no logger. These methods are here only to complete the set.
+// The core calls neither Fatal nor Panic. The faults of a peer or a disk are errors (PeerError,
+// RawNode.Err), and a broken invariant is a panic that needs no logger. These methods are here only to
+// complete the set.
 //
 // A program must act on errors, Ready and Status, and never on these texts, which may change.
 type Logger interface {

@@ -200,14 +200,14 @@ func (rn *RawNode) ProposeConfChange(c raftpb.ConfChangeI) error {
 }
 
 // ApplyConfChange makes a change take effect. The application must call it for each committed entry with a
-// change, in order, before that entry is acknowledged as applied, and no later than a snapshot that covers
-// it. If the application rejects the change, on every node alike, it does not call it, or calls it with the
-// change of node 0. ApplyConfChange returns the configuration after the entry, which belongs in a snapshot of
-// that index. An illegal change has no effect.
+// change, in order, before it acknowledges the entry as applied. A snapshot that covers the entry must not
+// come first. If the application rejects the change, on every node alike, it does not call it, or calls it
+// with the change of node 0. ApplyConfChange returns the configuration after the entry, which belongs in a
+// snapshot of that index. An illegal change has no effect.
 //
-// A commit index alone is saved without a sync. An application that acts on a change towards others (it wipes
-// the removed member, for example) must first make sure that a quorum holds durably that the change is
-// committed: if a crash makes the quorum forget it, the removed member can no longer help.
+// A commit index alone is saved without a sync. An application that acts on a change towards others (it
+// wipes the removed member, for example) must first make sure that a quorum knows durably of the commit. If
+// a crash makes the quorum forget it, the removed member can no longer help.
 func (rn *RawNode) ApplyConfChange(c raftpb.ConfChangeI) *raftpb.ConfState {
 	var change raftpb.ConfChangeV2
 	if c != nil {

@@ -13,8 +13,8 @@ import (
 //
 // The log is the entries after base: entries[i] has index base.Index+1+i. The storage keeps only the id of
 // the base, so that its term is known; a fresh log has the base 0@0. The snapshot and the base are
-// independent: a snapshot may be ahead of the base, which keeps entries for slow followers, or behind it, if
-// the caller has compacted beyond its snapshots.
+// independent. A snapshot may be ahead of the base, which keeps entries for slow followers. It is behind it
+// if the caller has compacted beyond its snapshots.
 //
 // Invariant: the base never goes back, and a slice that was handed out is never written to. Appending writes
 // behind what was handed out; truncation and compaction copy. Rejected: compaction by slicing, which pins

@@ -26,7 +26,7 @@ const NoEvent = math.MaxInt
 // TicksToEvent returns the number of ticks until the first, itself included, that may do more than count: a
 // heartbeat is due, an election timeout or a transfer expires. It is at least 1. Until then
 // TickN(TicksToEvent()-1) sends nothing and changes no role. Every other input may change the answer. It is
-// NoEvent on a node that never campaigns, for instance one that is not a voter, and after Err.
+// NoEvent after Err, and on a node that never campaigns, for instance a learner.
 func (rn *RawNode) TicksToEvent() int {
 	if rn.Err() != nil {
 		return NoEvent
@@ -54,10 +54,10 @@ func (rn *RawNode) HeardLeader(term, leader uint64) (follows bool, err error) {
 	return follows && err == nil, err
 }
 
-// PeerActive tells a leader that a peer follows it in its present term, as the answer to a pulse says. Its
-// effect is that of a MsgHeartbeatResp of that term without a read position: the peer counts as active for
-// the check of the quorum, and is sent what it may have missed. On any other role it does nothing. Errors are
-// those of Step.
+// PeerActive tells a leader that a peer follows it in its present term, as the answer to a pulse says. It
+// has the effect of a MsgHeartbeatResp of that term without a read position. The peer counts as active for
+// the check of the quorum, and is sent what it may have missed. On any other role it does nothing. Errors
+// are those of Step.
 func (rn *RawNode) PeerActive(id uint64) error {
 	m := raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: id, To: rn.raft.id, Term: rn.raft.term}
 	if rn.raft.role != StateLeader {
@@ -66,7 +66,7 @@ func (rn *RawNode) PeerActive(id uint64) error {
 	return rn.Step(m)
 }
 
-// Quiet reports whether this node leads and has nothing to tell its followers but that it is alive: every
+// Quiet reports whether this node leads and has nothing to tell its followers but that it is alive. Every
 // member has acknowledged the whole log, all of it is committed, and no read, transfer or change waits. A
 // follower may still not know that everything is committed; only a MsgHeartbeat or an append tells it.
 func (rn *RawNode) Quiet() bool {

@@ -70,8 +70,8 @@ func (rn *RawNode) TickN(n int) {
 //   - A leader: the effect is that of TickN. Its lease, its check of the quorum and a transfer see all of the
 //     time. A leader that checks its quorum, and is not alone, no longer leads after two election timeouts;
 //     one may be enough.
-//   - Any other role: the election timer stands still, so no election begins, and a follower that refuses
-//     votes because it has heard a leader (CheckQuorum) refuses them for the rest of its wait. A promise to a
+//   - Any other role: the election timer stands still, so no election begins. A follower that refuses votes
+//     because it has heard a leader (CheckQuorum) refuses them for the rest of its wait. A promise to a
 //     leader that may read by lease sees all of the time.
 //   - A leader that steps down in this time is a follower for the rest of it.
 //
@@ -87,15 +87,15 @@ func (rn *RawNode) TickMissed(n int) {
 	rn.raft.checkCursors()
 }
 
-// Campaign starts an election now. It does nothing, and returns nil, on a leader, on a learner, on a node
-// that is not a member or is without authority, and while a snapshot or a committed membership change waits
-// to be applied. ErrPromised means that a leader may be reading by lease; any other error is Err.
+// Campaign starts an election now. It does nothing, and returns nil, on a leader, a learner, a node that is
+// no member, and a node without authority. The same holds while a snapshot or a committed membership change
+// waits to be applied. ErrPromised means that a leader may be reading by lease; any other error is Err.
 func (rn *RawNode) Campaign() error {
 	return rn.step(&raftpb.Message{Type: raftpb.MsgHup})
 }
 
-// Propose proposes one command. The core takes ownership of data. nil means that the leader has appended the
-// command or that it is on its way to the leader, not that it will commit. ErrProposalDropped means that it
+// Propose proposes one command. The core takes ownership of data. nil means that the leader has appended
+// the command, or that it is on its way there. It may still not commit. ErrProposalDropped means that it
 // surely will not commit; any other error is Err.
 func (rn *RawNode) Propose(data []byte) error {
 	if rn.raft.role == StateLeader && rn.Err() == nil {
@@ -107,8 +107,8 @@ func (rn *RawNode) Propose(data []byte) error {
 
 // Step handles a message from a peer, or a response from a local worker. The caller vouches for From: a
 // message from the network must never carry the id of a local worker. In two types of messages From is not
-// the sender, so a caller that compares From with the connection must let them through: in a
-// MsgTransferLeader it is the node that is to lead, in a MsgReadIndex the node that asked.
+// the sender: in a MsgTransferLeader it is the future leader, in a MsgReadIndex the node that asked. A
+// caller that compares From with the connection must let them through.
 //
 // An error means that the message was refused; the node continues, and the caller need not act on the error.
 // A *PeerError reports input that no correct peer with intact data sends. ErrStepLocalMsg and
@@ -138,9 +138,9 @@ func (rn *RawNode) ReportUnreachable(id uint64) {
 	_ = rn.step(&raftpb.Message{Type: raftpb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
 }
 
-// TickQuiesced advances an idle follower's clock by one tick without an election, for an application that
-// knows that the leader is idle too. The election timeout still counts from the last message of the leader,
-// quiet ticks included.
+// TickQuiesced advances an idle follower's clock by a tick without an election. The application must know
+// that the leader is idle too. The election timeout still counts from the last message of the leader, quiet
+// ticks included.
 func (rn *RawNode) TickQuiesced() { rn.raft.tickQuiesced() }
 
 // SetElectionTimeout sets the ticks after which this node campaigns, instead of the timeout drawn when it

@@ -57,9 +57,10 @@ func checkRead(entries []raftpb.Entry, err error, lo, hi uint64) ([]raftpb.Entry
 	return entries, nil
 }
 
-// EntriesArrived tells the node that Storage can now return entries for which it answered ErrEntriesPending
-// to a reader: the id of a member, LocalApplyThread, or None, which means every reader. What waited for them
-// is tried again: a leader sends the member its entries, and HasReady may be true for entries to apply.
+// EntriesArrived tells the node that Storage can now return entries for which it answered
+// ErrEntriesPending. The reader is the id of a member, LocalApplyThread, or None, which means every reader.
+// What waited for them is tried again: a leader sends the member its entries, and HasReady may be true for
+// entries to apply.
 //
 // Each ErrEntriesPending must be followed by an EntriesArrived, also if the read has failed: the storage then
 // returns its error when it is asked again. A call that comes late, twice or for a reader that does not wait

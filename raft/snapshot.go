@@ -139,9 +139,9 @@ func (r *raft) handleSnapshotStatus(id uint64, failed bool) {
 	pr.MsgAppFlowPaused = true
 }
 
-// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member. Until it is called, or
-// the member acknowledges an entry from which the log can continue, the leader sends that member nothing
-// else, so a failed snapshot must be reported.
+// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member. The leader sends that
+// member nothing else until it is called, or the member acknowledges an entry from which the log can
+// continue. So a failed snapshot must be reported.
 func (rn *RawNode) ReportSnapshot(id uint64, status SnapshotStatus) {
 	_ = rn.step(&raftpb.Message{Type: raftpb.MsgSnapStatus, From: id, Reject: status == SnapshotFailure}) // local: nothing to refuse
 }

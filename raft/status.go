@@ -17,8 +17,9 @@ type BasicStatus struct {
 	LastIndex, Durable uint64
 	// LeadTransferee is the target of a leader's transfer, or None.
 	LeadTransferee uint64
-	// CommittedBy is the member whose acknowledgement completed the quorum for the latest move of a leader's
-	// commit index; its own id if that was its disk, None if no acknowledgement has moved it.
+	// CommittedBy is the member whose acknowledgement completed the quorum for the latest move of a
+	// leader's commit index. It is the leader's own id for its own disk, and None if no acknowledgement has
+	// moved the index.
 	CommittedBy uint64
 }
 

@@ -154,10 +154,10 @@ func (u *unstable) measure(added []raftpb.Entry) {
 // entryBytes is about the memory of one entry beside its payload.
 const entryBytes = 64
 
-// EntryOverhead is the most memory that an entry of the unstable log takes beside its payload: 48 bytes in an
-// array that may be half empty, the same again in smaller arrays that unfinished writes hold, 16 bytes for
-// its size in an array with space to grow, and the smallest block of the allocator for its payload. It is a
-// value for Config.EntryOverheadBytes; a test measures it.
+// EntryOverhead is the most memory that an entry of the unstable log takes beside its payload. It has 48
+// bytes in an array that may be half empty, and the same again in smaller arrays that unfinished writes
+// hold. Its size takes 16 bytes in an array with space to grow, and its payload at least the allocator's
+// smallest block. It is a value for Config.EntryOverheadBytes; a test measures it.
 const EntryOverhead = 192
 
 // reserve makes space for n more entries. A reader that keeps one entry pins the whole array, so the live

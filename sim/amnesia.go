@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Repairs runs three or five hosts under load. Again and again a host goes down, a bit of its log flips below
-// what was durable, and an operator repairs the log. The host comes back without authority, without entries,
-// terms and votes that it promised, must regain its authority while the others are cut off and crash, and
-// nothing may be lost. The error, if any, is a *Violation.
+// Repairs runs three or five hosts under load. Again and again a host goes down, a bit of its log flips
+// below what was durable, and an operator repairs the log. The host comes back without authority, and
+// without entries, terms and votes that it promised. It must regain its authority while the others are cut
+// off and crash, and nothing may be lost. The error, if any, is a *Violation.
 func Repairs(o Options) (Faults, error) {
 	o.calls = o.Seed%2 == 0
 	o.hosts = pick(splitSeed(o.Seed, 12), 3, 3, 5)
@@ -134,8 +134,8 @@ func (w *world) askWithout(h *machine) {
 	}
 }
 
-// Blackouts runs hosts in an unsafe mode of durability, and cuts the power of a majority at once, or of all.
-// They come back without authority, and then the group must stand still: no leader, no new command, and
+// Blackouts runs hosts in an unsafe mode of durability, and cuts the power of a majority at once, or of
+// all. They come back without authority, and then the group must stand still: no leader, no new command.
 // Explain says why on every host that has lost its power. The error, if any, is a *Violation.
 func Blackouts(o Options) (Faults, error) {
 	o.hosts = pick(splitSeed(o.Seed, 12), 3, 3, 5)

@@ -33,8 +33,8 @@ type BatchRun struct {
 	Seed uint64
 }
 
-// BatchResult is what a BatchRun measured. Latencies are those that the clients see; in the open loop they
-// count from the time at which a write was to come.
+// BatchResult is what a BatchRun measured. Latencies are what the clients see; in the open loop they count
+// from the time at which a write was to come.
 type BatchResult struct {
 	OpsPerSec      float64
 	Mean, P50, P99 time.Duration

@@ -10,9 +10,9 @@ import (
 )
 
 // CatchUp runs three hosts under load, and cuts one off until the log of the leader begins behind its own,
-// three times in a row. When the links heal it must catch up by a snapshot, although the links break every
-// so often, hosts crash at disk operations, a disk is full or returns wrong bytes for a while, a host sends
-// other bytes than it should, and the network loses, repeats and reorders. The error, if any, is a
+// three times in a row. When the links heal it must catch up by a snapshot. Meanwhile links break every so
+// often, and hosts crash at disk operations. A disk is full or returns wrong bytes for a while, a host
+// sends other bytes than it should, and the network loses, repeats and reorders. The error, if any, is a
 // *Violation.
 func CatchUp(o Options) (Faults, error) {
 	o.calls = o.Seed%2 == 0

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Cost is what three hosts spend on one round of the leader's append lane, with closed-loop clients and no
-// faults: the wakes of each kind of worker, on all hosts together, and what they send.
+// Cost is what three hosts spend on a round of the leader's append lane, with closed-loop clients and no
+// faults. It has the wakes of each kind of worker, on all hosts together, and what they send.
 type Cost struct {
 	Rounds   int
 	Commands float64 // committed
@@ -20,29 +20,43 @@ type Cost struct {
 	Applies  float64
 	Readers  float64 // frames that arrive: each wakes a goroutine of a real transport
 	Messages float64
+	Duties   float64 // of groups: calls
 }
 
 // Wakes is the sum of the wakes.
 func (c Cost) Wakes() float64 { return c.Turns + c.Appends + c.Applies + c.Readers }
 
 func (c Cost) String() string {
-	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages",
-		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages)
+	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties",
+		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties)
 }
 
 // costs counts while a Cost is measured.
 type costs struct {
-	turns, appends, applies, frames, messages int
+	turns, appends, applies, frames, messages, duties int
 }
 
 // MeasureCost runs a cluster with a number of closed-loop clients of one group until the leader has completed
 // a number of rounds. The cluster has one shard for each host.
 func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
+	return measureCost(seed, clients, rounds, 0)
+}
+
+// MeasureSteadyCost is MeasureCost with a heartbeat interval in which all rounds fit: no time passes for a
+// group, so what it does is for commands.
+func MeasureSteadyCost(seed uint64, clients, rounds int) (c Cost, err error) {
+	return measureCost(seed, clients, rounds, time.Minute)
+}
+
+func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c Cost, err error) {
 	err = scenario(Options{Seed: seed, Mode: &wal.ModeGroup}, func(w *world, _ *rand.Rand) {
 		w.parallelism = 1
 		w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
 		w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
 		w.net.slowest = 60 * time.Microsecond
+		if heartbeat > 0 {
+			w.config.HeartbeatInterval, w.config.ElectionTimeout = heartbeat, 5*heartbeat
+		}
 		w.startHosts()
 		if !w.runUntil(healTime, func() bool { return w.leader() != nil }) {
 			w.violate("no leader in %v without a fault", healTime)
@@ -70,10 +84,17 @@ func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
 		c = Cost{
 			Rounds: int(n), Commands: float64(w.acked()-before) / n,
 			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
-			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n,
+			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n, Duties: float64(k.duties) / n,
 		}
 	})
 	return c, err
+}
+
+// noteDuty counts a call of a duty.
+func (w *world) noteDuty(string) {
+	if w.counting != nil {
+		w.counting.duties++
+	}
 }
 
 // noteRun counts a wake of a worker, unless the worker goes on by itself.

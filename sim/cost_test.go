@@ -19,8 +19,25 @@ func TestCostOfARound(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%d clients: %v", row.clients, c)
+		if c.Duties > 1.5*c.Turns {
+			t.Errorf("%d clients: %.1f calls of duties for %.1f turns of a round", row.clients, c.Duties, c.Turns)
+		}
 		if c.Wakes() > row.wakes || c.Messages > row.messages {
 			t.Errorf("%d clients: more than %.0f wakes or %.0f messages in a round", row.clients, row.wakes, row.messages)
+		}
+	}
+}
+
+// A group that replicates commands, with a warm leader and no time passing, calls no duty.
+func TestASteadyRoundCallsNoDuty(t *testing.T) {
+	for _, clients := range []int{1, 16} {
+		c, err := sim.MeasureSteadyCost(1, clients, 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d clients: %v", clients, c)
+		if c.Duties > 0 {
+			t.Errorf("%d clients: %.2f calls of duties in a round, want none", clients, c.Duties)
 		}
 	}
 }

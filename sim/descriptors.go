@@ -92,12 +92,11 @@ func (h *machine) isShort() bool { return h.w.now < h.shortage.until }
 // It is no reason for a group to stop.
 func (l *life) excusesShort(err error) bool { return l.sawShort && vfs.IsShort(err) }
 
-// Descriptors runs three hosts with small segments, and lets them run out of descriptors again and again: one
-// or all, for some opens or for each. Meanwhile hosts crash, are closed and start. In half of the seeds logs
-// are short, and members that were cut off get a snapshot; in the others logs are long, and such members get
-// entries of segments that are not open. A host that
-// does not start for lack of descriptors is started again. No group may stop because of it. The error, if
-// any, is a *Violation.
+// Descriptors runs three hosts with small segments, and lets them run out of descriptors again and again:
+// one or all, for some opens or for each. Meanwhile hosts crash, are closed and start. In half of the seeds
+// logs are short, and members that were cut off get a snapshot. In the others logs are long, and such
+// members get entries of segments that are not open. A host that does not start for lack of descriptors is
+// started again. No group may stop because of it. The error, if any, is a *Violation.
 func Descriptors(o Options) (faults Faults, err error) {
 	o.calls = o.Seed%2 == 0
 	o.groups = 1 + int(o.Seed%3)

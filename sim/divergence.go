@@ -34,8 +34,8 @@ const (
 	Upgrade
 	// UpgradeWithOldName is the same, but the new version has the name of the old one.
 	UpgradeWithOldName
-	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program that sums up results in
-	// another form. Nothing may be reported.
+	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program of another form of
+	// sums. Nothing may be reported.
 	OtherForm
 	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
 	Poisoned

@@ -1,6 +1,9 @@
 package sim
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What a seed draws for calls says nothing about what it draws for reads: all four pairs occur.
 func TestCallsAndLeasesAreDrawnApart(t *testing.T) {
@@ -13,5 +16,17 @@ func TestCallsAndLeasesAreDrawnApart(t *testing.T) {
 	}
 	if len(pairs) < 4 {
 		t.Errorf("of 64 seeds with small sessions, and with leases, there are only %v", pairs)
+	}
+}
+
+// A violation says how to repeat the run: the test that has made it, and its seed.
+func TestViolationNamesItsReplay(t *testing.T) {
+	for want, v := range map[string]*Violation{
+		"-run TestSeeds -count=1 -seed=7 -events":                {Seed: 7, Faults: defaultFaults},
+		"-run TestRests -count=1 -first=7 -rest-seeds=1 -events": {Seed: 7, Faults: defaultFaults, rests: true},
+	} {
+		if text := v.Error(); !strings.HasSuffix(text, want) {
+			t.Errorf("%q, want it to end with %q", text, want)
+		}
 	}
 }

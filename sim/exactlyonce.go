@@ -16,9 +16,9 @@ type ExactlyOnceReport struct {
 	Suppressed uint64 // entries that members did not apply, because their sessions had seen them
 }
 
-// ExactlyOnce is a scenario: clients hand commands to all hosts of a cluster whose network repeats every
-// other frame and loses many, while its leaders are killed, paused and cut off again and again. So most
-// commands come to a log more than once. The checks of calls.go demand that each is applied once.
+// ExactlyOnce is a scenario. Clients hand commands to all hosts of a cluster whose network repeats every
+// other frame and loses many. Its leaders are killed, paused and cut off again and again. So most commands
+// come to a log more than once. The checks of calls.go demand that each is applied once.
 func ExactlyOnce(o Options, during time.Duration) (r ExactlyOnceReport, err error) {
 	o.calls = true
 	err = scenario(o, func(w *world, rng *rand.Rand) {

@@ -59,7 +59,7 @@ type ExplainReport struct {
 }
 
 // Explain runs one scenario with many seeds: three hosts, and one ailment. The error, if any, is a
-// *Violation: a verdict that is wrong, or one that does not come, or does not end.
+// *Violation: a verdict that is wrong, does not come, or does not end.
 func Explain(o Options, kind Ailment) (report ExplainReport, err error) {
 	if kind == NothingWrongIdle {
 		o.groups = 4

@@ -12,9 +12,9 @@ import (
 )
 
 // Hardware is what the hosts of an experiment run on. Elsewhere in this package the time that work takes is
-// drawn at random, so that events come in many orders. Here it follows from what the work is, so that the
-// times of an experiment mean something: each host has some processors, which run one piece of work after the
-// other, one disk, and one line to each other host.
+// drawn at random, so that events come in many orders. Here it follows from what the work is, so the times
+// of an experiment mean something. Each host has some processors, which run one piece of work after the
+// other, a disk, and a line to each other host.
 type Hardware struct {
 	// Delay is how long a frame travels, one way, besides the time that its bytes take on the line.
 	Delay time.Duration
@@ -44,8 +44,8 @@ type Costs struct {
 }
 
 // DefaultCosts are those of the machine on which the experiment's page was made. They were set so that the
-// sum over three hosts is what millrace bench measured there: about 240 us for the round of a lone client, of
-// which the syncs are a half (the kernel's part of a virtual disk), and 5 us for each command of a thousand
+// sum over three hosts is what millrace bench measured there. That is about 240 us for the round of a lone
+// client, half of it syncs (the kernel's part of a virtual disk). It is 5 us for each command of a thousand
 // clients.
 var DefaultCosts = Costs{
 	Wake: 4 * time.Microsecond, Turn: 3 * time.Microsecond, Send: 5 * time.Microsecond, Receive: 5 * time.Microsecond,

@@ -18,11 +18,11 @@ const (
 	FollowersStop                 // one group is closed on the hosts that follow it; the hosts live
 )
 
-// Idle runs one scenario with many groups without commands, for which the hosts exchange pulses only: three
-// hosts, a network that delays, and clocks between half and twice their speed. Without a fault all leaders
-// stay for the time given, and no group sends a message. With one, the groups that it concerns have another
-// leader within ten election timeouts, by the slowest clock, and the others keep theirs. It returns how many
-// messages the groups sent while nothing else happened. The error, if any, is a *Violation.
+// Idle runs a scenario with many groups without commands, for which the hosts exchange pulses only. It has
+// three hosts, a network that delays, and clocks between half and twice their speed. Without a fault all
+// leaders stay for the time given, and no group sends a message. With one, the groups that it concerns have
+// another leader within ten election timeouts, by the slowest clock, and the others keep theirs. It returns
+// how many messages the groups sent while nothing else happened. The error, if any, is a *Violation.
 func Idle(o Options, groups int, quiet time.Duration, kind Idleness) (messages int, err error) {
 	o.groups = groups
 	err = scenario(o, func(w *world, rng *rand.Rand) {

@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// LoweredMemory runs three hosts with much memory, of which one is away while commands come that are larger
-// than what all shares and queues have later: all hosts start again with less memory, each with another
-// amount, over a network whose queues are smaller than those commands. The member that was away must catch
-// up. The error, if any, is a *Violation.
+// LoweredMemory runs three hosts with much memory. One is away while commands come that are larger than all
+// shares and queues have later. Then all hosts start again with less memory, each with another amount, over
+// a network whose queues are smaller than those commands. The member that was away must catch up. The
+// error, if any, is a *Violation.
 func LoweredMemory(o Options) (faults Faults, err error) {
 	err = scenario(o, func(w *world, rng *rand.Rand) {
 		defer func() { faults = w.faults }()

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bytes"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -27,4 +28,23 @@ func TestObservations(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("no line of these kinds: %q", missing)
 	}
+}
+
+// A duty that no input, tick or change wants has nothing to do: a run in which every turn calls every duty is
+// the same run.
+func TestEveryDuty(t *testing.T) {
+	eachSeed(*first, max(*seeds/3, 1), func(seed uint64) (more bool) {
+		var sums [2]uint64
+		for i := range sums {
+			history := fnv.New64a()
+			if _, err := sim.Run(sim.Options{Seed: seed, EveryDuty: i == 1, Observations: history}); err != nil {
+				t.Error(err)
+			}
+			sums[i] = history.Sum64()
+		}
+		if sums[0] != sums[1] {
+			t.Errorf("seed %d: the run is another one if every turn calls every duty: compare the files that -seed %d -observations FILE writes, with -every-duty and without", seed, seed)
+		}
+		return !t.Failed()
+	})
 }

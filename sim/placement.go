@@ -23,11 +23,11 @@ const (
 	OneBehind                       // the member that should lead hears its leader and gets no entries for a while
 )
 
-// Placement runs one scenario with many groups on three or five hosts. After faults have stopped, the leaders
-// are where they should be within ten minutes: by the ranks of the groups, and among equal hosts evenly, one
-// more or fewer. Then no leadership is handed over for an hour. In no story does a group move more than four
-// times within an hour for placement, and never to a member that is behind. It returns how many leaderships
-// were handed over for placement. The error, if any, is a *Violation.
+// Placement runs one scenario with many groups on three or five hosts. After faults have stopped, the
+// leaders are where they should be within ten minutes. They follow the ranks of the groups, and are even
+// among equal hosts, one more or fewer. Then no leadership is handed over for an hour. In no story does a
+// group move more than four times within an hour for placement, and never to a member that is behind. It
+// returns how many leaderships were handed over for placement. The error, if any, is a *Violation.
 func Placement(o Options, story PlacementStory) (moved int, err error) {
 	o.hosts = pick(splitSeed(o.Seed, 12), 3, 3, 5)
 	o.groups = pick(splitSeed(o.Seed, 12), 7, 12, 16)

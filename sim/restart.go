@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Restart runs three hosts with a number of groups that have leaders and commands, crashes all hosts at once,
-// starts them again, each within two heartbeats of the others, and returns how long it took from the last
-// start until every group had a leader again. In every second seed the groups have snapshots, and their logs
-// begin behind the founding. At the end the cluster must converge. The error, if any, is a
+// Restart runs three hosts with a number of groups that have leaders and commands, and crashes all hosts at
+// once. It starts them again, each within two heartbeats of the others. It returns how long it took from
+// the last start until every group had a leader again. In every second seed the groups have snapshots, and
+// their logs begin behind the founding. At the end the cluster must converge. The error, if any, is a
 // *Violation.
 func Restart(o Options, groups int) (took time.Duration, err error) {
 	o.groups = groups

@@ -1,9 +1,8 @@
-// Package sim runs whole hosts (the real runtime, log and transport framing) in one goroutine, from one seed,
-// in virtual time, and injects faults beneath them: a disk that loses un-synced writes (vfs/crashfs), fills
-// up, hangs and fails; a network that drops, duplicates, corrupts, delays, reorders and cuts; clocks that
-// drift; state machines that hang; hosts that crash at any disk operation or are closed in the middle of
-// work. Each run draws a pipeline and a mode of durability, and demands only what the mode promises
-// (durability.go).
+// Package sim runs whole hosts (the real runtime, log and transport framing) in one goroutine, from a seed,
+// in virtual time. It injects faults beneath them. A disk loses un-synced writes (vfs/crashfs), fills up,
+// hangs and fails. A network drops, duplicates, corrupts, delays, reorders and cuts. Clocks drift, and
+// state machines hang. Hosts crash at any disk operation or are closed in the middle of work. Each run
+// draws a pipeline and a mode of durability, and demands only what the mode promises (durability.go).
 //
 // A simulated host differs from one in production in only three values: its env.Env, its vfs.FS and its
 // Transport. There is no "if simulated" anywhere.
@@ -25,12 +24,11 @@
 //
 // RunMachine runs a user's machine in the same world (user.go), and returns a history of its operations.
 //
-// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
-// disk.go, durability.go, faults.go, nemesis.go and strike.go (what goes wrong), phases.go (what it meets),
-// poisoned.go (commands that machines cannot apply), client.go, checks.go and property_*.go with
-// wellness.go, rests.go, observations.go, scenario.go and the scenarios, each run with many seeds
-// (election.go, gray.go, slow.go, idle.go, founding.go, explain.go, snapshots.go, catchup.go,
-// descriptors.go, placement.go), lies.go, cost.go, flight.go.
+// Reading order. The world: sim.go, world.go (time and workers), network.go, host.go (life and death of a
+// host), disk.go, durability.go. What goes wrong: faults.go, nemesis.go and strike.go, phases.go (what it
+// meets), poisoned.go (commands that machines cannot apply), lies.go. Clients: client.go. Judges: checks.go
+// and property_*.go with wellness.go, rests.go, observations.go, cost.go, flight.go. Scenarios: scenario.go
+// and the files that use it, each run with many seeds.
 package sim
 
 import (
@@ -55,12 +53,15 @@ type Options struct {
 	Trace io.Writer
 	// Observations, if set, receives everything that the run observes (observations.go).
 	Observations io.Writer
+	// EveryDuty makes each turn of a group call all its duties, wanted or not (env.Duties). The run must be the
+	// same.
+	EveryDuty bool
 	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
 	// same: hosts that close, machines and reads that hang, impostors, lies.
 	Choice coverage.Choice
-	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are replayed,
-	// and must be exact.
+	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are
+	// replayed, and must be exact.
 	FlightRecorder bool
 
 	groups  int  // so many; 0: the seed draws
@@ -122,6 +123,7 @@ type Violation struct {
 
 	scenario bool // the seed is that of a scenario, and not of Run
 	user     bool // it is one of RunMachine
+	rests    bool // it is one of Rests
 }
 
 func (v *Violation) Error() string {
@@ -142,7 +144,11 @@ func (v *Violation) Error() string {
 	if v.Faults != defaultFaults {
 		mode += fmt.Sprintf(" -faults=%v", v.Faults)
 	}
-	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events%s", v.Seed, v.At, v.Property, v.What, v.Seed, mode, left)
+	replay := fmt.Sprintf("TestSeeds -count=1 -seed=%d", v.Seed)
+	if v.rests {
+		replay = fmt.Sprintf("TestRests -count=1 -first=%d -rest-seeds=1", v.Seed)
+	}
+	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run %s%s -events%s", v.Seed, v.At, v.Property, v.What, replay, mode, left)
 }
 
 // Run runs one seed. The error, if any, is a *Violation.

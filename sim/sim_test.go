@@ -31,6 +31,7 @@ var (
 	skip        = flag.String("skip", "", "ordinals of injections that do not happen, as in 3,17")
 	trace       = flag.Bool("events", false, "with -seed: print every event")
 	hashes      = flag.String("hashes", "", "write into this file, for each seed, a line with the seed and the hash of all that its run observes")
+	everyDuty   = flag.Bool("every-duty", false, "each turn calls all duties of its group: the hashes must be the same")
 	observed    = flag.String("observations", "", "with -seed: write all that the run observes into this file")
 )
 
@@ -123,7 +124,7 @@ func options(t *testing.T, seed uint64) sim.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := sim.Options{Seed: seed, Faults: *faults, Choice: choice}
+	o := sim.Options{Seed: seed, Faults: *faults, Choice: choice, EveryDuty: *everyDuty}
 	if *mode != "" {
 		m, err := wal.ParseMode(*mode)
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 // WorkOnSlowDisks under load. A leader must not be lost because its own disk and those of its followers are
 // equally slow: no other host could do better.
 
-// SlowDisks runs three hosts on which every write and every sync takes long, without another fault, and
+// SlowDisks runs three hosts on which every write and every sync takes long, without another fault. It
 // returns how long it took from the start until a leader had committed a command. At the end the disks are
-// fast, and the cluster must converge. The error, if any, is a *Violation; nothing committed within a hundred
-// election timeouts is one.
+// fast, and the cluster must converge. The error, if any, is a *Violation; nothing committed within a
+// hundred election timeouts is one.
 func SlowDisks(o Options, slow time.Duration) (took time.Duration, err error) {
 	err = scenario(o, func(w *world, rng *rand.Rand) {
 		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)

@@ -183,9 +183,9 @@ func newestOn(disk *crashfs.FS, group uint64) (last raftpb.EntryID) {
 	return last
 }
 
-// Snapshots runs three hosts under load that take snapshots and compact their logs, and crashes them, one or
-// all, at disk operations, in a group of plain entries or of commands. A member that is down comes back soon,
-// so no log is compacted beyond what it has. The error, if any, is a *Violation.
+// Snapshots runs three hosts under load that take snapshots and compact their logs. It crashes them, one or
+// all, at disk operations, in a group of plain entries or of commands. A member that is down comes back
+// soon, so no log is compacted beyond what it has. The error, if any, is a *Violation.
 func Snapshots(o Options) (Faults, error) {
 	o.calls = o.Seed%2 == 0
 	var faults Faults

@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Transfers runs one scenario with many seeds: three hosts under load, whose leader is asked again and again
-// to hand over (host.Group.StartTransfer), to a follower, to the best one, or to one that is cut off or down.
-// Each transfer must end within ten election timeouts, with nil only if the target leads then; to a host
-// that is away it must end with a sentence. It returns how many ended well, and how many with an error. The
-// error, if any, is a *Violation.
+// Transfers runs a scenario with many seeds: three hosts under load. The leader is asked again and again to
+// hand over (host.Group.StartTransfer), to a follower, to the best follower, or to a host that is cut off
+// or down. Each transfer must end within ten election timeouts, with nil only if the target leads then; to
+// a host that is away it must end with a sentence. It returns how many ended well, and how many with an
+// error. The error, if any, is a *Violation.
 func Transfers(o Options) (well, badly int, err error) {
 	err = scenario(o, func(w *world, rng *rand.Rand) {
 		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)

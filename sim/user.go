@@ -36,10 +36,10 @@ type Workload[C, R any] struct {
 // clients call Submit, with all the faults of Run. Beyond what Run checks, it demands of the machine and of
 // the face:
 //
-//   - the machine is deterministic: each command has the same result on every host, and again after each
-//     restart, and in the end all hosts have the same digest, if the machine has one;
-//   - a command is applied once at most; one with a result exactly once; one that was refused never; and its
-//     client gets the result that the hosts have computed, or hears that there is none any more;
+//   - the machine is deterministic: each command has the same result on every host and after each restart.
+//     In the end all hosts have the same digest, if any;
+//   - a command is applied once at most, with a result exactly once, after a refusal never. Its client gets
+//     the result that the hosts have computed, or hears that there is none any more;
 //   - its snapshots are restored: what it applies after Restore has the results that other hosts have got;
 //   - the history is linearizable: a command that is called after another has returned comes behind it.
 //

@@ -271,7 +271,7 @@ func (w *world) note(what string) {
 // breaks ends the run: a property is broken.
 func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests}
 	}
 	panic(w.violation)
 }
@@ -288,7 +288,8 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
-	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism}
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.noteDuty}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.

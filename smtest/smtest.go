@@ -1,6 +1,6 @@
-// Package smtest tests a state machine before Millrace does: whether it is deterministic, whether a snapshot
-// of it is the state at one moment, whether Restore is atomic, and whether the codec of its commands returns
-// what it was given. One call in a test of the program does it:
+// Package smtest tests a state machine before Millrace does. Is it deterministic? Is a snapshot the state
+// at one moment, and Restore atomic? Does the codec of its commands return what it was given? One call in a
+// test of the program does it:
 //
 //	func TestMachine(t *testing.T) {
 //		smtest.Run(t, func() millrace.Machine[int64, int64] {
@@ -9,11 +9,11 @@
 //	}
 //
 // A member that applies the same commands and ends with another state is the worst that can happen to a
-// replicated program: nothing fails, and the members answer differently. Its usual causes are the order of a
-// map, the clock, a random number, a goroutine, or a variable that several machines share. Run applies the
-// same commands in about forty fresh machines, and changes what a state machine must not depend on: map
-// orders (Go draws one for each loop), the clock (package testing/synctest), the number of processors, the
-// boundaries of batches, machines that work at the same time. It compares each result and the states.
+// replicated program. Nothing fails, and the members answer differently. Its usual causes are the order of
+// a map, the clock, a random number, a goroutine, or a variable that several machines share. Run applies
+// the same commands in about forty fresh machines, and changes what a state machine must not depend on.
+// That is the map order (Go draws it for each loop), the clock (package testing/synctest), processors,
+// boundaries of batches, and machines that work at the same time. It compares each result and the states.
 //
 // Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
 // them are a good number. Run the test with -race too: then machines that share memory are found surely.

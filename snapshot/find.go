@@ -38,9 +38,9 @@ type Found struct {
 	fsys   vfs.FS
 }
 
-// Find returns the snapshots that dir means, the oldest first: dir is the directory of one snapshot, that of
-// a store, or that of a host, in which the snapshots of all groups are found, by group. It reads manifests
-// and the lengths of parts; Found.Verify reads the rest. It returns ErrNotFound if there is none.
+// Find returns the snapshots that dir means, the oldest first. dir is the directory of a snapshot, of a
+// store, or of a host. In a host it finds the snapshots of all groups, by group. It reads manifests and the
+// lengths of parts; Found.Verify reads the rest. It returns ErrNotFound if there is none.
 func Find(ctx context.Context, fsys vfs.FS, dir string) ([]Found, error) {
 	fsys = vfs.ReadOnly(fsys)
 	stores, err := findStores(fsys, filepath.Clean(dir))

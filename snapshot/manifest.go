@@ -55,9 +55,9 @@ func ParseID(text string) (ID, error) {
 // Kind says whose content a part holds.
 type Kind uint8
 
-// The kinds. A part of KindHost belongs to a stream of the host (its session table), one of KindMachine to a
-// stream of the state machine, and one of KindObject to a large object of the group, which is a stream, too.
-// A part of KindFile is an immutable file that the state machine handed over.
+// The kinds. A part of KindHost belongs to a stream of the host (its session table), a part of KindMachine
+// to a stream of the state machine. A part of KindObject belongs to a large object of the group, which is a
+// stream, too. A part of KindFile is an immutable file that the state machine handed over.
 const (
 	KindHost Kind = iota + 1
 	KindMachine

@@ -49,7 +49,7 @@ func (s *Source) open() (m *Manifest, lo, hi int, release func(), err error) {
 //
 // If the source is not there, LinkParts returns ErrNotFound or the source's *DamageError, and the Writer is
 // still good. If a part is missing, or wrong when it is copied, LinkParts returns a *DamageError about the
-// source, which leaves the List of its store; the Writer must then be aborted.
+// source. The source leaves the List of its store; the Writer must then be aborted.
 func (w *Writer) LinkParts(kind Kind, name string, from Source) error {
 	if err := w.ready(); err != nil {
 		return err

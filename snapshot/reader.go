@@ -38,9 +38,9 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// ReadBlocks returns the contents of consecutive blocks of a part, starting at block: as many whole blocks as
-// maxBytes takes and the part has, at least one, each checked. Receiver.Put takes them. The last block of a
-// part is shorter than BlockBytes.
+// ReadBlocks returns the contents of consecutive blocks of a part, starting at block. It returns as many
+// whole blocks as maxBytes takes and the part has, at least one, each checked. Receiver.Put takes them. The
+// last block of a part is shorter than BlockBytes.
 func (r *Reader) ReadBlocks(part int, block int64, maxBytes int) (raw []byte, err error) {
 	return r.AppendBlocks(nil, part, block, maxBytes)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // A Receiver puts together a snapshot that another member offers. The offer is the other member's manifest,
-// and every block is checked against it before it is written, so it does not matter who sends a block, in
+// and every block is checked against it before it is written. So it does not matter who sends a block, in
 // which order, and how often. The files alone say what was received: a block counts if the file has it and
 // its checksum is right. So a receive continues after a crash, and with another sender, where it stopped.
 //
@@ -64,14 +64,14 @@ type Range struct {
 }
 
 // Receive begins to receive the snapshot that m offers, or continues with it: blocks that were received
-// before are read and checked, and stay. Parts that another snapshot of this store has, or one of further,
-// are linked and checked; a source that is not there, or is damaged, is left out. Other unfinished receives
-// are removed. A store receives one snapshot at a time: ErrBusy.
+// before are read and checked, and stay. Parts of another snapshot of this store, or of further, are linked
+// and checked. A source that is not there, or is damaged, is left out. Other unfinished receives are
+// removed. A store receives one snapshot at a time: ErrBusy.
 //
-// It returns ErrPublished if a snapshot with this id is published, a *FormatError if m is not valid, and a
-// *SpaceError if the filesystem says that it has less space than what is missing. It takes the time of
-// reading what was received before, and what was linked. After ErrPublished, the published snapshot can be
-// used: it stands for the same entries.
+// It returns ErrPublished if a snapshot with this id is published, and a *FormatError if m is not valid. It
+// returns a *SpaceError if the filesystem has less space than what is missing. It takes the time of reading
+// what was received before, and what was linked. After ErrPublished, the published snapshot can be used: it
+// stands for the same entries.
 func (s *Store) Receive(ctx context.Context, m Manifest, further ...Source) (*Receiver, error) {
 	offer, err := m.Append(nil)
 	if err != nil {

@@ -268,12 +268,12 @@ func (s *Store) pin(id ID) (*Manifest, func(), error) {
 }
 
 // Verify reads the MANIFEST and every block of a published snapshot, and compares them with what was
-// published. It does not read again a part of KindObject that is the same file as one of another snapshot
-// that was verified: many snapshots have the same objects, which may be much more than everything else.
-// Nothing may rely on a snapshot, and no log be compacted behind it, before Verify returned nil.
-// If the content is wrong, it returns a *DamageError, and the snapshot leaves List. Reads may come from the
-// memory of the kernel, as everywhere: Verify finds what was written wrongly, and after a start of the
-// machine what the disk lost.
+// published. It does not read again a part of KindObject if it is the same file in another verified
+// snapshot. Many snapshots have the same objects, which may be much more than everything else. Nothing may
+// rely on a snapshot, and no log be compacted behind it, before Verify returned nil. If the content is
+// wrong, it returns a *DamageError, and the snapshot leaves List. Reads may come from the memory of the
+// kernel, as everywhere: Verify finds what was written wrongly, and after a start of the machine what the
+// disk lost.
 func (s *Store) Verify(ctx context.Context, id ID) error {
 	m, release, err := s.pin(id)
 	if err != nil {
@@ -361,11 +361,10 @@ func (s *Store) addPublished(m *Manifest, verified bool) {
 	s.published[m.ID()] = &entry{manifest: m, verified: verified}
 }
 
-// Prune removes the published snapshots that are older than the newest verified one, except those in keep and
-// those in use. It never removes the newest verified one, nor a newer one. Of damaged snapshots and of
-// unfinished receives it removes those that are not newer than the newest verified snapshot. Without a
-// verified snapshot it removes nothing that was ever published. What it cannot remove now it tries again
-// next time.
+// Prune removes the published snapshots older than the newest verified snapshot, except snapshots in keep
+// or in use. It never removes the newest verified snapshot, nor a newer one. It removes damaged snapshots
+// and unfinished receives unless they are newer. Without a verified snapshot it removes nothing that was
+// ever published. What it cannot remove now it tries again next time.
 func (s *Store) Prune(keep ...ID) error {
 	s.mu.Lock()
 	victims := maps.Clone(s.leftover)
@@ -409,9 +408,9 @@ func (s *Store) newestVerified() ID {
 	return newest
 }
 
-// Remove removes one snapshot, published, damaged or unfinished, whatever depends on it: for one that proves
-// wrong after it was published, or that is not wanted any more. It returns ErrInUse if the snapshot is being
-// written, received or read.
+// Remove removes a snapshot, published, damaged or unfinished, whatever depends on it. It is for a snapshot
+// that proves wrong after it was published, or is not wanted any more. It returns ErrInUse if the snapshot
+// is being written, received or read.
 func (s *Store) Remove(id ID) error {
 	s.mu.Lock()
 	switch e := s.published[id]; {

@@ -4,9 +4,9 @@ import "fmt"
 
 // Assembler joins the frames of one connection into bodies.
 //
-// Invariant: its memory follows the bytes that arrived: at most three times the bytes of bodies that have
-// begun and not ended (twice, and the old array while it grows), and never more than the largest body of each
-// kind of the class. A peer that begins a body and never ends it costs no more.
+// Invariant: its memory follows the bytes that arrived. It is at most three times the bytes of unfinished
+// bodies: twice, and the old array while it grows. It is never more than the largest body of each kind of
+// the class. A peer that begins a body and never ends it costs no more.
 //
 // It belongs to one goroutine.
 type Assembler struct {

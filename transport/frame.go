@@ -70,8 +70,8 @@ func checksum(word uint32, body []byte) uint32 {
 }
 
 // ParseHeader reads the header at the beginning of b, which has at least HeaderBytes. It refuses a header
-// that no frame has: a kind or flag that does not exist, a length above FrameBodyBytes, or a continued frame
-// that is not full.
+// of no frame: an unknown kind or flag, a length above FrameBodyBytes, or a continued frame that is not
+// full.
 func ParseHeader(b []byte) (Header, error) {
 	word := binary.LittleEndian.Uint32(b)
 	h := Header{

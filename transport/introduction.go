@@ -24,21 +24,21 @@ type Introduction struct {
 	// Incarnation is drawn at random when a host's directory is made. A host that comes back with another one
 	// has lost what it promised.
 	Incarnation Incarnation
-	// Generation is higher in each life of a directory, and Life is drawn at random for each life. Two hosts
-	// that run on copies of one directory differ in at least one of them.
+	// Generation is higher in each life of a directory, and Life is drawn at random for each life. Two
+	// hosts on copies of the same directory differ in at least one of them.
 	Generation uint64
 	Life       uint64
-	// Past is what the lives before this one were, at most MaxPast of them: the last is of generation
-	// Generation-1, the one before it of Generation-2, and so on. Each is the low half of that Life; 0: not
-	// known. A copy or an old backup of a directory has another past than the original, however often it has
-	// started since.
+	// Past has the lives before this one, at most MaxPast of them. The last is of generation Generation-1,
+	// the life before it of Generation-2, and so on. Each is the low half of that Life; 0: not known. A
+	// copy or an old backup of a directory has another past than the original, however often it has started
+	// since.
 	Past []uint32
 	// Addr is the address on which the host listens, for messages to operators.
 	Addr string
 	// Members is the founding list: ids in ascending order, with their first addresses.
 	Members []Member
-	// Key is the SHA-256 of the public key (SubjectPublicKeyInfo) of the certificate with which the peer has
-	// proved ID, zero if it has proved nothing: the connection is not TLS. The transport that made the
+	// Key is the SHA-256 of the public key (SubjectPublicKeyInfo) of the certificate with which the peer
+	// has proved ID. It is zero without TLS: the peer has proved nothing. The transport that made the
 	// connection sets it. It is not a part of the encoding, so no peer can choose it.
 	Key [32]byte
 	// Proof is what the peer proves beside its id, by what Prover returns at its end; nil: nothing. Channel

@@ -38,9 +38,9 @@ func (k Kind) String() string {
 // Class is the kinds that share a connection, and with it an order. Kinds of different classes never wait for
 // each other.
 //
-// Pulses and consensus share one: a leader whose appends do not pass must not live on because its pulses do.
-// Their frames are small, and a pulse that waits goes first at each border between frames, so it is never
-// behind more than one frame and what the kernel already holds.
+// Pulses and consensus share one: a leader whose appends do not pass must not live on because its pulses
+// do. Their frames are small, and a pulse that waits goes first at each border between frames. So it is
+// never behind more than a frame and what the kernel already holds.
 type Class uint8
 
 const (
@@ -90,9 +90,9 @@ const (
 	MaxControlBytes     = 4 << 20  // the body of kind control; a roster of a large group has 1 MiB
 )
 
-// Fits reports whether a queue of at most bound bytes, in which some wait, takes n more. What is larger than
-// the whole queue is taken while no more than the bound waits: it was legal under the settings of the host
-// that has made it, and dropping it at each try would keep a peer without it for ever. So a queue holds its
+// Fits reports whether a queue of at most bound bytes, in which some wait, takes n more. What is larger
+// than the whole queue is taken while no more than the bound waits. It was legal under the settings of the
+// host that has made it. To drop it at each try would keep a peer without it for ever. So a queue holds its
 // bound and one such thing at most.
 func Fits(waiting, n, bound int) bool {
 	if n > bound {

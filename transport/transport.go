@@ -5,16 +5,16 @@
 //
 // # The contract
 //
-// A transport may lose messages at any time and silently. It never repeats, alters or reorders what one host
-// sends to another in one kind (Kind). Kinds of one class keep their order, too, except that a pulse may
-// overtake; classes have none between them. Raft needs no more than that, and a transport that retried until
-// delivery would have to hold messages that Raft has long since superseded. A transport must
+// A transport may lose messages at any time and silently. It never repeats, alters or reorders what one
+// host sends to another in one kind (Kind). Kinds of one class keep their order, too, except that a pulse
+// may overtake; classes have none between them. Raft needs no more. A transport that retried until delivery
+// would have to hold messages that Raft has long since superseded. A transport must
 //
 //   - never block the sender: a message is encoded and queued, or dropped, at once;
 //   - stay within a bound of bytes per peer and kind;
-//   - report that consensus messages may have been lost (Receiver.Unreachable), so that a leader stops
-//     sending ahead to a follower that cannot be reached. Pulses repeat themselves, and the users of
-//     control and bulk wait for answers, with time limits of their own;
+//   - report that consensus messages may have been lost (Receiver.Unreachable), so a leader stops sending
+//     ahead to an unreachable follower. Pulses repeat themselves, and the users of control and bulk wait
+//     for answers, with time limits of their own;
 //   - let no class wait for another: neither on the way, nor for a slow Receiver.
 //
 // Package transporttest tests a transport for all of this.
@@ -42,8 +42,8 @@
 //	                                          pulse, control, bulk: opaque
 //
 // A longer body is cut: c says that it continues in the next frame of its kind, and such a frame is full.
-// Only whole bodies are delivered. A body of consensus is either messages that fit in one frame together, or
-// one message that does not. A body without messages is valid and means nothing. The checksum detects bits
+// Only whole bodies are delivered. A body of consensus is either messages that fit in a frame together, or
+// a single larger message. A body without messages is valid and means nothing. The checksum detects bits
 // that flip beneath TCP's 16-bit checksum, and our own mistakes. It does not protect against an attacker.
 package transport
 
@@ -64,15 +64,15 @@ type Envelope struct {
 // for the transport to close.
 //
 // Calls of Receive and Deliver for one sender and one class never overlap; calls for different senders or
-// classes may. A slow call slows down only what comes from this sender in this class. One that takes many
-// seconds may cost the connection: its sender cannot tell a slow host from a dead one.
+// classes may. A slow call slows down only what comes from this sender in this class. A call that takes
+// many seconds may cost the connection: its sender cannot tell a slow host from a dead host.
 type Receiver interface {
 	// Receive delivers messages in the order in which from sent them. The batch is valid only during the
 	// call. The bytes that its messages point to may be kept and must not be changed. Each entry's Data is an
 	// array of its own (Detach), so keeping one entry keeps no other in memory.
 	Receive(from uint64, batch []Envelope)
-	// Deliver delivers one body of the kinds pulse, control and bulk, in the order in which from sent the
-	// bodies of that kind. The body is valid only during the call, and must not be changed.
+	// Deliver delivers a body of the kinds pulse, control and bulk, in the order in which from sent bodies
+	// of the kind. The body is valid only during the call, and must not be changed.
 	Deliver(from uint64, kind Kind, body []byte)
 	// Unreachable reports that consensus messages queued or written for peer may be lost: it disconnected,
 	// could not be connected, or its queue was full. Reports are rate-limited. A report always follows its
@@ -81,13 +81,13 @@ type Receiver interface {
 	// Introduce returns what this host says of itself. The transport calls it once, in Start, replaces the id
 	// by its own, and does not pass on its Key.
 	Introduce() Introduction
-	// Admit decides whether to speak with the host that introduced itself as peer, over a connection from the
-	// address remote. The transport calls it before it delivers the first message of a connection, so once or
-	// several times for one life of a peer (each class has connections of its own); a transport that learns
-	// which host accepts its connections calls it before it sends, too. An error ends
-	// the connection, and its text goes to the logs of both ends. Admit is called on a goroutine of the
-	// connection, with no lock held, so it may wait for a disk: what it writes is durable before a message of
-	// that connection counts. Calls for different connections may overlap. A peer that is a
+	// Admit decides whether to speak with the host that introduced itself as peer, over a connection from
+	// the address remote. The transport calls it before it delivers the first message of a connection. Each
+	// class has connections of its own, so it may be called several times for a life of a peer. A transport
+	// that learns which host accepts its connections calls it before it sends, too. An error ends the
+	// connection, and its text goes to the logs of both ends. Admit is called on a goroutine of the
+	// connection, with no lock held, so it may wait for a disk. What it writes is durable before a message
+	// of the connection counts. Calls for different connections may overlap. A peer that is a
 	// RefusalReceiver learns of a DirectoryRefused.
 	Admit(peer Introduction, remote string) error
 }

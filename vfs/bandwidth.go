@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Bandwidth is how fast a disk writes: what is written occupies the disk, one write after another, and a sync
-// lasts until everything that was written before it has passed. So a fast local disk stands for a volume with
-// a bound on its throughput.
+// Bandwidth is how fast a disk writes. What is written occupies the disk, one write after another, and a
+// sync lasts until everything written before it has passed. So a fast local disk stands for a volume with a
+// bound on its throughput.
 //
 // Rejected: a sleep in each sync in proportion to what that sync covers. A disk writes while a program does
 // other things, so such a disk would be slower than the one that it stands for.

@@ -2,8 +2,8 @@ package vfs
 
 import "time"
 
-// WithSyncDelay returns fs with d added to every File.Sync, after the real one, so that a fast local disk
-// stands for a slow one such as a cloud volume. Dir.Sync is not delayed, as no measured path uses it.
+// WithSyncDelay returns fs with d added to every File.Sync, after the real sync. So a fast local disk
+// stands for a slow disk such as a cloud volume. Dir.Sync is not delayed, as no measured path uses it.
 func WithSyncDelay(fs FS, d time.Duration) FS {
 	if d <= 0 {
 		return fs

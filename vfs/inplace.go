@@ -14,9 +14,9 @@ type Placement struct {
 	// Reason tells an operator why the filesystem could not be told to write in place.
 	Reason string
 	// Cuts means that a kill may cut a direct write short, as it may cut a buffered one. Only ext4 and XFS
-	// are known to finish a write that they have begun. tmpfs accepts O_DIRECT and writes to the page cache,
-	// btrfs does the same for files with checksums, and a write that goes over a network or to another
-	// process can be given up between two requests.
+	// are known to finish a write that they have begun. tmpfs accepts O_DIRECT and writes to the page
+	// cache; btrfs does the same for files with checksums. A write over a network or to another process can
+	// be given up between two requests.
 	Cuts bool
 }
 

@@ -15,7 +15,7 @@ import (
 // ErrMoved matches every MovedError with errors.Is.
 var ErrMoved = errors.New("the directory is not the one that is locked")
 
-// MovedError says which path leads to another directory than the one that this process has locked.
+// MovedError names a path that leads to another directory than this process has locked.
 type MovedError struct{ Dir string }
 
 func (e *MovedError) Error() string {

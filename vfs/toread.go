@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// LockToRead takes the same lock as Lock, for a process that changes nothing while it holds the lock: a tool
-// that reads a directory whose process must not start meanwhile. It makes no file and needs no right to
-// write, so it works on a read-only volume and for another user. It returns a *LockedError if the lock is
-// held.
+// LockToRead takes the same lock as Lock, for a process that changes nothing while it holds the lock. A
+// tool reads a directory with it, whose process must not start meanwhile. It makes no file and needs no
+// right to write, so it works on a read-only volume and for another user. It returns a *LockedError if the
+// lock is held.
 func LockToRead(fsys FS, path string) (io.Closer, error) {
 	switch f := fsys.(type) {
 	case interface {

@@ -1,9 +1,9 @@
 // Package vfs is the part of a filesystem that a log needs, and nothing else.
 //
-// Everything that Millrace stores passes through FS, so the same log runs on the machine's disk (OS), on a
-// slower one (WithSyncDelay), and on a simulated disk that crashes, tears and forgets (package crashfs). The
-// interface is narrow on purpose: there is no append mode, no seek and no buffering, as each of them hides
-// the moment at which bytes are written.
+// Everything that Millrace stores passes through FS. So the same log runs on the machine's disk (OS), on a
+// slower disk (WithSyncDelay), and on a simulated disk that crashes, tears and forgets (package crashfs).
+// The interface is narrow on purpose: there is no append mode, no seek and no buffering, as each of them
+// hides the moment at which bytes are written.
 //
 // Every FS keeps this contract, and the log relies on it:
 //
@@ -18,9 +18,9 @@
 //  4. MkdirAll returned nil: the directories themselves are durable. RemoveDir returned nil: the directory is
 //     gone, and durably so after a sync of its parent. Until then a crash may bring it back, with the names
 //     in it that were not durably removed.
-//  5. File.Sync returned an error: it is unknown which bytes written since the last success are durable, and
-//     another Sync proves nothing (the kernel may have marked the pages clean). The caller must stop. The
-//     same is true of Dir.Sync and names.
+//  5. File.Sync returned an error: any bytes written since the last success may be durable or not. Another
+//     Sync proves nothing (the kernel may have marked the pages clean). The caller must stop. The same is
+//     true of Dir.Sync and names.
 //  6. A call that opens something (Create, Open, OpenDir, OpenDirect, ReadDir, Lock) returned an error:
 //     nothing was written, synced or lost by it. If the process has no descriptor or no memory just then
 //     (EMFILE, ENFILE, ENOMEM), it may be tried again later.
@@ -43,10 +43,11 @@ type FS interface {
 	// Rename replaces to by from in one step. Both must be in the same directory, so that one SyncDir makes
 	// the rename durable.
 	Rename(from, to string) error
-	// Link gives an existing file a second name: both name the same contents, which stay until the last name
-	// is removed. Only the name has to be made durable, with SyncDir; the contents are as durable as they
-	// were. It fails with fs.ErrExist if to is taken, and with errors.ErrUnsupported if the filesystem cannot
-	// link the two names (two filesystems, none with links, a file of another user): the caller copies then.
+	// Link gives an existing file a second name: both name the same contents, which stay until the last
+	// name is removed. Only the name has to be made durable, with SyncDir; the contents are as durable as
+	// they were. It fails with fs.ErrExist if to is taken. It fails with errors.ErrUnsupported if the
+	// filesystem cannot link the two names (two filesystems, none with links, a file of another user). The
+	// caller copies then.
 	Link(from, to string) error
 	// Remove deletes a name of a file, and the file with its last name.
 	Remove(name string) error
@@ -58,9 +59,9 @@ type FS interface {
 	MkdirAll(dir string) error
 	// OpenDir opens an existing directory to make its entries durable. See Dir.
 	OpenDir(dir string) (Dir, error)
-	// OpenDirect opens an existing file for writes that bypass the page cache: whole blocks of BlockBytes, at
-	// offsets that are multiples of BlockBytes, from memory that Blocks returned. Reads through other handles
-	// see these writes as usual. It returns errors.ErrUnsupported if the filesystem has no direct I/O.
+	// OpenDirect opens an existing file for writes that bypass the page cache: whole blocks of BlockBytes,
+	// at multiples of BlockBytes, from memory that Blocks returned. Reads through other handles see these
+	// writes as usual. It returns errors.ErrUnsupported if the filesystem has no direct I/O.
 	OpenDirect(name string) (BlockWriter, error)
 	// BootID returns an id of the machine's current boot. It changes when un-synced bytes may have been lost,
 	// and stays the same when only a process dies. "" means that it is not known.
@@ -91,9 +92,9 @@ type File interface {
 
 // Dir is an open directory. It is safe for concurrent use; Close must be the last call.
 //
-// It is a value of its own because an open may fail for lack of a descriptor, and a sync must not: who
-// cannot take a change of a name back opens the directory before the change, and holds it for as long as
-// names change.
+// It is a value of its own because an open may fail for lack of a descriptor, and a sync must not. A caller
+// that cannot take back a change of a name opens the directory before the change. It holds it for as long
+// as names change.
 type Dir interface {
 	io.Closer
 	// Sync makes the entries durable (fsync). See rule 5 for its errors.
@@ -110,9 +111,9 @@ func SyncDir(fsys FS, dir string) error {
 }
 
 // BlockWriter is a file opened by OpenDirect. If its WriteAt fails, the caller must assume that any byte of
-// the write may have been written: Linux sends the extents of a direct write to the disk one after another,
-// and if a later one finds no space the call returns -1 for the whole write, with the earlier extents written
-// (seen on ext4 over a full thin volume).
+// the write may have been written. Linux sends the extents of a direct write to the disk one after another.
+// If a later extent finds no space the call returns -1 for the whole write, with the earlier extents
+// written (seen on ext4 over a full thin volume).
 type BlockWriter interface {
 	io.WriterAt
 	io.Closer

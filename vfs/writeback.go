@@ -17,8 +17,8 @@ func (s Span) With(other Span) Span {
 
 // WriteBack begins to write next to the disk, and waits until last, with which an earlier call began, has
 // been written. So a program that writes a long file and calls it every few bytes keeps the disk busy while
-// it writes, never has more than two spans in the kernel's memory, and its Sync at the end is short: so are
-// those of others on the same disk, which would wait behind it.
+// it writes. It never has more than two spans in the kernel's memory, and its Sync at the end is short.
+// Other syncs on the same disk, which would wait behind it, are short too.
 //
 // It makes nothing durable: only Sync does, of the same file, through any handle. An error is like one of
 // Sync (rule 5). Where the file cannot do it, it is synced.

@@ -10,10 +10,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Discard removes the segments and spares of the log in dir, durably. It is for a log that holds nothing
-// that anyone relies on, so that the directory can be given to another host. FENCE stays, so that the
-// generation continues; it says from then on that no log was made yet. A log that is open is refused with
-// vfs.ErrLocked.
+// Discard removes the segments and spares of the log in dir, durably. It is for a log without anything to
+// rely on, so the directory can be given to another host. FENCE stays, so that the generation continues; it
+// says from then on that no log was made yet. A log that is open is refused with vfs.ErrLocked.
 func Discard(fsys vfs.FS, dir string) (err error) {
 	lock, err := fsys.Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {

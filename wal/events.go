@@ -4,8 +4,8 @@ package wal
 // console or a simulation. It is a TailCut, an AmnesiaFound or an AmnesiaEnded.
 type Event interface{ isEvent() }
 
-// TailCut reports that recovery has cut a torn tail: bytes after the last whole record, of which no watermark
-// says that they were durable. Log.Doubt says whether they may have been acknowledged all the same.
+// TailCut reports that recovery has cut a torn tail: bytes after the last whole record. No watermark says
+// that they were durable. Log.Doubt says whether they may have been acknowledged all the same.
 type TailCut struct {
 	File   string
 	Offset int64 // where the file's records end now

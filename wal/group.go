@@ -50,7 +50,7 @@ func (g *Group) HardState() raftpb.HardState {
 	return g.hs
 }
 
-// Snapshot returns the entry after which the log begins: the last one that was compacted or that an
+// Snapshot returns the entry after which the log begins: the last compacted entry, or the last that an
 // appended Snapshot covers. It is zero if the log begins at index 1.
 func (g *Group) Snapshot() Snapshot {
 	g.mu.Lock()

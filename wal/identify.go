@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// ReadID returns the id of the log in dir (Log.ID) without opening the log and without writing, so that a
-// program can tell whose log it is before it touches it. The error wraps fs.ErrNotExist if there is no FENCE,
-// and ErrCorrupt if no copy in FENCE is whole. The id is zero if the log was last opened by a program that
-// knew no ids.
+// ReadID returns the id of the log in dir (Log.ID) without opening the log and without writing. So a
+// program can tell whose log it is before it touches it. The error wraps fs.ErrNotExist if there is no
+// FENCE, and ErrCorrupt if no copy in FENCE is whole. The id is zero if the log was last opened by a
+// program that knew no ids.
 func ReadID(fsys vfs.FS, dir string) (id [16]byte, err error) {
 	d := directory{fs: fsys, path: dir}
 	f, _, err := d.readFence()

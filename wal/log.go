@@ -35,9 +35,9 @@ func (p position) before(q position) bool {
 //	fence    the file FENCE                                   fence.go   fence.mu
 //
 // Locks are taken in this order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu,
-// dirMu; then those of one segment: syncMu, zeroMu or closeMu; then coldFiles.mu; then fence.mu. fence.mu is
-// last because an error that stops the log is noted in FENCE at the place that finds it, whatever locks are
-// held there. Readers take only Group.mu, table.mu, closeMu and coldFiles.mu.
+// dirMu. Then come the locks of a segment (syncMu, zeroMu or closeMu), then coldFiles.mu, then fence.mu.
+// fence.mu is last because an error that stops the log is noted in FENCE at the place that finds it,
+// whatever locks are held there. Readers take only Group.mu, table.mu, closeMu and coldFiles.mu.
 type Log struct {
 	opts   Options
 	dir    directory

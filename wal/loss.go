@@ -53,8 +53,8 @@ type Hole struct {
 	// Term is the highest term seen after the damage, of entries or of the group: the member was once in
 	// that term.
 	Term uint64 `json:"term"`
-	// State means that a hard state was seen after the damage: the member may have voted after the one that
-	// the log holds.
+	// State means that a hard state was seen after the damage. The member may have voted after the hard
+	// state in the log.
 	State bool `json:"state"`
 }
 

@@ -54,9 +54,9 @@ func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	return r.found, nil
 }
 
-// Recent is Entries without the disk: it returns the entries [lo, hi) from memory, or as many of them from
-// lo on as maxBytes allows and the cache has, but at least one. It reports false if the cache does not have
-// the first, whatever the reason: Entries finds it on disk, or says why it is nowhere. Recent does no I/O and
+// Recent is Entries without the disk. It returns the entries [lo, hi) from memory: from lo on as many as
+// maxBytes allows and the cache has, but at least one. It reports false if the cache does not have the
+// first, whatever the reason: Entries finds it on disk, or says why it is nowhere. Recent does no I/O and
 // waits for none, and copies at most about 1 MiB beyond the first entry. The entries are as in Entries.
 func (g *Group) Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool) {
 	if lo >= hi {

@@ -63,9 +63,9 @@ type captured struct {
 }
 
 // TakeSync begins to make durable what was appended and does not count yet. It does not block. It returns
-// nil if there is nothing to do: either wait is 0 and everything appended counts in the log's mode, or the
-// mode lets the flush wait for more appends, at most for wait. Then call TakeSync again after that time, or
-// after another Append.
+// nil if there is nothing to do. Then wait is 0 if everything appended counts in the log's mode. Otherwise
+// the mode lets the flush wait for more appends, at most for wait. Then call TakeSync again after that
+// time, or after another Append.
 func (l *Log) TakeSync() (f *Flush, wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +216,7 @@ func (f *Flush) publishDurable() {
 func (g *Group) DurableIndex() uint64 { return g.durable.Load() }
 
 // Sync returns when everything that was appended before the call counts in the log's mode. In the modes
-// that keep Raft's promise that is when it is durable, after one fdatasync; if nothing is pending, Sync
+// that keep Raft's promise it counts when it is durable, after an fdatasync. If nothing is pending, Sync
 // costs nothing. Appends may continue meanwhile and are served by the next Sync. An error is final.
 func (l *Log) Sync() error {
 	l.mu.Lock()

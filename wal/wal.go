@@ -1,56 +1,3 @@
-// Package wal is the log of a host: one sequence of checksummed records on disk, shared by all its groups.
-//
-// # The idea
-//
-// A Raft node may answer only for what it has on stable storage, so a cluster is as fast as its logs become
-// durable. Here everything that was waiting, of whichever group, goes into one buffer, one write and one
-// fdatasync:
-//
-//	Append(writes) ── encode into one buffer ── one pwrite ──► visible to readers, not durable
-//	Sync()         ── one fdatasync ───────────────────────► everything appended before the call is durable
-//
-// Sync is TakeSync, Flush.Wait and Flush.Complete for callers that would wait anyway (sync.go). A mode says
-// what must be durable before an append counts (mode.go).
-//
-// Records go into segments: files of a fixed size that a helper allocates, fills with zeros and makes
-// durable before they are needed, so that an fdatasync writes data and no metadata. Package record has the
-// format and its rules. recover.go says how recovery tells a torn tail, which it cuts, from corruption,
-// which it never cuts.
-//
-// # What holds
-//
-//  1. When Sync returns nil in a mode that is not unsafe, everything appended before the call survives any
-//     crash, in order.
-//  2. What was not synced survives as a prefix of the order of writes, or not at all. Nothing is invented.
-//  3. A Write, which is of one group, is atomic: a crash leaves all of it or nothing. So the hard state
-//     and the entries of a Write are never apart. Several Writes of an Append may be kept in part, each of
-//     them whole.
-//  4. Whatever Open shows is durable: it is written again and synced before Open returns.
-//  5. An error of a write or a sync is final (ErrDiskFailed) and never retried: after a failed fsync the
-//     kernel may have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
-//  6. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays
-//     where it is. Options.Salvage accepts what is before it, and reports the hole for repair.
-//
-// docs/internals/durability.md is the specification. atomic.go keeps promise 3.
-//
-// # In memory
-//
-// A reader finds an entry through a sparse index: 48 bytes for each 32 KiB of log to which a group writes
-// (index.go), and fewer if Options.IndexBytes would be exceeded. Recent entries are also kept in memory,
-// small ones in a ring of bytes (cache.go, ring.go). Reading older ones is a pread that holds no lock the
-// appender needs. Index and ring have no pointers for a garbage collector to follow, and each counts all
-// the memory that it takes.
-//
-// So the memory of a log follows from its options and from the number of its groups: about 0.5 KiB for each
-// group, and at least 48 bytes of index for each sequence of entries of one term in a group. If IndexBytes
-// is less than that, the index exceeds it, and Stats.IndexBytes says so. The price of a coarse index is in
-// cold reads: a reader of old entries walks over the records of other groups, through a window of 256 KiB.
-// A reader that continues where another stopped reads each segment once.
-//
-// # Rejected
-//
-// A file per group (one fsync each), a database (writes everything twice), O_APPEND on a growing file (each
-// fdatasync commits a new length to the filesystem's journal), and retrying anything.
 package wal
 
 import (
@@ -85,13 +32,13 @@ type Write struct {
 	TruncateFrom uint64
 	// Entries are contiguous. The first may be at most one above the group's last entry; if it is lower, it
 	// and all entries above it are replaced. The log keeps large Data in the array that was passed, and
-	// readers get the same array: it must never change, and should be an array of its own.
+	// readers get the same array. It must never change, and should be an array of its own.
 	Entries []raftpb.Entry
-	// Delete deletes the group for good: it has no entries, no hard state and no snapshot, its records pin no
-	// segment, and later writes to it are refused with ErrDeleted, also after a restart. It counts when it is
-	// durable, in any mode. Such a Write carries nothing else. A group that was never written can be deleted,
-	// and deleting a deleted group does nothing. The log remembers a deleted group with 48 bytes on disk and
-	// about 48 in memory, and can remember 2^20 of them.
+	// Delete deletes the group for good. It has no entries, no hard state and no snapshot, and its records
+	// pin no segment. Later writes to it are refused with ErrDeleted, also after a restart. It counts when
+	// it is durable, in any mode. Such a Write carries nothing else. A group that was never written can be
+	// deleted, and deleting a deleted group does nothing. The log remembers a deleted group with 48 bytes
+	// on disk and about 48 in memory, and can remember 2^20 of them.
 	Delete bool
 }
 
@@ -125,8 +72,8 @@ type Options struct {
 	// Default 64 MiB.
 	SegmentBytes int64
 	// CacheBytes bounds the memory of the recent entries of all groups, including what they take besides
-	// their data: 7 bytes each where a group writes many small ones, about 180 where each neighbour belongs
-	// to another group. Default 32 MiB; negative means no cache.
+	// their data. That is 7 bytes where a group writes many small entries, and about 180 where each
+	// neighbour belongs to another group. Default 32 MiB; negative means no cache.
 	CacheBytes int64
 	// IndexBytes bounds the memory of the index of entries, over all groups. Near the bound the index gets
 	// coarser, and the first read of a group's old entries reads more: as much log as lies between two

@@ -180,7 +180,7 @@ func (s saving) save(ctx context.Context) (_ *saved, err error) {
 // saveRunning asks a running host.
 func (s saving) saveRunning(ctx context.Context, socket string) (_ *saved, err error) {
 	if s.only {
-		return nil, errors.New("the host runs, so its archive has everything that it has applied; --snapshot-only is for one that is stopped (and --local for one that reaches no quorum)")
+		return nil, errors.New("the host runs, so its archive has everything that it has applied; --snapshot-only is for a stopped host, --local for a host without a quorum")
 	}
 	c, err := admin.Dial(ctx, socket)
 	if err != nil {
@@ -239,7 +239,7 @@ func (s saving) saveStopped(ctx context.Context) (_ *saved, err error) {
 	}
 	behind := max(last, id.Index) - id.Index
 	if behind > 0 && !s.only {
-		return nil, fmt.Errorf("the newest snapshot of group %d is of entry %d, and the log in %s goes on to entry %d: the %d entries would not be in the archive; call Node.TakeSnapshot before the host is stopped, or save without them (--snapshot-only)", group, id.Index, dir, last, behind)
+		return nil, fmt.Errorf("the newest snapshot of group %d is of entry %d, and the log in %s goes on to entry %d; %d entries would not be in the archive; call Node.TakeSnapshot before the host is stopped, or save without them (--snapshot-only)", group, id.Index, dir, last, behind)
 	}
 	r, err := store.Open(id)
 	if err != nil {

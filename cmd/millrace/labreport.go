@@ -145,7 +145,7 @@ func draw(a app, of *archive.Archive, dir string, formats []string) error {
 		}
 	}
 	if count == 0 {
-		return statusError{exitCannot, fmt.Errorf("%s has nothing to draw: no repeat was finished, its points differ in no number, or a picture would have more than 16 curves, which the page of lab report shows", strings.TrimSuffix(of.Dir, "/"))}
+		return statusError{exitCannot, fmt.Errorf("%s has nothing to draw: no repeat was finished, its points differ in no number, or a picture would have more than 16 curves; the page of lab report shows them", strings.TrimSuffix(of.Dir, "/"))}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ type Judge struct {
 }
 
 // Areas are the parts that hold the promise of the library. The other judges beside the packages' own tests
-// are the simulators and the crash laboratory, each with so few seeds or images that it ends within the
+// are the simulators and the crash laboratory. Each has so few seeds or images that it ends within the
 // budget of a mutant.
 var Areas = []Area{
 	{

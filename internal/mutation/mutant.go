@@ -11,8 +11,8 @@ import (
 
 // A Mutant is one small change of the source.
 type Mutant struct {
-	// ID names the mutant: file, operator, the hash of the text of its line, and its number among those
-	// that are the same in all that. A change elsewhere in the file leaves it as it is.
+	// ID names the mutant: file, operator, the hash of the text of its line, and its number among mutants
+	// that are otherwise the same. A change elsewhere in the file leaves it as it is.
 	ID       string
 	Area     string
 	File     string // from the root of the module

@@ -166,10 +166,10 @@ var runtimeBugs = []bug{
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
 		`return g.founded || g.current`, `return true || g.current`}, {"host/founding.go",
 		`if g.founded {
-		return
+		return false
 	}
 	g.setBound()`, `if true {
-		return
+		return false
 	}
 	g.setBound()`}, {"host/group.go",
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},

@@ -1,6 +1,6 @@
-// Package repetition decides which repeats of a log line are written. A line that repeats itself every second
-// hides all others, and one that is written once is gone when an operator looks. So repeats come at growing
-// distances, each with the count of those that were left out.
+// Package repetition decides which repeats of a log line are written. A line that repeats itself every
+// second hides all others. A line that is written once is gone when an operator looks. So repeats come at
+// growing distances, each with the count of those that were left out.
 //
 // Rejected: powers of two of the count. A flood writes line after line in its first second, and what happens
 // once an hour is never said again.

@@ -17,8 +17,8 @@ const (
 	enough = 2 << 30
 )
 
-// Dir returns a new directory, which is removed when the test ends: in memory where the machine has a file
-// system in memory with 2 GiB free, and in the place of TempDir otherwise.
+// Dir returns a new directory, which is removed when the test ends. It is in memory where the machine has a
+// file system in memory with 2 GiB free, and in the place of TempDir otherwise.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if free, err := vfs.FreeBytes(vfs.OS(), memory); err != nil || free < enough {

@@ -1,4 +1,4 @@
-// Package structure has only tests. They hold the repository to its documents: which package may import
-// which, which files and tests a document names, which words mean what (docs/glossary.md), and that the
-// program in the README compiles.
+// Package structure has only tests. They hold the repository to its documents: the imports of packages, the
+// files and tests that a document names, words (docs/glossary.md) and sentences. They compile the program in
+// the README.
 package structure

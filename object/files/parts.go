@@ -41,15 +41,15 @@ func (s *Store) LinkInto(id object.ID, w *snapshot.Writer) error {
 	return nil
 }
 
-// TakeFrom makes an object from the parts that a published snapshot has of it, as LinkInto has added them, by
-// link. The object is then here whole and durably, with the manifest that its uploader made: bytes and hash
-// say which one. The content is not read; Verify does that. The snapshot is pinned meanwhile.
+// TakeFrom makes an object from the parts that a published snapshot has of it, as LinkInto has added them,
+// by link. The object is then here whole and durably, with its uploader's manifest: bytes and hash say
+// which one. The content is not read; Verify does that. The snapshot is pinned meanwhile.
 //
 // If the object is here whole already, TakeFrom changes nothing. It returns ErrBusy if the object is being
-// written, received or removed, snapshot.ErrNotFound if the snapshot is not there, ErrNotHere if it does not
-// have the object, and a sentence if what it has, or what is here, is another object. None of these errors
-// changes anything. Otherwise what was here of the object, received in part or damaged, is dropped, also if
-// an error of the disk ends the work.
+// written, received or removed. It returns snapshot.ErrNotFound if the snapshot is not there, and
+// ErrNotHere if it does not have the object. The error is a sentence if the snapshot, or this store, has
+// another object. None of these errors changes anything. Otherwise what was here of the object, received in
+// part or damaged, is dropped, also if an error of the disk ends the work.
 func (s *Store) TakeFrom(id object.ID, bytes int64, hash [32]byte, from *snapshot.Store, of snapshot.ID) error {
 	if err := s.takeFrom(id, bytes, hash, from, of); err != nil {
 		return fmt.Errorf("objects: take %v from snapshot %v: %w", id, of, err)

@@ -1,13 +1,14 @@
 // Package files keeps the contents of a group's large objects on the disk (package object says what a group
 // agrees on about them).
 //
-// An object is a directory as a snapshot has it (package snapshot): parts of 64 MiB, which never change, and
-// a MANIFEST with the checksum of each block, published by one rename when everything else is durable:
+// An object is a directory as a snapshot has it (package snapshot): parts of 64 MiB, which never change,
+// and a MANIFEST with the checksum of each block. A rename publishes the manifest when everything else is
+// durable:
 //
 //	<dir>/<id>/0000000000000001-0000000000000001/part-00000000
 //	                                             MANIFEST
 //
-// So an object is there whole or not at all, it is received in blocks that are checked before they are
+// So an object is there whole or not at all. It is received in blocks that are checked before they are
 // written, and a receive continues after a crash. Each object has a snapshot.Store with one snapshot in it.
 // Its parts are linked into the snapshots of the group (LinkInto), and taken from them (TakeFrom).
 //
@@ -36,8 +37,8 @@ type Store struct {
 	fs  vfs.FS
 	dir string
 
-	// Damage, if it is set before the store is used, is called when the content of an object turns out to be
-	// damaged while it is read (File.ReadAt): the object is not here any more. It must not block.
+	// Damage, if it is set before the store is used, is called when a read finds the content of an object
+	// damaged (File.ReadAt). The object is not here any more. It must not block.
 	Damage func(object.ID)
 
 	// mu guards what follows, and is never held across a call of the disk.

@@ -73,8 +73,8 @@ func (s *Store) release(id object.ID, of *snapshot.Store) {
 	}
 }
 
-// Write appends to the content. The disk begins to write every 2 MiB of it at once, so the sync at the end is
-// short, and a log on the same disk waits shortly.
+// Write appends to the content. The disk begins to write every 2 MiB of it at once. So the sync at the end
+// is short, and a log on the same disk waits shortly.
 func (w *Writer) Write(p []byte) (int, error) {
 	if int64(len(p)) > w.most-w.bytes {
 		return 0, fmt.Errorf("objects: write %v: it has more than %d bytes, the most that it may have", w.id, w.most)

@@ -1,22 +1,22 @@
-// Package confchange is the algebra of membership: which configuration follows from which by which change
-// (thesis chapter 4). It computes and decides. The core (package raft) decides when a change is proposed,
-// logged and applied.
+// Package confchange is the algebra of membership: how a change makes a configuration from another (thesis
+// chapter 4). It computes and decides. The core (package raft) decides when a change is proposed, logged
+// and applied.
 //
 // There are two ways from one set of voters to another.
 //
 //   - Simple: one voter is added or removed. Any majority before and any majority after then share a server
-//     (thesis §4.1), so that no two leaders can be elected in one term while some nodes follow the old
+//     (thesis §4.1). So no two leaders can be elected in one term while some nodes follow the old
 //     configuration and some the new one. Learners do not count; any number of them may change at the same
 //     time.
-//   - Through a joint configuration: EnterJoint, then LeaveJoint. In between, elections and commitment need a
-//     majority of the old voters and a majority of the new ones (thesis §4.3), so any number of voters may
-//     change at once.
+//   - Through a joint configuration: EnterJoint, then LeaveJoint. In between, elections and commitment need
+//     a majority of the old voters and a majority of the new voters (thesis §4.3). So any number of voters
+//     may change at once.
 //
-// The approach: a change is not made on the five fields of a configuration, which constrain each other, but
-// on a draft (draft.go) with three sets, which hardly do: the future voters, the voters until then, and the
-// future learners. The configuration and the views are derived from the draft at the end, once, for all ways
-// and for Restore. Rejected: editing the fields in place and checking afterwards, where each pair of fields
-// is a case to forget.
+// The approach: the five fields of a configuration constrain each other, so a change is made on a draft
+// (draft.go). It has three sets, which hardly do: the future voters, the voters until then, and the future
+// learners. The configuration and the views are derived from the draft at the end, once, for all ways and
+// for Restore. Rejected: editing the fields in place and checking afterwards, where each pair of fields is
+// a case to forget.
 package confchange
 
 import (

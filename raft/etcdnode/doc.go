@@ -25,16 +25,16 @@
 // is one, or until ctx or the node ends. At most MaxWaitingProposals with at most MaxWaitingBytes in total
 // may wait; one more is refused with raft.ErrProposalDropped.
 //
-// A consumer that falls behind. While a Ready waits to be received or advanced, or while the consumer has not
-// asked for one, the node accepts MaxBacklogBytes of input and refuses further input: Step, Campaign and
-// ReadIndex return ErrBehind (to Raft this is a lost message), proposals return raft.ErrProposalDropped. The
-// answers of the node's own workers are always accepted. Ticks wait.
+// A consumer that falls behind. While a Ready waits to be received or advanced, or the consumer has not
+// asked for one, the node accepts MaxBacklogBytes of input. It refuses further input. Step, Campaign and
+// ReadIndex return ErrBehind (to Raft this is a lost message), proposals return raft.ErrProposalDropped.
+// The answers of the node's own workers are always accepted. Ticks wait.
 //
 // Ticks never block, not even while Storage is read. If the node is idle, a short-lived goroutine runs the
-// tick, and every later call sees its effect. Ticks are not lost without notice: those that arrive while the
-// node is busy or its consumer is behind are counted and run before the next input, at most 2·ElectionTick at
-// a time. By then each clock of the core has expired, a lease for reads included, so more ticks would change
-// nothing. Config.Logger is told how many ticks were dropped.
+// tick, and every later call sees its effect. Ticks are not lost without notice. Ticks that arrive while
+// the node is busy or its consumer is behind are counted. They run before the next input, at most
+// 2·ElectionTick at a time. By then each clock of the core has expired, a lease for reads included, so more
+// ticks would change nothing. Config.Logger is told how many ticks were dropped.
 //
 // Errors. Propose, ProposeConfChange, Step, Campaign, ForgetLeader and ReadIndex return the errors of the
 // core (raft.ErrProposalDropped, raft.ErrConfChangeRefused, raft.PeerError, …). If ctx ends first, they

@@ -16,8 +16,8 @@ type Node interface {
 	// Campaign starts an election now.
 	Campaign(ctx context.Context) error
 	// Propose proposes one command. It waits while no leader is known. nil means that the leader's log has
-	// the command or that it is on its way to the leader, not that it will commit. The node takes ownership
-	// of data.
+	// the command, or that it is on its way there. It may still not commit. The node takes ownership of
+	// data.
 	Propose(ctx context.Context, data []byte) error
 	// ProposeConfChange proposes a membership change, and waits like Propose. raft.ErrConfChangeRefused says
 	// why the change cannot be made now. On a follower, nil only means that the change is on its way to the

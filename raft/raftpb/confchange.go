@@ -34,8 +34,8 @@ func (c ConfChangeV2) AsV1() (ConfChange, bool) { return ConfChange{}, false }
 
 // EnterJoint reports whether c passes through a joint configuration (thesis §4.3), and whether the leader
 // then leaves that configuration by itself. More than one change always goes through a joint configuration,
-// even where the current configuration would allow a simple change: the answer depends on c alone, so that
-// every node gives the same one.
+// even where the current configuration would allow a simple change. The answer depends on c alone, so every
+// node gives the same answer.
 //
 // A transition without a name counts as explicit. That is safe, and nothing more happens until the
 // application asks for it. Peers can send such a number, so it is no reason to panic.

@@ -83,8 +83,8 @@ func (m *Message) UnmarshalBorrow(b []byte) error {
 }
 
 // UnmarshalFromPeer is UnmarshalBorrow for bytes that a peer sent. It refuses what no peer has a reason to
-// send and what would turn few bytes into much memory: Responses, and entries too short for a term and an
-// index.
+// send, and few bytes that would take much memory. These are Responses, and entries too short for a term
+// and an index.
 func (m *Message) UnmarshalFromPeer(b []byte) error {
 	*m = Message{}
 	return m.merge(b, fromPeer)

@@ -117,9 +117,9 @@ type Message struct {
 	To   uint64
 	From uint64
 	Term uint64
-	// LogTerm is the term of the entry at Index. That entry is the one before Entries in a MsgApp, the
-	// candidate's last entry in a vote request, the follower's hint in a rejecting MsgAppResp, and the last
-	// entry of the log in a MsgStorageAppendResp.
+	// LogTerm is the term of the entry at Index. That entry is the entry before Entries in a MsgApp, and
+	// the candidate's last entry in a vote request. It is the follower's hint in a rejecting MsgAppResp,
+	// and the last entry of the log in a MsgStorageAppendResp.
 	LogTerm uint64
 	Index   uint64
 	Entries []Entry

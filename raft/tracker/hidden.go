@@ -1,7 +1,7 @@
 package tracker
 
-// Hidden is the part of a Progress that only this package uses, in a form that can be stored: what a
-// checkpoint of the core needs beside the exported fields (raft.RawNode.AppendCheckpoint).
+// Hidden is the part of a Progress that only this package uses, in a form that can be stored. A checkpoint
+// of the core needs it beside the exported fields (raft.RawNode.AppendCheckpoint).
 type Hidden struct {
 	SentCommit uint64
 	Asked      bool

@@ -188,9 +188,9 @@ func (p *Progress) MaybeUpdate(index uint64) (news bool) {
 	return news
 }
 
-// MaybeDecrTo handles the rejection of the append that follows entry rejected, by a follower that suggests to
-// try after hint instead. It returns false for a stale rejection: of an append that was acknowledged since,
-// or that is not the one under way.
+// MaybeDecrTo handles the rejection of the append that follows entry rejected, by a follower that suggests
+// to try after hint instead. It returns false for a stale rejection: of an append that was acknowledged
+// since, or is not under way.
 func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	next := sendModes[p.State].retreat(p, rejected, hint)
 	if next == 0 {

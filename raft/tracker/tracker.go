@@ -54,8 +54,9 @@ func (p *Progress) counts() quorum.Index {
 	return quorum.Index(p.Match)
 }
 
-// QuorumActive reports whether each member of a quorum, self included, was heard since the last check, has
-// authority, and does not owe the answer to an append for timeout ticks or longer (Progress.SilentFor).
+// QuorumActive reports whether a quorum, self included, is active. Each of its members was heard since the
+// last check, has authority, and does not owe the answer to an append for timeout ticks or longer
+// (Progress.SilentFor).
 func (ms Members) QuorumActive(c Config, self uint64, now, timeout int) bool {
 	for _, half := range c.Voters {
 		active := 0

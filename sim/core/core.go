@@ -1,9 +1,9 @@
 // Package core runs clusters of the core alone (package raft) in one goroutine, from one seed: it is the
 // fast level of the simulator. It has no hosts, no log and no transport, only what the contract of package
-// raft says about them: storage workers that are slow, whose writes a power cut tears in the order of the
-// contract; a network that loses, duplicates, delays, reorders and cuts; clocks that run at different rates
-// and stop; members that come and go. So it makes one and a half million events in a second of a core, where
-// package sim makes some ten thousand of whole hosts.
+// raft says about them. Storage workers are slow, and a power cut tears their writes in the order of the
+// contract. A network loses, duplicates, delays, reorders and cuts. Clocks run at different rates and stop;
+// members come and go. So it makes one and a half million events in a second of a core, where package sim
+// makes some ten thousand of whole hosts.
 //
 // A run draws what may go wrong in it, and how often (swarm.go), and which faults wait for which phase of the
 // cluster (strike.go). Each injection is counted by fault and phase, and single ones can be left out (package

@@ -1,10 +1,9 @@
 // Package coverage counts which faults hit a group in which phase of its work.
 //
-// A simulator that injects faults at random hits the common phases of a group ten thousand times and the rare
-// ones never, and its totals do not show it: a crash is counted, and that no crash ever came between a
-// learner and its first snapshot is not. So both levels of the simulator count each injection in a Matrix,
-// once for each phase that held at the moment of the injection, and CI fails when a cell that can be hit was
-// not hit often enough.
+// A simulator that injects faults at random hits the common phases of a group ten thousand times and the
+// rare ones never. Its totals do not show it: a crash is counted, but not that none ever came between a
+// learner and its first snapshot. So both levels of the simulator count each injection in a Matrix, once
+// for each phase that held at that moment. CI fails when a cell that can be hit was not hit often enough.
 //
 // A cell that neither level can hit is named in impossible.go, with its reason. sim/core hits all others but
 // those of the faults that only whole hosts have (OfHosts). A table of reasons was chosen over a lower demand

@@ -1,6 +1,6 @@
 // Package history records what clients of a replicated store have seen: for each operation what was asked,
-// what was found, and when it began and ended. It judges nothing: the simulator, tests with real processes
-// and programs of users record in the same form, and package tests/history has the checkers, of which one
+// what was found, and when it began and ended. It judges nothing. The simulator, tests with real processes
+// and programs of users record in the same form. Package tests/history has the checkers, since a checker
 // needs a library that users of this module must not inherit.
 package history
 
@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Operation is what one client asked of one key, and what it knows about the outcome. Each value that an
-// operation writes is written by no other operation of the history, so a value that is read names the
-// operation that wrote it.
+// Operation is what one client asked of one key, and what it knows about the outcome. No two operations of
+// the history write the same value, so a value that is read names the operation that wrote it.
 type Operation struct {
 	Client int
 	Key    string

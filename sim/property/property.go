@@ -1,6 +1,6 @@
-// Package property names what the simulator demands of a cluster after each event, and at the end. A failure
-// begins with the name of the property that was broken, so that a list of failures can be counted by
-// property, and a planted bug can say which one must find it. Names do not change.
+// Package property names what the simulator demands of a cluster after each event, and at the end. A
+// failure begins with the name of the property that was broken. So failures can be counted by property, and
+// a planted bug can say which property must find it. Names do not change.
 //
 // docs/traceability.md says for each property which section of the thesis it is from, and which file checks
 // it in each of the two levels.

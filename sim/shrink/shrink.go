@@ -1,5 +1,5 @@
-// Package shrink makes a failed run smaller: it looks for a part of the schedule of its faults that fails
-// in the same way, so that a person who explains the failure has few faults to look at.
+// Package shrink makes a failed run smaller. It looks for a part of the schedule of its faults that fails
+// in the same way. So a person who explains the failure has few faults to look at.
 //
 // A schedule has a length, kinds of faults, and single injections. Smallest first ends it soon after the
 // failure, then leaves out kinds, then single injections, and begins again while that helps: each step

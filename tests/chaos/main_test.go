@@ -26,7 +26,6 @@ var (
 	rate      = flag.Int("rate", 1500, "how many `operations` a second the clients begin, if none waits")
 	root      = flag.String("dir", "", "`directory` in which each episode makes its own; default a new one under the system's")
 	keep      = flag.Bool("keep", false, "keep the directories of episodes that pass")
-	bug       = flag.String("planted", "", "`name` of a planted bug that the hosts have: an episode must then fail")
 )
 
 // envInside names what the process that runs the tests is in: the namespaces that its parent made for it.
@@ -168,7 +167,7 @@ func command(seed uint64) string {
 	args := []string{"cd tests/chaos && go test -count=1 -v -run TestChaos -timeout 0 -args", fmt.Sprintf("-seed %d -episodes 1", seed)}
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "net", "faults", "hosts", "rate", "planted":
+		case "net", "faults", "hosts", "rate":
 			args = append(args, fmt.Sprintf("-%s %s", f.Name, f.Value))
 		}
 	})

@@ -1,20 +1,21 @@
-// Package cert has the certificates with which hosts prove who they are: what is in one, how files become
-// credentials, and how the certificate of another host is checked. Package transport/tcp uses it for each
-// connection, millrace cert makes certificates with it.
+// Package cert has the certificates with which hosts prove who they are. It says what is in a certificate,
+// how files become credentials, and how the certificate of another host is checked. Package transport/tcp
+// uses it for each connection, millrace cert makes certificates with it.
 //
 // A certificate proves a member id, and nothing else. The id is in a URI among its alternative names:
 //
 //	millrace://member/7
 //
-// There is exactly one such URI in the certificate of a member. Names of hosts and addresses in a certificate
-// are not compared with anything: an id keeps its meaning when the machine gets another address, and a
-// member may be reached under any. Common names are not compared either. Other URIs of the scheme millrace
-// make a certificate invalid for a member, so that a certificate for another purpose never passes as one.
+// There is exactly one such URI in the certificate of a member. Names of hosts and addresses in a
+// certificate are not compared with anything. An id keeps its meaning when the machine gets another
+// address, and a member may be reached under any address. Common names are not compared either. Other URIs
+// of the scheme millrace make a certificate invalid for a member, so that a certificate for another purpose
+// never passes as one.
 //
 // Which CAs may name members is a list that each host is given (Credentials.Roots). Every certificate that
-// one of them signs is believed, so a CA is a trust domain: one for each cluster, or for clusters whose
-// operators trust each other. The cluster itself is not in the certificate: its number is drawn when the
-// cluster is founded, and changes with a restore. The hash of the key (KeyHash) binds a certificate to it.
+// they sign is believed, so a CA is a trust domain: for a cluster, or for clusters whose operators trust
+// each other. The cluster itself is not in the certificate: its number is drawn when the cluster is
+// founded, and changes with a restore. The hash of the key (KeyHash) binds a certificate to it.
 //
 // Decision 0020 says why.
 package cert

@@ -45,8 +45,8 @@ func (c *Credentials) Chain() ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// Validate reports in one sentence why other hosts, that trust the same CAs, would refuse the credentials as
-// those of member id at the time now.
+// Validate reports in a sentence why other hosts with the same CAs would refuse the credentials for member
+// id at the time now.
 func (c *Credentials) Validate(id uint64, now time.Time) error {
 	from := c.CertFrom
 	if from == "" {

@@ -4,10 +4,10 @@
 // that decodes and calls the receiver. Unlike the simulator's network it runs in real time and on real
 // goroutines, and the Go scheduler decides the order between senders, and between classes.
 //
-// It loses messages where tcp would: when the receiving host does not exist or is not started, when it does
-// not admit the sender, when an inlet is full, and when a test cuts the link (Network.Cut). After each loss
-// of consensus messages the sender's Receiver.Unreachable is called. A host admits each life of a sender once
-// for each class, on the goroutine that delivers. The sender does not ask who receives.
+// It loses messages where tcp would. The receiving host does not exist, is not started, or does not admit
+// the sender; an inlet is full; a test cuts the link (Network.Cut). After each loss of consensus messages
+// the sender's Receiver.Unreachable is called. A host admits each life of a sender once for each class, on
+// the goroutine that delivers. The sender does not ask who receives.
 package loopback
 
 import (
@@ -141,11 +141,11 @@ func (t *Transport) Start(r transport.Receiver) {
 	t.work.Go(t.reportLosses)
 }
 
-// Send encodes the messages of batch, which may belong to many groups, into the inlet that the receiving host
-// has for this one. It never blocks and keeps no part of batch. False means that messages were dropped: the
-// host is not in the address book, or this transport is closed, then all of them; the inlet has no space, or
-// a message is larger than the largest body, then those that do not fit. True does not promise that the host
-// exists.
+// Send encodes the messages of batch, which may belong to many groups, into the receiving host's inlet for
+// this host. It never blocks and keeps no part of batch. False means that messages were dropped. All are
+// dropped if the host is not in the address book, or this transport is closed. If the inlet has no space,
+// or a message is larger than the largest body, what does not fit is dropped. True does not promise that
+// the host exists.
 func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	if !t.mayReach(to, transport.Consensus, len(batch)) {
 		return false
@@ -186,10 +186,10 @@ func withoutTooLarge(batch []transport.Envelope) []transport.Envelope {
 	return kept
 }
 
-// SendBytes queues one body of kind Pulse, Control or Bulk; another kind panics. It never blocks. The body is
-// copied. A pulse replaces one that still waits at the receiving host. False means that the body was dropped:
-// the host is not in the address book, this transport is closed, the inlet has no space, or the body is
-// larger than the largest one of its kind. True does not promise that the host exists.
+// SendBytes queues one body of kind Pulse, Control or Bulk; another kind panics. It never blocks. The body
+// is copied. A pulse replaces one that still waits at the receiving host. False means that the body was
+// dropped. The host is not in the address book, this transport is closed, the inlet has no space, or the
+// body is too large for its kind. True does not promise that the host exists.
 func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if !t.mayReach(to, kind.Opaque(), 1) {
 		return false

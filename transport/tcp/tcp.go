@@ -1,8 +1,8 @@
 // Package tcp is the transport over real sockets.
 //
 // Each host dials every peer it talks to and sends only on that connection. It receives on the connections
-// that others dial to it. So each connection has one direction, one writer and one reader, and can be
-// replaced without an agreement between its two ends:
+// that others dial to it. So each connection has a direction, a writer and a reader, and can be replaced
+// without an agreement between its two ends:
 //
 //	Send ─► queue of the line ─► link (dialed, link.go) ═══ frames ═══► inbound (accepted) ─► Receiver
 //	        line.go                                                     inbound.go
@@ -12,15 +12,15 @@
 //
 // # Order
 //
-// Invariant: one goroutine at a time writes to a link, the one that set link.busy, and only bytes that it
-// took from the head of the queue. Invariant: a second connection from the same peer in the same class
-// delivers nothing before the delivery of the first has ended. Together these keep a peer's messages in
-// order, even across reconnects. Messages may be missing.
+// Invariant: a goroutine that writes to a link has set link.busy, so it is alone, and writes only bytes
+// from the head of the queue. Invariant: a second connection from the same peer in the same class delivers
+// nothing before the delivery of the first has ended. Together these keep a peer's messages in order, even
+// across reconnects. Messages may be missing.
 //
 // # What overtakes
 //
 // The writer hands frames of at most 64 KiB to the kernel, and at each border between two of them a pulse
-// that waits goes first (line.choose). The kernel holds at most maxUnsentBytes that it has not sent, so a
+// that waits goes first (line.choose). The kernel holds at most maxUnsentBytes that it has not sent. So a
 // pulse is behind some 200 KiB at most, a sixth of a second at 10 Mbit/s, however much is queued.
 //
 // # The sender writes
@@ -68,8 +68,8 @@ type Options struct {
 	ID     uint64 // of this host; not zero
 	Listen string // address to bind, such as "10.0.0.1:7000"; port 0 picks one [127.0.0.1:0]
 
-	// What may wait for one peer, encoded. A message or body that is larger than its bound is taken while no
-	// more than the bound waits (transport.Fits), so what waits is the bound and one more at most.
+	// What may wait for one peer, encoded. A message or body that is larger than its bound is taken while
+	// no more than the bound waits (transport.Fits). So at most the bound and one more wait.
 	QueueBytes   int // messages of groups [64 MiB]
 	ControlBytes int // bodies of kind control [16 MiB]
 	BulkBytes    int // bodies of kind bulk [32 MiB]
@@ -85,9 +85,9 @@ type Options struct {
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
 
-	// Resolve turns the address of a peer into the one to connect to, at each attempt: hosts then may be named
-	// by whatever finds them, a service registry for instance. Together with connecting it has DialTimeout, and
-	// must return when its context ends. Any goroutine calls it. nil: addresses are taken as they are, and the
+	// Resolve turns the address of a peer into the address to connect to, at each attempt. So a service
+	// registry, for instance, may name the hosts. Together with connecting it has DialTimeout, and must
+	// return when its context ends. Any goroutine calls it. nil: addresses are taken as they are, and the
 	// system looks a name up at each attempt.
 	Resolve func(ctx context.Context, peer uint64, addr string) (string, error)
 
@@ -270,12 +270,12 @@ func (t *Transport) peer(id uint64) *peer {
 }
 
 // Send encodes the messages of batch, which may belong to many groups and go to one host, and queues or
-// writes them. It never blocks and keeps no part of batch. One call for all groups costs one lock and one
+// writes them. It never blocks and keeps no part of batch. A call for all groups costs one lock and one
 // wake.
 //
-// False means that messages were dropped: the host is not in the address book, or the transport is closed,
-// then all of them; the queue has no space, or a message is larger than the largest body, then those that do
-// not fit, and the others are sent. In the last two cases Receiver.Unreachable follows.
+// False means that messages were dropped. All are dropped if the host is not in the address book, or the
+// transport is closed. If the queue has no space, or a message is larger than the largest body, what does
+// not fit is dropped, and the others are sent. In the last two cases Receiver.Unreachable follows.
 func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	p := t.peer(to)
 	if p == nil {
@@ -288,9 +288,8 @@ func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 // SendBytes queues or writes one body of kind Pulse, Control or Bulk; another kind panics. It never blocks.
 // The body is copied. A pulse replaces one that still waits for the same host.
 //
-// False means that the body was dropped: the host is not in the address book, the transport is closed, the
-// queue has no space, or the body is larger than the largest one of its kind. Receiver.Unreachable does not
-// follow.
+// False means that the body was dropped. The host is not in the address book, the transport is closed, the
+// queue has no space, or the body is too large for its kind. Receiver.Unreachable does not follow.
 func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	kind = kind.Opaque()
 	p := t.peer(to)

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/millrace/transport/cert"
 )
 
-// TLS makes a transport encrypt its connections, and makes both ends of each prove which member they are. It
-// is TLS 1.3 with certificates on both sides (package cert). A connection is as in plain TCP after that: the
-// hello must name the id of the certificate, and the certificate of the accepting host must name the id that
-// was dialed.
+// TLS makes a transport encrypt its connections, and makes both ends of each prove which member they are.
+// It is TLS 1.3 with certificates on both sides (package cert). After that a connection is as in plain TCP.
+// The hello must name the id of the certificate, and the certificate of the accepting host must name the
+// dialed id.
 //
 // Nothing about a connection is remembered for the next one: there are no session tickets, so each connection
 // is checked with the CAs of its time. What a host would not accept any more, because a certificate has
@@ -60,11 +60,11 @@ func (o *TLS) withDefaults() (*TLS, error) {
 // CertificateExpires, CredentialsLoaded or CredentialsRefused. It is reported just before it is logged.
 type TLSEvent interface{ isTLSEvent() }
 
-// CertificateRefused reports that no connection was made, or that one was ended, because of a certificate. It
-// is reported at growing distances for each peer: at once, and if it goes on after 1 s, 10 s, 1 min and each
+// CertificateRefused reports that a connection was not made, or was ended, because of a certificate. It is
+// reported at growing distances for each peer: at once, and if it goes on after 1 s, 10 s, 1 min and each
 // 10 min.
 type CertificateRefused struct {
-	Peer   uint64 // that it says it is, which is not proved; 0: a host that is not in the address book
+	Peer   uint64 // its claim, without proof; 0: a host that is not in the address book
 	Remote string // its address
 	ByPeer bool   // the peer refuses the certificate of this host
 	Err    error  // what is wrong, and what to do

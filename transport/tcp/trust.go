@@ -149,8 +149,8 @@ func (t *trust) present(may func(key [32]byte) bool) {
 	}
 }
 
-// Key implements what package host asks for: the hash of the key that this host presents, and of the one that
-// it would present if the others knew it. They are zero without TLS.
+// Key implements what package host asks for. It returns the hash of the key that this host presents, and of
+// the key that it would present if the others knew it. They are zero without TLS.
 func (t *Transport) Key() (presented, wanted [32]byte) {
 	if t.trust == nil {
 		return presented, wanted

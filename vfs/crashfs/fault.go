@@ -73,8 +73,8 @@ func (w When) hook(result func(Op) error) func(Op) error {
 	}
 }
 
-// FailOpens returns a hook with which k operations that open something, from the n-th on (1 is the next
-// one), fail with err: for a while the process has no descriptor left. It is safe for concurrent use.
+// FailOpens returns a hook with which k operations that open something fail with err, from the n-th on (1
+// is the next). For a while the process has no descriptor left. It is safe for concurrent use.
 func FailOpens(n, k int, err error) func(Op) error {
 	var seen atomic.Int64
 	return func(op Op) error {

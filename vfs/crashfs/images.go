@@ -24,11 +24,11 @@ import (
 
 // Images yields crash images of d with their descriptions, at most budget of them and no two alike:
 //
-//   - first the one that lost everything, then every prefix of the un-synced changes, in order (if that is
-//     more than half the budget, evenly spread ones);
+//   - first the image that lost everything, then every prefix of the un-synced changes, in order (evenly
+//     spread ones if they exceed half the budget);
 //   - then all combinations, if they fit in the budget: 8 pending sectors with one version each make 256;
-//   - otherwise the images that lost only one change or kept only one, and random ones until the budget is
-//     spent.
+//   - otherwise the images that lost a single change, or kept a single change, and random images until the
+//     budget is spent.
 //
 // The same disk, budget and seed give the same images. The images are independent disks with d's capacity and
 // without hooks, and everything on them is durable. They show d as it was when the loop began; d is not

@@ -5,7 +5,7 @@ import (
 	"path"
 )
 
-// FlipBit flips bit b (0 to 7) of byte off of a file, on the medium: both the live and the durable byte
+// FlipBit flips bit b (0 to 7) of byte off of a file, on the medium. Both the live and the durable byte
 // change at once, independently of crashes and syncs. Un-synced writes of the same byte are not changed.
 func (d *FS) FlipBit(name string, off int64, b uint) error {
 	name = path.Clean(name)
@@ -27,11 +27,11 @@ func (d *FS) FlipBit(name string, off int64, b uint) error {
 }
 
 // SetStale makes crashes show what blocks held before they belonged to a file. It concerns sectors that a
-// file gained since its last Sync and whose new contents did not survive. Instead of zeros such a sector may
-// show a sector of a file that was removed or truncated, or noise, as on filesystems that do not order data
-// (ext4 with data=writeback, for example). Each crash draws whether stale bytes or zeros show. A stale sector
-// preferably appears at the position that it had in its old file, which is the worst case for a log that
-// recycles files.
+// file gained since its last Sync and whose new contents did not survive. Instead of zeros such a sector
+// may show noise, or a sector of a removed or truncated file. Filesystems that do not order data behave so
+// (ext4 with data=writeback, for example). Each crash draws whether stale bytes or zeros show. A stale
+// sector preferably appears at its position in the old file. That is the worst case for a log that recycles
+// files.
 //
 // The file's own old contents are not affected: a log that renames and overwrites its old files finds those
 // anyway.

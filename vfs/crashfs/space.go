@@ -6,9 +6,9 @@ import (
 )
 
 // SetCapacity limits the disk to this many bytes; 0 removes the limit. Raising the limit models space that
-// returns. An operation that does not fit fails with ENOSPC: a write still writes and counts the whole blocks
-// (4 KiB) that fit, as pwrite does; a direct write may write any of the sectors that fit, and counts none; a
-// Preallocate or a Truncate changes nothing.
+// returns. An operation that does not fit fails with ENOSPC. A write still writes and counts the whole
+// blocks (4 KiB) that fit, as pwrite does. A direct write may write any of the sectors that fit, and counts
+// none. A Preallocate or a Truncate changes nothing.
 //
 // A file counts once, with its length, holes included, in whole blocks. Names cost nothing. A file that loses
 // its last name gives its space back at once, even while it is open. A hook that returns syscall.ENOSPC

@@ -1,6 +1,6 @@
-// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat),
-// which records does it hold (Dump), how do the logs of two hosts differ (Diff), what would a repair cost,
-// and do it (Repair).
+// Package inspect answers an operator's questions about a log. Is it whole (Verify)? What is in it (Stat),
+// and which records does it hold (Dump)? How do the logs of two hosts differ (Diff)? What would a repair
+// cost (Repair, which also does it)?
 //
 // It adds no knowledge of the format: package wal reads and judges, with the same functions with which it
 // recovers. This package puts the judgements into words and numbers: what a finding means, what to do, and

@@ -49,9 +49,9 @@ type Record struct {
 // ErrStop ends ReadRecords without an error when the callback returns it.
 var ErrStop = errors.New("stop")
 
-// ReadRecords calls yield with each valid record of the directory, in order. If the records of a segment
-// end in anything but the end of the file or zeros, it calls yield with what is there, and continues with
-// the next segment. An error of yield ends it.
+// ReadRecords calls yield with each valid record of the directory, in order. If the records of a segment do
+// not end with the file or in zeros, it calls yield with what is there. Then it continues with the next
+// segment. An error of yield ends it.
 func ReadRecords(ctx context.Context, opts wal.InspectOptions, yield func(Record) error) error {
 	if opts.FS == nil {
 		opts.FS = vfs.OS()

@@ -45,10 +45,10 @@
 // # Kinds
 //
 // A write of one group is atomic. Its records stand one after another: the first begins the write, the last
-// ends it, and a single record does both. A group gets all records of a write that has its end, and none of a
-// write that lacks it. Kinds 1, 2, 5, 6, 7 and 11 are parts of writes. When the log writes one of them for
-// itself (a state that it writes again), that is a write of one record. The other kinds are outside of
-// writes and have neither bit.
+// ends it, and a single record does both. A group gets all records of a write that has its end, and none of
+// a write that lacks it. Kinds 1, 2, 5, 6, 7 and 11 are parts of writes. When the log writes such a record
+// for itself (a state that it writes again), it is a whole write. The other kinds are outside of writes and
+// have neither bit.
 //
 //	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and
 //	              above index.

@@ -19,9 +19,9 @@ var ErrNoBaseline = errors.New("there is no commit to compare with")
 // mainBranches are where a branch begins, the first that exists.
 var mainBranches = []string{"origin/main", "main"}
 
-// Baseline returns the commit that a tree is compared with: where its branch has left the main branch; on the
-// main branch itself HEAD if files differ from it, and the commit before otherwise. A clone may be shallow,
-// or have one commit, and then the error wraps ErrNoBaseline.
+// Baseline returns the commit that a tree is compared with: where its branch has left the main branch. On
+// the main branch itself it is HEAD if files differ from it, and the commit before otherwise. A clone may
+// be shallow, or have one commit, and then the error wraps ErrNoBaseline.
 func Baseline(ctx context.Context, repo string) (revision string, err error) {
 	head, err := git(ctx, repo, "rev-parse", "--verify", "HEAD^{commit}")
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package regression says whether a change has made Millrace slower: it builds the same small workload in
-// this tree and in that of a commit before, runs both at once, and measures them in turn.
+// Package regression says whether a change has made Millrace slower. It builds the same small workload in
+// this tree and in the tree of a commit before, runs both at once, and measures them in turn.
 //
 // Absolute figures of a shared machine differ by a factor from one minute to the next, so nothing here is
-// compared with a stored number. Three things make a difference of ten per cent visible there. Both versions
-// are alive together, and their slices of a twentieth of a second alternate (A B B A, then B A A B), so that
-// a busy minute hits both. The disks are in memory, with an fsync that takes a fixed time (package workload).
-// And what is judged is first of all what a busy neighbour hardly changes: processor time, allocations and
-// fsyncs of an operation; latency comes last, with a wider limit.
+// compared with a stored number. Three things make a difference of ten per cent visible there. Both
+// versions are alive together. Their slices of a twentieth of a second alternate (A B B A, then B A A B),
+// so a busy minute hits both. The disks are in memory, with an fsync that takes a fixed time (package
+// workload). It first judges what a busy neighbour hardly changes: processor time, allocations and fsyncs
+// of an operation. Latency comes last, with a wider limit.
 //
 // The verdict is that of lab/compare, with a stricter p. What breaks a condition is measured again in new
 // processes, and only what breaks it twice is reported: a gate that cries wolf is taken out.

@@ -44,9 +44,9 @@ const (
 	maxAhead = 4096
 )
 
-// Run runs the seeds of a plan that is valid and adds them to into, in order, until they are done, or the
-// time is over, or enough have failed, or ctx is done: then it returns the cause. It saves into from time
-// to time and at the end. An error of save ends it.
+// Run runs the seeds of a valid plan and adds them to into, in order. It ends when they are done, the time
+// is over, or enough have failed. If ctx is done, it returns the cause. It saves into from time to time and
+// at the end. An error of save ends it.
 func Run(ctx context.Context, p *Plan, into *Result, progress Progress, save func(*Result) error) error {
 	profile, _ := profileNamed(p.Profile)
 	e := &engine{

@@ -187,7 +187,7 @@ func (s *Soak) Save(r *Result) error {
 	return nil
 }
 
-// WriteFile replaces a file by another one, durably: a crash leaves the old one or the new one.
+// WriteFile replaces a file durably: a crash leaves the old file or the new one.
 func WriteFile(path string, data []byte) (err error) {
 	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -51,8 +51,8 @@ type Seeds struct{ From, To uint64 }
 // Endless is the To of seeds without an end.
 const Endless = uint64(math.MaxUint64)
 
-// ParseSeeds reads "A:B", which are the seeds from A up to and without B, "A:", which has no end, and "A",
-// which is one.
+// ParseSeeds reads "A:B", the seeds from A up to and without B, "A:" without an end, and "A", a single
+// seed.
 func ParseSeeds(text string) (Seeds, error) {
 	first, last, isRange := strings.Cut(text, ":")
 	from, err := strconv.ParseUint(first, 10, 64)
@@ -88,7 +88,7 @@ func (s Seeds) String() string {
 	return fmt.Sprintf("%d:%d", s.From, s.To)
 }
 
-// Part is the part of the seeds that one machine of several runs: those whose remainder by Of is Index.
+// Part is the part of the seeds that a machine of several runs: seeds whose remainder by Of is Index.
 type Part struct {
 	Index uint64 `json:"index"`
 	Of    uint64 `json:"of"`

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/sim/coverage"
 )
 
-// Result is what the seeds of one profile have shown, over one run of the command or many, on one machine
-// or many. Its JSON form is the file of a soak, and what --json prints; names in it do not change.
+// Result is what the seeds of a profile have shown, over any number of runs and machines. Its JSON form is
+// the file of a soak, and what --json prints; names in it do not change.
 type Result struct {
 	Format  string   `json:"format"`
 	Version int      `json:"version"`

@@ -43,8 +43,8 @@ func impossibleCells(m *coverage.Matrix) (cells []impossible) {
 	return cells
 }
 
-// Verdict returns what a result does not show and should: seeds that failed, cells that were hit less often
-// than demanded, cells that were hit although they cannot be. It is empty if all is well.
+// Verdict returns what a result does not show and should: failed seeds, cells that were hit less often than
+// demanded, cells that were hit although they cannot be. It is empty if all is well.
 func (r *Result) Verdict(hits int) (lines []string) {
 	if r.Failed > 0 {
 		lines = append(lines, report.Plural(int(r.Failed), "seed")+" failed")

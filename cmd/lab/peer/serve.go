@@ -1,4 +1,4 @@
-// Package peer is the process that measures one replicated log under one load, for `millrace bench peers`:
+// Package peer is the process that measures a replicated log under a load, for `millrace bench peers`:
 // ours, bare, and other projects' libraries (tests/compare/others/peers). A library brings an OpenFunc; the
 // clients, their clock and the checks are those of the lab's package load, linked into each child. Children
 // in other languages read the same request and write the same answer.

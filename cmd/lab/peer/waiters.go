@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// Waiters are the clients of a library that does not answer them by itself: it hands over committed values,
-// and the client of each value is in its header. A client has one write outstanding. The zero value is ready
-// to use.
+// Waiters are the clients of a library that does not answer them by itself. It hands over committed values,
+// and the client of each value is in its header. A client has one write outstanding. The zero value is
+// ready to use.
 type Waiters struct {
 	mu       sync.Mutex
 	byClient map[uint32]waiter

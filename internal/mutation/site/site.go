@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package site is the switch of a schema: the program that holds many mutants asks it which one is alive.
-// It is imported by generated code only, which exists in an overlay of a test build (package mutation), so
-// no program that users build contains it.
+// Package site is the switch of a schema: a program with many mutants asks it which mutant is alive. It is
+// imported by generated code only, which exists in an overlay of a test build (package mutation), so no
+// program that users build contains it.
 //
 // Two variables of the environment are read once, when the program starts. A child process inherits them, so
 // a mutant is alive in the processes that a test starts too.
@@ -20,9 +20,9 @@ import (
 const (
 	// Alive names the variable with the number of the mutant that is alive. Without it none is.
 	Alive = "MILLRACE_MUTANT"
-	// Reached names the variable with the path of a file in which each site that is evaluated is noted:
-	// four bytes for each mutant, zero or one. The file must exist with its full length. It is mapped into
-	// memory, so what was reached is known even of a program that was killed.
+	// Reached names the variable with the path of a file that notes each evaluated site: four bytes for
+	// each mutant, zero or one. The file must exist with its full length. It is mapped into memory, so what
+	// was reached is known even of a program that was killed.
 	Reached = "MILLRACE_MUTANTS_REACHED"
 )
 

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command workload is what the regression guard measures: three hosts in one process, over loopback TCP, with
-// disks in memory whose fsync takes a fixed time. It answers each line of its input, a slice, with a line of
-// what the slice used, and is idle in between. So two versions of Millrace can be alive at once and be
-// measured in turn, a fraction of a second each, and whatever else happens on the machine happens to both.
+// Command workload is what the regression guard measures: three hosts in one process, over loopback TCP,
+// with disks in memory whose fsync takes a fixed time. It answers each line of its input, a slice, with a
+// line of what the slice used, and is idle in between. So two versions of Millrace can be alive at once and
+// be measured in turn, a fraction of a second each. Whatever else happens on the machine happens to both.
 //
 // The guard builds it twice, from its own source: once in this tree, and once in the tree of the baseline,
 // into which it is laid. It uses exported API of the library only, and little of that, because it must
@@ -162,7 +162,7 @@ func (c *counter) Apply(entries []host.Entry) error {
 
 func (c *cluster) measure(s slice) (used, error) {
 	if s.Clients < 1 || s.Ops < s.Clients || s.ValueBytes < 1 {
-		return used{}, fmt.Errorf("slice %+v: want at least one client, one operation for each, and one byte", s)
+		return used{}, fmt.Errorf("slice %+v: want at least 1 client, 1 operation for each, and 1 byte", s)
 	}
 	before, start := c.read(), time.Now()
 	var wg sync.WaitGroup

@@ -1,0 +1,163 @@
+// Package turn has the shapes that a group's turn and its duties have in common: a duty, the table of them,
+// and which of them a turn must call. It knows no group: C is what a duty gets. A turn calls it; Wanted.Want
+// may be called from anywhere, and takes no lock.
+package turn
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// Never is a tick that does not come.
+const Never = int64(1) << 62
+
+// Duty is what a group does besides replicating commands. It is called when it is wanted, and at no other
+// time: what Step would do then must be nothing.
+type Duty[C any] struct {
+	Name string
+	At   Point
+	// Step does one bounded piece of work and waits for nothing. It reports whether the next turn must call it
+	// again, whatever happens until then.
+	Step func(C) (again bool)
+	// On says when Step is wanted besides: inputs name their duty by Wanted.Want.
+	On Occasion
+	// Due returns the tick at which a turn must come if nothing else happens. It may be nil: the duty has no
+	// time of its own. One with a time is wanted on Tick, or again until then.
+	Due func(C) (tick int64)
+}
+
+// Point is where in a turn a duty is called.
+type Point int
+
+// The points, in the order of a turn.
+const (
+	BeforeTime  Point = iota // after the messages, and before a timeout may expire
+	AfterTime                // before commands are proposed
+	AfterReady               // what the core wanted is under way
+	AfterStatus              // and the status says so
+	points
+)
+
+// Occasion is what makes a duty wanted without an input.
+type Occasion uint8
+
+// The occasions.
+const (
+	Tick   Occasion = 1 << iota // the first turn since time has passed
+	Change                      // role, term, leader or roster have changed
+)
+
+// Set is a set of duties, a bit for each by its place in the table.
+type Set uint64
+
+// All is the set of all duties.
+const All = ^Set(0)
+
+// Of returns the set of one duty.
+func Of(place int) Set { return 1 << place }
+
+// Wanted says which duties of one group a turn must call. Its zero value wants none.
+type Wanted struct {
+	came atomic.Uint64 // since the turn looked
+	set  Set           // owned by the turn
+}
+
+// Want makes the next step of a table call duties. Callers leave the input first, want then, and wake the
+// group after that.
+func (w *Wanted) Want(s Set) {
+	if Set(w.came.Load())&s != s {
+		w.came.Or(uint64(s))
+	}
+}
+
+// Has reports whether a duty is wanted. Only the turn calls it.
+func (w *Wanted) Has(place int) bool { return (w.set|Set(w.came.Load()))&Of(place) != 0 }
+
+// look takes what has come.
+func (w *Wanted) look() Set {
+	if w.came.Load() != 0 {
+		w.set |= Set(w.came.Swap(0))
+	}
+	return w.set
+}
+
+// Table is the duties of a group, in the order in which a turn calls them.
+type Table[C any] struct {
+	duties  []Duty[C]
+	changed func(C) bool // since the last call
+	at      [points]Set
+	on      [Tick | Change + 1]Set
+}
+
+// NewTable returns the table of at most 64 duties. changed reports whether role, term, leader or roster have
+// changed since it was called last.
+func NewTable[C any](changed func(C) bool, duties ...Duty[C]) *Table[C] {
+	t := &Table[C]{duties: duties, changed: changed}
+	for i, d := range duties {
+		t.at[d.At] |= Of(i)
+		for _, o := range []Occasion{Tick, Change} {
+			if d.On&o != 0 {
+				t.on[o] |= Of(i)
+			}
+		}
+	}
+	return t
+}
+
+// On returns the duties that are wanted on an occasion.
+func (t *Table[C]) On(o Occasion) Set { return t.on[o] }
+
+// Names returns the names of the duties, in order.
+func (t *Table[C]) Names() (names []string) {
+	for _, d := range t.duties {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Watch is how tests watch a table.
+type Watch struct {
+	Every  bool              // all duties are called, wanted or not
+	Called func(name string) // may be nil
+}
+
+// Step calls those duties of a point that are wanted, in order. One that becomes wanted while another is
+// called is called too, if it is behind that one; otherwise the next turn does.
+func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
+	if t.changed(c) {
+		w.set |= t.on[Change]
+	}
+	left := t.at[at] // of the point, behind the duty that was called last
+	for {
+		todo := w.look() & left
+		if watch.Every {
+			todo = left
+		}
+		if todo == 0 {
+			return
+		}
+		i := bits.TrailingZeros64(uint64(todo))
+		left &^= Of(i+1) - 1
+		w.set &^= Of(i)
+		if watch.Called != nil {
+			watch.Called(t.duties[i].Name)
+		}
+		if t.duties[i].Step(c) {
+			w.set |= Of(i)
+		}
+		if t.changed(c) {
+			w.set |= t.on[Change]
+		}
+	}
+}
+
+// Due returns the tick at which the first duty is due.
+func (t *Table[C]) Due(c C) int64 {
+	due := Never
+	for i := range t.duties {
+		if d := t.duties[i].Due; d != nil {
+			due = min(due, d(c))
+		}
+	}
+	return due
+}

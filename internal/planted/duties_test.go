@@ -1,0 +1,23 @@
+package planted_test
+
+// dutyBugs are duties of a group that are not wanted for one of their inputs.
+var dutyBugs = []bug{
+	{name: "install_not_wanted", what: "a snapshot that was received is not installed, because no turn calls the duty", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/receivingsnapshot.go",
+		`	c.group.want(dutyInstall)
+`, ``}}},
+	{name: "reads_not_wanted", what: "a read begins, and no turn asks a question for it", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/read.go",
+		`	rd.fresh.push(&r.place)
+	g.want(dutyReads)
+`, `	rd.fresh.push(&r.place)
+`}}},
+	{name: "questions_not_wanted", what: "a member does not answer what it has applied, so a leader with a stuck machine keeps the leadership", in: "host", found: "TestMemberSaysWhatItHasApplied", edits: []edit{{"host/duties.go",
+		`	if len(in.questions) > 0 {`, `	if false {`}}},
+	{name: "plan_not_wanted", what: "a request for a plan waits until something else concerns the members", in: "host", found: "TestMembersChange", edits: []edit{{"host/keys.go",
+		`		g.want(dutyPlan)
+`, ``}, {"host/execute.go",
+		`		g.want(dutyPlan)
+`, ``}}},
+	{name: "tick_not_wanted", what: "duties that look once in a tick look at changes of the role only, so a stalled disk is not seen", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/turn.go",
+		`		g.wanted.Want(duties.On(turn.Tick))
+`, ``}}},
+}
