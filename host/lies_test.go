@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
@@ -128,7 +129,7 @@ var recordLies = map[string]recordLie{
 	}},
 	"plan request": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
 		id := membership.PlanID{byte(n[1])} // any member may ask for a plan, so it asks for one that is not there
-		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{cancelKind}, id[:]...)})
+		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{entry.CancelKind}, id[:]...)})
 	}},
 	"plan answer": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
 		return planAnswer{group: n[0], why: "because"}.encode()
@@ -199,14 +200,14 @@ func lies(rng *rand.Rand) (all []func(*view) lie) {
 // rekeyOther asks the leader to bind another member to the liar's key.
 func rekeyOther(v *view) lie {
 	k := membership.Rekey{ID: v.to, Incarnation: v.toIncarnation, Key: membership.Key{1}}
-	q := planRequest{data: append([]byte{rekeyKind}, k.Encode()...)}
-	q.id, _ = idOfEntry(q.data)
+	q := planRequest{data: append([]byte{entry.RekeyKind}, k.Encode()...)}
+	q.id, _ = entry.IDOf(q.data)
 	return lie{name: "plan request: a key for another member", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
 // askRescue asks the leader to make the liar the only member.
 func askRescue(v *view) lie {
-	q := planRequest{data: rescuedEntry{cluster: 1, former: 1, id: v.self, incarnation: v.toIncarnation}.encode()}
+	q := planRequest{data: entry.Rescued{Cluster: 1, Former: 1, ID: v.self, Incarnation: v.toIncarnation}.Encode()}
 	return lie{name: "plan request: a rescue", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
@@ -362,7 +363,7 @@ func wrongEntries(v *view) [][]raftpb.Entry {
 		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
 	}
 	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
-		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}, {skipKind}} {
+		for _, data := range [][]byte{nil, {1, 2}, {entry.FoundKind, 1, 0}, {entry.PlanKind}, {entry.CancelKind}, {entry.EndKind}, {entry.GrantKind}, {entry.RekeyKind}, {entry.RescuedKind}, {entry.SkipKind}} {
 			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
 		}
 	}

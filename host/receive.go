@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -143,7 +144,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		switch e := &m.Entries[i]; e.Type {
 		case raftpb.EntryNormal:
 		default:
-			if err := rejectMemberEntry(e); err != nil {
+			if err := entry.Reject(e); err != nil {
 				return err.Error()
 			}
 		}
