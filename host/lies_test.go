@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -247,9 +248,9 @@ func flipped(rng *rand.Rand, b []byte) []byte {
 
 // pulseLies returns pulses that say wrongly that the liar leads, or what it has heard.
 func pulseLies(rng *rand.Rand) (all []func(*view) lie) {
-	right := func(v *view) (*pulseRecord, []*uint64) {
-		r := &pulseRecord{pulses: true, life: 1, version: 1, hasList: true, lines: []pulseLine{{theGroup, v.term, v.committed}}, answers: true, answer: pulseAnswer{life: v.toLife, version: 1, known: true, excepted: []uint64{2}}}
-		return r, []*uint64{&r.life, &r.version, &r.lines[0].group, &r.lines[0].term, &r.lines[0].commit, &r.answer.life, &r.answer.version, &r.answer.excepted[0]}
+	right := func(v *view) (*pulse.Record, []*uint64) {
+		r := &pulse.Record{Pulses: true, Life: 1, Version: 1, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: v.term, Commit: v.committed}}, Answers: true, Answer: pulse.Answer{Life: v.toLife, Version: 1, Known: true, Excluded: []uint64{2}}}
+		return r, []*uint64{&r.Life, &r.Version, &r.Lines[0].Group, &r.Lines[0].Term, &r.Lines[0].Commit, &r.Answer.Life, &r.Answer.Version, &r.Answer.Excluded[0]}
 	}
 	_, fields := right(&view{})
 	for field := range fields {
@@ -257,17 +258,17 @@ func pulseLies(rng *rand.Rand) (all []func(*view) lie) {
 			all = append(all, func(v *view) lie {
 				r, fields := right(v)
 				*fields[field] = numbers(*fields[field])[i]
-				return lie{name: fmt.Sprintf("pulse: number %d is %d", field, *fields[field]), kind: transport.Pulse, body: r.append(nil)}
+				return lie{name: fmt.Sprintf("pulse: number %d is %d", field, *fields[field]), kind: transport.Pulse, body: r.Append(nil)}
 			})
 		}
 	}
 	for range 50 {
 		all = append(all, func(v *view) lie {
 			r, _ := right(v)
-			return lie{name: "pulse: a bit is wrong", kind: transport.Pulse, body: flipped(rng, r.append(nil))}
+			return lie{name: "pulse: a bit is wrong", kind: transport.Pulse, body: flipped(rng, r.Append(nil))}
 		}, func(v *view) lie {
 			r, _ := right(v)
-			b := r.append(nil)
+			b := r.Append(nil)
 			return lie{name: "pulse: cut off", kind: transport.Pulse, body: b[:rng.IntN(len(b))]}
 		})
 	}

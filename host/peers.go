@@ -125,7 +125,7 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 		}
 		h.meetings.add(id)
 		h.meetings.of(id).begin(h.clock.livedAtBeat())
-		h.pulses.add(id)
+		h.pulses.Add(id)
 		h.readers.add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
 		p.ids.Store(&ids)

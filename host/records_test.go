@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -96,7 +97,7 @@ func containsEach(text string, words []string) bool {
 type hastyTransport struct{ *recordingTransport }
 
 func (h hastyTransport) Start(r transport.Receiver) {
-	r.Deliver(2, transport.Pulse, (&pulseRecord{life: 1, version: 1, pulses: true}).append(nil))
+	r.Deliver(2, transport.Pulse, (&pulse.Record{Life: 1, Version: 1, Pulses: true}).Append(nil))
 	r.Receive(2, nil)
 }
 

@@ -52,8 +52,8 @@ func (g *Group) isLeaderSilent(now int64) bool {
 		return false
 	}
 	last := g.members.leaderAt.Load()
-	if c := g.cover.Load(); c != nil {
-		last = max(last, c.list.at.Load())
+	if c := g.cover.Cover(); c != nil {
+		last = max(last, c.List.At())
 	}
 	return now-last > 2*int64(g.host.config.electionTicks())
 }
