@@ -256,6 +256,9 @@ func (g *Group) advanceFounding() (again bool) {
 	}
 	if !g.leads {
 		g.campaignFirst(st)
+		if st.Lead == raft.None {
+			g.askFounders()
+		}
 		return true
 	}
 	if g.current(false) != nil {
@@ -288,6 +291,17 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 	}
 	g.quick = true
 	g.campaign()
+}
+
+// askFounders asks the hosts of the members whether they are alive, since a member that may not vote yet says
+// nothing by itself. Without that a host would seem to be down that waits, as this one does.
+func (g *Group) askFounders() {
+	now := g.host.clock.livedAtBeat()
+	for _, id := range g.memberIDs() {
+		if p := g.host.meetings.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
+			g.host.askIfAlive(id, now)
+		}
+	}
 }
 
 // bind binds every member to the directory with which its host has come. all is false if one has not come.
