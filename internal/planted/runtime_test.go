@@ -159,7 +159,7 @@ var runtimeBugs = []bug{
 }
 
 // readBack`}}},
-	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescuewrite.go",
+	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
 		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
@@ -221,7 +221,7 @@ var runtimeBugs = []bug{
 		return ""
 	case kind != raft.ProgressTypePeer:
 `}}},
-	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue.go",
+	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue/rescue.go",
 		`	if best == nil {
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
