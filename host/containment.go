@@ -21,7 +21,7 @@ import (
 // lockers are the types of this package whose methods take locks.
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
-	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
+	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable heard heardList hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published pulses queue readLane readers reading
 	receivedObject receiving recentMoves relay restore routedCalls sending sentObject shard shardWorker shortages shutdown
@@ -31,7 +31,7 @@ var lockers = words(`
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
-	Group.standing Group.divergenceMetrics Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
 	Group.routeCalls Group.takeRefusals Group.Objects`)
 
 func words(text string) map[string]bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/membership"
 )
 
@@ -21,7 +22,7 @@ import (
 //	           found
 //	per entry  what an entry of the log counts on average, in bytes
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
-//	           commands u64, results u64, whole 1 byte, second, count (sums.go), and
+//	           commands u64, results u64, whole 1 byte, second, count (divergence.State), and
 //	last       the index of the last command that the machine has; 0: it has none
 //	skipped    version 3 only: how many commands the machine was not given because the group skips them, and
 //	           the index of each, ascending: the first, then what each is above the one before
@@ -34,17 +35,9 @@ type hostBlock struct {
 	roster   *membership.Roster // nil if found is empty
 	perEntry int64
 	hasSums  bool
-	sums     sumsForm
+	sums     divergence.State
 	last     uint64
 	skipped  []uint64 // ascending
-}
-
-// sumsForm is what sums must know to go on.
-type sumsForm struct {
-	commands, results uint64
-	whole             bool
-	second            int64 // of log time
-	count             int
 }
 
 const (
@@ -85,11 +78,11 @@ func (b *hostBlock) appendSums(data []byte) []byte {
 	if !b.hasSums {
 		return append(data, 0)
 	}
-	data = binary.LittleEndian.AppendUint64(append(data, 1), b.sums.commands)
-	data = binary.LittleEndian.AppendUint64(data, b.sums.results)
-	data = append(data, boolByte(b.sums.whole))
-	data = binary.AppendUvarint(data, uint64(b.sums.second))
-	data = binary.AppendUvarint(data, uint64(b.sums.count))
+	data = binary.LittleEndian.AppendUint64(append(data, 1), b.sums.Commands)
+	data = binary.LittleEndian.AppendUint64(data, b.sums.Results)
+	data = append(data, boolByte(b.sums.Whole))
+	data = binary.AppendUvarint(data, uint64(b.sums.Second))
+	data = binary.AppendUvarint(data, uint64(b.sums.Count))
 	return binary.AppendUvarint(data, b.last)
 }
 
@@ -127,13 +120,13 @@ func decodeHostBlock(data []byte) (b hostBlock, err error) {
 		r.bad = true
 	case has[0] == 1:
 		b.hasSums = true
-		b.sums.commands, b.sums.results = r.u64(), r.u64()
+		b.sums.Commands, b.sums.Results = r.u64(), r.u64()
 		whole := r.bytes(1)
 		if !r.bad {
-			b.sums.whole, r.bad = whole[0] == 1, whole[0] > 1
+			b.sums.Whole, r.bad = whole[0] == 1, whole[0] > 1
 		}
-		b.sums.second = int64(r.uvarint(uint64(maxLogTime / time.Second)))
-		b.sums.count = int(r.uvarint(maxCheckpointCommands))
+		b.sums.Second = int64(r.uvarint(uint64(maxLogTime / time.Second)))
+		b.sums.Count = int(r.uvarint(divergence.MaxCommands))
 		b.last = r.uvarint(1<<64 - 1)
 	}
 	if data[0] == skippedBlockVersion {
@@ -217,18 +210,4 @@ func (g *Group) wasMemberAt(index uint64) bool {
 	}
 	m, is := r.Member(g.self)
 	return is && m.Incarnation == g.host.incarnation()
-}
-
-// store puts the sums into a block.
-func (s *sums) store(b *hostBlock) {
-	b.hasSums = true
-	b.sums = sumsForm{commands: s.commands, results: s.results, whole: s.whole, second: int64(s.second), count: s.count}
-}
-
-// restore makes the sums those of a block. The sum of results is not whole until the next checkpoint: the
-// block may come from a program of another version, or that sums up results in another form.
-func (s *sums) restore(b *hostBlock) {
-	f := b.sums
-	s.commands, s.results, s.whole = f.commands, f.results, false
-	s.second, s.count = time.Duration(f.second), f.count
 }

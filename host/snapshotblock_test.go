@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/membership"
 	"pgregory.net/rapid"
 )
@@ -42,7 +43,7 @@ func TestHostBlockGolden(t *testing.T) {
 		{hostBlock{found: one, roster: aRoster(t, one), perEntry: 300},
 			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "ac02" + "00"},
 		{hostBlock{found: one, roster: aRoster(t, one), perEntry: 1, hasSums: true, last: 200,
-			sums: sumsForm{commands: 0x0102030405060708, results: 9, whole: true, second: 300, count: 5}},
+			sums: divergence.State{Commands: 0x0102030405060708, Results: 9, Whole: true, Second: 300, Count: 5}},
 			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "01" + "01" + "0807060504030201" + "0900000000000000" + "01" + "ac02" + "05" + "c801"},
 	} {
 		if have := hex.EncodeToString(c.block.encode()); have != c.want {
@@ -60,8 +61,8 @@ func TestHostBlockComesBack(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "sums") {
 			b.hasSums, b.last = true, rapid.Uint64().Draw(t, "last")
-			b.sums = sumsForm{rapid.Uint64().Draw(t, "commands"), rapid.Uint64().Draw(t, "results"), rapid.Bool().Draw(t, "whole"),
-				rapid.Int64Range(0, int64(maxLogTime/time.Second)).Draw(t, "second"), rapid.IntRange(0, maxCheckpointCommands).Draw(t, "count")}
+			b.sums = divergence.State{Commands: rapid.Uint64().Draw(t, "commands"), Results: rapid.Uint64().Draw(t, "results"), Whole: rapid.Bool().Draw(t, "whole"),
+				Second: rapid.Int64Range(0, int64(maxLogTime/time.Second)).Draw(t, "second"), Count: rapid.IntRange(0, divergence.MaxCommands).Draw(t, "count")}
 		}
 		b.roster = aRoster(t, b.found)
 		data := b.encode()

@@ -186,7 +186,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
 		t.objects, t.held = q.group.objects.capture()
-		m.sums.store(&t.block)
+		t.block.hasSums, t.block.sums = true, m.sums.State()
 		t.block.last = max(m.last, m.held)
 	}
 	if t.view, err = t.all.machine.Snapshot(); err == nil && t.view == nil {
