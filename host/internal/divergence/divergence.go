@@ -56,8 +56,8 @@ type Wiring interface {
 
 	Send(to uint64, record []byte)
 	Found(d *event.Diverged)               // a leader has found a difference that is new
-	Told(leader uint64, d *event.Diverged) // a member was told of one that is new
-	Yield()                                // this leader shall hand over
+	Told(leader uint64, d *event.Diverged) // a member learns of one that is new
+	Yield()                                // this leader must hand over
 	Stop(o *Order)                         // this member differs from a majority, and stops
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -241,7 +242,7 @@ func TestAnOrderToStop(t *testing.T) {
 	}
 }
 
-// A member obeys the leader that it follows, and nobody else.
+// A member obeys the leader that it follows, and no other host.
 func TestWhoseOrderStops(t *testing.T) {
 	for _, row := range []struct {
 		from   uint64
@@ -415,7 +416,7 @@ func TestCheckpointsHaveResults(t *testing.T) {
 // up before may be of another program.
 func TestResultsBehindASnapshot(t *testing.T) {
 	s := NewSums(&Machine{Results: true}, true)
-	s.Restore(State{Commands: 1, Results: 2, Whole: true, Count: 3})
+	s.Restore(entry.Sums{Commands: 1, Results: 2, Whole: true, Count: 3})
 	s.ResultSum(5)
 	first := s.Checkpoint(10, true)
 	s.ResultSum(5)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 )
 
 // What members tell each other about divergence, in bodies of kind transport.Control. Numbers are uvarints;
@@ -41,8 +42,8 @@ func (r *Report) of() uint64  { return r.Group }
 func (o *Order) of() uint64   { return o.Group }
 func (f *Finding) of() uint64 { return f.Group }
 
-// Decode decodes a record, and returns the group that it is about. The record is nil if it has another format:
-// then it is left alone. An error is control.ErrBad.
+// Decode decodes a record, and returns the group that it is about. The record is nil if it has another
+// format: then it is left alone. An error is control.ErrBad.
 func Decode(body []byte) (r Record, group uint64, err error) {
 	if len(body) > 1 && body[1] != format {
 		return nil, 0, nil
@@ -69,7 +70,7 @@ func (r *Report) Encode() []byte {
 	b := binary.AppendUvarint([]byte{control.Report, format}, r.Group)
 	b = binary.LittleEndian.AppendUint64(b, r.Options)
 	b = binary.LittleEndian.AppendUint64(b, r.Form)
-	b = append(b, asByte(r.Told))
+	b = append(b, entry.BoolByte(r.Told))
 	b = appendVersion(b, r.Version)
 	b = binary.AppendUvarint(b, uint64(len(r.Checkpoints)))
 	for _, c := range r.Checkpoints {
@@ -236,7 +237,7 @@ func (d *Finding) Encode() []byte {
 	members := d.Members[:min(len(d.Members), 255)]
 	b = append(b, byte(len(members)))
 	for _, m := range members {
-		b = append(binary.AppendUvarint(b, m.ID), asByte(m.Minority))
+		b = append(binary.AppendUvarint(b, m.ID), entry.BoolByte(m.Minority))
 		b = appendVersion(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
 	}
 	return b
@@ -256,11 +257,4 @@ func decodeFinding(body []byte) (*Finding, error) {
 		return nil, err
 	}
 	return d, nil
-}
-
-func asByte(is bool) byte {
-	if is {
-		return 1
-	}
-	return 0
 }

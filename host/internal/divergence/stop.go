@@ -49,8 +49,8 @@ func (d *Comparison) mayYield(index uint64) bool {
 	return false
 }
 
-// Order is what a leader tells a member that differs from a majority. The member obeys only the leader that it
-// follows, only if it stops for this, and only if its own checkpoint says the same.
+// Order is what a leader tells a member that differs from a majority. The member obeys only the leader that
+// it follows, only if it stops for this, and only if its own checkpoint says the same.
 type Order struct {
 	Group, Index uint64
 	In           event.DivergedIn

@@ -5,15 +5,13 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/session"
 )
 
 // This file sums up what a member has applied, for a Comparison. The sums are cheap: a CRC32C of bytes that
 // are in the cache, since the command was just decoded. They find accidents, not forgeries: another machine
 // that wants to look the same can.
-
-// MaxCommands bounds the commands between two checkpoints.
-const MaxCommands = 1 << 16
 
 // Checkpoint is the sums after the command at Index.
 type Checkpoint struct {
@@ -32,26 +30,18 @@ type Sums struct {
 	count    int // commands since the last checkpoint
 }
 
-// State is what Sums must know to go on, in the form of a snapshot.
-type State struct {
-	Commands, Results uint64
-	Whole             bool
-	Second            int64 // of log time
-	Count             int
-}
-
 // NewSums returns the sums of a machine. isEmpty says that the machine has applied nothing: it gets all
 // commands from now on.
 func NewSums(m *Machine, isEmpty bool) Sums { return Sums{machine: m, whole: isEmpty} }
 
 // State returns what a snapshot has of the sums.
-func (s *Sums) State() State {
-	return State{Commands: s.commands, Results: s.results, Whole: s.whole, Second: int64(s.second), Count: s.count}
+func (s *Sums) State() entry.Sums {
+	return entry.Sums{Commands: s.commands, Results: s.results, Whole: s.whole, Second: int64(s.second), Count: s.count}
 }
 
 // Restore makes the sums those of a snapshot. The sum of results is not whole until the next checkpoint: the
 // snapshot may come from a program of another version, or that sums up results in another form.
-func (s *Sums) Restore(f State) {
+func (s *Sums) Restore(f entry.Sums) {
 	s.commands, s.results, s.whole = f.Commands, f.Results, false
 	s.second, s.count = time.Duration(f.Second), f.Count
 }
@@ -68,10 +58,10 @@ func sumOf(data []byte) uint64 {
 }
 
 // Command adds an entry, and reports whether a checkpoint is due after it.
-func (s *Sums) Command(entry []byte, v session.Verdict, now time.Duration) (due bool) {
-	s.commands = mix(s.commands, sumOf(entry)^uint64(v)<<60)
+func (s *Sums) Command(data []byte, v session.Verdict, now time.Duration) (due bool) {
+	s.commands = mix(s.commands, sumOf(data)^uint64(v)<<60)
 	s.count++
-	if second := now / time.Second; second > s.second || s.count >= MaxCommands {
+	if second := now / time.Second; second > s.second || s.count >= entry.MaxCheckpointCommands {
 		s.second = second
 		return true
 	}
