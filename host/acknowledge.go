@@ -215,11 +215,11 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 		for len(pt.waiting) > 0 && pt.next <= last {
 			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&pt, outcome{err: errCovered(index)})
+				t.answerNext(&pt, settlement{err: errCovered(index)})
 			case committed[index-first].Term == pt.term:
-				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
+				t.answerNext(&pt, settlement{receipt: Receipt{Index: index, Term: pt.term}})
 			default:
-				t.answerNext(&pt, outcome{err: ErrDropped})
+				t.answerNext(&pt, settlement{err: ErrDropped})
 			}
 		}
 		if len(pt.waiting) > 0 {
@@ -244,11 +244,11 @@ func (t *pendingByTerm) answerByTerm(commit uint64, termAt func(index uint64) (t
 		for len(pt.waiting) > 0 && pt.next <= commit {
 			switch term, ok := termAt(pt.next); {
 			case !ok:
-				t.answerNext(&pt, outcome{err: errCovered(pt.next)})
+				t.answerNext(&pt, settlement{err: errCovered(pt.next)})
 			case term == pt.term:
-				t.answerNext(&pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
+				t.answerNext(&pt, settlement{receipt: Receipt{Index: pt.next, Term: term}})
 			default:
-				t.answerNext(&pt, outcome{err: ErrDropped})
+				t.answerNext(&pt, settlement{err: ErrDropped})
 			}
 		}
 		if len(pt.waiting) > 0 {
@@ -309,7 +309,7 @@ func (pt *pendingTerm) survivors(commit uint64, termAt func(uint64) (uint64, boo
 // dropFrom answers the pending proposals of a term, starting at the nth, with ErrDropped.
 func (t *pendingByTerm) dropFrom(pt *pendingTerm, n int) {
 	for i := n; i < len(pt.waiting); i++ {
-		t.answer(pt.waiting[i], outcome{err: ErrDropped})
+		t.answer(pt.waiting[i], settlement{err: ErrDropped})
 	}
 	clear(pt.waiting[n:])
 	pt.waiting = pt.waiting[:n]
@@ -329,19 +329,19 @@ func (t *pendingByTerm) answerOwn(term, commit uint64) {
 		return
 	}
 	for len(pt.waiting) > 0 && pt.next <= commit {
-		t.answerNext(pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
+		t.answerNext(pt, settlement{receipt: Receipt{Index: pt.next, Term: term}})
 	}
 }
 
 // answerNext removes the first pending proposal of a term and answers it.
-func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
+func (t *pendingByTerm) answerNext(pt *pendingTerm, o settlement) {
 	c := pt.waiting[0]
 	pt.waiting[0] = pendingProposal{}
 	pt.waiting, pt.next = pt.waiting[1:], pt.next+1
 	t.answer(c, o)
 }
 
-func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
+func (t *pendingByTerm) answer(c pendingProposal, o settlement) {
 	if c.waiter != nil {
 		t.count--
 		if c.waiter.call != nil {
@@ -382,7 +382,7 @@ func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 			continue
 		}
 		t.refusals.note(err, 1)
-		p.waiter.answer(outcome{err: wrap(err, cause)})
+		p.waiter.answer(settlement{err: wrap(err, cause)})
 	}
 	t.offered, t.proposing = nil, 0
 	for _, pt := range t.all {
@@ -397,7 +397,7 @@ func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 				continue
 			}
 			t.refusals.note(ErrIndeterminate, 1)
-			c.waiter.answer(outcome{err: wrap(ErrIndeterminate, cause)})
+			c.waiter.answer(settlement{err: wrap(ErrIndeterminate, cause)})
 		}
 	}
 	t.all = nil
@@ -432,14 +432,14 @@ func (t *pendingByTerm) answerOffered(proposals []proposal, err error) {
 		if p.waiter.call == nil {
 			t.refusals.note(err, 1)
 		}
-		if isCall := p.waiter.call != nil; !p.waiter.answer(outcome{err: err}) && isCall {
+		if isCall := p.waiter.call != nil; !p.waiter.answer(settlement{err: err}) && isCall {
 			t.hold(-p.bytes())
 		}
 	}
 }
 
 // note counts an outcome.
-func (t *pendingByTerm) note(o outcome) {
+func (t *pendingByTerm) note(o settlement) {
 	if o.err == nil {
 		t.committed++
 		return
@@ -449,6 +449,6 @@ func (t *pendingByTerm) note(o outcome) {
 
 func answerAll(proposals []proposal, err error) {
 	for _, p := range proposals {
-		p.waiter.answer(outcome{err: err})
+		p.waiter.answer(settlement{err: err})
 	}
 }

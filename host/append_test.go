@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -34,7 +35,7 @@ func newTestLane(t *testing.T) *testLane {
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
-	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
+	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: pulse.New(1, 0, nil, nil), env: environment{logger: quiet}}
 	s.host.groups.init(nil)
 	s.q = s.add(theGroup)
 	return s

@@ -1,7 +1,5 @@
 package host
 
-import "slices"
-
 // A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's
 // heartbeats are left to the list. Its deadlines still come, one in each election timeout, but a turn would
 // only find that all is well and set the next one. So the shard looks for itself, without a turn, and moves
@@ -31,23 +29,16 @@ func (g *Group) wakeAt() int64 {
 // hearsOn moves the deadline of a follower that sleeps and has heard its leader. It reports whether that is
 // after now.
 func (g *Group) hearsOn(now, missed int64) bool {
-	c := g.cover.Load()
+	c := g.cover.Cover()
 	if c == nil || !g.isIdle || g.at.missed != missed {
 		return false
 	}
-	heard := c.list.at.Load() + missed
+	heard := c.List.At() + missed
 	if heard <= g.at.ticks {
 		return false
 	}
 	g.nextDue = heard + g.remains
 	return g.wakeAt() > now
-}
-
-// dueLeader is a leader that sleeps and whose check of the quorum is due.
-type dueLeader struct {
-	group    *Group
-	since    int64 // when its peers were noted last
-	answered bool  // by a quorum since then, itself included
 }
 
 // checksNext reports whether the group's next deadline is the check of the quorum, and the check before was
@@ -62,12 +53,12 @@ func (s *shard) leadOn(now, missed int64) {
 	if len(s.due) == 0 {
 		return
 	}
-	s.due[0].group.host.pulses.noteAnswered(s.due)
+	groupOf(s.due[0].Leader).host.pulses.AnswerAll(s.due)
 	fresh := false
 	s.mu.Lock()
 	for _, l := range s.due {
-		g := l.group
-		if l.answered && s.rests(g) && g.timer.in == nil && !g.closed && g.checksNext(missed) && g.activeAt == l.since {
+		g := groupOf(l.Leader)
+		if l.Answered && s.rests(g) && g.timer.in == nil && !g.closed && g.checksNext(missed) && g.activeAt == l.Since {
 			g.at.ticks, g.activeAt = now, now-missed
 			g.nextDue = now + g.remains
 			s.wheel.set(g, g.wakeAt())
@@ -86,16 +77,4 @@ func (s *shard) leadOn(now, missed int64) {
 // rests reports whether no turn of the group is under way, or waits.
 func (s *shard) rests(g *Group) bool {
 	return g.runnable.in == nil && s.running.group != g && !g.stuck
-}
-
-// noteAnswered notes which leaders a quorum has answered.
-func (p *pulses) noteAnswered(leaders []dueLeader) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range leaders {
-		l := &leaders[i]
-		p.heardOf = append(p.heardOf[:0], l.group.self)
-		p.eachActive(l.group, l.since, func(peer uint64) { p.heardOf = append(p.heardOf, peer) })
-		l.answered = l.group.isQuorum(func(id uint64) bool { return slices.Contains(p.heardOf, id) })
-	}
 }

@@ -79,7 +79,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 						p.from(u.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: m.Term, Index: m.Index + uint64(len(m.Entries))})
 					}
 				}
-				if p.sent[u.id].pulses {
+				if p.sent[u.id].Pulses {
 					u.heard = lived
 					if rng.IntN(300) == 0 {
 						p.answerFor(u.id, theGroup)

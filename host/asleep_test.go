@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -36,7 +37,7 @@ func TestSleepingFollowerIsAsAwake(t *testing.T) {
 				p.manual.tickLate(ticks)
 				switch {
 				case tick%ticksPerHeartbeat == 0 && tick/ticksPerHeartbeat < pulses && chance < 80:
-					p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+					p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 				case chance == 80:
 					p.from(2, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})
 				case chance == 81:
@@ -72,7 +73,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 			before := p.group.shard.turns
 			if p.campaigns(ticks, func(tick int) {
 				if tick%ticksPerHeartbeat == 0 {
-					p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+					p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 				}
 			}) {
 				t.Fatal("a follower whose leader is heard campaigns")
@@ -93,7 +94,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 			for range ticks {
 				p.manual.tick()
 				p.answerFor(2)
-				p.sent = map[uint64]pulseRecord{}
+				p.sent = map[uint64]pulse.Record{}
 			}
 			return p.group.shard.turns - before
 		}
@@ -120,7 +121,7 @@ func TestClockIsCalmWhileGroupsSleep(t *testing.T) {
 	beat := func() (heartbeat bool) {
 		p.manual.tick()
 		if heartbeat = p.Host.clock.ticks%ticksPerHeartbeat == 0; heartbeat {
-			p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+			p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 		}
 		return heartbeat
 	}

@@ -113,9 +113,9 @@ func TestBudgetsReturn(t *testing.T) {
 				t.Errorf("host %d: all groups are closed, and the budget %q holds %d bytes", i+1, b.name, n)
 			}
 		}
-		for _, to := range h.pulses.peers {
-			if to.live > 0 {
-				t.Errorf("host %d vouches for %d groups to host %d, and none is open", i+1, to.live, to.peer)
+		for _, r := range h.pulses.Beat() {
+			if r.Pulses {
+				t.Errorf("host %d vouches for groups %v to host %d, and none is open", i+1, r.Lines, r.Peer)
 			}
 		}
 	}

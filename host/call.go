@@ -157,7 +157,7 @@ func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 
 // answer takes the outcome of a try that was in this host's log, or was offered to it. It reports whether the
 // group keeps the call and tries again.
-func (c *Call) answer(o outcome) (kept bool) {
+func (c *Call) answer(o settlement) (kept bool) {
 	switch {
 	case o.err == nil && c.Session != nil:
 		return false // it may be a duplicate: what the state machine gets decides

@@ -22,8 +22,8 @@ import (
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable heard heardList hostWatch inbox keys logTime
-	memberWatches members peers pendingByTerm placer published pulses queue readLane readers reading
+	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
+	memberWatches members peers pendingByTerm placer published queue readLane readers reading
 	receivedObject receiving recentMoves relay restore routedCalls sending sentObject shard shardWorker shortages shutdown
 	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog`)
 

@@ -136,7 +136,7 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/host.(*storage).Term":                      true,
 		"github.com/millrace/millrace/host.(*backlog[...]).take":                 false,
 		"github.com/millrace/millrace/host.(*ring[...]).pop":                     true,
-		"github.com/millrace/millrace/host.(*pulses).set":                        false,
+		"github.com/millrace/millrace/host/internal/pulse.(*Sender).Set":         false,
 		"github.com/millrace/millrace/host.dueIn":                                true,
 		"github.com/millrace/millrace/host.location.addr":                        true,
 		"github.com/millrace/millrace/host/flight.(*Node).Step":                  true,

@@ -85,8 +85,8 @@ func (h *Host) forget(id uint64) {
 	}
 	ids = slices.Delete(slices.Clone(ids), at, at+1)
 	p.ids.Store(&ids)
-	h.pulses.remove(id)
-	h.heard.forget(id)
+	h.pulses.Remove(id)
+	h.heard.Forget(id)
 	h.meetings.remove(id)
 	h.watch.noteAdmitted(id)
 	p.mu.Lock()

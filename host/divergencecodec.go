@@ -6,6 +6,8 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"slices"
+
+	"github.com/millrace/millrace/host/internal/entry"
 )
 
 // What members tell each other about divergence, in bodies of kind transport.Control. Numbers are uvarints;
@@ -34,7 +36,7 @@ func (r *report) encode() []byte {
 	b := binary.AppendUvarint([]byte{control.Report, divergenceFormat}, r.group)
 	b = binary.LittleEndian.AppendUint64(b, r.options)
 	b = binary.LittleEndian.AppendUint64(b, r.form)
-	b = append(b, boolByte(r.told))
+	b = append(b, entry.BoolByte(r.told))
 	b = appendVersion(b, r.version)
 	b = binary.AppendUvarint(b, uint64(len(r.checkpoints)))
 	for _, c := range r.checkpoints {
@@ -200,7 +202,7 @@ func encodeFinding(d *event.Diverged) []byte {
 	members := d.Members[:min(len(d.Members), 255)]
 	b = append(b, byte(len(members)))
 	for _, m := range members {
-		b = append(binary.AppendUvarint(b, m.ID), boolByte(m.Minority))
+		b = append(binary.AppendUvarint(b, m.ID), entry.BoolByte(m.Minority))
 		b = appendVersion(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
 	}
 	return b

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/host/internal/entry"
 )
 
 // openMember opens host 1 of three, with a group of commands that host 2 or itself leads.
@@ -213,7 +215,7 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 // up before may be of another program.
 func TestResultsBehindASnapshot(t *testing.T) {
 	s := bareCommands(&listMachine{}, CommandOptions{ResultForm: "sums"}, 0)
-	s.sums.restore(&hostBlock{hasSums: true, sums: sumsForm{commands: 1, results: 2, whole: true, count: 3}})
+	s.sums.restore(&entry.Block{HasSums: true, Sums: entry.Sums{Commands: 1, Results: 2, Whole: true, Count: 3}})
 	s.sums.result(5)
 	s.sums.checkpoint(10, true)
 	s.sums.result(5)

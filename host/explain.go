@@ -60,8 +60,8 @@ const (
 	CodeSlowMember CauseCode = "slow member"
 	// CodeNotSent: this host leads, and has no space in its queue to the host of a follower that is behind.
 	CodeNotSent CauseCode = "not sent"
-	// CodeDiverged: members have applied the same commands and differ, as this host has found as the leader, or
-	// its leader has told it.
+	// CodeDiverged: members have applied the same commands and differ, as this host has found as the
+	// leader, or its leader has told it.
 	CodeDiverged CauseCode = "members differ"
 	// CodeSnapshotFails: a snapshot of this host's state machine could not be taken, so the log grows.
 	CodeSnapshotFails CauseCode = "snapshot fails"
@@ -286,9 +286,15 @@ func (e *examination) duration(ticks int64) time.Duration {
 	return time.Duration(ticks) * e.host.config.tickPeriod()
 }
 
-// waitBound is how long a healthy member may take for what others wait for: two election timeouts.
-func (e *examination) waitBound() int64 { return 2 * int64(e.host.config.electionTicks()) }
+// waitBound is how long a healthy member may take for what others wait for.
+func (e *examination) waitBound() int64 { return e.host.config.waitTicks() }
 
-// unheardBound is how long a host that lives may be silent. A candidate asks once in up to two election
+// unheardBound is how long a host that lives may be silent.
+func (e *examination) unheardBound() int64 { return e.host.config.unheardTicks() }
+
+// waitTicks is how long a healthy member may take for what others wait for: two election timeouts.
+func (c Config) waitTicks() int64 { return 2 * int64(c.electionTicks()) }
+
+// unheardTicks is how long a host that lives may be silent. A candidate asks once in up to two election
 // timeouts.
-func (e *examination) unheardBound() int64 { return e.waitBound() + 2*ticksPerHeartbeat }
+func (c Config) unheardTicks() int64 { return c.waitTicks() + 2*ticksPerHeartbeat }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -89,13 +90,21 @@ func (e *examination) lookForFounding() {
 			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
-	fix := "start every member once, all at the same time; if one never comes, and no member has the founding entry, empty their directories and found the group again without it"
-	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
-		fix = "look at the other members: all were met, and the election of the first leader takes long"
-	} else if len(f.Unmet)+len(f.Refused) == 0 {
-		fix = "look at the logs of the hosts that lack the founding entry: the group may have stopped there, or is not open"
+	e.found(CodeNotFounded, 0, opened, f.fix(), "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
+}
+
+// fix is what an operator can do about a group that is not founded.
+func (f *Founding) fix() string {
+	silent := func(id uint64) bool { return slices.Contains(f.Silent, id) }
+	switch {
+	case len(f.Unmet)+len(f.Refused) > 0, f.Leader == raft.None && len(f.Silent) > 0, slices.ContainsFunc(f.Missing, silent):
+		return "start every member once, all at the same time; if one never comes, and no member has the founding entry, empty their directories and found the group again without it"
+	case len(f.Missing) > 0:
+		return "look at the logs of the hosts that lack the founding entry: the group may have stopped there, or is not open"
+	case f.Leader != raft.None:
+		return fmt.Sprintf("ask Explain on host %d, which leads: it names the members that lack the founding entry", f.Leader)
 	}
-	e.found(CodeNotFounded, 0, opened, fix, "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
+	return "look at the other members: all were met, and the election of the first leader takes long"
 }
 
 // isFounded reports whether the group takes commands. What members do before that is part of the founding.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
@@ -148,9 +149,9 @@ func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 	now := l.clock.livedAtBeat()
 	l.seesThird(func(v *memberView) { v.activeAt = 0 })
 	l.group.pulsed = true
-	for _, to := range l.pulses.peers {
-		to.heardAt, to.acked = now, 1
-		to.entries[theGroup] = &pulseEntry{group: l.group, since: 1}
+	l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, 0)
+	for _, r := range l.pulses.Beat() {
+		l.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, now)
 	}
 	l.group.notePeers()
 	if d := l.group.Explain(); d.Has(CodeMemberSilent) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -81,8 +82,8 @@ type Group struct {
 	quietLead
 	placing groupPlacing // its own comments say who owns what
 	asleep
-	heardList  *heardList // of the last pulse that the core was told,
-	idle       bool       // only its leader's pulses concern it
+	heardList  *pulse.PeerPulses // of the last pulse that the core was told,
+	idle       bool              // only its leader's pulses concern it
 	router     router
 	forwarders forwarders
 	copies     map[uint64]*copies // by host
@@ -90,11 +91,11 @@ type Group struct {
 	openTerm   uint64 // when the group was opened
 	heardN     int64  // and its number there
 
-	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
-	awaitsApply  atomic.Bool           // and one of the apply lanes,
-	awaitsAcks   atomic.Bool           // and a follower's acknowledgement of what is committed
-	cover        atomic.Pointer[cover] // nil: no pulse speaks for its leader
-	status       published             // as of the last turn that changed it
+	awaitsAppend atomic.Bool        // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool        // and one of the apply lanes,
+	awaitsAcks   atomic.Bool        // and a follower's acknowledgement of what is committed
+	cover        pulse.Subscription // the pulses that speak for its leader
+	status       published          // as of the last turn that changed it
 	roleChanged  signal
 	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
 	logGrown     signal
@@ -232,7 +233,7 @@ func (g *Group) end(cause error) {
 
 // leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
 func (g *Group) leavePulses() {
-	g.host.pulses.drop(g)
+	g.host.pulses.Drop((*pulseLeader)(g))
 	g.host.placer.drop(g)
 	g.uncover()
 }

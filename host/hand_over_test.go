@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -64,7 +65,7 @@ func TestSleepingLeaderHandsOverToOneThatIsHeard(t *testing.T) {
 		p.untilPulsed()
 		for range 200 + phase { // host 2 is cut off, and no connection says so
 			heard := p.sent
-			p.sent = map[uint64]pulseRecord{}
+			p.sent = map[uint64]pulse.Record{}
 			p.manual.tick()
 			heard, p.sent = p.sent, heard
 			p.answerFor(3) // a tick later

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -51,10 +52,10 @@ type Host struct {
 	plans     administeredPlans // that were made over it
 
 	clock      hostClock
-	pulses     *pulses
+	pulses     *pulse.Sender
 	meetings   meetings
 	peers      peers
-	heard      heard
+	heard      *pulse.Receiver
 	placer     placer
 	watch      hostWatch
 	keys       keys
@@ -211,8 +212,8 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	h.startLanes()
-	h.pulses = newPulses(self.Life, h.others(), h.shards)
-	h.heard.peers = map[uint64]*heardFrom{}
+	h.pulses = pulse.New(h.config.ID, self.Life, h.others(), pulseShards(h.shards))
+	h.heard = pulse.NewReceiver(h.followPulse)
 	h.clock.init(h)
 	h.recallAddrs()
 	h.transport.Start((*inbound)(h))

@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -27,11 +28,11 @@ func TestTurnReturnsWhileItIsLeftBehind(t *testing.T) {
 	p.leftBehind(g, ran)
 	p.manual.runIdle()
 	p.out.take(raftpb.MsgHeartbeat)
-	p.sent = map[uint64]pulseRecord{}
+	p.sent = map[uint64]pulse.Record{}
 	beats := 0
 	for range 2 * ticksPerHeartbeat {
 		p.manual.tick()
-		beats += len(p.out.take(raftpb.MsgHeartbeat)) + len(p.sent[2].lines)
+		beats += len(p.out.take(raftpb.MsgHeartbeat)) + len(p.sent[2].Lines)
 	}
 	if beats == 0 {
 		t.Error("the leader sends no heartbeat, and no pulse speaks for it")

@@ -14,6 +14,8 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -127,7 +129,7 @@ var recordLies = map[string]recordLie{
 	}},
 	"plan request": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
 		id := membership.PlanID{byte(n[1])} // any member may ask for a plan, so it asks for one that is not there
-		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{cancelKind}, id[:]...)})
+		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{entry.CancelKind}, id[:]...)})
 	}},
 	"plan answer": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
 		return planAnswer{group: n[0], why: "because"}.encode()
@@ -198,14 +200,14 @@ func lies(rng *rand.Rand) (all []func(*view) lie) {
 // rekeyOther asks the leader to bind another member to the liar's key.
 func rekeyOther(v *view) lie {
 	k := membership.Rekey{ID: v.to, Incarnation: v.toIncarnation, Key: membership.Key{1}}
-	q := planRequest{data: append([]byte{rekeyKind}, k.Encode()...)}
-	q.id, _ = idOfEntry(q.data)
+	q := planRequest{data: append([]byte{entry.RekeyKind}, k.Encode()...)}
+	q.id, _ = entry.IDOf(q.data)
 	return lie{name: "plan request: a key for another member", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
 // askRescue asks the leader to make the liar the only member.
 func askRescue(v *view) lie {
-	q := planRequest{data: rescuedEntry{cluster: 1, former: 1, id: v.self, incarnation: v.toIncarnation}.encode()}
+	q := planRequest{data: entry.Rescued{Cluster: 1, Former: 1, ID: v.self, Incarnation: v.toIncarnation}.Encode()}
 	return lie{name: "plan request: a rescue", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
 }
 
@@ -247,9 +249,9 @@ func flipped(rng *rand.Rand, b []byte) []byte {
 
 // pulseLies returns pulses that say wrongly that the liar leads, or what it has heard.
 func pulseLies(rng *rand.Rand) (all []func(*view) lie) {
-	right := func(v *view) (*pulseRecord, []*uint64) {
-		r := &pulseRecord{pulses: true, life: 1, version: 1, hasList: true, lines: []pulseLine{{theGroup, v.term, v.committed}}, answers: true, answer: pulseAnswer{life: v.toLife, version: 1, known: true, excepted: []uint64{2}}}
-		return r, []*uint64{&r.life, &r.version, &r.lines[0].group, &r.lines[0].term, &r.lines[0].commit, &r.answer.life, &r.answer.version, &r.answer.excepted[0]}
+	right := func(v *view) (*pulse.Record, []*uint64) {
+		r := &pulse.Record{Pulses: true, Life: 1, Version: 1, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: v.term, Commit: v.committed}}, Answers: true, Answer: pulse.Answer{Life: v.toLife, Version: 1, Known: true, Excluded: []uint64{2}}}
+		return r, []*uint64{&r.Life, &r.Version, &r.Lines[0].Group, &r.Lines[0].Term, &r.Lines[0].Commit, &r.Answer.Life, &r.Answer.Version, &r.Answer.Excluded[0]}
 	}
 	_, fields := right(&view{})
 	for field := range fields {
@@ -257,17 +259,17 @@ func pulseLies(rng *rand.Rand) (all []func(*view) lie) {
 			all = append(all, func(v *view) lie {
 				r, fields := right(v)
 				*fields[field] = numbers(*fields[field])[i]
-				return lie{name: fmt.Sprintf("pulse: number %d is %d", field, *fields[field]), kind: transport.Pulse, body: r.append(nil)}
+				return lie{name: fmt.Sprintf("pulse: number %d is %d", field, *fields[field]), kind: transport.Pulse, body: r.Append(nil)}
 			})
 		}
 	}
 	for range 50 {
 		all = append(all, func(v *view) lie {
 			r, _ := right(v)
-			return lie{name: "pulse: a bit is wrong", kind: transport.Pulse, body: flipped(rng, r.append(nil))}
+			return lie{name: "pulse: a bit is wrong", kind: transport.Pulse, body: flipped(rng, r.Append(nil))}
 		}, func(v *view) lie {
 			r, _ := right(v)
-			b := r.append(nil)
+			b := r.Append(nil)
 			return lie{name: "pulse: cut off", kind: transport.Pulse, body: b[:rng.IntN(len(b))]}
 		})
 	}
@@ -361,7 +363,7 @@ func wrongEntries(v *view) [][]raftpb.Entry {
 		slices.Repeat([]raftpb.Entry{e(v.term, next, 0)}, 10_000),
 	}
 	for _, kind := range []raftpb.EntryType{-1, 99, raftpb.EntryConfChange, raftpb.EntryConfChangeV2, raftpb.EntryHost} {
-		for _, data := range [][]byte{nil, {1, 2}, {foundKind, 1, 0}, {planKind}, {cancelKind}, {endKind}, {grantKind}, {rekeyKind}, {rescuedKind}, {skipKind}} {
+		for _, data := range [][]byte{nil, {1, 2}, {entry.FoundKind, 1, 0}, {entry.PlanKind}, {entry.CancelKind}, {entry.EndKind}, {entry.GrantKind}, {entry.RekeyKind}, {entry.RescuedKind}, {entry.SkipKind}} {
 			lists = append(lists, []raftpb.Entry{e(v.term, next, kind, data...)})
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/millrace/millrace/raft"
 )
 
 // Founding says how far the founding of a group is, as this host knows it.
@@ -17,6 +19,12 @@ type Founding struct {
 	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
 	// knows. It is empty on other members.
 	Missing []uint64
+	// Silent are the members whose hosts were met in this life and are not heard now. It is empty when the group
+	// is founded.
+	Silent []uint64
+	// Leader is the member that leads the founding, as far as this host knows, or 0. It is 0 when the group is
+	// founded.
+	Leader uint64
 	// Refused are the members whose hosts come with another directory than the one that the group is bound
 	// to. A member that was removed is none.
 	Refused []uint64
@@ -51,13 +59,25 @@ func (e *NotFoundedError) Error() string {
 	for _, id := range e.Refused {
 		why = append(why, fmt.Sprintf("host %d comes with another directory than the group is bound to", id))
 	}
-	for _, id := range e.Missing {
-		if !slices.Contains(e.Unmet, id) && !slices.Contains(e.Refused, id) {
-			why = append(why, fmt.Sprintf("host %d does not have the founding entry on its disk yet", id))
+	silent := func(id uint64) bool { return slices.Contains(e.Silent, id) }
+	for _, id := range slices.DeleteFunc(slices.Clone(e.Missing), e.isNamed) {
+		text := fmt.Sprintf("host %d does not have the founding entry on its disk yet", id)
+		if silent(id) {
+			text += ", and is not heard now"
+		}
+		why = append(why, text)
+	}
+	if e.Leader == raft.None {
+		for _, id := range slices.DeleteFunc(slices.Clone(e.Silent), e.isNamed) {
+			why = append(why, fmt.Sprintf("no leader is known, and host %d is not heard now", id))
 		}
 	}
-	if len(why) == 0 {
+	switch {
+	case len(why) > 0:
+	case e.Leader == raft.None:
 		why = append(why, "its first leader is being elected")
+	default:
+		why = append(why, fmt.Sprintf("host %d leads, and knows which members do not have the founding entry yet", e.Leader))
 	}
 	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
 	if !e.Found {
@@ -66,6 +86,11 @@ func (e *NotFoundedError) Error() string {
 		text += ". If all members say that they do not have the founding entry, no command was ever taken, and their directories may be emptied and the group founded again"
 	}
 	return text
+}
+
+// isNamed reports whether a member was never met, or is refused: more need not be said of it.
+func (f *Founding) isNamed(id uint64) bool {
+	return slices.Contains(f.Unmet, id) || slices.Contains(f.Refused, id)
 }
 
 // Is makes errors.Is(err, ErrNotFounded) hold.
@@ -88,7 +113,22 @@ func (g *Group) Founding() Founding {
 			}
 		}
 	}
+	if !f.Founded && !f.Joins {
+		f.Leader = g.Status().Leader
+		f.Silent = g.silentMembers()
+	}
 	return f
+}
+
+// silentMembers returns the members that were met and are silent for longer than a host that lives.
+func (g *Group) silentMembers() (ids []uint64) {
+	now := g.host.clock.lived()
+	for _, id := range g.memberIDs() {
+		if p := g.host.meetings.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.unheardTicks() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func (g *Group) notFounded() error { return &NotFoundedError{Group: g.id, Founding: g.Founding()} }

@@ -261,7 +261,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	cancel()
 	for range 100 { // select takes any that is ready
 		w := newWaiter()
-		w.answer(outcome{receipt: Receipt{Index: 7, Term: 1}})
+		w.answer(settlement{receipt: Receipt{Index: 7, Term: 1}})
 		if r, err := (Pending{w: w}).Wait(ctx); err != nil || r.Index != 7 {
 			t.Fatal(r, err)
 		}

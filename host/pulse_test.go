@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -15,7 +15,7 @@ import (
 // pulseHost is a testHost whose pulses are recorded, and decoded. The test plays the other hosts.
 type pulseHost struct {
 	*testHost
-	sent map[uint64]pulseRecord // the last to each host
+	sent map[uint64]pulse.Record // the last to each host
 }
 
 // pulseTransport records pulses.
@@ -28,7 +28,7 @@ func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) 
 	if kind != transport.Pulse {
 		return true
 	}
-	r, err := decodePulse(body)
+	r, err := pulse.Decode(body)
 	if err != nil {
 		o.host.t.Fatalf("a pulse of ours: %v", err)
 	}
@@ -38,7 +38,7 @@ func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) 
 
 func openPulseHost(t *testing.T, voters int, change func(*Config), options ...Option) *pulseHost {
 	t.Helper()
-	p := &pulseHost{sent: map[uint64]pulseRecord{}}
+	p := &pulseHost{sent: map[uint64]pulse.Record{}}
 	out := &recordingTransport{}
 	p.testHost = openTestHostWith(t, voters, change, append(options, WithTransport(&pulseTransport{out, p}))...)
 	p.out = out
@@ -55,8 +55,8 @@ func (p *pulseHost) from(host uint64, messages ...raftpb.Message) {
 }
 
 // pulse passes a record of a host to this one.
-func (p *pulseHost) pulse(host uint64, r pulseRecord) {
-	(*inbound)(p.Host).Deliver(host, transport.Pulse, r.append(nil))
+func (p *pulseHost) pulse(host uint64, r pulse.Record) {
+	(*inbound)(p.Host).Deliver(host, transport.Pulse, r.Append(nil))
 	p.manual.runIdle()
 }
 
@@ -97,7 +97,7 @@ func (p *pulseHost) followIn(term uint64) {
 
 // cover sends a list with the group.
 func (p *pulseHost) cover(version, term uint64) {
-	p.pulse(2, pulseRecord{pulses: true, life: 5, version: version, hasList: true, lines: []pulseLine{{theGroup, term, 0}}})
+	p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: version, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: term, Commit: 0}}})
 }
 
 // campaigns reports whether the host asks for pre-votes within some ticks, in each of which f is called.
@@ -119,7 +119,7 @@ func TestPulsesKeepAFollower(t *testing.T) {
 	p.cover(1, 3)
 	if p.campaigns(1000, func(tick int) {
 		if tick%ticksPerHeartbeat == 0 {
-			p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+			p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 		}
 	}) {
 		t.Fatal("a follower whose leader is heard campaigns")
@@ -133,26 +133,26 @@ func TestPulsesKeepAFollower(t *testing.T) {
 func TestOtherPulsesDoNotKeepAFollower(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		pulseRecord
+		pulse.Record
 		from uint64
 	}{
-		{"another version", pulseRecord{life: 5, version: 2}, 2},
-		{"an old version", pulseRecord{life: 5, version: 0}, 2},
-		{"another life", pulseRecord{life: 4, version: 1}, 2},
-		{"another host", pulseRecord{life: 5, version: 1}, 3},
-		{"another term", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 2, 0}}}, 2},
-		{"a term to come", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 4, 0}}}, 2},
-		{"a commit index to come", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 3, 9}}}, 2},
-		{"a list of another host", pulseRecord{life: 5, version: 1, hasList: true, lines: []pulseLine{{theGroup, 3, 0}}}, 3},
-		{"a list without the group", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup + 1, 3, 0}}}, 2},
-		{"an empty list", pulseRecord{life: 5, version: 2, hasList: true}, 2},
+		{"another version", pulse.Record{Life: 5, Version: 2}, 2},
+		{"an old version", pulse.Record{Life: 5, Version: 0}, 2},
+		{"another life", pulse.Record{Life: 4, Version: 1}, 2},
+		{"another host", pulse.Record{Life: 5, Version: 1}, 3},
+		{"another term", pulse.Record{Life: 5, Version: 2, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: 2, Commit: 0}}}, 2},
+		{"a term to come", pulse.Record{Life: 5, Version: 2, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: 4, Commit: 0}}}, 2},
+		{"a commit index to come", pulse.Record{Life: 5, Version: 2, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: 3, Commit: 9}}}, 2},
+		{"a list of another host", pulse.Record{Life: 5, Version: 1, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: 3, Commit: 0}}}, 3},
+		{"a list without the group", pulse.Record{Life: 5, Version: 2, HasList: true, Lines: []pulse.Line{{Group: theGroup + 1, Term: 3, Commit: 0}}}, 2},
+		{"an empty list", pulse.Record{Life: 5, Version: 2, HasList: true}, 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := openPulseHost(t, 3, func(*Config) {})
 			p.followIn(3)
 			p.cover(1, 3)
-			row.pulses = true
-			if !p.campaigns(200, func(int) { p.pulse(row.from, row.pulseRecord) }) {
+			row.Pulses = true
+			if !p.campaigns(200, func(int) { p.pulse(row.from, row.Record) }) {
 				t.Fatal("the follower is kept")
 			}
 		})
@@ -168,7 +168,7 @@ func TestOldCoverEndsWithItsTerm(t *testing.T) {
 	if s := p.group.Status(); s.Leader != 3 {
 		t.Fatalf("it does not follow host 3: %+v", s)
 	}
-	if !p.campaigns(200, func(int) { p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1}) }) {
+	if !p.campaigns(200, func(int) { p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1}) }) {
 		t.Fatal("a follower is kept by the pulses of its former leader")
 	}
 }
@@ -187,19 +187,19 @@ func TestStoppedFollowerIsAnException(t *testing.T) {
 			p := openPulseHost(t, 3, func(*Config) {})
 			p.followIn(3)
 			p.cover(1, 3)
-			if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) > 0 {
+			if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) > 0 {
 				t.Fatalf("the answer is %+v, %v; want it without exceptions", a, ok)
 			}
 			row.stop(p)
 			p.manual.runIdle()
 			for range 3 {
-				p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
-				if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) != 1 || a.excepted[0] != theGroup {
+				p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
+				if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 || a.Excluded[0] != theGroup {
 					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
 				}
 			}
 			p.cover(2, 3)
-			if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) != 1 {
+			if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 {
 				t.Fatalf("the answer to a new list is %+v, %v; want the group as an exception", a, ok)
 			}
 		})
@@ -212,20 +212,20 @@ func TestStoppedLeaderIsNotVouchedFor(t *testing.T) {
 	p.leadInTerm1()
 	p.untilPulsed()
 	p.group.fail(errors.New("broken"))
-	p.pulses.set(p.group, 1, 1) // as leadQuietly does at the end of a turn
-	p.sent = map[uint64]pulseRecord{}
+	p.pulses.Set((*pulseLeader)(p.group), p.group.memberIDs(), 1, 1) // as leadQuietly does at the end of a turn
+	p.sent = map[uint64]pulse.Record{}
 	for range 3 * ticksPerHeartbeat {
 		p.manual.tick()
 	}
-	if r := p.sent[2]; r.pulses {
+	if r := p.sent[2]; r.Pulses {
 		t.Fatalf("a pulse vouches for a group that has stopped: %+v", r)
 	}
 }
 
 // answerFor answers the latest pulse to a host, as that host would.
 func (p *pulseHost) answerFor(host uint64, excepted ...uint64) {
-	if r := p.sent[host]; r.pulses {
-		p.pulse(host, pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true, excepted: excepted}})
+	if r := p.sent[host]; r.Pulses {
+		p.pulse(host, pulse.Record{Answers: true, Answer: pulse.Answer{Life: r.Life, Version: r.Version, Known: true, Excluded: excepted}})
 	}
 }
 
@@ -250,7 +250,7 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 				p.manual.tick()
 				p.answerFor(2, row.two...)
 				p.answerFor(3, row.three...)
-				p.sent = map[uint64]pulseRecord{}
+				p.sent = map[uint64]pulse.Record{}
 			}
 			if leads := p.group.Status().Role == RoleLeader; leads != row.stays {
 				t.Fatalf("the host leads: %v, want %v", leads, row.stays)
@@ -271,7 +271,7 @@ func TestBusyTurnsLoseNoAnswer(t *testing.T) {
 		p.manual.runIdle()
 		p.answerFor(2)
 		p.answerFor(3)
-		p.sent = map[uint64]pulseRecord{}
+		p.sent = map[uint64]pulse.Record{}
 		if p.group.Status().Role != RoleLeader {
 			t.Fatalf("after %d ticks the leader has stepped down, although both followers answer", tick)
 		}
@@ -290,31 +290,31 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.leadInTerm1()
 	p.untilPulsed()
-	beat := func() pulseRecord {
-		for _, r := range p.pulses.beat() {
-			p.sent[r.peer] = r.pulseRecord
+	beat := func() pulse.Record {
+		for _, r := range p.pulses.Beat() {
+			p.sent[r.Peer] = r.Record
 		}
 		return p.sent[2]
 	}
 	s, active := p.group.shard, 0
 	count := func(uint64) { active++ }
-	if r := beat(); len(r.lines) != 1 {
+	if r := beat(); len(r.Lines) != 1 {
 		t.Fatalf("the list is %+v, want the group", r)
 	}
 	s.running = running{p.group, s.now() - 2*s.longTurn}
-	if r := beat(); !r.pulses || !r.hasList || len(r.lines) != 0 {
+	if r := beat(); !r.Pulses || !r.HasList || len(r.Lines) != 0 {
 		t.Fatalf("the list is %+v, want none of the shard that hangs", r)
 	}
-	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1000)
+	p.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1000)
 	s.running = running{}
-	if p.pulses.active(p.group, 0, count); active > 0 {
+	if p.pulses.Active((*pulseLeader)(p.group), 0, count); active > 0 {
 		t.Fatal("an answer to a list without the group counts for it")
 	}
-	if r := beat(); len(r.lines) != 1 {
+	if r := beat(); len(r.Lines) != 1 {
 		t.Fatalf("the list is %+v, want the group again", r)
 	}
-	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
-	if p.pulses.active(p.group, 1001, count); active != 1 {
+	p.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1001)
+	if p.pulses.Active((*pulseLeader)(p.group), 1001, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
 	}
 }
@@ -332,18 +332,18 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 				p.manual.tick()
 			}
 			p.leadInTerm1()
-			heard := map[uint64]pulseRecord{}
+			heard := map[uint64]pulse.Record{}
 			for tick := range 300 {
-				p.sent = map[uint64]pulseRecord{}
+				p.sent = map[uint64]pulse.Record{}
 				p.manual.tick()
 				for _, m := range p.out.take(raftpb.MsgHeartbeat) {
 					p.from(m.To, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: m.Term, Context: m.Context})
 				}
 				if tick%ticksPerHeartbeat == phase {
 					for id, r := range heard {
-						p.pulse(id, pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true}})
+						p.pulse(id, pulse.Record{Answers: true, Answer: pulse.Answer{Life: r.Life, Version: r.Version, Known: true}})
 					}
-					heard = map[uint64]pulseRecord{}
+					heard = map[uint64]pulse.Record{}
 				}
 				for id, r := range p.sent { // it arrives behind the beat of its receiver
 					heard[id] = r
@@ -368,7 +368,7 @@ func TestPulsesAreHeardBeforeMessages(t *testing.T) {
 	for range p.config.electionTicks() - 1 { // it sleeps
 		p.manual.tick()
 	}
-	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+	p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 	p.manual.tick()
 	p.from(3, raftpb.Message{Type: raftpb.MsgPreVote, Term: 4, Index: 9, LogTerm: 3}, raftpb.Message{Type: raftpb.MsgVote, Term: 4, Index: 9, LogTerm: 3})
 	for _, m := range p.out.take(raftpb.MsgPreVoteResp) {
@@ -383,25 +383,25 @@ func TestPulsesAreHeardBeforeMessages(t *testing.T) {
 
 // No record of another host panics, and what is kept of it is bounded by its bytes.
 func FuzzDeliver(f *testing.F) {
-	list := pulseRecord{pulses: true, life: 5, version: 7, hasList: true, lines: []pulseLine{{theGroup, 3, 0}, {9, 1, 1 << 40}}}
-	answer := pulseRecord{answers: true, answer: pulseAnswer{life: 7, version: 1, known: true, excepted: []uint64{theGroup, 4}}}
-	for _, r := range []pulseRecord{list, answer, {pulses: true, life: 5, version: 7}, {answers: true, answer: pulseAnswer{life: 7, version: 1}}, {}} {
-		f.Add(r.append(nil), uint8(2))
+	list := pulse.Record{Pulses: true, Life: 5, Version: 7, HasList: true, Lines: []pulse.Line{{Group: theGroup, Term: 3, Commit: 0}, {Group: 9, Term: 1, Commit: 1 << 40}}}
+	answer := pulse.Record{Answers: true, Answer: pulse.Answer{Life: 7, Version: 1, Known: true, Excluded: []uint64{theGroup, 4}}}
+	for _, r := range []pulse.Record{list, answer, {Pulses: true, Life: 5, Version: 7}, {Answers: true, Answer: pulse.Answer{Life: 7, Version: 1}}, {}} {
+		f.Add(r.Append(nil), uint8(2))
 	}
 	both := list
-	both.answers, both.answer = true, answer.answer
-	f.Add(both.append(nil), uint8(3))
+	both.Answers, both.Answer = true, answer.Answer
+	f.Add(both.Append(nil), uint8(3))
 	f.Add([]byte{3, 5, 7, 0xff, 0xff, 0xff, 0xff, 0x0f}, uint8(1))
 	f.Fuzz(func(t *testing.T, record []byte, from uint8) {
-		r, err := decodePulse(record)
+		r, err := pulse.Decode(record)
 		if err == nil {
-			again, err := decodePulse(r.append(nil))
+			again, err := pulse.Decode(r.Append(nil))
 			if err != nil || fmt.Sprint(again) != fmt.Sprint(r) {
 				t.Fatalf("%+v was read, and is %+v (%v) when it is written and read again", r, again, err)
 			}
 		}
-		if cap(r.lines)*3+cap(r.answer.excepted) > len(record) {
-			t.Fatalf("%d bytes make %d lines and %d exceptions", len(record), cap(r.lines), cap(r.answer.excepted))
+		if cap(r.Lines)*3+cap(r.Answer.Excluded) > len(record) {
+			t.Fatalf("%d bytes make %d lines and %d exceptions", len(record), cap(r.Lines), cap(r.Answer.Excluded))
 		}
 		p := openPulseHost(t, 3, func(*Config) {})
 		p.followIn(3)
@@ -419,9 +419,9 @@ func FuzzDeliver(f *testing.F) {
 func TestLateListIsDropped(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.followIn(3)
-	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 2, hasList: true})
+	p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 2, HasList: true})
 	p.cover(1, 3)
-	if a, ok := p.heard.answer(2); !ok || !a.known || a.version != 2 {
+	if a, ok := p.heard.Answer(2); !ok || !a.Known || a.Version != 2 {
 		t.Errorf("the answer is %+v, %v; want one for version 2", a, ok)
 	}
 	if !p.campaigns(200, func(int) { p.cover(1, 3) }) {
@@ -432,11 +432,11 @@ func TestLateListIsDropped(t *testing.T) {
 // Answers that were meant for an earlier life of the host, or name a version that it has not sent, keep no
 // leader.
 func TestOtherAnswersKeepNoLeader(t *testing.T) {
-	for name, change := range map[string]func(*pulseAnswer){
-		"of another life":       func(a *pulseAnswer) { a.life++ },
-		"to a version to come":  func(a *pulseAnswer) { a.version += 5 },
-		"to an earlier version": func(a *pulseAnswer) { a.version-- },
-		"that know no list":     func(a *pulseAnswer) { a.known = false },
+	for name, change := range map[string]func(*pulse.Answer){
+		"of another life":       func(a *pulse.Answer) { a.Life++ },
+		"to a version to come":  func(a *pulse.Answer) { a.Version += 5 },
+		"to an earlier version": func(a *pulse.Answer) { a.Version-- },
+		"that know no list":     func(a *pulse.Answer) { a.Known = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := openPulseHost(t, 3, func(*Config) {})
@@ -445,35 +445,15 @@ func TestOtherAnswersKeepNoLeader(t *testing.T) {
 			for range 200 {
 				p.manual.tick()
 				for id, r := range p.sent {
-					a := pulseAnswer{life: r.life, version: r.version, known: true}
+					a := pulse.Answer{Life: r.Life, Version: r.Version, Known: true}
 					change(&a)
-					p.pulse(id, pulseRecord{answers: true, answer: a})
+					p.pulse(id, pulse.Record{Answers: true, Answer: a})
 				}
 			}
 			if p.group.Status().Role == RoleLeader {
 				t.Error("the leader stays")
 			}
 		})
-	}
-}
-
-// A host lists at most maxPulseEntries groups, so what another one sends beyond that is refused, whatever its
-// length: a byte of a record can take sixteen of memory.
-func TestPulseWithTooManyGroupsIsRefused(t *testing.T) {
-	for _, row := range []struct {
-		groups  int
-		refused bool
-	}{{maxPulseEntries, false}, {maxPulseEntries + 1, true}, {1 << 20, true}} {
-		list, answer := pulseRecord{pulses: true, hasList: true}, pulseRecord{answers: true, answer: pulseAnswer{known: true}}
-		for id := range uint64(row.groups) {
-			list.lines = append(list.lines, pulseLine{id + 1, 1, 1})
-			answer.answer.excepted = append(answer.answer.excepted, id+1)
-		}
-		for what, r := range map[string]pulseRecord{"a list": list, "an answer": answer} {
-			if _, err := decodePulse(r.append(nil)); errors.Is(err, errBadPulse) != row.refused {
-				t.Errorf("%s of %d groups: %v, want it refused: %v", what, row.groups, err, row.refused)
-			}
-		}
 	}
 }
 
@@ -499,7 +479,7 @@ func TestBlockedPulseStopsNoTurn(t *testing.T) {
 	l := openTestHost(t, 3, WithTransport(out))
 	l.out = out.recordingTransport
 	l.lead()
-	l.pulses.set(l.group, 1, begun)
+	l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -507,13 +487,9 @@ func TestBlockedPulseStopsNoTurn(t *testing.T) {
 	}()
 	for range l.others() {
 		<-out.entered
-		for name, mu := range map[string]*sync.Mutex{"pulses": &l.pulses.mu, "heard": &l.heard.mu} {
-			if !mu.TryLock() {
-				t.Errorf("the lock of %s is held while the transport blocks", name)
-				continue
-			}
-			mu.Unlock()
-		}
+		l.pulses.Drop((*pulseLeader)(l.group)) // hangs, if the lock is held
+		l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
+		l.heard.Take(2, pulse.Record{Pulses: true, Life: 5, Version: 1}, 0)
 		out.release <- struct{}{}
 	}
 	<-sent

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -35,7 +36,7 @@ func (p *pulseHost) answer(r readRecord) {
 // answer to any of its questions, for the reads that had begun when it was asked. It takes no answer to
 // another life, or to a question that it never asked.
 func TestFollowerAsksItsLeader(t *testing.T) {
-	p := &pulseHost{sent: map[uint64]pulseRecord{}}
+	p := &pulseHost{sent: map[uint64]pulse.Record{}}
 	out := &questionsTransport{recordingTransport: &recordingTransport{}}
 	p.testHost = openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
 	p.out = out.recordingTransport
@@ -46,7 +47,7 @@ func TestFollowerAsksItsLeader(t *testing.T) {
 			for range ticksPerHeartbeat {
 				p.manual.tick()
 			}
-			p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+			p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
 		}
 	}
 	if beats(20); len(out.asked) > 0 {

@@ -34,7 +34,7 @@ func BenchmarkReceipts(b *testing.B) {
 				sent.noteSent(uint64(size), clock)
 				pending.stampCommit(clock, 2)
 				for i := range calls { // the commit, and the result
-					o := outcome{receipt: Receipt{Committed: pending.at, By: pending.by}}
+					o := settlement{receipt: Receipt{Committed: pending.at, By: pending.by}}
 					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
 					last = o.receipt
 				}

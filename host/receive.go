@@ -6,6 +6,8 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -142,7 +144,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		switch e := &m.Entries[i]; e.Type {
 		case raftpb.EntryNormal:
 		default:
-			if err := rejectMemberEntry(e); err != nil {
+			if err := entry.Reject(e); err != nil {
 				return err.Error()
 			}
 		}
@@ -184,16 +186,17 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
 		return
 	}
-	r, err := decodePulse(body)
+	r, err := pulse.Decode(body)
 	if err != nil {
 		h.noteUnread(from, err)
 		return
 	}
 	now := h.clock.lived()
-	h.heard.take(from, r, now, &h.groups)
-	if r.answers {
+	h.heard.Take(from, r, now)
+	if r.Answers {
 		var w woken
-		for _, g := range h.pulses.answered(from, r.answer, now) {
+		for _, l := range h.pulses.Answered(from, r.Answer, now) {
+			g := groupOf(l)
 			g.inbox.putExcepted()
 			w.add(g)
 		}

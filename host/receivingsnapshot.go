@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/snapshot"
 )
 
@@ -101,8 +102,8 @@ func (c *receivedSnapshot) rejectManifest(m *snapshot.Manifest) error {
 	if err := c.group.rejectManifest(m); err != nil {
 		return err
 	}
-	block, err := decodeHostBlock(m.Host)
-	if err == nil && len(block.found) == 0 {
+	block, err := entry.DecodeBlock(m.Host)
+	if err == nil && len(block.Found) == 0 {
 		err = errors.New("the snapshot was restored from an archive and tells no founding: it is its host's own; restore this host from the same archive")
 	}
 	return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -79,7 +81,7 @@ func (l *testHost) reopenAs(c GroupConfig) {
 }
 
 func foundedAt(index, term uint64) raftpb.Entry {
-	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: encodeFounded()}
+	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: entry.EncodeFounded()}
 }
 
 // control passes a control body of a host.
@@ -96,7 +98,7 @@ func containsEach(text string, words []string) bool {
 type hastyTransport struct{ *recordingTransport }
 
 func (h hastyTransport) Start(r transport.Receiver) {
-	r.Deliver(2, transport.Pulse, (&pulseRecord{life: 1, version: 1, pulses: true}).append(nil))
+	r.Deliver(2, transport.Pulse, (&pulse.Record{Life: 1, Version: 1, Pulses: true}).Append(nil))
 	r.Receive(2, nil)
 }
 

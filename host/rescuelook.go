@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -139,7 +140,7 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 		return err
 	}
 	g.former = text.Rescued
-	var found binding
+	var found entry.Binding
 	if err := d.lookAtSnapshots(ctx, g, &found); err != nil || g.unfit != "" {
 		return err
 	}
@@ -162,7 +163,7 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 
 // lookAtSnapshots finds the newest snapshot that is whole and fits to the log. One that is newer than the log
 // was received and not yet installed: the log that is kept begins behind it.
-func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found *binding) error {
+func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found *entry.Binding) error {
 	all, err := snapshot.Find(ctx, d.fs, identity.SnapshotsDir(d.dir, g.id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, snapshot.ErrNotFound) {
 		return err
@@ -201,14 +202,14 @@ func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found
 }
 
 // begin makes a snapshot what the group begins with.
-func (g *survivingGroup) begin(m *snapshot.Manifest, found *binding) error {
-	block, err := decodeHostBlock(m.Host)
+func (g *survivingGroup) begin(m *snapshot.Manifest, found *entry.Binding) error {
+	block, err := entry.DecodeBlock(m.Host)
 	if err != nil {
 		return err
 	}
-	g.snapshot, g.roster = m.Index, block.roster
-	if len(block.found) > 0 {
-		if *found, err = decodeFounding(block.found); err != nil {
+	g.snapshot, g.roster = m.Index, block.Roster
+	if len(block.Found) > 0 {
+		if *found, err = entry.DecodeFounding(block.Found); err != nil {
 			return err
 		}
 	}
@@ -220,7 +221,7 @@ func (g *survivingGroup) begin(m *snapshot.Manifest, found *binding) error {
 }
 
 // follow makes roster that after the last entry of the log.
-func (g *survivingGroup) follow(found binding) error {
+func (g *survivingGroup) follow(found entry.Binding) error {
 	if g.base.Index >= g.log.LastIndex() && g.base.Index > 0 {
 		return nil // the snapshot is all
 	}
@@ -230,18 +231,18 @@ func (g *survivingGroup) follow(found binding) error {
 			return err
 		}
 		switch e := &page[0]; {
-		case e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data):
-			b, err := decodeFounding(e.Data)
+		case e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data):
+			b, err := entry.DecodeFounding(e.Data)
 			switch {
 			case err != nil:
 				return err
 			case b != nil:
 				found = b
 			case g.roster == nil && found != nil:
-				g.roster = found.roster()
+				g.roster = found.Roster()
 			}
 		case g.roster != nil:
-			if next, _, err := rosterAfter(g.roster, &notedEntry{e.Index, e.Term, e.Type, e.Data}); err == nil {
+			if next, _, err := entry.RosterAfter(g.roster, e); err == nil {
 				g.roster = next
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -102,7 +103,7 @@ func (w *rescue) copyLog(ctx context.Context, d *survivor, cluster uint64) (id t
 	}
 	id = log.ID()
 	for i := range w.done.Groups {
-		if err := d.groups[w.done.Groups[i].Group].copyTo(ctx, log, rescuedEntry{cluster, d.identity.Cluster, d.identity.ID, id}); err != nil {
+		if err := d.groups[w.done.Groups[i].Group].copyTo(ctx, log, entry.Rescued{Cluster: cluster, Former: d.identity.Cluster, ID: d.identity.ID, Incarnation: id}); err != nil {
 			return id, errors.Join(fmt.Errorf("millrace: copy group %d to %s: %w", w.done.Groups[i].Group, dir, err), log.Close())
 		}
 	}
@@ -118,7 +119,7 @@ func (w *rescue) copyLog(ctx context.Context, d *survivor, cluster uint64) (id t
 }
 
 // copyTo writes a group with its entry rescued, which is committed with all before it.
-func (g *survivingGroup) copyTo(ctx context.Context, log Log, r rescuedEntry) error {
+func (g *survivingGroup) copyTo(ctx context.Context, log Log, r entry.Rescued) error {
 	const pageBytes = 1 << 20
 	put := func(write wal.Write) error {
 		write.Group = g.id
@@ -148,7 +149,7 @@ func (g *survivingGroup) copyTo(ctx context.Context, log Log, r rescuedEntry) er
 	at := raftpb.EntryID{Term: g.term + 1, Index: g.last.Index + 1}
 	return put(wal.Write{
 		HardState: raftpb.HardState{Term: at.Term, Commit: at.Index},
-		Entries:   []raftpb.Entry{{Type: raftpb.EntryHost, Term: at.Term, Index: at.Index, Data: r.encode()}},
+		Entries:   []raftpb.Entry{{Type: raftpb.EntryHost, Term: at.Term, Index: at.Index, Data: r.Encode()}},
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -102,7 +103,7 @@ type archive struct {
 	reader   *snapshot.ArchiveReader
 	manifest snapshot.Manifest
 	hash     [sha256.Size]byte
-	block    hostBlock
+	block    entry.Block
 }
 
 // openArchives reads the manifests, and returns the archives in the order of their groups.
@@ -122,7 +123,7 @@ func openArchives(archives []io.Reader) (read []archive, err error) {
 			return nil, fmt.Errorf("millrace: archive %d is of group 0, and groups are numbered from 1: it was not written by Export", i)
 		}
 		a.hash = a.manifest.Hash()
-		if a.block, err = decodeHostBlock(a.manifest.Host); err != nil {
+		if a.block, err = entry.DecodeBlock(a.manifest.Host); err != nil {
 			return nil, fmt.Errorf("millrace: archive %d, of group %d: %w", i, a.manifest.Group, err)
 		}
 		read = append(read, a)
@@ -264,8 +265,8 @@ func (r *restore) group(ctx context.Context, log Log, a *archive) (_ RestoredGro
 // manifest returns the manifest that an archive gets in this directory.
 func (r *restore) manifest(a *archive) snapshot.Manifest {
 	m, block := a.manifest, a.block
-	block.found, block.roster = nil, nil // this group is not founded yet
-	m.Cluster, m.Host = r.id.Cluster, block.encode()
+	block.Found, block.Roster = nil, nil // this group is not founded yet
+	m.Cluster, m.Host = r.id.Cluster, block.Encode()
 	m.Conf, m.Members = raftpb.ConfState{Voters: r.id.FounderIDs()}, nil
 	for _, id := range r.id.FounderIDs() {
 		member := snapshot.Member{ID: id}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/turn"
 )
 
@@ -27,9 +28,9 @@ type shard struct {
 	others ring[*Group]
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
-	missed int64       // ticks in which this process did not run, since the host was opened
-	due    []dueLeader // belongs to the callback of the clock
-	inARow int         // urgent turns since one of the others
+	missed int64            // ticks in which this process did not run, since the host was opened
+	due    []pulse.Question // belongs to the callback of the clock
+	inARow int              // urgent turns since one of the others
 
 	running  running
 	worker   *shardWorker
@@ -163,7 +164,7 @@ func (s *shard) advance(now, missed int64) {
 		case g.hearsOn(now, missed):
 			s.wheel.set(g, g.wakeAt())
 		case g.checksNext(missed):
-			s.due = append(s.due, dueLeader{group: g, since: g.activeAt})
+			s.due = append(s.due, pulse.Question{Leader: (*pulseLeader)(g), Since: g.activeAt})
 		default:
 			fresh = s.put(g, true) || fresh
 		}

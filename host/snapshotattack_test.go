@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -212,8 +213,8 @@ func TestAnArchiveOfNoGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := hostBlock{found: encodeFound(binding{{1, transport.Incarnation{1}}})}
-	if err := errors.Join(w.SyncParts(), w.Publish(snapshot.Manifest{Cluster: 7, Index: 4, Term: 1, Host: block.encode()})); err != nil {
+	block := entry.Block{Found: entry.EncodeFound(entry.Binding{{ID: 1, Incarnation: transport.Incarnation{1}}})}
+	if err := errors.Join(w.SyncParts(), w.Publish(snapshot.Manifest{Cluster: 7, Index: 4, Term: 1, Host: block.Encode()})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := store.Open(id)

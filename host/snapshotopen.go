@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
@@ -50,17 +51,17 @@ func rejectSnapshot(i identity.Identity, group uint64, m *snapshot.Manifest, isF
 
 // rejectConf says why the configuration of a snapshot is not that of the roster that it has, or returns nil.
 func rejectConf(m *snapshot.Manifest) error {
-	block, err := decodeHostBlock(m.Host)
+	block, err := entry.DecodeBlock(m.Host)
 	if err != nil {
 		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
 	}
-	if len(block.found) == 0 {
+	if len(block.Found) == 0 {
 		return nil // it was restored from an archive (Group.rejectRestored)
 	}
-	if m.Conf.Equivalent(block.roster.Conf) != nil {
-		return fmt.Errorf("snapshot %v has the configuration %s, and its members have %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(block.roster.Conf))
+	if m.Conf.Equivalent(block.Roster.Conf) != nil {
+		return fmt.Errorf("snapshot %v has the configuration %s, and its members have %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(block.Roster.Conf))
 	}
-	if !slices.Equal(m.Members, manifestMembers(block.roster)) {
+	if !slices.Equal(m.Members, manifestMembers(block.Roster)) {
 		return fmt.Errorf("snapshot %v names other members than its host has written into it", m.ID())
 	}
 	return nil
@@ -188,11 +189,11 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 		}
 		return nil, err
 	}
-	block, err := decodeHostBlock(m.Host)
+	block, err := entry.DecodeBlock(m.Host)
 	if err != nil {
 		return nil, err
 	}
-	if len(block.found) == 0 {
+	if len(block.Found) == 0 {
 		err = g.rejectRestored(m.Conf.Voters)
 	} else {
 		err = g.takeFounding(&block)
@@ -202,7 +203,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	}
 	g.storage.conf = m.Conf
 	g.snapshots.newest.Store(p)
-	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.perEntry)
+	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
 	return nil, nil
 }
 
@@ -219,13 +220,13 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	fail := func(err error) error {
 		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.id, g.id, err)
 	}
-	block, err := decodeHostBlock(p.manifest.Host)
+	block, err := entry.DecodeBlock(p.manifest.Host)
 	if err != nil {
 		return fail(err)
 	}
 	m, commands := g.apply.machine.(*commandGroup)
-	if commands != block.hasSums {
-		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.hasSums, commands))
+	if commands != block.HasSums {
+		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.HasSums, commands))
 	}
 	var table *session.Table
 	if commands {
@@ -237,11 +238,11 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	if err != nil {
 		return fail(err)
 	}
-	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.last {
+	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.Last {
 		if err := g.snapshots.restoreMachine(ctx, &p.manifest, r); err != nil {
 			return fail(err)
 		}
-		if err := m.checkRestored(block.last); err != nil {
+		if err := m.checkRestored(block.Last); err != nil {
 			return fail(err)
 		}
 	}
@@ -249,11 +250,11 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.table = table
 		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
-		m.last = block.last
+		m.last = block.Last
 		m.sums.restore(&block)
 		g.time.note(m.table.Now(), g.now())
 	}
-	g.apply.passed = block.skipped
+	g.apply.passed = block.Skipped
 	g.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
 	raise(&g.apply.applied, p.id.Index)
 	g.reads.noteApplied(p.id.Index)
@@ -393,20 +394,20 @@ func (g *Group) rejectRestored(voters []uint64) error {
 
 // takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when
 // the group is opened, or in a turn.
-func (g *Group) takeFounding(b *hostBlock) error {
-	bound, err := decodeFounding(b.found)
+func (g *Group) takeFounding(b *entry.Block) error {
+	bound, err := entry.DecodeFounding(b.Found)
 	if err != nil {
 		return err
 	}
-	if err := g.rejectPromises(b.found); err != nil {
+	if err := g.rejectPromises(b.Found); err != nil {
 		return err
 	}
 	g.founded, g.knew = true, true
-	g.promise = promiseOf(b.found)
+	g.promise = entry.PromiseOf(b.Found)
 	g.seen = nil
 	g.bound.Store(&bound)
 	g.keepFound()
-	g.takeRoster(b.roster)
+	g.takeRoster(b.Roster)
 	return nil
 }
 
@@ -431,9 +432,9 @@ func (g *Group) keepFound() {
 	if bound == nil {
 		return
 	}
-	data := encodeFound(*bound)
+	data := entry.EncodeFound(*bound)
 	if g.promise > 0 {
-		data = withPromise(data, g.promise)
+		data = entry.WithPromise(data, g.promise)
 	}
 	g.snapshots.found.Store(&data)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -18,7 +19,7 @@ type appliedTransport struct {
 	*recordingTransport
 	t      *testing.T
 	sent   []controlRecord
-	pulses map[uint64]pulseRecord // the last to each host
+	pulses map[uint64]pulse.Record // the last to each host
 }
 
 type controlRecord struct {
@@ -29,9 +30,9 @@ type controlRecord struct {
 
 func (o *appliedTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if kind == transport.Pulse {
-		if r, err := decodePulse(body); err != nil {
+		if r, err := pulse.Decode(body); err != nil {
 			o.t.Fatalf("a pulse of ours: %v", err)
-		} else if r.pulses {
+		} else if r.Pulses {
 			o.pulses[to] = r
 		}
 	}
@@ -63,7 +64,7 @@ type stuckHost struct {
 
 func openControlHost(t *testing.T, voters int) *stuckHost {
 	t.Helper()
-	out := &appliedTransport{recordingTransport: &recordingTransport{}, t: t, pulses: map[uint64]pulseRecord{}}
+	out := &appliedTransport{recordingTransport: &recordingTransport{}, t: t, pulses: map[uint64]pulse.Record{}}
 	l := &stuckHost{testHost: openTestHost(t, voters, WithTransport(out)), control: out, release: func() {}}
 	l.out = out.recordingTransport
 	return l
@@ -136,8 +137,8 @@ func (l *stuckHost) pass(ticks int, f func(controlRecord)) (to uint64) {
 		}
 		for _, id := range l.others() {
 			if r, ok := l.control.pulses[id]; ok {
-				a := pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true}}
-				(*inbound)(l.Host).Deliver(id, transport.Pulse, a.append(nil))
+				a := pulse.Record{Answers: true, Answer: pulse.Answer{Life: r.Life, Version: r.Version, Known: true}}
+				(*inbound)(l.Host).Deliver(id, transport.Pulse, a.Append(nil))
 			}
 		}
 		if l.transferee() != raft.None {

@@ -5,15 +5,13 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/session"
 )
 
 // This file sums up what a member has applied, for divergence.go. The sums are cheap: a CRC32C of bytes that
 // are in the cache, since the command was just decoded. They find accidents, not forgeries: another machine
 // that wants to look the same can.
-
-// maxCheckpointCommands bounds the commands between two checkpoints.
-const maxCheckpointCommands = 1 << 16
 
 // checkpoint is the sums after the command at index.
 type checkpoint struct {
@@ -49,10 +47,10 @@ func sumOf(data []byte) uint64 {
 }
 
 // command adds an entry, and reports whether a checkpoint is due after it.
-func (s *sums) command(entry []byte, v session.Verdict, now time.Duration) (due bool) {
-	s.commands = mix(s.commands, sumOf(entry)^uint64(v)<<60)
+func (s *sums) command(data []byte, v session.Verdict, now time.Duration) (due bool) {
+	s.commands = mix(s.commands, sumOf(data)^uint64(v)<<60)
 	s.count++
-	if second := now / time.Second; second > s.second || s.count >= maxCheckpointCommands {
+	if second := now / time.Second; second > s.second || s.count >= entry.MaxCheckpointCommands {
 		s.second = second
 		return true
 	}

@@ -213,7 +213,7 @@ func (h *Host) lookForHungTurns() {
 // leftBehind stops vouching for a group that a shard has left behind. Its turn may have returned meanwhile,
 // and another one may have found nothing to do, so the group is woken.
 func (h *Host) leftBehind(g *Group, ran time.Duration) {
-	h.pulses.drop(g)
+	h.pulses.Drop((*pulseLeader)(g))
 	g.inbox.putExcepted() // so that its next turn sends heartbeats
 	g.wake()
 	h.events.emit(event.TurnStalled{Group: g.id, For: ran})

@@ -11,12 +11,13 @@ import (
 // Each change of phase is one atomic step, so that a command is never both withdrawn and proposed.
 type waiter struct {
 	phase   atomic.Uint32
-	outcome outcome       // written before the phase becomes waiterAnswered, and not changed after that
+	outcome settlement    // written before the phase becomes waiterAnswered, and not changed after that
 	token   chan struct{} // gets one element with the answer; capacity 1, so that answering never blocks
 	call    *Call         // not nil: its owner is told instead
 }
 
-type outcome struct {
+// settlement is what a proposal comes to: a receipt or an error.
+type settlement struct {
 	receipt Receipt
 	err     error
 }
@@ -60,7 +61,7 @@ func (w *waiter) answered() bool { return w.phase.Load() == waiterAnswered }
 
 // answer is called once, with the outcome of the command. It reports whether the group keeps the command and
 // tries again, which is only for a call.
-func (w *waiter) answer(o outcome) (kept bool) {
+func (w *waiter) answer(o settlement) (kept bool) {
 	if w.call != nil {
 		return w.call.answer(o)
 	}
@@ -90,6 +91,6 @@ func (w *waiter) waits() bool {
 
 // reset prepares the waiter for another command.
 func (w *waiter) reset() {
-	w.outcome = outcome{}
+	w.outcome = settlement{}
 	w.phase.Store(waiterQueued)
 }

@@ -161,8 +161,25 @@ func (w *world) checkNotFounded() {
 		var missing *host.NotFoundedError
 		if f := r.group.Founding(); f.Founded || !errors.As(err, &missing) && !errors.Is(err, host.ErrNotLeader) {
 			w.violate("%s answers a command with %v, its founding is %+v", r.name, err, f)
+		} else {
+			w.checkSilent(r, f)
+		}
+		if d := r.group.Explain(); !d.Has(host.CodeNotFounded) {
+			w.violate("%s is not founded, and Explain says: %v", r.name, d)
 		}
 	})
+}
+
+// checkSilent: all hosts are up, so a member calls none silent, except where a wiped host is refused.
+func (w *world) checkSilent(r *replica, f host.Founding) {
+	if r.life.host.wiped {
+		return
+	}
+	for _, id := range f.Silent {
+		if !w.hosts[id-1].wiped {
+			w.violate("%s says that host %d is silent, which is up: %+v", r.name, id, f)
+		}
+	}
 }
 
 // isFounded reports whether every group is founded.

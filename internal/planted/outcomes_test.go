@@ -3,7 +3,7 @@ package planted_test
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/acknowledge.go",
-		`t.answerNext(&pt, outcome{err: errCovered(index)})`, `t.answerNext(&pt, outcome{err: ErrDropped})`}}},
+		`t.answerNext(&pt, settlement{err: errCovered(index)})`, `t.answerNext(&pt, settlement{err: ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/acknowledge.go",
 		`		for _, c := range pt.waiting {
 			if c.waiter == nil {`, `		for _, c := range pt.waiting[:0] {

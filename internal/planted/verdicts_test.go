@@ -27,6 +27,13 @@ var verdictBugs = []bug{
 		`v.snapshot, v.snapshotAt = pr.PendingSnapshot, now`, `v.snapshot, v.snapshotAt = 0, now`}}},
 	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/explaincauses.go",
 		`if !slices.Contains(e.voters(), id) {`, `if false {`}}},
+	{name: "founders_are_there", what: "a member of a group that is not founded says that a leader is being elected while founders are down", in: "host", found: "TestExplainNamesFoundersThatWentDown", edits: []edit{{"host/notfounded.go",
+		`f.Silent = g.silentMembers()`, `f.Silent = nil`}}},
+	{name: "founder_knows_no_leader", what: "a follower of a leader that founds says that a leader is being elected", in: "host", found: "TestExplainOfAFounderThatStartsAgain", edits: []edit{{"host/notfounded.go",
+		`f.Leader = g.Status().Leader`, `f.Leader = 0`}}},
+	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/founding.go",
+		`			g.askFounders()
+`, ``}}},
 	{name: "token_names_no_ca", what: "a join token that is made while the certificate cannot be read names no CA", in: "host", found: "TestNoJoinTokenWithoutTheCertificate", edits: []edit{{"host/jointoken.go",
 		`ca, err := g.host.issuer()
 	if err != nil {`, `ca, err := g.host.issuer()

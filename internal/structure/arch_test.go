@@ -53,10 +53,12 @@ host/event             raft/raftpb wal object transport transport/tcp           
 host/internal/turn                                                                                            |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
-host/internal/identity snapshot transport vfs wal host/membership                                             |
+host/internal/pulse                                                                                           |
+host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
-host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition |
-.                      host host/event host/session object object/files                                                                      |
+host/internal/entry    raft/raftpb host/membership transport                                                 |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/entry |
+.                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |

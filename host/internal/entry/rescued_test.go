@@ -1,4 +1,4 @@
-package host
+package entry
 
 import (
 	"testing"
@@ -8,28 +8,23 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The entry rescued is read back, and refused with other bytes. No peer can ask a leader to write one.
+// The entry rescued is read back, and refused with other bytes.
 func TestEntryRescued(t *testing.T) {
-	r := rescuedEntry{cluster: 9, former: 5, id: 2, incarnation: transport.Incarnation{7}}
-	data := r.encode()
-	if have, err := decodeRescued(data); err != nil || have != r {
+	r := Rescued{Cluster: 9, Former: 5, ID: 2, Incarnation: transport.Incarnation{7}}
+	data := r.Encode()
+	if have, err := DecodeRescued(data); err != nil || have != r {
 		t.Errorf("read back: %+v, %v", have, err)
 	}
-	if err := rejectMemberEntry(&raftpb.Entry{Type: raftpb.EntryHost, Data: data}); err != nil {
+	if err := Reject(&raftpb.Entry{Type: raftpb.EntryHost, Data: data}); err != nil {
 		t.Errorf("in an append: %v", err)
 	}
-	same := rescuedEntry{cluster: 5, former: 5, id: 2}
-	for _, bad := range [][]byte{data[:len(data)-1], append(data[:len(data):len(data)], 0), data[:1], same.encode()} {
-		if _, err := decodeRescued(bad); err == nil {
+	same := Rescued{Cluster: 5, Former: 5, ID: 2}
+	for _, bad := range [][]byte{data[:len(data)-1], append(data[:len(data):len(data)], 0), data[:1], same.Encode()} {
+		if _, err := DecodeRescued(bad); err == nil {
 			t.Errorf("%d bytes are an entry rescued", len(bad))
 		}
-		if err := rejectMemberEntry(&raftpb.Entry{Type: raftpb.EntryHost, Data: bad}); err == nil {
+		if err := Reject(&raftpb.Entry{Type: raftpb.EntryHost, Data: bad}); err == nil {
 			t.Errorf("%d bytes may be appended", len(bad))
-		}
-	}
-	for _, data := range [][]byte{data, data[:1+len(membership.PlanID{})]} {
-		if _, _, err := decodePlanRequest(encodePlanRequest(1, planRequest{id: membership.PlanID(data[1:17]), data: data})); err == nil {
-			t.Errorf("a peer may ask for an entry rescued of %d bytes", len(data))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package pulse
 
 import (
 	"math/rand/v2"
@@ -9,24 +9,23 @@ import (
 // in random order, with a beat for each thousand of them.
 func BenchmarkPulseLists(b *testing.B) {
 	const groups = 10_000
-	p := newPulses(1, []uint64{2, 3}, nil)
-	all := make([]*Group, groups)
+	p := New(1, 1, []uint64{2, 3}, nil)
+	all := make([]*testGroup, groups)
 	for i, id := range rand.New(rand.NewPCG(1, 1)).Perm(groups) {
-		all[i] = &Group{id: uint64(id + 1), host: &Host{pulses: p}, ended: make(chan struct{})}
-		all[i].config.Members = []uint64{1, 2, 3}
+		all[i] = &testGroup{id: uint64(id + 1)}
 	}
 	beat := func(i int) {
 		if i%1000 == 0 {
-			p.beat()
+			p.Beat()
 		}
 	}
 	for b.Loop() {
 		for i, g := range all {
-			p.set(g, 1, 0)
+			p.Set(g, []uint64{1, 2, 3}, 1, 0)
 			beat(i)
 		}
 		for i, g := range all {
-			p.drop(g)
+			p.Drop(g)
 			beat(i)
 		}
 	}

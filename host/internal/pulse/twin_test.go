@@ -1,4 +1,4 @@
-package host
+package pulse
 
 import (
 	"math/rand/v2"
@@ -6,80 +6,90 @@ import (
 	"testing"
 )
 
+// testGroup is a group on a script.
+type testGroup struct {
+	id           uint64
+	ended        bool
+	follows      bool
+	shard        Shard
+	subscription Subscription
+}
+
+func (g *testGroup) ID() uint64   { return g.id }
+func (g *testGroup) Ended() bool  { return g.ended }
+func (g *testGroup) Shard() Shard { return g.shard }
+
+func (g *testGroup) IsQuorum(has func(id uint64) bool) bool { return has(1) && has(2) }
+
+// follow is what a Receiver asks for.
+func (g *testGroup) follow(line Line, leader uint64, c *Cover) bool {
+	return g.subscription.Begin(c, func() bool { return !g.ended && g.follows && line.Term == 1 && leader == 1 })
+}
+
 // twinHosts are two hosts with the same groups, host 1 with the leaders and host 2 with the followers, and
 // what is under way between them: records that are lost, doubled, late and in any order. Beside them stands
 // what each record means, as a set of groups.
 type twinHosts struct {
 	rng      *rand.Rand
 	life     uint64
-	pulses   *pulses
-	heard    heard
-	leaders  []*Group
-	follower []*Group
-	table    groupTable
+	sender   *Sender
+	receiver *Receiver
+	leaders  []*testGroup
+	follower []*testGroup
 	there    []twinRecord
 	back     []twinAnswer
 	now      int64
 }
 
 type twinRecord struct {
-	pulseRecord
+	Record
 	leads []uint64 // the groups that led when it was sent
 }
 
 type twinAnswer struct {
-	pulseAnswer
+	Answer
 	follow []uint64 // the groups that followed when it was sent
 }
 
 const twinGroups = 4
 
-func (w *twinHosts) group(id uint64, role Role) *Group {
-	g := &Group{id: id, host: &Host{pulses: w.pulses}, ended: make(chan struct{}), storage: &storage{}}
-	g.config.Members = []uint64{1, 2}
-	g.status.Store(Status{Role: role, Term: 1, Leader: 1})
-	return g
-}
-
 func (w *twinHosts) start() {
 	w.life++
-	w.pulses = newPulses(w.life, []uint64{2}, nil)
+	w.sender = New(1, w.life, []uint64{2}, nil)
 	w.leaders = nil
 	for id := range uint64(twinGroups) {
-		w.leaders = append(w.leaders, w.group(id+1, RoleLeader))
+		w.leaders = append(w.leaders, &testGroup{id: id + 1})
 	}
 }
 
 func (w *twinHosts) startFollowers() {
-	w.heard.peers = map[uint64]*heardFrom{}
-	w.table.init(nil)
+	w.receiver = NewReceiver(func(line Line, leader uint64, c *Cover) bool { return w.follower[line.Group-1].follow(line, leader, c) })
 	w.follower = nil
 	for id := range uint64(twinGroups) {
-		w.follower = append(w.follower, w.group(id+1, RoleFollower))
-		w.table.set(id+1, w.follower[id])
+		w.follower = append(w.follower, &testGroup{id: id + 1, follows: true})
 	}
 }
 
 // listed returns the groups that host 1 vouches for.
 func (w *twinHosts) listed() (ids []uint64) {
 	for _, g := range w.leaders {
-		if e := w.pulses.peers[0].entries[g.id]; e != nil && e.group != nil {
+		if e := w.sender.peers[0].entries[g.id]; e != nil && e.group != nil {
 			ids = append(ids, g.id)
 		}
 	}
 	return ids
 }
 
-func groupsOf(lines []pulseLine) (ids []uint64) {
+func groupsOf(lines []Line) (ids []uint64) {
 	for _, l := range lines {
-		ids = append(ids, l.group)
+		ids = append(ids, l.Group)
 	}
 	return ids
 }
 
 func (w *twinHosts) following() (ids []uint64) {
 	for _, g := range w.follower {
-		if s := g.status.Load(); g.Err() == nil && s.Role == RoleFollower {
+		if !g.ended && g.follows {
 			ids = append(ids, g.id)
 		}
 	}
@@ -91,31 +101,25 @@ func (w *twinHosts) step(t *testing.T) {
 	at := w.rng.IntN(twinGroups)
 	switch l, f := w.leaders[at], w.follower[at]; w.rng.IntN(14) {
 	case 0, 1, 2:
-		w.pulses.set(l, 1, 0)
+		w.sender.Set(l, []uint64{1, 2}, 1, 0)
 	case 3:
-		w.pulses.drop(l)
+		w.sender.Drop(l)
 	case 4:
-		if w.rng.IntN(4) == 0 && l.Err() == nil {
-			l.cause = ErrStopped
-			l.hasEnded.Store(true)
-			w.pulses.drop(l)
+		if w.rng.IntN(4) == 0 && !l.ended {
+			l.ended = true
+			w.sender.Drop(l)
 		}
 	case 5: // a follower leaves its leader, as publish does, or stops
-		if w.rng.IntN(2) == 0 && f.Err() == nil {
-			f.cause = ErrStopped
-			f.hasEnded.Store(true)
+		if w.rng.IntN(2) == 0 && !f.ended {
+			f.ended = true
 		} else {
-			f.status.Store(Status{Role: RoleCandidate, Term: 2})
+			f.follows = false
 		}
-		f.uncover()
+		f.subscription.End(f.id)
 	case 6: // it is opened again
-		w.follower[at] = w.group(f.id, RoleFollower)
-		f.cause = ErrStopped
-		if f.Err() == nil {
-			f.hasEnded.Store(true)
-		}
-		f.uncover()
-		w.table.set(f.id, w.follower[at])
+		f.ended = true
+		f.subscription.End(f.id)
+		w.follower[at] = &testGroup{id: f.id, follows: true}
 	case 7:
 		if w.rng.IntN(8) == 0 {
 			w.start()
@@ -123,14 +127,14 @@ func (w *twinHosts) step(t *testing.T) {
 			w.startFollowers()
 		}
 	case 8, 9:
-		if r := w.pulses.beat()[0]; r.pulses {
-			if r.hasList && !slices.Equal(groupsOf(r.lines), w.listed()) {
-				t.Fatalf("the list is %v, want the groups %v", r.lines, w.listed())
+		if r := w.sender.Beat()[0]; r.Pulses {
+			if r.HasList && !slices.Equal(groupsOf(r.Lines), w.listed()) {
+				t.Fatalf("the list is %v, want the groups %v", r.Lines, w.listed())
 			}
-			w.there = append(w.there, twinRecord{r.pulseRecord, w.listed()})
+			w.there = append(w.there, twinRecord{r.Record, w.listed()})
 		}
 	case 10:
-		if a, ok := w.heard.answer(1); ok {
+		if a, ok := w.receiver.Answer(1); ok {
 			w.back = append(w.back, twinAnswer{a, w.following()})
 		}
 	case 11, 12:
@@ -155,12 +159,12 @@ func (w *twinHosts) take(n int) int {
 // hear delivers a record: only groups that follow, and that led when it was sent, are kept by it.
 func (w *twinHosts) hear(t *testing.T, r twinRecord) {
 	before := w.counts()
-	w.heard.take(1, r.pulseRecord, w.now, &w.table)
+	w.receiver.Take(1, r.Record, w.now)
 	for i, g := range w.follower {
-		if c := g.cover.Load(); c != nil && c.list.n.Load() != before[i] && !slices.Contains(r.leads, g.id) {
+		if c := g.subscription.Cover(); c != nil && c.List.Count() != before[i] && !slices.Contains(r.leads, g.id) {
 			t.Fatalf("group %d is kept by a record of %v", g.id, r.leads)
 		}
-		if g.cover.Load() != nil && !slices.Contains(w.following(), g.id) {
+		if g.subscription.Cover() != nil && !slices.Contains(w.following(), g.id) {
 			t.Fatalf("group %d is covered and does not follow", g.id)
 		}
 	}
@@ -168,8 +172,8 @@ func (w *twinHosts) hear(t *testing.T, r twinRecord) {
 
 func (w *twinHosts) counts() (n [twinGroups]int64) {
 	for i, g := range w.follower {
-		if c := g.cover.Load(); c != nil {
-			n[i] = c.list.n.Load()
+		if c := g.subscription.Cover(); c != nil {
+			n[i] = c.List.Count()
 		}
 	}
 	return n
@@ -177,11 +181,11 @@ func (w *twinHosts) counts() (n [twinGroups]int64) {
 
 // answered delivers an answer: it counts only for groups that followed when it was given.
 func (w *twinHosts) answered(t *testing.T, a twinAnswer) {
-	w.pulses.answered(2, a.pulseAnswer, w.now)
+	w.sender.Answered(2, a.Answer, w.now)
 	for _, g := range w.leaders {
-		w.pulses.active(g, w.now, func(uint64) {
+		w.sender.Active(g, w.now, func(uint64) {
 			if !slices.Contains(a.follow, g.id) {
-				t.Fatalf("an answer of %v, to version %d with exceptions %v, counts for group %d", a.follow, a.version, a.excepted, g.id)
+				t.Fatalf("an answer of %v, to version %d with exceptions %v, counts for group %d", a.follow, a.Version, a.Excluded, g.id)
 			}
 		})
 	}
