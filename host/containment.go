@@ -15,24 +15,25 @@ import (
 //
 // The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
 // the function that took it. So if no function between the turn and the panic takes a lock, and all of them
-// are the core's, this package's and its parts', no lock is held and nothing that groups share is half-changed. Otherwise
-// the panic goes on: a host that has stopped is started again by its supervisor, and one that hangs is not.
+// are the core's, this package's and its parts', no lock is held and nothing that groups share is
+// half-changed. Otherwise the panic goes on: a host that has stopped is started again by its supervisor,
+// and one that hangs is not.
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
-	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
+	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published queue readLane readers reading
 	receivedObject receiving recentMoves relay routedCalls sending sentObject shard shardWorker shortages shutdown
 	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog
-	identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender`)
+	divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
-	Group.standing Group.divergenceMetrics Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
 	Group.routeCalls Group.takeRefusals Group.Objects
 	identity.Enter`)
 

@@ -318,7 +318,7 @@ func (c *installCluster) equal() bool {
 	}
 	for _, h := range c.hosts {
 		a, b := h.group.apply.machine.(*commandGroup), want.group.apply.machine.(*commandGroup)
-		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.commands != b.sums.commands {
+		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.State().Commands != b.sums.State().Commands {
 			c.t.Fatalf("host %d has applied the same entries as host %d, and has another state: %d and %d commands", h.id, want.id, h.machine.applied, want.machine.applied)
 		}
 	}

@@ -226,12 +226,8 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 		return h.receivedRefusal(from, body)
 	case control.ReadQuestion, control.ReadAnswer:
 		return h.takeRead(from, body)
-	case control.Report:
-		return h.takeCheckpoints(from, body)
-	case control.Stop:
-		return h.takeStop(from, body)
-	case control.Finding:
-		return h.takeFinding(from, body)
+	case control.Report, control.Stop, control.Finding:
+		return h.takeDivergence(from, body)
 	case control.SnapshotOffer, control.SnapshotAsk, control.SnapshotBlock, control.SnapshotEnd:
 		return h.takeSnapshotRecord(from, body)
 	case control.PlanRequest, control.PlanAnswer:

@@ -227,7 +227,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.Last
-		m.sums.restore(&block)
+		m.sums.Restore(block.Sums)
 		g.time.note(m.table.Now(), g.now())
 	}
 	g.apply.passed = block.Skipped

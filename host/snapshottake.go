@@ -187,7 +187,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
 		t.objects, t.held = q.group.objects.capture()
-		m.sums.store(&t.block)
+		t.block.HasSums, t.block.Sums = true, m.sums.State()
 		t.block.Last = max(m.last, m.held)
 	}
 	if t.view, err = t.all.machine.Snapshot(); err == nil && t.view == nil {

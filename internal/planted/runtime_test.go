@@ -212,8 +212,8 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
-	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/divergence.go",
-		`m.hasResults && m.version == version`, `m.hasResults`}}},
+	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
+		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
 		`p.owner.number <= number; p`, `true; p`}}},
@@ -250,8 +250,8 @@ var runtimeBugs = []bug{
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
-	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
-		`return s.options.StopDiverged || in == event.DivergedOptions`, `return s.options.StopDiverged`}}},
+	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host/internal/divergence", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/internal/divergence/stop.go",
+		`return m.Stops || in == event.DivergedOptions`, `return m.Stops`}}},
 	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
 		`	if !ok {
 		return nil
