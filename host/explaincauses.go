@@ -152,7 +152,7 @@ func (e *examination) lookForStalledDisk() {
 func (e *examination) lookForStuckApply() {
 	const fix = "take the stacks of this process (SIGQUIT) and look for Apply, or for the function of a read (StartBetween, Do): it waits for a lock, a disk or a network; the other groups and members go on"
 	bound, next := e.host.config.stallTicks(), e.d.Status.Applied+1
-	if ran, hangs := e.shard.runs(e.Group); hangs && e.host.env.pipeline.AsyncStorageWrites() {
+	if ran, hangs := e.seat.Runs(); hangs && e.host.env.pipeline.AsyncStorageWrites() {
 		if ticks := int64(ran / e.host.config.tickPeriod()); ticks > bound {
 			e.found(CodeApplyStuck, 0, e.now-ticks, fix,
 				"a turn of the group has run for %v, and entry %d is the next to apply: the state machine is declared NonBlocking (GroupConfig) and blocks", rounded(ran), next)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -159,9 +160,21 @@ var causeTests = []causeTest{
 		l.manual.runIdle()
 	}},
 	{code: CodeApplyStuck, way: "in the turn", open: openLone, begin: func(l *testHost) {
+		l.group.wake()
+		w := l.worker()
+		for _, task := range l.manual.tasks {
+			task.dead = task.dead || task.worker == env.Worker(w) // it is in that turn
+		}
+		w.Begin()
 		l.passStall()
-		l.group.shard.running.group, l.group.shard.running.since = l.group, 0
-	}, end: func(l *testHost) { l.group.shard.running.group = nil }},
+	}, end: func(l *testHost) {
+		for _, w := range l.group.seat.Shard().Workers() {
+			if w.Turn() != nil {
+				w.End(&l.group.seat, true, never)
+			}
+		}
+		l.manual.runIdle()
+	}},
 	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.apply.parked.Store(nil) }},
 	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
@@ -337,7 +336,7 @@ func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s = laneState{busy: q.running || q.ready.in != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
+	s = laneState{busy: q.running || q.ready.In() != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
 	s.substitutes = len(p.lanes) - p.wanted
 	for _, l := range p.lanes {
 		if l.queue != nil && now-l.since >= applyStall {
@@ -345,21 +344,6 @@ func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
 		}
 	}
 	return s
-}
-
-// runs returns for how long a turn of a group has been under way.
-func (s *shard) runs(g *Group) (ran time.Duration, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running.group == g {
-		return s.now() - s.running.since, true
-	}
-	for _, w := range s.behind {
-		if w.turn == g {
-			return s.now() - w.since, true
-		}
-	}
-	return 0, false
 }
 
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.

@@ -19,8 +19,8 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: watchedSender{h.transport, h}, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
-		s.start(func(w env.Worker) env.Task {
+		s := h.newShard()
+		s.Start(func(w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
 		})
 		h.shards = append(h.shards, s)
