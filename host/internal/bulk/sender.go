@@ -1,29 +1,28 @@
-package host
+package bulk
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 )
 
 const (
 	// minPinnedLog is how much log is kept for a transfer at least, in bytes, however small the snapshot is.
-	minPinnedLog = 1 << 30
+	MinPinnedLog = 1 << 30
 	// readBlocks bounds one piece of a sender's work, in blocks.
 	readBlocks = 4
 )
 
 // sending is one content that is sent to one member, or waits for it.
-type sending struct {
-	all     *transfers
-	group   *Group
+type Sending struct {
+	all     *Transfers
+	group   Group
 	to      uint64
-	work    laneWork
-	content sentContent // changes only while nothing is under way
+	enqueue func()      // makes a lane run a piece
+	content SentContent // changes only while nothing is under way
 
 	// Guarded by transfers.mu.
 	stage     sendingStage
@@ -55,12 +54,16 @@ const (
 	sendingGone
 )
 
-func (s *sending) isActive() bool { return s.stage == sendingOpens || s.stage == sendingBlocks }
+// IsActive reports whether the transfer has a slot. It is called in Do.
+func (s *Sending) IsActive() bool { return s.stage == sendingOpens || s.stage == sendingBlocks }
 
-// outgoingTo returns the transfer of a snapshot to a member, or nil.
-func (t *transfers) outgoingTo(g *Group, to uint64) *sending {
+// To returns the member.
+func (s *Sending) To() uint64 { return s.to }
+
+// outgoingTo returns the transfer of a class to a member, or nil.
+func (t *Transfers) outgoingTo(g Group, to uint64, class *Class) *Sending {
 	for _, s := range t.out {
-		if s.group == g && s.to == to && s.class() == &t.snapshots {
+		if s.group == g && s.to == to && s.class() == class {
 			return s
 		}
 	}
@@ -68,32 +71,33 @@ func (t *transfers) outgoingTo(g *Group, to uint64) *sending {
 }
 
 // sendingOf returns the active transfer to a member of the content with this hash, or nil.
-func (t *transfers) sendingOf(g *Group, to uint64, hash [32]byte) *sending {
+func (t *Transfers) sendingOf(g Group, to uint64, hash [32]byte) *Sending {
 	for _, s := range t.out {
-		if s.group == g && s.to == to && s.isActive() && s.content.hash() == hash {
+		if s.group == g && s.to == to && s.IsActive() && s.content.Hash() == hash {
 			return s
 		}
 	}
 	return nil
 }
 
-func (s *sending) class() *transferClass { return s.content.class() }
+func (s *Sending) class() *Class { return s.content.Class() }
 
-func (t *transfers) addSending(g *Group, to uint64, content sentContent) *sending {
-	s := &sending{all: t, group: g, to: to, content: content}
-	s.work = laneWork{group: g, doing: fmt.Sprintf("which sends %s to host %d", content.what(), to), piece: s.piece}
+func (t *Transfers) addSending(g Group, to uint64, content SentContent) *Sending {
+	s := &Sending{all: t, group: g, to: to, content: content}
+	s.enqueue = t.wiring.Work(g, fmt.Sprintf("which sends %s to host %d", content.What(), to), s.piece)
 	t.out = append(t.out, s)
 	return s
 }
 
-// send sends the latest snapshot of a group to a member: its core has asked for it. It never blocks. The
-// core is told how it ended (inbox.putSnapshotStatus).
-func (t *transfers) send(g *Group, to uint64) {
+// Send sends a content to a member: the group's core has asked for it, and is told how it ended
+// (Group.SnapshotSent). If there is a transfer of that class already, its next try is for the core, too. It
+// never blocks.
+func (t *Transfers) Send(g Group, to uint64, content SentContent) {
 	t.lock()
 	defer t.unlock()
-	s := t.outgoingTo(g, to)
+	s := t.outgoingTo(g, to, content.Class())
 	if s == nil {
-		s = t.addSending(g, to, &sentSnapshot{group: g})
+		s = t.addSending(g, to, content)
 	}
 	s.core = true
 	if s.stage == sendingFailed {
@@ -103,36 +107,34 @@ func (t *transfers) send(g *Group, to uint64) {
 }
 
 // beginWaiting begins the transfers that wait, as far as the host may send.
-func (t *transfers) beginWaiting() {
+func (t *Transfers) beginWaiting() {
 	for _, s := range slices.Clone(t.out) {
 		if s.stage != sendingWaits || t.at < s.laterAt || s.running {
 			continue
 		}
-		if s.content.renew() && s.class().giveSendingSlot() {
+		if s.content.Renew() && s.class().giveSendingSlot() {
 			s.begin()
 		}
 	}
 }
 
-func (s *sending) begin() {
+func (s *Sending) begin() {
 	s.stage, s.heardAt, s.bytes, s.size = sendingOpens, s.all.at, 0, 0
 	s.pace = pace{at: s.all.at}
 	s.queue = sendingQueue{}
-	s.release = s.content.begins()
+	s.release = s.content.Begins()
 	s.enqueue()
 }
 
-func (s *sending) enqueue() { s.group.host.snapshotLanes.enqueue(&s.work) }
-
 // piece is one piece of work on a snapshot lane: it opens the content, or reads and sends a few blocks.
-func (s *sending) piece() (more bool) {
+func (s *Sending) piece() (more bool) {
 	t := s.all
 	t.lock()
 	defer t.unlock()
 	s.running = true
 	defer func() {
 		s.running = false
-		if !s.isActive() {
+		if !s.IsActive() {
 			s.close()
 			more = false
 		}
@@ -147,10 +149,10 @@ func (s *sending) piece() (more bool) {
 }
 
 // open opens the content and offers it. The lock is not held while the disk works.
-func (s *sending) open() (more bool) {
+func (s *Sending) open() (more bool) {
 	t := s.all
 	t.mu.Unlock()
-	m, reader, err := s.content.open()
+	m, reader, err := s.content.Open()
 	var manifest []byte
 	if err == nil {
 		manifest, err = m.Append(nil)
@@ -161,7 +163,7 @@ func (s *sending) open() (more bool) {
 	case s.stage != sendingOpens:
 		return false
 	case err != nil:
-		s.content.notOpened(s, err)
+		s.content.NotOpened(s, err)
 		return false
 	}
 	s.stage, s.heardAt, s.size = sendingBlocks, t.at, m.Bytes()
@@ -170,22 +172,22 @@ func (s *sending) open() (more bool) {
 }
 
 // offer tells the receiver what there is, unless it has asked for it by itself.
-func (s *sending) offer() {
+func (s *Sending) offer() {
 	s.offeredAt = s.all.at
 	if s.core {
-		s.all.say(s.to, s.content.offer(int64(len(s.manifest))))
+		s.all.say(s.to, s.content.Offer(int64(len(s.manifest))))
 	}
 }
 
 // sendSome sends a few of the blocks that were asked for, if the rate allows it.
-func (s *sending) sendSome() (more bool) {
+func (s *Sending) sendSome() (more bool) {
 	t := s.all
 	class := s.class()
 	r, ok := s.queue.next(min(class.rate.blocks(), readBlocks))
 	if !ok {
 		return false // a beat enqueues it again
 	}
-	asks, bytes := s.queue.last, r.blocks*snapshotBlockBytes
+	asks, bytes := s.queue.last, r.Blocks*BlockBytes
 	class.rate.spend(bytes)
 	t.mu.Unlock()
 	content, err := s.read(r)
@@ -198,38 +200,38 @@ func (s *sending) sendSome() (more bool) {
 	case s.stage != sendingBlocks:
 		return false
 	case err != nil:
-		t.sayEnd(s.group, s.to, s.content.hash(), endUnreadable)
-		s.content.unreadable()
-		s.fail(fmt.Sprintf("it cannot be read: %v", err))
+		t.SayEnd(s.group, s.to, s.content.Hash(), Unreadable)
+		s.content.Unreadable()
+		s.Fail(fmt.Sprintf("it cannot be read: %v", err))
 		return false
 	case sent < int64(len(content)):
-		s.queue.putBack(blockRange{r.part, r.block + whole, r.blocks - whole}, asks)
+		s.queue.putBack(Range{r.Part, r.Block + whole, r.Blocks - whole}, asks)
 		return false // the transport is full: a beat enqueues it again
 	}
 	return !s.queue.empty()
 }
 
 // read reads blocks. What does not exist is left out: only a peer that breaks the rules asks for it.
-func (s *sending) read(r blockRange) (content []byte, err error) {
-	if r.part == manifestPart {
-		lo := min(r.block*snapshotBlockBytes, int64(len(s.manifest)))
-		return s.manifest[lo:min(lo+r.blocks*snapshotBlockBytes, int64(len(s.manifest)))], nil
+func (s *Sending) read(r Range) (content []byte, err error) {
+	if r.Part == ManifestPart {
+		lo := min(r.Block*BlockBytes, int64(len(s.manifest)))
+		return s.manifest[lo:min(lo+r.Blocks*BlockBytes, int64(len(s.manifest)))], nil
 	}
-	if r.part >= len(s.parts) || r.block*snapshotBlockBytes >= s.parts[r.part].Bytes {
+	if r.Part >= len(s.parts) || r.Block*BlockBytes >= s.parts[r.Part].Bytes {
 		return nil, nil
 	}
-	s.raw, err = s.reader.AppendBlocks(s.raw[:0], r.part, r.block, int(r.blocks*snapshotBlockBytes))
+	s.raw, err = s.reader.AppendBlocks(s.raw[:0], r.Part, r.Block, int(r.Blocks*BlockBytes))
 	return s.raw, err
 }
 
 // sendBlocks sends content as blocks, until the transport is full. It returns how many bytes it took, and how
 // many blocks.
-func (s *sending) sendBlocks(r blockRange, content []byte) (bytes, blocks int64) {
+func (s *Sending) sendBlocks(r Range, content []byte) (bytes, blocks int64) {
 	for len(content) > 0 {
-		n := min(len(content), snapshotBlockBytes)
-		b := snapshotBlock{group: s.group.id, hash: s.content.hash(), at: blockAt{r.part, r.block + blocks}, content: content[:n]}
+		n := min(len(content), BlockBytes)
+		b := Block{Group: s.group.ID(), Hash: s.content.Hash(), At: Place{r.Part, r.Block + blocks}, Content: content[:n]}
 		s.record = b.appendTo(s.record[:0])
-		if !s.group.host.transport.SendBytes(s.to, transport.Bulk, s.record) {
+		if !s.all.wiring.Send(s.to, transport.Bulk, s.record) {
 			return bytes, blocks
 		}
 		content, bytes, blocks = content[n:], bytes+int64(n), blocks+1
@@ -238,7 +240,7 @@ func (s *sending) sendBlocks(r blockRange, content []byte) (bytes, blocks int64)
 }
 
 // close releases what the transfer holds. The caller holds mu, and no piece is under way.
-func (s *sending) close() {
+func (s *Sending) close() {
 	if s.release != nil {
 		s.release()
 	}
@@ -249,19 +251,19 @@ func (s *sending) close() {
 }
 
 // stop ends the present try, and releases what it holds.
-func (s *sending) stop(next sendingStage) {
+func (s *Sending) stop(next sendingStage) {
 	s.stage = next
 	if !s.running {
 		s.close()
 	}
 	if next == sendingGone {
-		s.all.out = slices.DeleteFunc(s.all.out, func(other *sending) bool { return other == s })
+		s.all.out = slices.DeleteFunc(s.all.out, func(other *Sending) bool { return other == s })
 	}
 }
 
-// wait ends the present try and begins again in some ticks, with what there is then. If no core waits for it,
-// the receiver asks again.
-func (s *sending) wait(ticks int64) {
+// Wait ends the present try and begins again in some ticks, with what there is then. If no core waits for it,
+// the receiver asks again. It is called in Do.
+func (s *Sending) Wait(ticks int64) {
 	s.laterAt = s.all.at + ticks
 	if s.core {
 		s.stop(sendingWaits)
@@ -271,40 +273,40 @@ func (s *sending) wait(ticks int64) {
 }
 
 // finish ends the transfer: the receiver has what it needs.
-func (s *sending) finish() {
+func (s *Sending) finish() {
 	if s.bytes > 0 {
 		s.class().counts.Sent++
-		s.all.emit(s.content.sent(s.to, s.bytes))
+		s.all.emit(s.content.Sent(s.to, s.bytes))
 	}
 	s.tellCore(raft.SnapshotFinish)
 	s.stop(sendingGone)
 }
 
-// fail ends the transfer, and tells the core in a while: it then begins another one, if the member needs it.
-func (s *sending) fail(cause string) {
+// Fail ends the transfer, and tells the core in a while: it then begins another one, if the member needs it.
+// It is called in Do.
+func (s *Sending) Fail(cause string) {
 	s.class().counts.Aborted++
-	s.all.emit(s.content.failed(s.to, s.bytes, cause))
-	s.group.host.env.logger.Warn(s.content.what()+" was not sent", "group", s.group.id, "host", s.group.self, "to", s.to, "content", s.content.name(), "cause", cause)
+	s.all.emit(s.content.Failed(s.to, s.bytes, cause))
+	s.all.wiring.Warn(s.content.What()+" was not sent", "group", s.group.ID(), "host", s.all.settings.Self, "to", s.to, "content", s.content.Name(), "cause", cause)
 	if !s.core {
 		s.stop(sendingGone)
 		return
 	}
-	s.laterAt = s.all.at + int64(s.all.host.config.electionTicks())
+	s.laterAt = s.all.at + s.all.settings.Election
 	s.stop(sendingFailed)
 }
 
-func (s *sending) tellCore(status raft.SnapshotStatus) {
+func (s *Sending) tellCore(status raft.SnapshotStatus) {
 	if s.core {
 		s.core = false
-		s.group.inbox.putSnapshotStatus(snapshotStatus{s.to, status})
-		s.group.wake()
+		s.group.SnapshotSent(s.to, status)
 	}
 }
 
-func (s *sending) beat() {
+func (s *Sending) beat() {
 	t := s.all
-	s.pace.pass(t.at, s.bytes, t.slotTicks())
-	leads := s.group.status.Load().Role == RoleLeader
+	s.pace.pass(t.at, s.bytes, t.SlotTicks())
+	leads := s.group.Leads()
 	switch s.stage {
 	case sendingWaits:
 		if !leads {
@@ -316,12 +318,12 @@ func (s *sending) beat() {
 			s.stop(sendingGone)
 		}
 	case sendingBlocks:
-		cause := s.content.rejectGoingOn()
+		cause := s.content.RejectGoingOn()
 		switch {
 		case t.at-s.heardAt >= t.idleTicks():
-			s.fail(fmt.Sprintf("the receiver has been silent for %d ticks", t.at-s.heardAt))
+			s.Fail(fmt.Sprintf("the receiver has been silent for %d ticks", t.at-s.heardAt))
 		case cause != "":
-			s.fail(cause)
+			s.Fail(cause)
 		case t.at-s.heardAt >= t.repeatTicks() && t.at-s.offeredAt >= t.repeatTicks():
 			s.offer()
 		}
@@ -331,15 +333,15 @@ func (s *sending) beat() {
 	}
 }
 
-// asked takes an ask. Any member that has the content answers, whether it has offered it or not.
-func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
+// Asked takes an ask. Any member that has the content answers, whether it has offered it or not.
+func (t *Transfers) Asked(g Group, from uint64, a *Ask) {
 	t.lock()
 	defer t.unlock()
-	s := t.sendingOf(g, from, a.hash)
+	s := t.sendingOf(g, from, a.Hash)
 	if s == nil {
-		var why transferEnd
-		if s, why = t.answer(g, from, a.hash); s == nil {
-			t.sayEnd(g, from, a.hash, why)
+		var why Why
+		if s, why = t.answer(g, from, a.Hash); s == nil {
+			t.SayEnd(g, from, a.Hash, why)
 			return
 		}
 		s.begin()
@@ -355,62 +357,59 @@ func (t *transfers) asked(g *Group, from uint64, a *snapshotAsk) {
 
 // answer returns a transfer that has not begun, for a content that a member asks for, or says why there is
 // none.
-func (t *transfers) answer(g *Group, to uint64, hash [32]byte) (s *sending, why transferEnd) {
-	if p := g.snapshots.latest(); p != nil && p.hash == hash {
-		return t.answerSnapshot(g, to, p)
+func (t *Transfers) answer(g Group, to uint64, hash [32]byte) (s *Sending, why Why) {
+	content := g.Content(hash)
+	if content == nil {
+		return nil, Absent
+	}
+	class := content.Class()
+	if class.single {
+		s = t.outgoingTo(g, to, class)
 	}
 	switch {
-	case g.objects.files == nil:
-		return nil, endAbsent
-	case !t.objects.giveSendingSlot():
-		return nil, endSenderBusy
+	case s != nil && s.IsActive():
+		return nil, Absent
+	case s != nil && s.running || !class.giveSendingSlot():
+		return nil, SenderBusy
+	case s == nil:
+		return t.addSending(g, to, content), 0
 	}
-	return t.addSending(g, to, &sentObject{group: g, of: hash}), 0
+	s.content = content
+	return s, 0
 }
 
-// ended takes an end, of either side.
-func (t *transfers) ended(g *Group, from uint64, e snapshotEnd) {
+// Ended takes an end, of either side.
+func (t *Transfers) Ended(g Group, from uint64, e End) {
 	t.lock()
 	defer t.unlock()
-	if e.why >= endAbsent {
-		if r := t.receivingOf(g, e.hash); r != nil && r.from == from {
-			r.sourceFails(e.why)
+	if e.Why >= Absent {
+		if r := t.ReceivingOf(g, e.Hash); r != nil && r.from == from {
+			r.sourceFails(e.Why)
 		}
 		return
 	}
-	s := t.sendingOf(g, from, e.hash)
+	s := t.sendingOf(g, from, e.Hash)
 	if s == nil {
 		return
 	}
-	switch e.why {
-	case endDone:
+	switch e.Why {
+	case Done:
 		s.finish()
-	case endBusy, endOther:
-		s.wait(int64(t.host.config.electionTicks()))
+	case Busy, Other:
+		s.Wait(t.settings.Election)
 	default:
-		s.fail(e.why.String())
+		s.Fail(e.Why.String())
 	}
 }
 
-// snapshotStatus is how a transfer to a member has ended, for the core.
-type snapshotStatus struct {
-	member uint64
-	status raft.SnapshotStatus
+// Refuse ends the transfer: there is nothing to send. It is called in Do.
+func (s *Sending) Refuse(why Why) {
+	s.SayEnd(why)
+	s.stop(sendingGone)
 }
 
-// keepSnapshots takes the messages about snapshots out of what the core sends: the host carries them out.
-func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Message) {
-	if !slices.ContainsFunc(messages, isSnapshotMessage) {
-		return messages
-	}
-	for i := range messages {
-		if m := &messages[i]; isSnapshotMessage(*m) {
-			g.host.transfers.send(g, m.To)
-		} else {
-			others = append(others, *m)
-		}
-	}
-	return others
-}
+// SayEnd tells the receiver why the transfer ends. It is called in Do.
+func (s *Sending) SayEnd(why Why) { s.all.SayEnd(s.group, s.to, s.content.Hash(), why) }
 
-func isSnapshotMessage(m raftpb.Message) bool { return m.Type == raftpb.MsgSnap }
+// String says for people how far the transfer is. It is called in Do.
+func (s *Sending) String() string { return fmt.Sprintf("sends to %d in stage %d", s.to, s.stage) }
