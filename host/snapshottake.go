@@ -373,7 +373,7 @@ func (t *take) publish() error {
 	if c, ok := g.apply.machine.(*commandGroup); ok {
 		m.Machine = c.options.Version
 	}
-	m.Conf, m.Members = t.block.Roster.Conf, manifestMembers(t.block.Roster)
+	m.Conf, m.Members = t.block.Roster.Conf, entry.ManifestMembers(t.block.Roster)
 	if err := t.writer.Publish(m); err != nil {
 		return err
 	}

@@ -182,6 +182,9 @@ func allJudges(b *bug) []judge {
 	if of("host/session/") {
 		judges = append(judges, judge{in: "host/session"})
 	}
+	if of("host/rescue/") {
+		judges = append(judges, judge{in: "host/rescue"}, judge{in: "sim", test: "TestRescues"})
+	}
 	if of("host/membership/") {
 		judges = append(judges, judge{in: "host/membership"})
 	}

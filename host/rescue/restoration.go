@@ -1,4 +1,4 @@
-package host
+package rescue
 
 import (
 	"cmp"
@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -35,13 +37,13 @@ import (
 //
 // Decision 0017 has the reasons, and what was rejected.
 
-// restoring is the content of identity.RestoringFile.
-type restoring struct {
+// restoreNote is the content of identity.RestoringFile.
+type restoreNote struct {
 	Cluster uint64 `json:"cluster"`
 }
 
-// Restored says what RestoreArchives has made.
-type Restored struct {
+// Restoration says what Restore has made.
+type Restoration struct {
 	Cluster uint64 // of the new cluster
 	Groups  []RestoredGroup
 }
@@ -53,7 +55,7 @@ type RestoredGroup struct {
 	FromCluster        uint64 // that the archive is of
 }
 
-// RestoreArchives makes c.Dir the directory of a host in a new cluster, whose groups begin with the state
+// Restore makes c.Dir the directory of a host in a new cluster, whose groups begin with the state
 // and the sessions in archives (Group.Export), at most one for each group. Call it once for every host of
 // c.Members, with the same archives and the same Members, then Open the hosts with the same Config. The
 // members of each group are the hosts of Members. Machines that keep their state on disk must begin empty.
@@ -61,40 +63,35 @@ type RestoredGroup struct {
 // Cluster must not be that of an archive, and is best left 0: hosts that were restored from other archives
 // are then refused, whatever the mistake. With a number of your own only the number is compared.
 //
-// A directory in which there is anything is refused. If RestoreArchives fails after it has begun to write,
-// Open refuses the directory, and a later restore does: remove it. Of the options, WithFS, WithEnv, WithLog
-// and WithLogger are used.
-func RestoreArchives(ctx context.Context, c Config, archives []io.Reader, options ...Option) (_ Restored, err error) {
-	e, err := newEnvironment(options)
-	if err != nil {
-		return Restored{}, err
-	}
-	if e.transport != nil {
-		return Restored{}, errors.Join(errors.New("millrace: RestoreArchives connects to no host; leave WithTransport out"), e.transport.Close())
+// A directory in which there is anything is refused. If Restore fails after it has begun to write,
+// Open refuses the directory, and a later restore does: remove it.
+func Restore(ctx context.Context, c host.Config, archives []io.Reader, o Options) (_ Restoration, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return Restoration{}, err
 	}
 	if err := c.Validate(); err != nil {
-		return Restored{}, err
+		return Restoration{}, err
 	}
-	if c, err = c.withDefaults().absolute(e.fs); err != nil {
-		return Restored{}, err
+	if c.Dir, err = vfs.Absolute(o.FS, c.Dir); err != nil {
+		return Restoration{}, identity.RelativePath("Config.Dir", err)
 	}
 	if c.Durability.Kind == wal.KindMemory {
-		return Restored{}, errors.New("millrace: a host with a log in memory cannot be restored: each of its starts would begin without the archive; choose another Config.Durability")
+		return Restoration{}, errors.New("millrace: a host with a log in memory cannot be restored: each of its starts would begin without the archive; choose another Config.Durability")
 	}
 	read, err := openArchives(archives)
 	if err != nil {
-		return Restored{}, err
+		return Restoration{}, err
 	}
-	id := c.directory(false).Founding()
+	id := identity.Settings{Dir: c.Dir, Cluster: c.Cluster, ID: c.ID, Members: c.Members, Joins: c.Joins}.Founding()
 	if id.Derived {
 		id.Cluster = deriveRestored(id.Founders, read)
 	}
 	for _, a := range read {
 		if a.manifest.Cluster == id.Cluster {
-			return Restored{}, fmt.Errorf("millrace: the archive of group %d is of cluster %d, and Config.Cluster is the same; a restore makes a new cluster: leave Config.Cluster 0, or choose another number", a.manifest.Group, id.Cluster)
+			return Restoration{}, fmt.Errorf("millrace: the archive of group %d is of cluster %d, and Config.Cluster is the same; a restore makes a new cluster: leave Config.Cluster 0, or choose another number", a.manifest.Group, id.Cluster)
 		}
 	}
-	r := restore{env: e, config: c, id: id}
+	r := restore{options: o, config: c, id: id}
 	return r.run(ctx, read)
 }
 
@@ -109,7 +106,7 @@ type archive struct {
 // openArchives reads the manifests, and returns the archives in the order of their groups.
 func openArchives(archives []io.Reader) (read []archive, err error) {
 	if len(archives) == 0 {
-		return nil, errors.New("millrace: RestoreArchives needs an archive; a cluster without one is founded by Open")
+		return nil, errors.New("millrace: a restore needs an archive; a cluster without one is founded by Open")
 	}
 	for i, r := range archives {
 		if r == nil {
@@ -151,82 +148,82 @@ func deriveRestored(founders []transport.Member, archives []archive) uint64 {
 
 // restore is one restore into one directory.
 type restore struct {
-	env    environment
-	config Config
-	id     identity.Identity
+	options Options
+	config  host.Config
+	id      identity.Identity
 }
 
-func (r *restore) run(ctx context.Context, archives []archive) (_ Restored, err error) {
-	fsys, dir := r.env.fs, r.config.Dir
+func (r *restore) run(ctx context.Context, archives []archive) (_ Restoration, err error) {
+	fsys, dir := r.options.FS, r.config.Dir
 	if err := fsys.MkdirAll(dir); err != nil {
-		return Restored{}, fmt.Errorf("millrace: make directory %s: %w", dir, err)
+		return Restoration{}, fmt.Errorf("millrace: make directory %s: %w", dir, err)
 	}
 	lock, err := fsys.Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
-		return Restored{}, fmt.Errorf("millrace: open directory %s: %w", dir, err)
+		return Restoration{}, fmt.Errorf("millrace: open directory %s: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
-		return Restored{}, fmt.Errorf("millrace: read %s: %w", dir, err)
+		return Restoration{}, fmt.Errorf("millrace: read %s: %w", dir, err)
 	}
 	for _, name := range names {
 		if name != "LOCK" && name != identity.RestoringFile+".new" && !isOfVolume(name) {
-			return Restored{}, fmt.Errorf("millrace: directory %s is not new, it has %q; a restore needs a directory with nothing in it: name another one, or move what is there away", dir, name)
+			return Restoration{}, fmt.Errorf("millrace: directory %s is not new, it has %q; a restore needs a directory with nothing in it: name another one, or move what is there away", dir, name)
 		}
 	}
-	if err := identity.WriteFile(fsys, dir, identity.RestoringFile, restoring{Cluster: r.id.Cluster}); err != nil {
-		return Restored{}, err
+	if err := identity.WriteFile(fsys, dir, identity.RestoringFile, restoreNote{Cluster: r.id.Cluster}); err != nil {
+		return Restoration{}, err
 	}
 	done, err := r.fill(ctx, archives)
 	if err != nil {
-		return Restored{}, fmt.Errorf("%w (%s holds a part of a restore and is of no use: remove it, and restore again)", err, dir)
+		return Restoration{}, fmt.Errorf("%w (%s holds a part of a restore and is of no use: remove it, and restore again)", err, dir)
 	}
 	return done, nil
 }
 
 // fill writes all that a directory of a host has. The directory is marked as unfinished.
-func (r *restore) fill(ctx context.Context, archives []archive) (done Restored, err error) {
-	fsys, dir := r.env.fs, r.config.Dir
-	open := r.env.openLog
+func (r *restore) fill(ctx context.Context, archives []archive) (done Restoration, err error) {
+	fsys, dir := r.options.FS, r.config.Dir
+	open := r.options.OpenLog
 	if open == nil {
-		open = OpenWAL
+		open = host.OpenWAL
 	}
-	log, err := open(LogConfig{
-		FS: fsys, Dir: identity.LogDir(dir), Owner: r.config.ID, Scheduler: r.env.env.Scheduler, Clock: r.env.env.Clock, Secrets: r.env.env.Secrets,
-		Mode: r.config.Durability, SegmentBytes: r.config.SegmentBytes, CacheBytes: -1, Logger: r.env.logger, Events: func(wal.Event) {},
+	log, err := open(host.LogConfig{
+		FS: fsys, Dir: identity.LogDir(dir), Owner: r.config.ID, Scheduler: r.options.Env.Scheduler, Clock: r.options.Env.Clock, Secrets: r.options.Env.Secrets,
+		Mode: r.config.Durability, SegmentBytes: r.config.SegmentBytes, CacheBytes: -1, Logger: r.options.Logger, Events: func(wal.Event) {},
 	})
 	if err != nil {
-		return Restored{}, err
+		return Restoration{}, err
 	}
 	r.id.Incarnation = transport.Incarnation(log.ID())
 	done.Cluster = r.id.Cluster
 	for i := range archives {
 		group, failed := r.group(ctx, log, &archives[i])
 		if failed != nil {
-			return Restored{}, errors.Join(failed, log.Close())
+			return Restoration{}, errors.Join(failed, log.Close())
 		}
 		done.Groups = append(done.Groups, group)
 	}
 	if err := errors.Join(log.Sync(), log.Close()); err != nil {
-		return Restored{}, fmt.Errorf("millrace: write the log of the restored directory %s: %w", dir, err)
+		return Restoration{}, fmt.Errorf("millrace: write the log of the restored directory %s: %w", dir, err)
 	}
 	if err := identity.WriteFile(fsys, dir, identity.File, r.id); err != nil {
-		return Restored{}, err
+		return Restoration{}, err
 	}
 	if err := identity.RemoveFile(fsys, dir, identity.RestoringFile); err != nil {
-		return Restored{}, fmt.Errorf("millrace: remove %s in %s: %w", identity.RestoringFile, dir, err)
+		return Restoration{}, fmt.Errorf("millrace: remove %s in %s: %w", identity.RestoringFile, dir, err)
 	}
 	return done, nil
 }
 
 // group restores one group: its snapshot, and a log that begins behind it.
-func (r *restore) group(ctx context.Context, log Log, a *archive) (_ RestoredGroup, err error) {
+func (r *restore) group(ctx context.Context, log host.Log, a *archive) (_ RestoredGroup, err error) {
 	m := r.manifest(a)
 	fail := func(err error) (RestoredGroup, error) {
 		return RestoredGroup{}, fmt.Errorf("millrace: restore group %d: %w", m.Group, err)
 	}
-	store, err := snapshot.OpenStore(r.env.fs, identity.SnapshotsDir(r.config.Dir, m.Group))
+	store, err := snapshot.OpenStore(r.options.FS, identity.SnapshotsDir(r.config.Dir, m.Group))
 	if err != nil {
 		return fail(err)
 	}
@@ -277,3 +274,8 @@ func (r *restore) manifest(a *archive) snapshot.Manifest {
 	}
 	return m
 }
+
+// isOfVolume reports whether a name in a directory belongs to the volume: a directory that has such names
+// only is new. lost+found is in the root of ext2 to ext4, and .snapshot in that of several network
+// filesystems.
+func isOfVolume(name string) bool { return name == "lost+found" || name == ".snapshot" }

@@ -1,4 +1,4 @@
-package host
+package rescue
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -27,8 +28,8 @@ import (
 // Raft has no word for this: a minority decides. That is why it is a person's decision, by name
 // (Rescue.AcceptLoss), and not one of a running host.
 //
-// rescuelook.go reads the directories, rescuewrite.go writes, rescued.go has what a host reads afterwards.
-// Decision 0023 has the reasons, and what was rejected.
+// survivor.go reads the directories, directory.go writes. Decision 0023 has the reasons, and what was
+// rejected.
 
 // Rescue says what to rescue.
 type Rescue struct {
@@ -44,17 +45,17 @@ type Rescue struct {
 	Write, AcceptLoss bool
 }
 
-// Rescued says what a rescue does, or has done. The JSON names are what "millrace members rescue --json"
+// Report says what a rescue does, or has done. The JSON names are what "millrace members rescue --json"
 // prints; they stay as they are.
-type Rescued struct {
-	Dirs []RescueDir `json:"dirs"`
+type Report struct {
+	Dirs []Dir `json:"dirs"`
 	// Dir is the one that is rescued; "" if none can be.
-	Dir     string        `json:"dir"`
-	Host    uint64        `json:"host"`
-	Former  uint64        `json:"former_cluster,string"`
-	Groups  []RescueGroup `json:"groups"`
-	Left    []uint64      `json:"left_behind"`
-	Refused []string      `json:"refused"`
+	Dir     string   `json:"dir"`
+	Host    uint64   `json:"host"`
+	Former  uint64   `json:"former_cluster,string"`
+	Groups  []Group  `json:"groups"`
+	Left    []uint64 `json:"left_behind"`
+	Refused []string `json:"refused"`
 	// Done is set when the directory is that of the new cluster. Cluster and Incarnation are drawn then.
 	Done        bool                  `json:"done"`
 	Cluster     uint64                `json:"cluster,string"`
@@ -65,8 +66,8 @@ type Rescued struct {
 	Continues bool `json:"continues"`
 }
 
-// RescueDir is one of the directories.
-type RescueDir struct {
+// Dir is one of the directories.
+type Dir struct {
 	Dir         string                `json:"dir"`
 	Host        uint64                `json:"host"`
 	Incarnation transport.Incarnation `json:"incarnation"`
@@ -74,8 +75,8 @@ type RescueDir struct {
 	WithoutAuthority bool `json:"without_authority"`
 }
 
-// RescueGroup is one group, as the directory that is rescued has it.
-type RescueGroup struct {
+// Group is one group, as the directory that is rescued has it.
+type Group struct {
 	Group uint64 `json:"group"`
 	// Last and LastTerm are the last entry that is kept. Snapshot is the index of the snapshot with which the
 	// state begins; 0: it begins with the first entry.
@@ -84,35 +85,35 @@ type RescueGroup struct {
 	Snapshot uint64 `json:"snapshot"`
 	// Committed is the highest index that any of the directories knows as committed. The entries behind it
 	// may have been committed or not; they count as committed now. Doubtful are the first of them.
-	Committed uint64        `json:"committed"`
-	Doubtful  []RescueEntry `json:"doubtful"`
+	Committed uint64  `json:"committed"`
+	Doubtful  []Entry `json:"doubtful"`
 	// Members are those of the old group. Those that are not Given were not looked at.
-	Members []RescueMember `json:"members"`
+	Members []Member `json:"members"`
 	// Ends are the ends of this group's log in all directories that have it.
-	Ends []RescueEnd `json:"ends"`
+	Ends []End `json:"ends"`
 	// Plan is a plan of the members that was under way, and is cancelled.
 	Plan string `json:"plan,omitempty"`
 	// Index is the entry that makes this host the only member.
 	Index uint64 `json:"index"`
 }
 
-// RescueEntry is an entry that may not have been committed.
-type RescueEntry struct {
+// Entry is an entry that may not have been committed.
+type Entry struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Type  string `json:"type"`
 	Bytes int    `json:"bytes"`
 }
 
-// RescueMember is a member of the old group.
-type RescueMember struct {
+// Member is a member of the old group.
+type Member struct {
 	ID    uint64 `json:"id"`
 	Role  string `json:"role"`
 	Given bool   `json:"given"`
 }
 
-// RescueEnd is where a group ends in one directory. It is Refused if that is not the one to rescue.
-type RescueEnd struct {
+// End is where a group ends in one directory. It is Refused if that is not the one to rescue.
+type End struct {
 	Dir       string `json:"dir"`
 	Host      uint64 `json:"host"`
 	Last      uint64 `json:"last"`
@@ -132,23 +133,20 @@ const maxDoubtful = 1000
 // Refused says why nothing was rescued.
 //
 // A rescue that is interrupted can be run again: until the directory is marked, it is as it was; from then on
-// Open refuses it, and the rescue is finished. Of the options, WithFS, WithEnv and WithLogger are used.
-func (r Rescue) Run(ctx context.Context, options ...Option) (_ *Rescued, err error) {
-	e, err := newEnvironment(options)
-	if err != nil {
+// Open refuses it, and the rescue is finished. Options.OpenLog must be nil.
+func (r Rescue) Run(ctx context.Context, o Options) (_ *Report, err error) {
+	if o, err = o.withDefaults(); err != nil {
 		return nil, err
 	}
 	switch {
-	case e.transport != nil:
-		return nil, errors.Join(errors.New("millrace: a rescue connects to no host; leave WithTransport out"), e.transport.Close())
-	case e.openLog != nil:
-		return nil, errors.New("millrace: a rescue reads and writes logs of package wal; leave WithLog out")
+	case o.OpenLog != nil:
+		return nil, errors.New("millrace: a rescue reads and writes logs of package wal; leave Options.OpenLog out")
 	case len(r.Dirs) == 0:
 		return nil, errors.New("millrace: a rescue needs a directory")
 	case slices.Contains(r.Groups, 0):
 		return nil, errors.New("millrace: groups are numbered from 1")
 	}
-	w := rescue{env: e, asked: r}
+	w := rescue{options: o, asked: r}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for _, dir := range r.Dirs {
 		if err := w.enter(ctx, dir); err != nil {
@@ -163,10 +161,10 @@ func (r Rescue) Run(ctx context.Context, options ...Option) (_ *Rescued, err err
 
 // rescue is one run.
 type rescue struct {
-	env   environment
-	asked Rescue
-	dirs  []*survivor
-	done  Rescued
+	options Options
+	asked   Rescue
+	dirs    []*survivor
+	done    Report
 }
 
 func (w *rescue) close() (err error) {
@@ -176,9 +174,9 @@ func (w *rescue) close() (err error) {
 	return err
 }
 
-func (w *rescue) run(ctx context.Context) (*Rescued, error) {
+func (w *rescue) run(ctx context.Context) (*Report, error) {
 	for _, d := range w.dirs {
-		w.done.Dirs = append(w.done.Dirs, RescueDir{Dir: d.dir, Host: d.identity.ID, Incarnation: d.identity.Incarnation, WithoutAuthority: d.amnesia})
+		w.done.Dirs = append(w.done.Dirs, Dir{Dir: d.dir, Host: d.identity.ID, Incarnation: d.identity.Incarnation, WithoutAuthority: d.amnesia})
 	}
 	w.refuse(w.rejectDirs())
 	best := w.judge()
@@ -324,11 +322,11 @@ func (w *rescue) describe(best *survivor) {
 	w.done.Dir, w.done.Host, w.done.Former = best.dir, best.identity.ID, best.identity.Cluster
 	for _, group := range w.groups() {
 		g := best.groups[group]
-		of := RescueGroup{Group: group, Last: g.last.Index, LastTerm: g.last.Term, Snapshot: g.snapshot, Index: g.last.Index + 1}
+		of := Group{Group: group, Last: g.last.Index, LastTerm: g.last.Term, Snapshot: g.snapshot, Index: g.last.Index + 1}
 		for _, d := range w.dirs {
 			if o := d.groups[group]; o != nil {
 				of.Committed = max(of.Committed, min(o.committed, g.last.Index))
-				end := RescueEnd{Dir: d.dir, Host: d.identity.ID, Last: o.last.Index, LastTerm: o.last.Term, Committed: o.committed}
+				end := End{Dir: d.dir, Host: d.identity.ID, Last: o.last.Index, LastTerm: o.last.Term, Committed: o.committed}
 				if d != best {
 					end.Refused = cmp.Or(w.isBehind(d, group), "it is as good, and another one is rescued")
 				}
@@ -336,7 +334,7 @@ func (w *rescue) describe(best *survivor) {
 			}
 		}
 		for _, m := range g.roster.Members {
-			of.Members = append(of.Members, RescueMember{ID: m.ID, Role: g.roster.Role(m.ID).String(), Given: w.given(g, m.ID) != nil})
+			of.Members = append(of.Members, Member{ID: m.ID, Role: g.roster.Role(m.ID).String(), Given: w.given(g, m.ID) != nil})
 		}
 		if g.roster.Plan != nil {
 			of.Plan = g.roster.Plan.String()
@@ -347,7 +345,7 @@ func (w *rescue) describe(best *survivor) {
 		w.done.Groups = append(w.done.Groups, of)
 	}
 	for id := range best.groups {
-		if !slices.ContainsFunc(w.done.Groups, func(g RescueGroup) bool { return g.Group == id }) {
+		if !slices.ContainsFunc(w.done.Groups, func(g Group) bool { return g.Group == id }) {
 			w.done.Left = append(w.done.Left, id)
 		}
 	}
@@ -358,7 +356,7 @@ func (w *rescue) describe(best *survivor) {
 func (w *rescue) drawCluster(former uint64) (cluster uint64, err error) {
 	for cluster == 0 || cluster == former {
 		var b [8]byte
-		if _, err := io.ReadFull(w.env.secrets(), b[:]); err != nil {
+		if _, err := io.ReadFull(w.options.secrets(), b[:]); err != nil {
 			return 0, fmt.Errorf("millrace: draw the number of the new cluster: %w", err)
 		}
 		cluster = binary.LittleEndian.Uint64(b[:]) >> 1
@@ -368,13 +366,13 @@ func (w *rescue) drawCluster(former uint64) (cluster uint64, err error) {
 
 // enter locks a directory, and reads it.
 func (w *rescue) enter(ctx context.Context, dir string) (err error) {
-	if dir, err = vfs.Absolute(w.env.fs, filepath.Clean(dir)); err != nil {
-		return relativePath("Rescue.Dirs", err)
+	if dir, err = vfs.Absolute(w.options.FS, filepath.Clean(dir)); err != nil {
+		return identity.RelativePath("Rescue.Dirs", err)
 	}
 	if slices.ContainsFunc(w.dirs, func(d *survivor) bool { return d.dir == dir }) {
 		return fmt.Errorf("millrace: %s is named twice", dir)
 	}
-	d := &survivor{fs: w.env.fs, dir: dir}
+	d := &survivor{fs: w.options.FS, dir: dir}
 	if !w.asked.Write {
 		d.fs = vfs.ReadOnly(d.fs) // no right to write is needed, and no byte is changed
 	}

@@ -1,4 +1,4 @@
-package host
+package rescue
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -41,8 +42,8 @@ const (
 	keptPrefix      = "before-rescue-"
 )
 
-// rescuing is the content of identity.RescuingFile.
-type rescuing struct {
+// decision is the content of identity.RescuingFile.
+type decision struct {
 	Version int `json:"version"`
 	// Away says that the old log is not in its place any more.
 	Away     bool                  `json:"away"`
@@ -55,14 +56,14 @@ type rescuing struct {
 
 // write rescues a directory.
 func (w *rescue) write(ctx context.Context, d *survivor) error {
-	to := rescuing{Version: rescuingVersion, Former: d.identity.Cluster, Was: d.identity.Incarnation, Left: w.done.Left,
+	to := decision{Version: rescuingVersion, Former: d.identity.Cluster, Was: d.identity.Incarnation, Left: w.done.Left,
 		Kept: keptPrefix + hex.EncodeToString(d.identity.Incarnation[:])}
 	cluster, err := w.drawCluster(d.identity.Cluster)
 	if err != nil {
 		return err
 	}
 	to.Identity = identity.Identity{Version: identity.Version, Cluster: cluster, ID: d.identity.ID}
-	if err := removeTree(w.env.fs, filepath.Join(d.dir, rescueDir)); err != nil {
+	if err := identity.RemoveTree(w.options.FS, filepath.Join(d.dir, rescueDir)); err != nil {
 		return err
 	}
 	if to.Identity.Incarnation, err = w.copyLog(ctx, d, cluster); err != nil {
@@ -72,14 +73,14 @@ func (w *rescue) write(ctx context.Context, d *survivor) error {
 		return err
 	}
 	d.log = nil
-	if err := identity.WriteFile(w.env.fs, d.dir, identity.RescuingFile, to); err != nil {
+	if err := identity.WriteFile(w.options.FS, d.dir, identity.RescuingFile, to); err != nil {
 		return err
 	}
 	return w.finish(ctx, d.dir, to)
 }
 
 // proceed finishes a rescue that was interrupted.
-func (w *rescue) proceed(ctx context.Context, d *survivor) (*Rescued, error) {
+func (w *rescue) proceed(ctx context.Context, d *survivor) (*Report, error) {
 	to := d.begun
 	w.done.Dir, w.done.Host, w.done.Former, w.done.Left, w.done.Continues = d.dir, to.Identity.ID, to.Former, to.Left, true
 	if !w.asked.Write {
@@ -91,12 +92,12 @@ func (w *rescue) proceed(ctx context.Context, d *survivor) (*Rescued, error) {
 // copyLog writes the new log, and returns its id.
 func (w *rescue) copyLog(ctx context.Context, d *survivor, cluster uint64) (id transport.Incarnation, err error) {
 	dir := identity.LogDir(filepath.Join(d.dir, rescueDir))
-	if err := w.env.fs.MkdirAll(dir); err != nil {
+	if err := w.options.FS.MkdirAll(dir); err != nil {
 		return id, fmt.Errorf("millrace: make directory %s: %w", dir, err)
 	}
-	log, err := OpenWAL(LogConfig{
-		FS: w.env.fs, Dir: dir, Owner: d.identity.ID, Scheduler: w.env.env.Scheduler, Clock: w.env.env.Clock, Secrets: w.env.env.Secrets,
-		CacheBytes: -1, Logger: w.env.logger, Events: func(wal.Event) {},
+	log, err := host.OpenWAL(host.LogConfig{
+		FS: w.options.FS, Dir: dir, Owner: d.identity.ID, Scheduler: w.options.Env.Scheduler, Clock: w.options.Env.Clock, Secrets: w.options.Env.Secrets,
+		CacheBytes: -1, Logger: w.options.Logger, Events: func(wal.Event) {},
 	})
 	if err != nil {
 		return id, err
@@ -119,7 +120,7 @@ func (w *rescue) copyLog(ctx context.Context, d *survivor, cluster uint64) (id t
 }
 
 // copyTo writes a group with its entry rescued, which is committed with all before it.
-func (g *survivingGroup) copyTo(ctx context.Context, log Log, r entry.Rescued) error {
+func (g *survivingGroup) copyTo(ctx context.Context, log host.Log, r entry.Rescued) error {
 	const pageBytes = 1 << 20
 	put := func(write wal.Write) error {
 		write.Group = g.id
@@ -155,7 +156,7 @@ func (g *survivingGroup) copyTo(ctx context.Context, log Log, r entry.Rescued) e
 
 // readBack compares the new log with what it must have. Nothing of the old one has gone yet.
 func (w *rescue) readBack(ctx context.Context, dir string) error {
-	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.env.fs, Dir: dir})
+	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.options.FS, Dir: dir})
 	if err != nil {
 		return err
 	}
@@ -173,13 +174,13 @@ func (w *rescue) readBack(ctx context.Context, dir string) error {
 }
 
 // finish does what is left of a rescue when it is decided. The directory and its log are locked.
-func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error) {
+func (w *rescue) finish(ctx context.Context, dir string, to decision) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%w (the rescue of %s has begun and is not complete: run it again)", err, dir)
 		}
 	}()
-	fsys, kept := w.env.fs, filepath.Join(dir, to.Kept)
+	fsys, kept := w.options.FS, filepath.Join(dir, to.Kept)
 	if !to.Away {
 		if err := moveTree(fsys, identity.LogDir(dir), identity.LogDir(kept)); err != nil {
 			return err
@@ -197,7 +198,7 @@ func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error
 	if err := moveTree(fsys, identity.LogDir(filepath.Join(dir, rescueDir)), identity.LogDir(dir)); err != nil {
 		return err
 	}
-	if err := removeTree(fsys, filepath.Join(dir, rescueDir)); err != nil {
+	if err := identity.RemoveTree(fsys, filepath.Join(dir, rescueDir)); err != nil {
 		return err
 	}
 	if err := w.markGroups(ctx, dir, to); err != nil {
@@ -217,8 +218,8 @@ func (w *rescue) finish(ctx context.Context, dir string, to rescuing) (err error
 }
 
 // markGroups writes joined.json of all groups in the new log, each of which ends with its entry rescued.
-func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err error) {
-	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.env.fs, Dir: identity.LogDir(dir)})
+func (w *rescue) markGroups(ctx context.Context, dir string, to decision) (err error) {
+	in, err := wal.Inspect(ctx, wal.InspectOptions{FS: w.options.FS, Dir: identity.LogDir(dir)})
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err e
 		if of.Last == 0 {
 			continue // it was deleted
 		}
-		text, _, err := identity.ReadJoined(w.env.fs, dir, of.ID)
+		text, _, err := identity.ReadJoined(w.options.FS, dir, of.ID)
 		if err != nil {
 			return err
 		}
@@ -237,11 +238,11 @@ func (w *rescue) markGroups(ctx context.Context, dir string, to rescuing) (err e
 			text.Rescued = append(text.Rescued, life)
 		}
 		text.Version, text.Rescued = identity.JoinedVersion, text.Rescued[max(0, len(text.Rescued)-identity.MaxFormer):]
-		if err := identity.WriteJoined(w.env.fs, dir, of.ID, text); err != nil {
+		if err := identity.WriteJoined(w.options.FS, dir, of.ID, text); err != nil {
 			return err
 		}
 		if w.done.Continues {
-			w.done.Groups = append(w.done.Groups, RescueGroup{Group: of.ID, Last: of.Last - 1, Index: of.Last})
+			w.done.Groups = append(w.done.Groups, Group{Group: of.ID, Last: of.Last - 1, Index: of.Last})
 		}
 	}
 	return nil

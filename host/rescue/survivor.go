@@ -1,6 +1,7 @@
-package host
+package rescue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type survivor struct {
 	dir      string
 	locks    []io.Closer
 	identity identity.Identity
-	begun    *rescuing // a rescue of it has not ended; nothing else is read
+	begun    *decision // a rescue of it has not ended; nothing else is read
 	log      *wal.Inspection
 	amnesia  bool
 	groups   map[uint64]*survivingGroup
@@ -77,7 +78,7 @@ func (d *survivor) enter() error {
 		}
 		d.locks = append(d.locks, held)
 	}
-	var begun rescuing
+	var begun decision
 	found, err := identity.ReadFile(d.fs, filepath.Join(d.dir, identity.RescuingFile), &begun)
 	switch {
 	case err != nil:
@@ -179,7 +180,7 @@ func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found
 		}
 		m := f.Manifest
 		is := slices.ContainsFunc(g.former, func(life identity.FormerLife) bool { return life.IsOf(m, d.identity.ID) })
-		if err := rejectSnapshot(d.identity, g.id, m, is); err != nil {
+		if err := cmp.Or(d.identity.RejectManifest(g.id, m, is), entry.RejectConf(m)); err != nil {
 			unfit = append(unfit, err)
 			continue
 		}
@@ -251,7 +252,7 @@ func (g *survivingGroup) follow(found entry.Binding) error {
 }
 
 // doubtful returns the first of the entries that no directory knows as committed.
-func (g *survivingGroup) doubtful(committed uint64) (list []RescueEntry, err error) {
+func (g *survivingGroup) doubtful(committed uint64) (list []Entry, err error) {
 	for i := max(committed+1, g.log.FirstIndex()); i <= g.log.LastIndex() && i <= g.last.Index && len(list) < maxDoubtful; {
 		page, err := g.log.Entries(i, g.log.LastIndex()+1, 1<<20)
 		if err != nil {
@@ -259,7 +260,7 @@ func (g *survivingGroup) doubtful(committed uint64) (list []RescueEntry, err err
 		}
 		for k := range page {
 			if e := &page[k]; len(list) < maxDoubtful {
-				list = append(list, RescueEntry{Index: e.Index, Term: e.Term, Type: e.Type.String(), Bytes: len(e.Data)})
+				list = append(list, Entry{Index: e.Index, Term: e.Term, Type: e.Type.String(), Bytes: len(e.Data)})
 			}
 		}
 		i += uint64(len(page))
