@@ -25,9 +25,9 @@ var lockers = words(`
 	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published queue readLane readers reading
-	receivedObject receiving recentMoves relay routedCalls sending sentObject shard shardWorker shortages shutdown
-	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog
-	divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender`)
+	recentMoves relay routedCalls shard shardWorker shortages shutdown
+	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
+	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

@@ -100,7 +100,7 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 			transfers.Send((*bulkGroup)(l.group), 3-l.id, &sentSnapshot{group: l.group})
 		}
 		out := transfers.Out()
-		at := slices.IndexFunc(out, func(s *bulk.Sending) bool { return s.To() == 3-l.id })
+		at := slices.IndexFunc(out, func(s *bulk.Sender) bool { return s.To() == 3-l.id })
 		if i > 200 && (at < 0 || out[at].IsActive()) { // or it has ended: the member needs none
 			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
 			return

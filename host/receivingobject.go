@@ -20,7 +20,7 @@ import (
 //
 // Invariant: a fetch ends when the object is on the disk, when endFetch is called, or with its group. The log
 // says that the object is needed, and no number of silent members or wrong blocks changes that. What ends the
-// transfer of a snapshot makes a fetch give its slot up and begin again later (bulk.Receiving.Abort).
+// transfer of a snapshot makes a fetch give its slot up and begin again later (bulk.Receiver.Abort).
 
 // objectFetch is an object that a member lacks, as the log describes it. manifestBytes is 1 to
 // bulk.MaxManifest.
@@ -44,7 +44,7 @@ type receivedObject struct {
 // beat. The group's objects learn how it goes (arrived, absent).
 func (t *transfers) fetch(g *Group, o objectFetch) (begins bool) {
 	t.Do(func() {
-		if r := t.ReceivingOf((*bulkGroup)(g), o.hash); r != nil {
+		if r := t.ReceiverOf((*bulkGroup)(g), o.hash); r != nil {
 			c, is := r.Content().(*receivedObject)
 			begins = is && c.id == o.id
 			return
@@ -162,18 +162,18 @@ func (c *receivedObject) RejectWrite() error {
 func (c *receivedObject) IsUseless() bool { return c.group.Err() != nil }
 
 // released lets the group remove what came of an object that is needed no more.
-func (c *receivedObject) Released(r *bulk.Receiving) {
+func (c *receivedObject) Released(r *bulk.Receiver) {
 	r.Tell(func() { c.group.objects.drop(c.id) })
 }
 
-func (c *receivedObject) Whole(r *bulk.Receiving) {
+func (c *receivedObject) Whole(r *bulk.Receiver) {
 	r.SayDone()
 	r.Tell(func() { c.group.objects.arrived(c.id) })
 	r.Stop()
 }
 
 // nowhere lets another fetch have the slot: an object that no member has may be asked for until it expires.
-func (c *receivedObject) Nowhere(r *bulk.Receiving) {
+func (c *receivedObject) Nowhere(r *bulk.Receiver) {
 	r.Yield()
 	r.Tell(func() { c.group.objects.absent(c.id) })
 }

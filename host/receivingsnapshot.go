@@ -82,7 +82,7 @@ func (g *Group) needsSnapshot(index uint64) bool {
 }
 
 // whole passes the snapshot to the group, which installs it.
-func (c *receivedSnapshot) Whole(r *bulk.Receiving) {
+func (c *receivedSnapshot) Whole(r *bulk.Receiver) {
 	r.Install()
 	c.group.installs.received.Store(newPublished(r.Manifest(), r.Now()))
 	c.group.want(dutyInstall)
@@ -90,10 +90,10 @@ func (c *receivedSnapshot) Whole(r *bulk.Receiving) {
 }
 
 // nowhere does nothing: the leader offers what there is.
-func (c *receivedSnapshot) Nowhere(*bulk.Receiving) {}
+func (c *receivedSnapshot) Nowhere(*bulk.Receiver) {}
 
 // released does nothing: what was received is of use if the same snapshot is offered again.
-func (c *receivedSnapshot) Released(*bulk.Receiving) {}
+func (c *receivedSnapshot) Released(*bulk.Receiver) {}
 
 func (c *receivedSnapshot) Received(from uint64, bytes int64) event.Event {
 	return event.SnapshotReceived{Group: c.group.id, From: from, Index: c.offer.Index, Bytes: bytes}
@@ -116,7 +116,7 @@ func (g *Group) otherMembers() (others []uint64) {
 }
 
 // incoming returns the transfer of a snapshot to this member and the snapshot, or nil. It is called in Do.
-func (t *transfers) incoming(g *Group) (*bulk.Receiving, *receivedSnapshot) {
+func (t *transfers) incoming(g *Group) (*bulk.Receiver, *receivedSnapshot) {
 	for _, r := range t.In() {
 		if c, is := r.Content().(*receivedSnapshot); is && c.group == g {
 			return r, c

@@ -40,7 +40,7 @@ func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error)
 	return r.Manifest(), r, nil
 }
 
-func (c *sentObject) NotOpened(s *bulk.Sending, err error) {
+func (c *sentObject) NotOpened(s *bulk.Sender, err error) {
 	if errors.Is(err, files.ErrNotHere) {
 		s.Refuse(bulk.Absent)
 		return

@@ -44,7 +44,7 @@ func (c *sentSnapshot) Open() (snapshot.Manifest, *snapshot.Reader, error) {
 	return c.published.manifest, r, err
 }
 
-func (c *sentSnapshot) NotOpened(s *bulk.Sending, err error) {
+func (c *sentSnapshot) NotOpened(s *bulk.Sender, err error) {
 	if errors.Is(err, snapshot.ErrNotFound) && c.group.snapshots.latest() != c.published {
 		s.Wait(0) // a later one has taken its place
 		return

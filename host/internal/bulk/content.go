@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// SentContent is what a transfer to a member moves. The snapshot of the group is one kind; Sending asks it for
+// SentContent is what a transfer to a member moves. The snapshot of the group is one kind; Sender asks it for
 // everything in which the kinds differ. The caller holds the lock of the transfers, except where noted.
 type SentContent interface {
 	Class() *Class
@@ -22,7 +22,7 @@ type SentContent interface {
 	// the disk.
 	Open() (snapshot.Manifest, *snapshot.Reader, error)
 	// NotOpened ends the try, or the transfer, after an error of Open.
-	NotOpened(s *Sending, err error)
+	NotOpened(s *Sender, err error)
 	// Offer returns the record that tells the receiver what there is.
 	Offer(manifestBytes int64) []byte
 	// RejectGoingOn says why a transfer must end although its receiver lives, or returns "".
@@ -34,8 +34,9 @@ type SentContent interface {
 	Failed(to uint64, bytes int64, cause string) event.Event
 }
 
-// ReceivedContent is what a transfer to this member moves. A snapshot of the group is one kind; Receiving asks
-// it for everything in which the kinds differ. The caller holds the lock of the transfers, except where noted.
+// ReceivedContent is what a transfer to this member moves. A snapshot of the group is one kind; Receiver
+// asks it for everything in which the kinds differ. The caller holds the lock of the transfers, except
+// where noted.
 type ReceivedContent interface {
 	Class() *Class
 	// What and Name say for people what is received: "a snapshot", and which one.
@@ -57,11 +58,11 @@ type ReceivedContent interface {
 	// IsUseless reports whether this member needs the content no more.
 	IsUseless() bool
 	// Whole is called when the disk has the content, and ends the transfer or passes it on.
-	Whole(r *Receiving)
+	Whole(r *Receiver)
 	// Nowhere is called when no source serves it: each was asked in turn, and none has said that it is busy.
-	Nowhere(r *Receiving)
+	Nowhere(r *Receiver)
 	// Released is called when a transfer that has ended early does nothing on the disk any more.
-	Released(r *Receiving)
+	Released(r *Receiver)
 	// Received and Failed return the events of the two ends.
 	Received(from uint64, bytes int64) event.Event
 	Failed(from uint64, bytes int64, cause string) event.Event

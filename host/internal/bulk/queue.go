@@ -1,10 +1,10 @@
 package bulk
 
-// sendingQueue is the blocks that a receiver has asked for and that were not sent. It is pure.
+// queue is the blocks that a receiver has asked for and that were not sent. It is pure.
 //
 // The number of an ask grows, so a copy of an earlier ask, or one that comes late, changes nothing: what it
 // asked for was sent, or is asked for again.
-type sendingQueue struct {
+type queue struct {
 	last   uint64 // number of the latest ask
 	ranges []Range
 }
@@ -14,7 +14,7 @@ type sendingQueue struct {
 const maxQueuedRanges = 4 * WindowBlocks
 
 // take takes an ask, and reports whether it is a new one.
-func (q *sendingQueue) take(a *Ask) (isNew bool) {
+func (q *queue) take(a *Ask) (isNew bool) {
 	if a.Number <= q.last {
 		return false
 	}
@@ -29,7 +29,7 @@ func (q *sendingQueue) take(a *Ask) (isNew bool) {
 
 // next takes blocks of one part that follow each other out of the queue, at most n of them. ok is false if
 // there are none.
-func (q *sendingQueue) next(n int64) (r Range, ok bool) {
+func (q *queue) next(n int64) (r Range, ok bool) {
 	if len(q.ranges) == 0 || n <= 0 {
 		return r, false
 	}
@@ -44,10 +44,10 @@ func (q *sendingQueue) next(n int64) (r Range, ok bool) {
 
 // putBack puts blocks in front again: the transport has not taken them. asks is the number of the latest ask
 // when they were taken. A later one may have forgotten them.
-func (q *sendingQueue) putBack(r Range, asks uint64) {
+func (q *queue) putBack(r Range, asks uint64) {
 	if r.Blocks > 0 && asks == q.last {
 		q.ranges = append([]Range{r}, q.ranges...)
 	}
 }
 
-func (q *sendingQueue) empty() bool { return len(q.ranges) == 0 }
+func (q *queue) empty() bool { return len(q.ranges) == 0 }

@@ -7,7 +7,7 @@ import (
 
 // There are few slots for transfers, and each transfer goes on for as long as it likes: a content may be
 // large, and a link slow. But no transfer keeps a slot from others for ever. If all slots are taken and one
-// more transfer wants to begin, one that has moved almost nothing for slotTicks ends, and the other takes its
+// more transfer wants to begin, one that has moved almost nothing for SlotTicks ends, and the other takes its
 // place. That costs time only, since a transfer goes on where it ended.
 //
 // Without this rule a member that sends a block now and then, or asks for one, or whose Restore hangs, would
@@ -22,7 +22,7 @@ type pace struct {
 	slow  bool  // the last stretch has moved less than minSlotBytes
 }
 
-// minSlotBytes is what a transfer must move in slotTicks, if others wait.
+// minSlotBytes is what a transfer must move in SlotTicks, if others wait.
 const minSlotBytes = 1 << 20
 
 // SlotTicks is how long a transfer keeps its slot, however slow it is.
@@ -35,8 +35,8 @@ func (p *pace) pass(now, bytes, stretch int64) {
 	}
 }
 
-// transferClass is what the transfers of one kind of content share on a host: slots, a rate, and counts.
-// transfers.mu guards it.
+// Class is what the transfers of one kind of content share on a host: slots, a rate, and counts.
+// The lock of the transfers guards it.
 type Class struct {
 	all    *Transfers
 	rate   rate
@@ -55,8 +55,8 @@ type Counts struct {
 	Unwanted                 uint64 // blocks that came and were not asked for, or were here already
 }
 
-// NewClass adds a class, before the first transfer. If single is set, a member is sent one content of the class
-// at a time: what is sent to it changes with the next try.
+// NewClass adds a class, before the first transfer. If single is set, a member is sent one content of the
+// class at a time: what is sent to it changes with the next try.
 func (t *Transfers) NewClass(maxSendings, maxReceivings int, bytesPerSecond int64, single bool) *Class {
 	c := &Class{all: t, rate: newRate(bytesPerSecond, t.settings.TicksPerSecond), single: single, MaxSendings: maxSendings, MaxReceivings: maxReceivings}
 	t.classes = append(t.classes, c)
@@ -98,7 +98,7 @@ func (c *Class) GiveReceivingSlot() bool {
 // endSlowReceiving ends a transfer to this host that is slow, and reports whether there was one.
 func (c *Class) endSlowReceiving() bool {
 	in := c.all.in
-	i := slices.IndexFunc(in, func(r *Receiving) bool {
+	i := slices.IndexFunc(in, func(r *Receiver) bool {
 		return r.class() == c && r.pace.slow && !r.running && r.HasSlot()
 	})
 	if i < 0 {
@@ -112,7 +112,7 @@ func (c *Class) endSlowReceiving() bool {
 // ends one that was asked for the same blocks again and again.
 func (c *Class) endSlowSending() bool {
 	out := c.all.out
-	i := slices.IndexFunc(out, func(s *Sending) bool {
+	i := slices.IndexFunc(out, func(s *Sender) bool {
 		return s.class() == c && s.IsActive() && !s.running && (s.pace.slow || s.bytes > 4*s.size+MinPinnedLog)
 	})
 	if i < 0 {
@@ -134,7 +134,7 @@ func (c *Class) now() Counts {
 	return m
 }
 
-// sendingRate is a token bucket in bytes and ticks. It bounds what a host sends of snapshots per tick, over
+// rate is a token bucket in bytes and ticks. It bounds what a host sends of snapshots per tick, over
 // all its groups. What was not used is kept for a short time only: a burst must not take the link from
 // others.
 type rate struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// receiving is one content that is received: an object that is fetched, or a snapshot,
-// from the offer until this member's log has taken it over. There is one transfer of a snapshot for a group
-// at most, and Class.MaxReceivings for a host; those that are complete, and are being installed, are not counted.
+// Receiver is one content that is received: an object that is fetched, or a snapshot, from the offer until
+// this member's log has taken it over. There is one transfer of a snapshot for a group at most, and
+// Class.MaxReceivings for a host; those that are complete, and are being installed, are not counted.
 //
 // The manifest comes first, and its SHA-256 must be the hash that was offered. From then on every block is
 // checked against the manifest, so it does not matter who sends it: after a while of silence the receiver
@@ -25,7 +25,7 @@ import (
 //
 // An offer of another snapshot does not end a transfer that makes progress, except if it must: when the log
 // of the leader begins behind the end of the snapshot that is being received, that one would be of no use.
-type Receiving struct {
+type Receiver struct {
 	all           *Transfers
 	group         Group
 	enqueue       func() // makes a lane run a piece
@@ -33,15 +33,15 @@ type Receiving struct {
 	hash          [32]byte // of the manifest
 	manifestBytes int64
 
-	// Guarded by transfers.mu.
+	// Guarded by Transfers.mu.
 	from     uint64   // the member that is asked; 0: none is known
 	isAsked  bool     // it was, and has not refused
 	refused  []uint64 // the members that did not serve since something was right
 	isBusy   bool     // one of them has it, and is busy
-	stage    receivingStage
-	window   receivingWindow
+	stage    receiverStage
+	window   window
 	blocks   []heldBlock // that are not written
-	spare    [][]byte    // memory for blocks, at most windowBlocks
+	spare    [][]byte    // memory for blocks, at most WindowBlocks
 	heardAt  int64       // tick at which something arrived that was asked for, or a stage began
 	saidAt   int64       // tick at which the sender was told something
 	pausedAt int64       // the disk refuses blocks; it is tried again in a while. 0: it does not
@@ -68,16 +68,16 @@ type heldBlock struct {
 	from uint64
 }
 
-type receivingStage int
+type receiverStage int
 
 const (
-	receivingBegins   receivingStage = iota // it looks what is on the disk
-	receivingManifest                       // it asks for the manifest
-	receivingOpens                          // the manifest is here
-	receivingBlocks                         // it asks for blocks
-	receivingFinishes                       // all are here, and are verified
-	receivingInstalls                       // a snapshot is published: the group installs it
-	receivingWaits                          // a fetch has no slot, until laterAt and longer
+	receivingBegins   receiverStage = iota // it looks what is on the disk
+	receivingManifest                      // it asks for the manifest
+	receivingOpens                         // the manifest is here
+	receivingBlocks                        // it asks for blocks
+	receivingFinishes                      // all are here, and are verified
+	receivingInstalls                      // a snapshot is published: the group installs it
+	receivingWaits                         // a fetch has no slot, until laterAt and longer
 	receivingGone
 )
 
@@ -89,13 +89,13 @@ const (
 	maxSpoilt = 2
 	// switchAfter is how many repeats in a row bring nothing before another member is asked.
 	switchAfter = 3
-	// writeBlocks bounds one piece of a receiver's work, in blocks.
+	// WriteBlocks bounds one piece of a receiver's work, in blocks.
 	WriteBlocks = 4
 )
 
 // ReceivingOf returns the transfer to this member of the content with this hash, or nil. It is called in
 // Do.
-func (t *Transfers) ReceivingOf(g Group, hash [32]byte) *Receiving {
+func (t *Transfers) ReceiverOf(g Group, hash [32]byte) *Receiver {
 	for _, r := range t.in {
 		if r.group == g && r.hash == hash {
 			return r
@@ -107,32 +107,32 @@ func (t *Transfers) ReceivingOf(g Group, hash [32]byte) *Receiving {
 // Receive begins a transfer to this member, which has a slot. from is asked first; 0: none is known. It is
 // called in Do.
 func (t *Transfers) Receive(g Group, from uint64, hash [32]byte, manifestBytes int64, content ReceivedContent) {
-	r := &Receiving{all: t, group: g, content: content, hash: hash, manifestBytes: manifestBytes, from: from, heardAt: t.at, pace: pace{at: t.at}}
+	r := &Receiver{all: t, group: g, content: content, hash: hash, manifestBytes: manifestBytes, from: from, heardAt: t.at, pace: pace{at: t.at}}
 	r.window.waitTicks = t.repeatTicks()
 	r.enqueue = t.wiring.Work(g, "which receives "+content.What(), r.piece)
 	t.in = append(t.in, r)
 	r.enqueue()
 }
 
-func (r *Receiving) class() *Class { return r.content.Class() }
+func (r *Receiver) class() *Class { return r.content.Class() }
 
 // HasSlot reports whether the transfer uses the network and the disk. It is called in Do.
-func (r *Receiving) HasSlot() bool {
+func (r *Receiver) HasSlot() bool {
 	return r.stage != receivingInstalls && r.stage != receivingWaits && r.stage != receivingGone
 }
 
 // sayAlive tells the sender that the receiver is at work.
-func (r *Receiving) sayAlive() { r.ask(false, nil) }
+func (r *Receiver) sayAlive() { r.ask(false, nil) }
 
 // SayDone tells the sender that nothing more is needed of it, if it was asked for something. It is called in
 // Do.
-func (r *Receiving) SayDone() {
+func (r *Receiver) SayDone() {
 	if r.isAsked {
 		r.SayEnd(Done)
 	}
 }
 
-func (r *Receiving) ask(restarts bool, ranges []Range) {
+func (r *Receiver) ask(restarts bool, ranges []Range) {
 	if r.saidAt = r.all.at; r.from == raft.None {
 		r.from = r.next()
 	}
@@ -144,7 +144,7 @@ func (r *Receiving) ask(restarts bool, ranges []Range) {
 }
 
 // askMore asks for what is missing, as far as the window allows, or goes on to the next stage if nothing is.
-func (r *Receiving) askMore() {
+func (r *Receiver) askMore() {
 	var missing []Range
 	switch r.stage {
 	case receivingManifest:
@@ -179,7 +179,7 @@ func (r *Receiving) askMore() {
 }
 
 // enter begins a stage.
-func (r *Receiving) enter(stage receivingStage) {
+func (r *Receiver) enter(stage receiverStage) {
 	r.stage, r.heardAt = stage, r.all.at
 	r.window.reset()
 	r.blocks = nil
@@ -189,7 +189,7 @@ func (r *Receiving) enter(stage receivingStage) {
 func (t *Transfers) Arrived(g Group, from uint64, b *Block) {
 	t.lock()
 	defer t.unlock()
-	r := t.ReceivingOf(g, b.Hash)
+	r := t.ReceiverOf(g, b.Hash)
 	if r == nil || r.stage != receivingManifest && r.stage != receivingBlocks ||
 		(b.At.Part == ManifestPart) != (r.stage == receivingManifest) || !r.window.arrived(b.At) {
 		t.countUnwanted(r)
@@ -211,7 +211,7 @@ func (t *Transfers) Arrived(g Group, from uint64, b *Block) {
 }
 
 // spareBlock returns memory for a block: that of one that was written, if there is any.
-func (r *Receiving) spareBlock() (b []byte) {
+func (r *Receiver) spareBlock() (b []byte) {
 	n := len(r.spare)
 	if n == 0 {
 		return make([]byte, 0, BlockBytes)
@@ -221,7 +221,7 @@ func (r *Receiving) spareBlock() (b []byte) {
 }
 
 // takeManifestBlock takes a block of the manifest. The whole is checked when it is complete.
-func (r *Receiving) takeManifestBlock(b *Block) {
+func (r *Receiver) takeManifestBlock(b *Block) {
 	r.window.wrote(b.At)
 	lo := b.At.Block * BlockBytes
 	if want := min(BlockBytes, int64(len(r.manifest))-lo); int64(len(b.Content)) != want {
@@ -241,7 +241,7 @@ func (r *Receiving) takeManifestBlock(b *Block) {
 }
 
 // piece is one piece of work on a snapshot lane.
-func (r *Receiving) piece() (more bool) {
+func (r *Receiver) piece() (more bool) {
 	t := r.all
 	t.lock()
 	defer t.unlock()
@@ -279,7 +279,7 @@ func (r *Receiving) piece() (more bool) {
 }
 
 // outside runs f without the lock, and reports whether the transfer goes on.
-func (r *Receiving) outside(f func()) bool {
+func (r *Receiver) outside(f func()) bool {
 	r.all.mu.Unlock()
 	f()
 	r.all.lock()
@@ -287,7 +287,7 @@ func (r *Receiving) outside(f func()) bool {
 }
 
 // look looks what the disk has of the content.
-func (r *Receiving) look() {
+func (r *Receiver) look() {
 	var m snapshot.Manifest
 	var err error
 	found := false
@@ -309,7 +309,7 @@ func (r *Receiving) look() {
 }
 
 // open decodes the manifest, if it came just now, and begins to receive.
-func (r *Receiving) open() {
+func (r *Receiver) open() {
 	if r.manifest != nil {
 		m, err := snapshot.DecodeManifest(r.manifest)
 		if err != nil {
@@ -342,14 +342,14 @@ func (r *Receiving) open() {
 }
 
 // refuse ends the transfer: this member has no use for the content, from any sender.
-func (r *Receiving) refuse(err error) {
+func (r *Receiver) refuse(err error) {
 	r.content.Nowhere(r)
 	r.SayEnd(Refused)
 	r.Abort(err.Error())
 }
 
 // write writes a few blocks.
-func (r *Receiving) write() {
+func (r *Receiver) write() {
 	some := slices.Clone(r.blocks[:min(len(r.blocks), WriteBlocks)])
 	r.blocks = slices.Delete(r.blocks, 0, len(some))
 	errs := make([]error, len(some))
@@ -383,7 +383,7 @@ func (r *Receiving) write() {
 
 // pause makes the transfer wait: the disk has refused something, and may have space again in a while. The
 // sender learns that the receiver lives.
-func (r *Receiving) pause(err error) {
+func (r *Receiver) pause(err error) {
 	if r.stage == receivingGone {
 		return
 	}
@@ -398,7 +398,7 @@ func (r *Receiving) pause(err error) {
 }
 
 // finish verifies all that is on the disk, and publishes it.
-func (r *Receiving) finish() {
+func (r *Receiver) finish() {
 	var err error
 	var damage *snapshot.DamageError
 	if !r.outside(func() {
@@ -428,7 +428,7 @@ func (r *Receiving) finish() {
 
 // Abort ends the transfer with an event, or makes it start over if it lasts. What is on the disk stays. It
 // is called in Do.
-func (r *Receiving) Abort(cause string) {
+func (r *Receiver) Abort(cause string) {
 	if r.stage == receivingGone {
 		return
 	}
@@ -444,14 +444,14 @@ func (r *Receiving) Abort(cause string) {
 
 // Stop ends the transfer. A lane closes its receiver; if the group is leaving, none does, and what is on the
 // disk stays as it would in a crash. It is called in Do.
-func (r *Receiving) Stop() {
+func (r *Receiver) Stop() {
 	r.stage, r.blocks = receivingGone, nil
 	r.enqueue()
-	r.all.in = slices.DeleteFunc(r.all.in, func(other *Receiving) bool { return other == r })
+	r.all.in = slices.DeleteFunc(r.all.in, func(other *Receiver) bool { return other == r })
 }
 
 // close ends the receiver of a transfer that is gone, on the lane.
-func (r *Receiving) close() {
+func (r *Receiver) close() {
 	receiver := r.receiver
 	r.receiver, r.manifest, r.hasBlock, r.spare = nil, nil, nil, nil
 	if receiver == nil {
@@ -466,7 +466,7 @@ func (r *Receiving) close() {
 }
 
 // beat is called at each beat, with the ticks that have passed.
-func (r *Receiving) beat(passed int64) {
+func (r *Receiver) beat(passed int64) {
 	t := r.all
 	if r.pausedAt > 0 && t.at-r.pausedAt >= t.repeatTicks()<<min(r.pauses-1, maxSilentBackoff) {
 		r.pausedAt = 0

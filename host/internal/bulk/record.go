@@ -21,9 +21,9 @@ import (
 // wait for is not wanted. An ask without ranges says that the receiver is at work.
 
 const (
-	// snapshotBlockBytes is the size of a block. Only the last of a part is shorter.
+	// BlockBytes is the size of a block. Only the last of a part is shorter.
 	BlockBytes = control.MaxBlock
-	// maxOfferedManifest bounds the manifest that a receiver keeps in memory.
+	// MaxManifest bounds the manifest that a receiver keeps in memory.
 	MaxManifest = 16 << 20
 	// maxAskRanges and maxAskBlocks bound one ask.
 	maxAskRanges = WindowBlocks
@@ -35,10 +35,10 @@ const (
 	askRestarts byte = 1
 )
 
-// manifestPart is the part number of the manifest.
+// ManifestPart is the part number of the manifest.
 const ManifestPart = -1
 
-// snapshotOffer says that a snapshot is there to be asked for. firstIndex is where the log of the leader
+// Offer says that a snapshot is there to be asked for. FirstIndex is where the log of the leader
 // begins: a snapshot that ends before it would not help.
 type Offer struct {
 	Group, Index, Term, FirstIndex uint64
@@ -46,7 +46,7 @@ type Offer struct {
 	Hash                           [32]byte
 }
 
-// snapshotAsk asks for blocks.
+// Ask asks for blocks.
 type Ask struct {
 	Group    uint64
 	Hash     [32]byte
@@ -55,7 +55,7 @@ type Ask struct {
 	Ranges   []Range
 }
 
-// snapshotBlock is a block. content belongs to the body.
+// Block is a block. content belongs to the body.
 type Block struct {
 	Group   uint64
 	Hash    [32]byte
@@ -63,14 +63,14 @@ type Block struct {
 	Content []byte
 }
 
-// snapshotEnd ends a transfer, or refuses one.
+// End ends a transfer, or refuses one.
 type End struct {
 	Group uint64
 	Hash  [32]byte
 	Why   Why
 }
 
-// transferEnd is why a transfer ends. Those below endAbsent are said by receivers, the others by senders.
+// Why is why a transfer ends. Those below Absent are said by receivers, the others by senders.
 type Why byte
 
 const (
@@ -106,13 +106,13 @@ func (e Why) String() string {
 	return fmt.Sprintf("end %d", byte(e))
 }
 
-// blockAt is the place of a block: part is manifestPart or the number of a part.
+// Place is the place of a block: part is ManifestPart or the number of a part.
 type Place struct {
 	Part  int
 	Block int64
 }
 
-// blockRange is blocks of one part that follow each other.
+// Range is blocks of one part that follow each other.
 type Range struct {
 	Part          int
 	Block, Blocks int64
@@ -160,7 +160,7 @@ func appendHash(b []byte, group uint64, hash *[32]byte) []byte {
 	return append(binary.AppendUvarint(b, group), hash[:]...)
 }
 
-// snapshotReader reads a record. After the first error it returns zeros.
+// reader reads a record. After the first error it returns zeros.
 type reader struct {
 	rest []byte
 	n    int // of the whole record

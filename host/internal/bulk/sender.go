@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// minPinnedLog is how much log is kept for a transfer at least, in bytes, however small the snapshot is.
+	// MinPinnedLog is how much log is kept for a transfer at least, in bytes, however small the snapshot is.
 	MinPinnedLog = 1 << 30
 	// readBlocks bounds one piece of a sender's work, in blocks.
 	readBlocks = 4
 )
 
-// sending is one content that is sent to one member, or waits for it.
-type Sending struct {
+// Sender is one content that is sent to one member, or waits for it.
+type Sender struct {
 	all     *Transfers
 	group   Group
 	to      uint64
 	enqueue func()      // makes a lane run a piece
 	content SentContent // changes only while nothing is under way
 
-	// Guarded by transfers.mu.
-	stage     sendingStage
+	// Guarded by Transfers.mu.
+	stage     senderStage
 	core      bool   // the core of the group awaits the outcome
 	release   func() // of what the receiver needs next, or nil
-	queue     sendingQueue
+	queue     queue
 	heardAt   int64 // tick at which the receiver was heard, or the stage began
 	offeredAt int64
 	laterAt   int64 // not before this tick: the stage is sendingWaits or sendingFailed
@@ -44,24 +44,24 @@ type Sending struct {
 	raw, record []byte
 }
 
-type sendingStage int
+type senderStage int
 
 const (
-	sendingWaits  sendingStage = iota // until the host may send one more, or laterAt
-	sendingOpens                      // it opens the content
-	sendingBlocks                     // it has offered it, and sends what it is asked for
-	sendingFailed                     // and the core is told at laterAt
+	sendingWaits  senderStage = iota // until the host may send one more, or laterAt
+	sendingOpens                     // it opens the content
+	sendingBlocks                    // it has offered it, and sends what it is asked for
+	sendingFailed                    // and the core is told at laterAt
 	sendingGone
 )
 
 // IsActive reports whether the transfer has a slot. It is called in Do.
-func (s *Sending) IsActive() bool { return s.stage == sendingOpens || s.stage == sendingBlocks }
+func (s *Sender) IsActive() bool { return s.stage == sendingOpens || s.stage == sendingBlocks }
 
 // To returns the member.
-func (s *Sending) To() uint64 { return s.to }
+func (s *Sender) To() uint64 { return s.to }
 
 // outgoingTo returns the transfer of a class to a member, or nil.
-func (t *Transfers) outgoingTo(g Group, to uint64, class *Class) *Sending {
+func (t *Transfers) outgoingTo(g Group, to uint64, class *Class) *Sender {
 	for _, s := range t.out {
 		if s.group == g && s.to == to && s.class() == class {
 			return s
@@ -71,7 +71,7 @@ func (t *Transfers) outgoingTo(g Group, to uint64, class *Class) *Sending {
 }
 
 // sendingOf returns the active transfer to a member of the content with this hash, or nil.
-func (t *Transfers) sendingOf(g Group, to uint64, hash [32]byte) *Sending {
+func (t *Transfers) senderOf(g Group, to uint64, hash [32]byte) *Sender {
 	for _, s := range t.out {
 		if s.group == g && s.to == to && s.IsActive() && s.content.Hash() == hash {
 			return s
@@ -80,10 +80,10 @@ func (t *Transfers) sendingOf(g Group, to uint64, hash [32]byte) *Sending {
 	return nil
 }
 
-func (s *Sending) class() *Class { return s.content.Class() }
+func (s *Sender) class() *Class { return s.content.Class() }
 
-func (t *Transfers) addSending(g Group, to uint64, content SentContent) *Sending {
-	s := &Sending{all: t, group: g, to: to, content: content}
+func (t *Transfers) addSender(g Group, to uint64, content SentContent) *Sender {
+	s := &Sender{all: t, group: g, to: to, content: content}
 	s.enqueue = t.wiring.Work(g, fmt.Sprintf("which sends %s to host %d", content.What(), to), s.piece)
 	t.out = append(t.out, s)
 	return s
@@ -97,7 +97,7 @@ func (t *Transfers) Send(g Group, to uint64, content SentContent) {
 	defer t.unlock()
 	s := t.outgoingTo(g, to, content.Class())
 	if s == nil {
-		s = t.addSending(g, to, content)
+		s = t.addSender(g, to, content)
 	}
 	s.core = true
 	if s.stage == sendingFailed {
@@ -118,16 +118,16 @@ func (t *Transfers) beginWaiting() {
 	}
 }
 
-func (s *Sending) begin() {
+func (s *Sender) begin() {
 	s.stage, s.heardAt, s.bytes, s.size = sendingOpens, s.all.at, 0, 0
 	s.pace = pace{at: s.all.at}
-	s.queue = sendingQueue{}
+	s.queue = queue{}
 	s.release = s.content.Begins()
 	s.enqueue()
 }
 
 // piece is one piece of work on a snapshot lane: it opens the content, or reads and sends a few blocks.
-func (s *Sending) piece() (more bool) {
+func (s *Sender) piece() (more bool) {
 	t := s.all
 	t.lock()
 	defer t.unlock()
@@ -149,7 +149,7 @@ func (s *Sending) piece() (more bool) {
 }
 
 // open opens the content and offers it. The lock is not held while the disk works.
-func (s *Sending) open() (more bool) {
+func (s *Sender) open() (more bool) {
 	t := s.all
 	t.mu.Unlock()
 	m, reader, err := s.content.Open()
@@ -172,7 +172,7 @@ func (s *Sending) open() (more bool) {
 }
 
 // offer tells the receiver what there is, unless it has asked for it by itself.
-func (s *Sending) offer() {
+func (s *Sender) offer() {
 	s.offeredAt = s.all.at
 	if s.core {
 		s.all.say(s.to, s.content.Offer(int64(len(s.manifest))))
@@ -180,7 +180,7 @@ func (s *Sending) offer() {
 }
 
 // sendSome sends a few of the blocks that were asked for, if the rate allows it.
-func (s *Sending) sendSome() (more bool) {
+func (s *Sender) sendSome() (more bool) {
 	t := s.all
 	class := s.class()
 	r, ok := s.queue.next(min(class.rate.blocks(), readBlocks))
@@ -212,7 +212,7 @@ func (s *Sending) sendSome() (more bool) {
 }
 
 // read reads blocks. What does not exist is left out: only a peer that breaks the rules asks for it.
-func (s *Sending) read(r Range) (content []byte, err error) {
+func (s *Sender) read(r Range) (content []byte, err error) {
 	if r.Part == ManifestPart {
 		lo := min(r.Block*BlockBytes, int64(len(s.manifest)))
 		return s.manifest[lo:min(lo+r.Blocks*BlockBytes, int64(len(s.manifest)))], nil
@@ -226,7 +226,7 @@ func (s *Sending) read(r Range) (content []byte, err error) {
 
 // sendBlocks sends content as blocks, until the transport is full. It returns how many bytes it took, and how
 // many blocks.
-func (s *Sending) sendBlocks(r Range, content []byte) (bytes, blocks int64) {
+func (s *Sender) sendBlocks(r Range, content []byte) (bytes, blocks int64) {
 	for len(content) > 0 {
 		n := min(len(content), BlockBytes)
 		b := Block{Group: s.group.ID(), Hash: s.content.Hash(), At: Place{r.Part, r.Block + blocks}, Content: content[:n]}
@@ -240,7 +240,7 @@ func (s *Sending) sendBlocks(r Range, content []byte) (bytes, blocks int64) {
 }
 
 // close releases what the transfer holds. The caller holds mu, and no piece is under way.
-func (s *Sending) close() {
+func (s *Sender) close() {
 	if s.release != nil {
 		s.release()
 	}
@@ -251,19 +251,19 @@ func (s *Sending) close() {
 }
 
 // stop ends the present try, and releases what it holds.
-func (s *Sending) stop(next sendingStage) {
+func (s *Sender) stop(next senderStage) {
 	s.stage = next
 	if !s.running {
 		s.close()
 	}
 	if next == sendingGone {
-		s.all.out = slices.DeleteFunc(s.all.out, func(other *Sending) bool { return other == s })
+		s.all.out = slices.DeleteFunc(s.all.out, func(other *Sender) bool { return other == s })
 	}
 }
 
 // Wait ends the present try and begins again in some ticks, with what there is then. If no core waits for it,
 // the receiver asks again. It is called in Do.
-func (s *Sending) Wait(ticks int64) {
+func (s *Sender) Wait(ticks int64) {
 	s.laterAt = s.all.at + ticks
 	if s.core {
 		s.stop(sendingWaits)
@@ -273,7 +273,7 @@ func (s *Sending) Wait(ticks int64) {
 }
 
 // finish ends the transfer: the receiver has what it needs.
-func (s *Sending) finish() {
+func (s *Sender) finish() {
 	if s.bytes > 0 {
 		s.class().counts.Sent++
 		s.all.emit(s.content.Sent(s.to, s.bytes))
@@ -284,7 +284,7 @@ func (s *Sending) finish() {
 
 // Fail ends the transfer, and tells the core in a while: it then begins another one, if the member needs it.
 // It is called in Do.
-func (s *Sending) Fail(cause string) {
+func (s *Sender) Fail(cause string) {
 	s.class().counts.Aborted++
 	s.all.emit(s.content.Failed(s.to, s.bytes, cause))
 	s.all.wiring.Warn(s.content.What()+" was not sent", "group", s.group.ID(), "host", s.all.settings.Self, "to", s.to, "content", s.content.Name(), "cause", cause)
@@ -296,14 +296,14 @@ func (s *Sending) Fail(cause string) {
 	s.stop(sendingFailed)
 }
 
-func (s *Sending) tellCore(status raft.SnapshotStatus) {
+func (s *Sender) tellCore(status raft.SnapshotStatus) {
 	if s.core {
 		s.core = false
 		s.group.SnapshotSent(s.to, status)
 	}
 }
 
-func (s *Sending) beat() {
+func (s *Sender) beat() {
 	t := s.all
 	s.pace.pass(t.at, s.bytes, t.SlotTicks())
 	leads := s.group.Leads()
@@ -337,7 +337,7 @@ func (s *Sending) beat() {
 func (t *Transfers) Asked(g Group, from uint64, a *Ask) {
 	t.lock()
 	defer t.unlock()
-	s := t.sendingOf(g, from, a.Hash)
+	s := t.senderOf(g, from, a.Hash)
 	if s == nil {
 		var why Why
 		if s, why = t.answer(g, from, a.Hash); s == nil {
@@ -357,7 +357,7 @@ func (t *Transfers) Asked(g Group, from uint64, a *Ask) {
 
 // answer returns a transfer that has not begun, for a content that a member asks for, or says why there is
 // none.
-func (t *Transfers) answer(g Group, to uint64, hash [32]byte) (s *Sending, why Why) {
+func (t *Transfers) answer(g Group, to uint64, hash [32]byte) (s *Sender, why Why) {
 	content := g.Content(hash)
 	if content == nil {
 		return nil, Absent
@@ -372,7 +372,7 @@ func (t *Transfers) answer(g Group, to uint64, hash [32]byte) (s *Sending, why W
 	case s != nil && s.running || !class.giveSendingSlot():
 		return nil, SenderBusy
 	case s == nil:
-		return t.addSending(g, to, content), 0
+		return t.addSender(g, to, content), 0
 	}
 	s.content = content
 	return s, 0
@@ -383,12 +383,12 @@ func (t *Transfers) Ended(g Group, from uint64, e End) {
 	t.lock()
 	defer t.unlock()
 	if e.Why >= Absent {
-		if r := t.ReceivingOf(g, e.Hash); r != nil && r.from == from {
+		if r := t.ReceiverOf(g, e.Hash); r != nil && r.from == from {
 			r.sourceFails(e.Why)
 		}
 		return
 	}
-	s := t.sendingOf(g, from, e.Hash)
+	s := t.senderOf(g, from, e.Hash)
 	if s == nil {
 		return
 	}
@@ -403,13 +403,13 @@ func (t *Transfers) Ended(g Group, from uint64, e End) {
 }
 
 // Refuse ends the transfer: there is nothing to send. It is called in Do.
-func (s *Sending) Refuse(why Why) {
+func (s *Sender) Refuse(why Why) {
 	s.SayEnd(why)
 	s.stop(sendingGone)
 }
 
 // SayEnd tells the receiver why the transfer ends. It is called in Do.
-func (s *Sending) SayEnd(why Why) { s.all.SayEnd(s.group, s.to, s.content.Hash(), why) }
+func (s *Sender) SayEnd(why Why) { s.all.SayEnd(s.group, s.to, s.content.Hash(), why) }
 
 // String says for people how far the transfer is. It is called in Do.
-func (s *Sending) String() string { return fmt.Sprintf("sends to %d in stage %d", s.to, s.stage) }
+func (s *Sender) String() string { return fmt.Sprintf("sends to %d in stage %d", s.to, s.stage) }

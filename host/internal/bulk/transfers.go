@@ -10,23 +10,23 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// Snapshots travel between hosts in transfers (thesis §5.3). The core's message MsgSnap says only that a
-// member needs one. The host keeps it, and offers its latest snapshot; the receiver asks for what it lacks,
-// and steps MsgSnap into its own core when everything is on its disk and was checked (receiver.go;
-// package host installs it).
+// Transfers are those of a host. Snapshots travel between hosts in transfers (thesis §5.3). The core's
+// message MsgSnap says only that a member needs one. The host keeps it, and offers its latest snapshot; the
+// receiver asks for what it lacks, and steps MsgSnap into its own core when everything is on its disk and
+// was checked (receiver.go; package host installs it).
 //
 //	sender                                     receiver
 //	core sends MsgSnap: offer           ──►    asks for the manifest, then for the blocks that its disk lacks
-//	reads and sends blocks              ◄──    ask, one window at a time (receivingWindow)
+//	reads and sends blocks              ◄──    ask, one window at a time (window)
 //	                                    ──►    writes, verifies, publishes, installs
 //	tells its core                      ◄──    end
 //
 // A break costs nothing but time: the receiver asks again, also after a restart of either side, also another
 // member that has the same snapshot. So a sender remembers nothing that it cannot lose.
 //
-// A host sends Class.MaxSendings of a class at a time, and so many bytes in a second in all. Others wait. The
-// snapshot is not removed while it is sent, and the log behind it is kept, since the receiver needs it
-// next; if that becomes too much (maxPinnedLog), the transfer ends with an event, and the log goes.
+// A large object goes the same way; only the offer is missing, since the log says who lacks what.
+//
+// A host sends Class.MaxSendings of a class at a time, at the rate of the class. Others wait.
 //
 // Rejected: a stream that the sender pushes. It starts again from zero after each break, and it needs a
 // second way to say what the receiver has already.
@@ -38,8 +38,8 @@ type Transfers struct {
 	mu    sync.Mutex
 	at    int64 // the tick of the latest beat, not missed, as of the last lock
 	beats int64 // and of the last beat that was counted
-	out   []*Sending
-	in    []*Receiving
+	out   []*Sender
+	in    []*Receiver
 
 	classes []*Class
 
@@ -56,8 +56,8 @@ type Settings struct {
 	TicksPerSecond float64 // of the clock
 }
 
-// Wiring is the host as transfers see it. Its methods may be called from any goroutine, and do not wait. Send and
-// Emit are called without the lock, or with it only if nothing else is said.
+// Wiring is the host as transfers see it. Its methods may be called from any goroutine, and do not wait.
+// Send and Emit are called without the lock, or with it only if nothing else is said.
 type Wiring interface {
 	Now() int64 // the tick of the latest beat, not missed
 	Hasten()    // there are transfers again, so beats must come
@@ -66,13 +66,13 @@ type Wiring interface {
 	Warn(text string, args ...any)
 	// Number returns a number that is greater than all that this host has used, in any of its lives.
 	Number() uint64
-	// Work makes work of a piece, for a lane that may wait for a disk. enqueue makes a lane run it, once more if
-	// it runs already.
+	// Work makes work of a piece, for a lane that may wait for a disk. enqueue makes a lane run it, once
+	// more if it runs already.
 	Work(g Group, doing string, piece func() (more bool)) (enqueue func())
 }
 
-// Group is the member of this host in a group, as transfers see it. Two are equal if they are the same member.
-// Its methods are called with the lock held, and do not wait.
+// Group is the member of this host in a group, as transfers see it. Two are equal if they are the same
+// member. Its methods are called with the lock held, and do not wait.
 type Group interface {
 	ID() uint64
 	Leads() bool
@@ -108,10 +108,10 @@ func (t *Transfers) Do(f func()) {
 func (t *Transfers) Active() int { return int(t.active.Load()) }
 
 // In returns the transfers to this host. It is called in Do.
-func (t *Transfers) In() []*Receiving { return slices.Clone(t.in) }
+func (t *Transfers) In() []*Receiver { return slices.Clone(t.in) }
 
 // Out returns the transfers from this host. It is called in Do.
-func (t *Transfers) Out() []*Sending { return slices.Clone(t.out) }
+func (t *Transfers) Out() []*Sender { return slices.Clone(t.out) }
 
 // lock takes mu, and reads the clock.
 func (t *Transfers) lock() {
@@ -221,7 +221,7 @@ func (t *Transfers) CloseAll() {
 
 // countUnwanted counts a block that was not asked for. r is the transfer that it names; if that is nil it
 // counts among those of the first class.
-func (t *Transfers) countUnwanted(r *Receiving) {
+func (t *Transfers) countUnwanted(r *Receiver) {
 	class := t.classes[0]
 	if r != nil {
 		class = r.class()

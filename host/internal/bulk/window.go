@@ -8,13 +8,13 @@ import "slices"
 //
 // Invariant: a block is asked for again only when nothing has arrived for a while. As long as blocks arrive,
 // those that are missing are on their way, behind them. A repeat makes the sender forget what it has not sent
-// (sendingQueue). So only blocks that are still on their way come twice, and of those a break leaves none.
+// (queue). So only blocks that are still on their way come twice, and of those a break leaves none.
 
-// windowBlocks is how many blocks a receiver has asked for and not written yet, at most: 1 MiB.
+// WindowBlocks is how many blocks a receiver has asked for and not written yet, at most: 1 MiB.
 const WindowBlocks = 16
 
-// receivingWindow decides what to ask for, and when again. It is pure: it knows neither clock nor network.
-type receivingWindow struct {
+// window decides what to ask for, and when again. It is pure: it knows neither clock nor network.
+type window struct {
 	waitTicks int64 // ticks of silence before the first repeat; at least 1
 
 	asked  []Place // and not here, in the order in which they were asked for
@@ -28,7 +28,7 @@ const maxSilentBackoff = 4
 
 // more returns what to ask for now, in addition to what was asked for: nothing unless half of the window is
 // free. missing is what the receiver lacks on its disk, in order; it may name what was asked for already.
-func (w *receivingWindow) more(missing []Range) []Range {
+func (w *window) more(missing []Range) []Range {
 	free := WindowBlocks - len(w.asked) - len(w.held)
 	if free < WindowBlocks/2 {
 		return nil
@@ -53,16 +53,16 @@ func (w *receivingWindow) more(missing []Range) []Range {
 }
 
 // needs is how many ranges of missing blocks more can make use of.
-func (w *receivingWindow) needs() int { return WindowBlocks + len(w.asked) + len(w.held) }
+func (w *window) needs() int { return WindowBlocks + len(w.asked) + len(w.held) }
 
 // repeat returns all that was asked for and is not here, to ask for it once more.
-func (w *receivingWindow) repeat() []Range {
+func (w *window) repeat() []Range {
 	w.quiet = 0
 	return rangesOf(w.asked)
 }
 
 // tick tells that ticks have passed, and reports whether it is time to repeat.
-func (w *receivingWindow) tick(ticks int64) (repeat bool) {
+func (w *window) tick(ticks int64) (repeat bool) {
 	if len(w.asked) == 0 {
 		w.quiet = 0
 		return false
@@ -75,7 +75,7 @@ func (w *receivingWindow) tick(ticks int64) (repeat bool) {
 }
 
 // arrived tells that a block is here, and reports whether it was asked for: others must not take memory.
-func (w *receivingWindow) arrived(at Place) (asked bool) {
+func (w *window) arrived(at Place) (asked bool) {
 	i := slices.Index(w.asked, at)
 	if i < 0 {
 		return false
@@ -87,12 +87,12 @@ func (w *receivingWindow) arrived(at Place) (asked bool) {
 }
 
 // wrote tells that a block was written, or refused: then it is missing again.
-func (w *receivingWindow) wrote(at Place) {
+func (w *window) wrote(at Place) {
 	w.held = slices.DeleteFunc(w.held, func(other Place) bool { return other == at })
 }
 
 // reset forgets what was asked for: another snapshot, or another part of the work, begins.
-func (w *receivingWindow) reset() { *w = receivingWindow{waitTicks: w.waitTicks} }
+func (w *window) reset() { *w = window{waitTicks: w.waitTicks} }
 
 // rangesOf joins blocks that follow each other.
 func rangesOf(blocks []Place) (ranges []Range) {

@@ -13,8 +13,8 @@ import (
 type lossyTransfer struct {
 	parts  []int64 // blocks of each part
 	has    map[Place]bool
-	window receivingWindow
-	sender sendingQueue
+	window window
+	sender queue
 	number uint64
 	asks   []Ask
 	blocks []Place
@@ -95,7 +95,7 @@ func (l *lossyTransfer) tick(ticks int64) {
 // comes twice over a network that keeps the order.
 func TestTransferOverALossyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &lossyTransfer{has: map[Place]bool{}, window: receivingWindow{waitTicks: rapid.Int64Range(1, 10).Draw(t, "waitTicks")}}
+		l := &lossyTransfer{has: map[Place]bool{}, window: window{waitTicks: rapid.Int64Range(1, 10).Draw(t, "waitTicks")}}
 		l.parts = rapid.SliceOfN(rapid.Int64Range(0, 40), 1, 4).Draw(t, "parts")
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
 			switch rapid.IntRange(0, 12).Draw(t, "what") {
@@ -114,9 +114,9 @@ func TestTransferOverALossyNetwork(t *testing.T) {
 			case 10: // the connections break
 				l.asks, l.blocks = nil, nil
 			case 11: // the sender restarts, or another one takes over
-				l.sender, l.blocks = sendingQueue{}, nil
+				l.sender, l.blocks = queue{}, nil
 			case 12: // the receiver restarts
-				l.window, l.asks, l.blocks = receivingWindow{waitTicks: l.window.waitTicks}, nil, nil
+				l.window, l.asks, l.blocks = window{waitTicks: l.window.waitTicks}, nil, nil
 				l.sender.ranges = nil // what it still sends, it sends to a connection of an earlier life
 			}
 			if rapid.IntRange(0, 4).Draw(t, "tick") == 0 {
@@ -145,7 +145,7 @@ func TestTransferOverALossyNetwork(t *testing.T) {
 func TestTransferOverARepeatingNetwork(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		l := &lossyTransfer{parts: []int64{30, 1, 17}, has: map[Place]bool{}, window: receivingWindow{waitTicks: 4}}
+		l := &lossyTransfer{parts: []int64{30, 1, 17}, has: map[Place]bool{}, window: window{waitTicks: 4}}
 		for steps := 0; !l.done(); steps++ {
 			if steps > 100_000 {
 				t.Fatalf("seed %d: no end: missing %v, asked %v", seed, l.missing(), l.window.asked)
@@ -173,7 +173,7 @@ func TestTransferOverARepeatingNetwork(t *testing.T) {
 
 // A sender that stays silent is asked less and less often, and at once again when it speaks.
 func TestRepeatsBecomeRarer(t *testing.T) {
-	w := receivingWindow{waitTicks: 4}
+	w := window{waitTicks: 4}
 	w.more([]Range{{0, 0, WindowBlocks}})
 	var at []int64
 	for tick := int64(1); tick <= 300; tick++ {
@@ -196,7 +196,7 @@ func TestRepeatsBecomeRarer(t *testing.T) {
 // The queue of a sender holds what a list of single blocks would.
 func TestSendingQueueTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q sendingQueue
+		var q queue
 		var twin []Place
 		last := uint64(0)
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
@@ -242,7 +242,7 @@ func TestSendingQueueTwin(t *testing.T) {
 
 // A peer that asks for more than a window fills a bounded queue.
 func TestSendingQueueIsBounded(t *testing.T) {
-	var q sendingQueue
+	var q queue
 	for n := uint64(1); n < 100; n++ {
 		q.take(&Ask{Number: n, Ranges: slices.Repeat([]Range{{0, 0, 1}}, maxAskRanges)})
 	}
