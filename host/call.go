@@ -39,9 +39,9 @@ type Call struct {
 
 	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
 	place   sched.Place[*Call] // in a list of routedCalls
-	index   uint64       // of its latest entry in this host's log; 0: none
-	number  uint64       // in the group's own session; 0: none
-	live    int32        // tries that left this host or are in its log, and were not surely refused
+	index   uint64             // of its latest entry in this host's log; 0: none
+	number  uint64             // in the group's own session; 0: none
+	live    int32              // tries that left this host or are in its log, and were not surely refused
 	tries   int32
 	frame   uint64 // the forward frame of the latest try; 0: it cannot be refused any more
 	retryAt int64  // the tick of the next try

@@ -38,9 +38,9 @@ type routedCalls struct {
 	closed bool
 	again  sched.Ring[*Call] // have no live try
 	sent   sched.Ring[*Call] // have one
-	id     session.ID  // of this host's own session; zero: not drawn
-	base   uint64      // the lowest number that waits; the number of window[0]
-	window []*Call     // by number; nil: answered
+	id     session.ID        // of this host's own session; zero: not drawn
+	base   uint64            // the lowest number that waits; the number of window[0]
+	window []*Call           // by number; nil: answered
 	named  map[markKey]*Call
 	// frameMost bounds the commands of the next forward frame; 0: only their bytes are bounded. A leader may
 	// have less memory than this host. So a refusal for lack of space halves it, and an outcome doubles it.

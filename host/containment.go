@@ -25,9 +25,10 @@ var lockers = words(`
 	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published queue readLane readers reading
-	receivedObject receiving recentMoves routedCalls sending sentObject shortages shutdown
-	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog
-	divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender sched.Seat sched.Shard sched.Worker sched.relay`)
+	recentMoves routedCalls shortages shutdown
+	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
+	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender
+	sched.Seat sched.Shard sched.Worker sched.relay`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

@@ -433,3 +433,7 @@ func pickDiverged(n uint64) event.DivergedIn {
 	all := []event.DivergedIn{event.DivergedOptions, event.DivergedCommands, event.DivergedResults, event.DivergedState}
 	return all[n%uint64(len(all))]
 }
+
+func appendHash(b []byte, group uint64, hash *[32]byte) []byte {
+	return append(binary.AppendUvarint(b, group), hash[:]...)
+}

@@ -42,8 +42,8 @@ type placer struct {
 
 	mu      sync.Mutex
 	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
-	prefers int          // of them, those with a Placement
-	number  uint64       // of the latest question
+	prefers int                // of them, those with a Placement
+	number  uint64             // of the latest question
 	loads   map[uint64]load
 	asked   bool  // the next step is to look
 	next    int64 // the tick of the next step; ticks that were missed do not count
@@ -92,7 +92,7 @@ type groupPlacing struct {
 	behind     atomic.Pointer[string]      // why the latest wish was not carried out; nil: it was
 
 	led     sched.Place[*Group] // guarded by the lock of the placer,
-	prefers bool          // as this: it is counted there
+	prefers bool                // as this: it is counted there
 
 	wish *wish // under way; owned by the turn
 }

@@ -56,8 +56,8 @@ type Read struct {
 	// Guarded by the lock of the group's reads.
 	group    *Group
 	place    sched.Place[*Read] // fresh, asked or between
-	number   uint64       // of the question that covers it
-	waitsAt  int          // its place among those that wait for an index, from 1; 0: none
+	number   uint64             // of the question that covers it
+	waitsAt  int                // its place among those that wait for an index, from 1; 0: none
 	at       ReadAt
 	between  func()
 	reserved bool           // it counts against the budget

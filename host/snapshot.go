@@ -182,8 +182,8 @@ type groupSnapshots struct {
 	tookNanos     atomic.Int64 // all that were taken, from capture to the end
 
 	place sched.Place[*groupSnapshots] // among those that wait for a grant; guarded by the lock of the lanes
-	at    int64                  // tick at which to look again; 0: never; guarded by the lock of the lanes
-	timed bool                   // it is among those; the same
+	at    int64                        // tick at which to look again; 0: never; guarded by the lock of the lanes
+	timed bool                         // it is among those; the same
 
 	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
 	opened  atomic.Pointer[snapshot.Store] // nil until it is needed

@@ -28,7 +28,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	c.load("it receives", 0, func() bool { return len(h.process.transfers.in) > 0 })
+	c.load("it receives", 0, func() bool { return len(h.process.transfers.In()) > 0 })
 	c.change = func(p *parcel) {
 		if aboutSnapshots := len(p.body) > 0 && p.body[0] >= control.SnapshotOffer && p.body[0] <= control.SnapshotEnd; (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
 			p.batch, p.body = nil, nil

@@ -31,12 +31,12 @@ type snapshotLanes struct {
 	lanes   []*snapshotLane
 	idle    []*snapshotLane
 	waiting sched.Ring[*groupSnapshots] // for a grant
-	grants  int                   // since the last beat, and not used
-	takes   int                   // under way
-	hung    int                   // of these
-	slow    []*groupSnapshots     // await that their log is durable; they need a turn for it
-	later   []*groupSnapshots     // those with a tick at which to look again
-	next    int64                 // the first of these ticks
+	grants  int                         // since the last beat, and not used
+	takes   int                         // under way
+	hung    int                         // of these
+	slow    []*groupSnapshots           // await that their log is durable; they need a turn for it
+	later   []*groupSnapshots           // those with a tick at which to look again
+	next    int64                       // the first of these ticks
 }
 
 // snapshotLane is one lane: env.Worker.
