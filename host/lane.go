@@ -32,6 +32,8 @@ type appendLane struct {
 	fail  func(error) // stops every group
 	full  func(*Group, error)
 
+	slowTicks int64 // a write or a sync that takes longer is slow: an election timeout
+
 	mu        sync.Mutex
 	ready     ring[*appendQueue]
 	departing []*appendQueue // of groups that leave
