@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -226,7 +227,7 @@ func (g *Group) planJoin(r *membership.Roster) {
 			continue
 		}
 		g.host.env.logger.Info("a host joins by a token", "group", g.id, "host", g.self, "member", id, "token", c.hash.String(), "directory", c.incarnation.String())
-		g.proposeHost(append([]byte{planKind}, p.Encode()...))
+		g.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))
 		return
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -121,7 +122,7 @@ func (q *applyQueue) applyOwn(e *raftpb.Entry) error {
 	if q.group.skips.of(e.Index) > 0 {
 		return q.skip(e)
 	}
-	if isSkip(e.Type, e.Data) {
+	if entry.IsSkip(e.Type, e.Data) {
 		if halted := q.checkSkip(e); halted != nil {
 			return halted
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -14,7 +15,7 @@ import (
 // A peer asks to cancel a plan whose id is all zeros, with no id in the entry. Such an entry would stop the
 // leader when it is applied, and every other member refuses to append it.
 func TestCancelWithoutIDIsRefused(t *testing.T) {
-	for _, data := range [][]byte{{cancelKind}, {cancelKind, 0}, append([]byte{cancelKind}, make([]byte, 17)...)} {
+	for _, data := range [][]byte{{entry.CancelKind}, {entry.CancelKind, 0}, append([]byte{entry.CancelKind}, make([]byte, 17)...)} {
 		if _, q, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{data: data})); err == nil {
 			t.Errorf("%x is a request, with the entry %x", data, q.data)
 		}
@@ -26,7 +27,7 @@ func TestEndWithoutIDChangesNothing(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	now := l.group.roster()
-	for _, data := range [][]byte{{endKind}, {cancelKind, 1, 2}} {
+	for _, data := range [][]byte{{entry.EndKind}, {entry.CancelKind, 1, 2}} {
 		if _, err := l.group.nextRoster(now, &notedEntry{index: now.Version + 9, typ: raftpb.EntryHost, data: data}); !errors.Is(err, membership.ErrFormat) {
 			t.Errorf("%x: %v", data, err)
 		}
@@ -38,9 +39,9 @@ func TestBeginAndCancelAreTwoRequests(t *testing.T) {
 	var b inbox
 	var p planned
 	id := membership.PlanID{1}
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{cancelKind}})
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{planKind}})
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{planKind}})
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.CancelKind}})
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.PlanKind}})
+	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.PlanKind}})
 	if have := b.takePlans(&p); len(have) != 2 {
 		t.Errorf("%d requests are left, want 2", len(have))
 	}
@@ -115,7 +116,7 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 	r.Version, r.Changed = 20, 20
 	l.group.setRoster(&r)
 	c.bodies = nil
-	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{planKind}, p.plan.Encode()...)}))
+	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{entry.PlanKind}, p.plan.Encode()...)}))
 	for _, b := range c.bodies {
 		if b.body[0] == control.PlanAnswer {
 			t.Errorf("host %d is told %q", b.to, b.body)
@@ -139,12 +140,29 @@ func TestPlanWithATimeIsRefused(t *testing.T) {
 		l.lead()
 		p.ID, p.Base = membership.PlanID{7}, l.group.roster().Changed
 		at := l.group.Status().LastIndex
-		l.control(2, encodePlanRequest(theGroup, planRequest{id: p.ID, data: append([]byte{planKind}, p.Encode()...)}))
+		l.control(2, encodePlanRequest(theGroup, planRequest{id: p.ID, data: append([]byte{entry.PlanKind}, p.Encode()...)}))
 		if have := l.group.Status().LastIndex; have != at {
 			t.Errorf("%s: the leader has proposed the plan, as entry %d", what, have)
 		}
 		if !slices.ContainsFunc(c.bodies, func(b controlBody) bool { return b.to == 2 && b.body[0] == control.PlanAnswer }) {
 			t.Errorf("%s: member 2 is not told that its plan is refused", what)
 		}
+	}
+}
+
+// No peer can ask the leader to make one member the only one, as a rescue does.
+func TestRescueIsNoRequest(t *testing.T) {
+	data := entry.Rescued{Cluster: 9, Former: 5, ID: 2, Incarnation: incarnationOf(7)}.Encode()
+	for _, data := range [][]byte{data, data[:1+len(membership.PlanID{})]} {
+		if _, _, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{id: membership.PlanID(data[1:17]), data: data})); err == nil {
+			t.Errorf("a peer may ask for an entry rescued of %d bytes", len(data))
+		}
+	}
+}
+
+// A promise is at most as long as the longest election timeout, and a tick.
+func TestLongestPromise(t *testing.T) {
+	if longest := maxElection + maxElection/ticksPerHeartbeat; entry.MaxPromise != longest {
+		t.Errorf("entries of a founding have promises up to %v, and configurations up to %v", entry.MaxPromise, longest)
 	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -151,7 +152,7 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 		return
 	}
 	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
+		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
 			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
 				g.fail(err)
 			}

@@ -73,7 +73,7 @@ func (c *hostClock) beat() (ticks int) {
 	h.shortages.beat()
 	h.appliers.look()
 	h.snapshotLanes.look()
-	h.transfers.beat(c.ticks - c.missed)
+	h.transfers.Beat(c.ticks - c.missed)
 	h.watch.stalledDisk(h.lane, c.ticks-c.missed)
 	return c.pause()
 }
@@ -91,7 +91,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 || h.appliers.awaited() {
+	if h.lane.parking.Load() > 0 || h.transfers.Active() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {

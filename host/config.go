@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
@@ -20,9 +21,9 @@ import (
 // Config configures a host. Only ID, Dir and Members must be set; the defaults of the rest are safe. What
 // concerns one group is in GroupConfig.
 type Config struct {
-	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose directory is
-	// lost has forgotten its votes and must not come back under its old id. Peers that knew the lost
-	// directory refuse it.
+	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose
+	// directory is lost has forgotten its votes and must not come back under its old id. Peers that knew
+	// the lost directory refuse it.
 	ID uint64
 	// Cluster distinguishes clusters, so that a wrong address does no harm: hosts of different clusters
 	// refuse each other. By default it is derived from Members, ids and addresses, at the first start of each
@@ -32,10 +33,10 @@ type Config struct {
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Members are the addresses (host:port) of the hosts of the cluster, including this one. At the first start
-	// they are the founding list, which must be the same on every host, unless Joins is set. Later they say
-	// where hosts are: they may change, and hosts that they do not name are learned of by the rosters of the
-	// groups and by SetPeer.
+	// Members are the addresses (host:port) of the hosts of the cluster, including this one. At the first
+	// start they are the founding list, which must be the same on every host, unless Joins is set. Later
+	// they say where hosts are: they may change, and hosts that they do not name are learned of by the
+	// rosters of the groups and by SetPeer.
 	Members map[uint64]string
 	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of
 	// that (Host.Cluster), and Members must name this host and one that is reached. It is looked at when the
@@ -53,10 +54,10 @@ type Config struct {
 	// Listen is the address to listen on; default Members[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
-	// Resolve turns the address of another host into the one to connect to, at each attempt, for clusters whose
-	// hosts are found by a registry and may all move at once. It must return when its context ends, which is
-	// two seconds after the attempt has begun. Any goroutine calls it. Default: addresses are taken as
-	// they are, and a name is looked up at each attempt.
+	// Resolve turns the address of another host into the one to connect to, at each attempt, for clusters
+	// whose hosts are found by a registry and may all move at once. It must return when its context ends,
+	// which is two seconds after the attempt has begun. Any goroutine calls it. Default: addresses are
+	// taken as they are, and a name is looked up at each attempt.
 	Resolve func(ctx context.Context, id uint64, addr string) (string, error)
 	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts.
 	// Without it, every program that reaches the port of a host can read and forge everything; Open warns if
@@ -77,8 +78,8 @@ type Config struct {
 	// one, or to a member that has applied more. Default two election timeouts, at least one.
 	StallTimeout time.Duration
 
-	// Zone is where this host is, for Placement.Zones: the name of a rack, a datacenter or a region, at most 64
-	// bytes. Other hosts learn it from this one. Default none. It may differ between starts.
+	// Zone is where this host is, for Placement.Zones: the name of a rack, a datacenter or a region, at
+	// most 64 bytes. Other hosts learn it from this one. Default none. It may differ between starts.
 	Zone string
 	// Balance spreads leaders evenly. A host that leads at least two groups more than another transfers
 	// leadership to it, among members that GroupConfig.Placement ranks equal. Set it on all hosts with many
@@ -103,9 +104,10 @@ type Config struct {
 	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile,
 	// so it must be more than what the host's groups write.
 	SnapshotBytesPerSecond int64
-	// ObjectBytesPerSecond bounds what this host sends of large objects, over all groups and members, beside
-	// what it sends of snapshots; default 1 GiB. Objects go over connections of their own class, so they delay
-	// no entry of the log, whatever this is: it leaves a part of the network and of the disk to others.
+	// ObjectBytesPerSecond bounds what this host sends of large objects, over all groups and members,
+	// beside what it sends of snapshots; default 1 GiB. Objects go over connections of their own class, so
+	// they delay no entry of the log, whatever this is: it leaves a part of the network and of the disk to
+	// others.
 	ObjectBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
@@ -169,10 +171,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
 	case c.LogCacheBytes > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
-	case c.SnapshotBytesPerSecond < snapshotBlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
-	case c.ObjectBytesPerSecond < snapshotBlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
+	case c.SnapshotBytesPerSecond < bulk.BlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
+	case c.ObjectBytesPerSecond < bulk.BlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
 	case rejectZone(c.Zone) != nil:
 		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, rejectZone(c.Zone))
 	case c.FlightRecorder.validate() != nil:

@@ -3,14 +3,15 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // entryNames are what entries of a host's own kind do.
 var entryNames = map[byte]string{
-	foundKind: "founding", foundKind + foundPromises: "founding", foundedKind: "founded",
-	planKind: "plan of members", cancelKind: "plan cancelled", endKind: "plan ended",
-	grantKind: "join token", rekeyKind: "key of a member", rescuedKind: "rescue", skipKind: "skip",
+	entry.FoundKind: "founding", entry.FoundKind + entry.FoundPromises: "founding", entry.FoundedKind: "founded",
+	entry.PlanKind: "plan of members", entry.CancelKind: "plan cancelled", entry.EndKind: "plan ended",
+	entry.GrantKind: "join token", entry.RekeyKind: "key of a member", entry.RescuedKind: "rescue", entry.SkipKind: "skip",
 }
 
 // EntryText says in a few words what an entry of a group's log is, for people who read a log (millrace wal
@@ -27,12 +28,12 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 		return "unknown"
 	case len(data) == 0:
 		return "empty, of the host"
-	case isSkip(typ, data):
-		s, err := decodeSkip(data)
+	case entry.IsSkip(typ, data):
+		s, err := entry.DecodeSkip(data)
 		if err != nil {
 			return "skip that cannot be read"
 		}
-		return fmt.Sprintf("skip of command %d", s.index)
+		return fmt.Sprintf("skip of command %d", s.Index)
 	}
 	if name := entryNames[data[0]]; name != "" {
 		return name
@@ -43,6 +44,6 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 // SkippedCommands returns the commands that the state of a snapshot lacks, because members were told to
 // skip them (Group.SkipCommand), in ascending order. block is Manifest.Host of the snapshot.
 func SkippedCommands(block []byte) ([]uint64, error) {
-	b, err := decodeHostBlock(block)
-	return b.skipped, err
+	b, err := entry.DecodeBlock(block)
+	return b.Skipped, err
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -18,10 +19,10 @@ func TestEntryText(t *testing.T) {
 		{raftpb.EntryNormal, []byte{1, 2}, "commands"},
 		{raftpb.EntryConfChangeV2, nil, "change of members"},
 		{raftpb.EntryHost, nil, "empty, of the host"},
-		{raftpb.EntryHost, []byte{foundKind + foundPromises}, "founding"},
-		{raftpb.EntryHost, []byte{planKind}, "plan of members"},
-		{raftpb.EntryHost, skipEntry{index: 4711}.encode(), "skip of command 4711"},
-		{raftpb.EntryHost, []byte{skipKind, 1}, "skip that cannot be read"},
+		{raftpb.EntryHost, []byte{entry.FoundKind + entry.FoundPromises}, "founding"},
+		{raftpb.EntryHost, []byte{entry.PlanKind}, "plan of members"},
+		{raftpb.EntryHost, entry.Skip{Index: 4711}.Encode(), "skip of command 4711"},
+		{raftpb.EntryHost, []byte{entry.SkipKind, 1}, "skip that cannot be read"},
 		{raftpb.EntryHost, []byte{200}, "unknown, of the host: kind 200"},
 		{raftpb.EntryType(99), []byte{1}, "unknown"},
 	} {
@@ -33,12 +34,12 @@ func TestEntryText(t *testing.T) {
 
 // The skips of a snapshot are read out of its block; without skips there are none, and damage is an error.
 func TestSkippedCommands(t *testing.T) {
-	block := hostBlock{skipped: []uint64{7, 9}}
-	if have, err := SkippedCommands(block.encode()); err != nil || !slices.Equal(have, block.skipped) {
+	block := entry.Block{Skipped: []uint64{7, 9}}
+	if have, err := SkippedCommands(block.Encode()); err != nil || !slices.Equal(have, block.Skipped) {
 		t.Errorf("%d, %v", have, err)
 	}
-	block.skipped = nil
-	if have, err := SkippedCommands(block.encode()); err != nil || len(have) > 0 {
+	block.Skipped = nil
+	if have, err := SkippedCommands(block.Encode()); err != nil || len(have) > 0 {
 		t.Errorf("%d, %v", have, err)
 	}
 	if _, err := SkippedCommands([]byte("no block")); err == nil {

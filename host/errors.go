@@ -36,8 +36,8 @@ var (
 	// ErrDiverged: the state of this member was not that of a majority, so its group stopped here
 	// (CommandOptions.StopDiverged).
 	ErrDiverged = errors.New("millrace: this member has diverged from the majority")
-	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before it had
-	// the result.
+	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before
+	// it had the result.
 	ErrNoResult = errors.New("millrace: the command is committed, but its result is not known here")
 	// ErrIndeterminate: the wait ended, with its context or with the host, after the command was taken. The
 	// command may have been committed, or may be committed later.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 )
@@ -254,7 +255,7 @@ type executions struct {
 // StartPlan makes the group carry out a plan, without waiting for it: it asks the leader, again and again,
 // until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
 func (g *Group) StartPlan(p *MemberPlan) *Execution {
-	e := g.execution(append([]byte{planKind}, p.plan.Encode()...), "plan %v", p.plan.ID)
+	e := g.execution(append([]byte{entry.PlanKind}, p.plan.Encode()...), "plan %v", p.plan.ID)
 	e.outcome = func(r *membership.Roster) (done bool, err error) {
 		switch ended, known := r.HowEnded(e.id); {
 		case known && ended.Cancelled:
@@ -275,7 +276,7 @@ func (g *Group) StartPlan(p *MemberPlan) *Execution {
 
 // execution returns one for the data of an entry, without what its outcome is.
 func (g *Group) execution(data []byte, what string, args ...any) *Execution {
-	id, _ := idOfEntry(data) // it is this program's
+	id, _ := entry.IDOf(data) // it is this program's
 	return &Execution{group: g, id: id, data: data, what: fmt.Sprintf(what, args...), done: make(chan struct{})}
 }
 
@@ -303,7 +304,7 @@ func (g *Group) CancelPlan(ctx context.Context) error {
 	if r == nil || r.Plan == nil {
 		return nil
 	}
-	e := g.execution(append([]byte{cancelKind}, r.Plan.ID[:]...), "the end of plan %v", r.Plan.ID)
+	e := g.execution(append([]byte{entry.CancelKind}, r.Plan.ID[:]...), "the end of plan %v", r.Plan.ID)
 	e.outcome = func(r *membership.Roster) (done bool, err error) {
 		_, ended := r.HowEnded(e.id)
 		return ended || r.Plan == nil || r.Plan.ID != e.id, nil

@@ -60,8 +60,8 @@ const (
 	CodeSlowMember CauseCode = "slow member"
 	// CodeNotSent: this host leads, and has no space in its queue to the host of a follower that is behind.
 	CodeNotSent CauseCode = "not sent"
-	// CodeDiverged: members have applied the same commands and differ, as this host has found as the leader, or
-	// its leader has told it.
+	// CodeDiverged: members have applied the same commands and differ, as this host has found as the
+	// leader, or its leader has told it.
 	CodeDiverged CauseCode = "members differ"
 	// CodeSnapshotFails: a snapshot of this host's state machine could not be taken, so the log grows.
 	CodeSnapshotFails CauseCode = "snapshot fails"

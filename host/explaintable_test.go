@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -80,6 +81,18 @@ func openFollower(t *testing.T) *testHost {
 		l.hearsLeader()
 	}
 	return l
+}
+
+// compares lets the leader compare its state after an entry with that of host 3, which may differ.
+func (l *testHost) compares(index, differs uint64) {
+	d := &l.group.divergence
+	if index == 9 {
+		d.Init(1, 1, divergence.Machine{}, (*comparison)(l.group))
+	}
+	d.Put(divergence.Checkpoint{Index: index, HasDigest: true})
+	r := d.Report()
+	r.Checkpoints = []divergence.Checkpoint{{Index: index, HasDigest: true, Digest: differs}}
+	d.Take(3, &r)
 }
 
 // seesThird makes the leader see host 3 in some way.
@@ -197,12 +210,11 @@ var causeTests = []causeTest{
 		l.meetings.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiverged, open: openLone, begin: func(l *testHost) {
-		l.group.divergence.latest = &event.Diverged{Group: 1, In: event.DivergedState, Index: 9}
-	}, end: func(l *testHost) { l.group.divergence.latest = nil }},
+	{code: CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
 	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
-		l.group.divergence.told = &toldFinding{event.Diverged{Group: 1, In: event.DivergedState, Index: 9}, l.group.Status().Leader, l.clock.livedAtBeat()}
-	}, end: func(l *testHost) { l.group.divergence.told = nil }},
+		l.group.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
+		l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
+	}, end: func(l *testHost) { l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1}) }},
 	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
 	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
 		lane := l.snapshotLanes.all()[0]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -49,16 +50,16 @@ type founding struct {
 	refusedAt  int64         // tick at which a refusal was sent last
 	told       []uint64
 
-	bound   atomic.Pointer[binding]  // by the entry found in this host's log; nil: there is none
-	counted atomic.Bool              // in meetings.unfounded
-	refuses atomic.Pointer[[]uint64] // members that come with another directory; nil: none
-	reached atomic.Pointer[Founding] // what Group.Founding returns
+	bound   atomic.Pointer[entry.Binding] // by the entry found in this host's log; nil: there is none
+	counted atomic.Bool                   // in meetings.unfounded
+	refuses atomic.Pointer[[]uint64]      // members that come with another directory; nil: none
+	reached atomic.Pointer[Founding]      // what Group.Founding returns
 }
 
 // foundingEntry is an entry found or founded.
 type foundingEntry struct {
 	index, term uint64
-	bound       binding       // nil: founded
+	bound       entry.Binding // nil: founded
 	promise     time.Duration // of members of a group with leases
 }
 
@@ -87,7 +88,7 @@ func (g *Group) openFounding() error {
 			return err
 		}
 	}
-	ids := found.bound.ids()
+	ids := found.bound.IDs()
 	g.members.ids.Store(&ids)
 	g.storage.conf = raftpb.ConfState{Voters: ids}
 	if g.members.joins {
@@ -115,7 +116,7 @@ func (g *Group) readFounding() error {
 		}
 		for i := range page {
 			switch e := &page[i]; {
-			case e.Type == raftpb.EntryHost && isMemberEntry(e.Type, e.Data):
+			case e.Type == raftpb.EntryHost && entry.IsMemberEntry(e.Type, e.Data):
 			case e.Type == raftpb.EntryHost:
 				if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
 					return err
@@ -137,7 +138,7 @@ func (g *Group) readFounding() error {
 
 // addFounding notes a founding entry of this host's log. An error means that this member must stop.
 func (g *Group) addFounding(index, term uint64, data []byte) error {
-	b, err := decodeFounding(data)
+	b, err := entry.DecodeFounding(data)
 	if err != nil {
 		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
 	}
@@ -152,7 +153,7 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 	if !slices.ContainsFunc(g.seen, func(e foundingEntry) bool { return e.index == index && e.term == term }) {
 		e := foundingEntry{index: index, term: term, bound: b}
 		if b != nil {
-			e.promise = promiseOf(data)
+			e.promise = entry.PromiseOf(data)
 		}
 		g.seen = append(g.seen, e)
 	}
@@ -200,7 +201,7 @@ func (g *Group) commitFounding(through uint64) {
 
 // setBound puts the binding of this host's log in force.
 func (g *Group) setBound() {
-	var now *binding
+	var now *entry.Binding
 	g.promise = 0
 	if e := g.current(true); e != nil {
 		now, g.promise = &e.bound, e.promise
@@ -266,7 +267,7 @@ func (g *Group) advanceFounding() (again bool) {
 	found := g.current(true)
 	if found == nil {
 		b, all := g.bind()
-		if !all || !g.proposeFounding(g.withPromises(encodeFound(b))) {
+		if !all || !g.proposeFounding(g.withPromises(entry.EncodeFound(b))) {
 			return true
 		}
 		if found = g.current(true); len(b) > 1 {
@@ -274,7 +275,7 @@ func (g *Group) advanceFounding() (again bool) {
 		}
 	}
 	if len(g.memberIDs()) == 1 || len(g.missing(found)) == 0 {
-		g.proposeFounding(encodeFounded())
+		g.proposeFounding(entry.EncodeFounded())
 	}
 	return true
 }
@@ -304,7 +305,7 @@ func (g *Group) askFounders() {
 }
 
 // bind binds every member to the directory with which its host has come. all is false if one has not come.
-func (g *Group) bind() (b binding, all bool) {
+func (g *Group) bind() (b entry.Binding, all bool) {
 	for _, id := range g.memberIDs() {
 		i, known := g.host.incarnation(), true
 		if id != g.self {
@@ -313,7 +314,7 @@ func (g *Group) bind() (b binding, all bool) {
 		if !known {
 			return nil, false
 		}
-		b = append(b, boundMember{id, i})
+		b = append(b, entry.BoundMember{ID: id, Incarnation: i})
 	}
 	return b, true
 }
@@ -322,7 +323,7 @@ func (g *Group) bind() (b binding, all bool) {
 // that they hold it durably.
 func (g *Group) missing(found *foundingEntry) (ids []uint64) {
 	progress := g.node.Status().Progress
-	for _, id := range found.bound.ids() {
+	for _, id := range found.bound.IDs() {
 		if pr, ok := progress[id]; !ok || pr.WithoutAuthority || pr.Match < found.index {
 			ids = append(ids, id)
 		}

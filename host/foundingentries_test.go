@@ -1,67 +1,23 @@
 package host
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
 )
 
-// What is encoded is decoded again, and bytes that are not an encoding are refused or mean what they encode.
-func TestFoundingCodec(t *testing.T) {
+// What hosts tell each other about a group is decoded again, and bytes that are cut are refused.
+func TestRefusalCodec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var b binding
-		for _, id := range rapid.SliceOfNDistinct(rapid.Uint64(), 1, 9, rapid.ID).Draw(t, "ids") {
-			b = append(b, boundMember{id, transport.Incarnation{1, byte(id), 15: rapid.Byte().Draw(t, "incarnation")}})
-		}
-		slices.SortFunc(b, func(a, c boundMember) int {
-			if a.id < c.id {
-				return -1
-			}
-			return 1
-		})
-		data := encodeFound(b)
-		if back, err := decodeFounding(data); err != nil || !slices.Equal(back, b) {
-			t.Fatalf("%v became %v (%v)", b, back, err)
-		}
-		for _, m := range b {
-			if i, bound := b.of(m.id); !bound || i != m.incarnation {
-				t.Fatalf("%v binds host %d to %v, %v", b, m.id, i, bound)
-			}
-		}
-		promise := time.Duration(rapid.Int64Range(1, int64(maxPromise)).Draw(t, "promise"))
-		promised := binary.LittleEndian.AppendUint64(slices.Clone(data), uint64(promise))
-		promised[0] |= foundPromises
-		if back, err := decodeFounding(promised); err != nil || !slices.Equal(back, b) || promiseOf(promised) != promise || promiseOf(data) != 0 {
-			t.Fatalf("%v with promises of %v became %v with %v (%v)", b, promise, back, promiseOf(promised), err)
-		}
-		for _, wrong := range []uint64{0, uint64(maxPromise) + 1, 1 << 63} {
-			binary.LittleEndian.PutUint64(promised[len(data):], wrong)
-			if _, err := decodeFounding(promised); !errors.Is(err, errBadFounding) {
-				t.Fatalf("a promise of %d ns is accepted (%v)", wrong, err)
-			}
-		}
-		mangled := slices.Clone(data)
-		mangled[rapid.IntRange(0, len(data)-1).Draw(t, "at")] ^= rapid.Byte().Draw(t, "bits")
-		mangled = mangled[:rapid.IntRange(0, len(mangled)).Draw(t, "length")]
-		switch back, err := decodeFounding(mangled); {
-		case err != nil:
-			if !errors.Is(err, errBadFounding) {
-				t.Fatalf("%v", err)
-			}
-		case back == nil && !bytes.Equal(mangled, encodeFounded()), back != nil && !bytes.Equal(encodeFound(back), mangled):
-			t.Fatalf("%x is accepted as %v", mangled, back)
-		}
-		r := refusal{rapid.Uint64().Draw(t, "group"), b[0].incarnation}
+		r := refusal{rapid.Uint64().Draw(t, "group"), transport.Incarnation{1, 15: rapid.Byte().Draw(t, "incarnation")}}
 		if back, err := decodeRefusal(r.encode()); err != nil || back != r {
 			t.Fatalf("%v became %v (%v)", r, back, err)
 		}
@@ -186,7 +142,7 @@ func TestCommandsWaitForTheFounding(t *testing.T) {
 }
 
 // bindingOf binds the hosts of a testHost, with one member's directory replaced.
-func (l *testHost) bindingOf(other uint64) (b binding) {
+func (l *testHost) bindingOf(other uint64) (b entry.Binding) {
 	for id := uint64(1); id <= 3; id++ {
 		i := incarnationOf(id)
 		if id == l.self() {
@@ -195,15 +151,15 @@ func (l *testHost) bindingOf(other uint64) (b binding) {
 		if id == other {
 			i[7]++
 		}
-		b = append(b, boundMember{id, i})
+		b = append(b, entry.BoundMember{ID: id, Incarnation: i})
 	}
 	return b
 }
 
 func (l *testHost) self() uint64 { return l.config.ID }
 
-func foundAt(index, term uint64, b binding) raftpb.Entry {
-	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: encodeFound(b)}
+func foundAt(index, term uint64, b entry.Binding) raftpb.Entry {
+	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: entry.EncodeFound(b)}
 }
 
 // A binding is in force as soon as it is in the log, whatever the host has heard. It goes with its entry, and
@@ -225,7 +181,7 @@ func TestBindingOfTheLogIsInForce(t *testing.T) {
 	(*inbound)(l.Host).Receive(3, envelopes(2, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 5, From: 3, To: 1}))
 	l.manual.runIdle()
 	if s := second.Status(); s.Leader != 3 {
-		t.Errorf("the binding of group 1 counts in group 2: %+v", s)
+		t.Errorf("the entry.Binding of group 1 counts in group 2: %+v", s)
 	}
 	// Another leader's entry takes the place of found, and then found comes again, as it should be.
 	l.from(2, raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Entries: []raftpb.Entry{{Index: 2, Term: 2}}})
@@ -250,12 +206,14 @@ func TestBindingOfTheLogIsInForce(t *testing.T) {
 // acknowledges the entry.
 func TestMemberThatDoesNotMatchStops(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(l *testHost, b binding) binding
+		change func(l *testHost, b entry.Binding) entry.Binding
 		words  string
 	}{
-		"another directory": {func(l *testHost, _ binding) binding { return l.bindingOf(1) }, "of host 1, and this host runs on directory"},
-		"one more member":   {func(_ *testHost, b binding) binding { return append(b, boundMember{4, incarnationOf(4)}) }, "founded with members [1 2 3 4], Members of host 1 is [1 2 3]"},
-		"one less member":   {func(_ *testHost, b binding) binding { return b[:2] }, "founded with members [1 2], Members of host 1 is [1 2 3]"},
+		"another directory": {func(l *testHost, _ entry.Binding) entry.Binding { return l.bindingOf(1) }, "of host 1, and this host runs on directory"},
+		"one more member": {func(_ *testHost, b entry.Binding) entry.Binding {
+			return append(b, entry.BoundMember{ID: 4, Incarnation: incarnationOf(4)})
+		}, "founded with members [1 2 3 4], Members of host 1 is [1 2 3]"},
+		"one less member": {func(_ *testHost, b entry.Binding) entry.Binding { return b[:2] }, "founded with members [1 2], Members of host 1 is [1 2 3]"},
 	} {
 		for _, known := range []bool{false, true} {
 			l := openTestHost(t, 3)
@@ -277,10 +235,10 @@ func TestMemberThatDoesNotMatchStops(t *testing.T) {
 func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 	l := openTestHost(t, 3)
 	for _, data := range [][]byte{
-		{}, {9}, {foundKind}, {foundKind, 1, 0, 5}, {foundedKind, 0},
-		encodeFound(binding{{id: 1}, {id: 2}, {3, incarnationOf(3)}}), // a minority
-		append([]byte{foundKind, 1, 0}, make([]byte, 24)...),          // bound to no directory
-		append([]byte{3}, encodeFound(l.bindingOf(0))[1:]...),         // a kind of an older program
+		{}, {9}, {entry.FoundKind}, {entry.FoundKind, 1, 0, 5}, {entry.FoundedKind, 0},
+		entry.EncodeFound(entry.Binding{{ID: 1}, {ID: 2}, {ID: 3, Incarnation: incarnationOf(3)}}), // a minority
+		append([]byte{entry.FoundKind, 1, 0}, make([]byte, 24)...),                                 // bound to no directory
+		append([]byte{3}, entry.EncodeFound(l.bindingOf(0))[1:]...),                                // a kind of an older program
 	} {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1, Type: raftpb.EntryHost, Data: data}}})
 	}

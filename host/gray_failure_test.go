@@ -165,8 +165,8 @@ func TestHungDiskWhileAFollowerIsAway(t *testing.T) {
 	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
 		t.Fatalf("two disks work, and the host whose disk hangs leads on: %+v", c.hosts[leads].Group(theGroup).Status())
 	}
-	// The host whose disk hangs may be a candidate in a later term, which it can neither write nor tell: then it
-	// knows no leader.
+	// The host whose disk hangs may be a candidate in a later term, which it can neither write nor tell:
+	// then it knows no leader.
 	if _, err := c.propose(deadline(t), "on two disks", leads); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -39,7 +40,7 @@ type Group struct {
 	spaces      spaces
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
-	divergence  divergence
+	divergence  divergence.Comparison
 	skips       skips
 	members     members
 	plan        planned

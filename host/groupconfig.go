@@ -16,9 +16,9 @@ import (
 type GroupConfig struct {
 	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
 	ID uint64
-	// Members are the ids of the hosts that found the group, and vote in it; default all of Config.Members. All
-	// founding members must give the same list, with this host in it. When the group is founded its members
-	// are in its log, change by Group.Execute, and Members is not looked at any more.
+	// Members are the ids of the hosts that found the group, and vote in it; default all of Config.Members.
+	// All founding members must give the same list, with this host in it. When the group is founded its
+	// members are in its log, change by Group.Execute, and Members is not looked at any more.
 	Members []uint64
 	// Joins says that this host is not a founding member, or lost the directory with which it was one: it
 	// waits until Group.Execute, on a member, adds it or replaces its directory. It is noted at the first
@@ -26,8 +26,8 @@ type GroupConfig struct {
 	Joins bool
 	// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits,
 	// for no disk, for no network. Then it is called in the group's turn, without two hand-overs between
-	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard. In a group
-	// with objects (CommandOptions.Objects) it has no effect.
+	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard. In a
+	// group with objects (CommandOptions.Objects) it has no effect.
 	NonBlocking bool
 
 	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty,
@@ -62,9 +62,9 @@ type GroupConfig struct {
 }
 
 const (
-	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is far
-	// above what a round takes: bytes are what costs memory, and a leader that has sent as many small batches as
-	// it may waits for a whole sync of its followers (decision 0028).
+	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is
+	// far above what a round takes: bytes are what costs memory, and a leader that has sent as many small
+	// batches as it may waits for a whole sync of its followers (decision 0028).
 	maxInflightMsgs  = 4096
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20

@@ -346,7 +346,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h.lane.leave(g.append, deletes)
 		h.appliers.leave(g.apply)
 		h.snapshotLanes.leave(g)
-		h.transfers.leave(g)
+		h.transfers.Leave((*bulkGroup)(g))
 		if g.shard.remove(g) {
 			g.partDone(theTurn)
 		}

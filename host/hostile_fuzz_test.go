@@ -6,24 +6,25 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/transport"
 )
 
 // FuzzFounding: what is decoded of a founding entry has these bytes, and a majority is bound.
 func FuzzFounding(f *testing.F) {
-	all := binding{{1, incarnationOf(1)}, {2, incarnationOf(2)}, {3, incarnationOf(3)}}
-	f.Add(encodeFound(all))
-	f.Add(encodeFounded())
-	f.Add(withPromise(encodeFound(all), 1e9))
-	f.Add(encodeFound(binding{all[0], all[1], {id: 3}}))
+	all := entry.Binding{{ID: 1, Incarnation: incarnationOf(1)}, {ID: 2, Incarnation: incarnationOf(2)}, {ID: 3, Incarnation: incarnationOf(3)}}
+	f.Add(entry.EncodeFound(all))
+	f.Add(entry.EncodeFounded())
+	f.Add(entry.WithPromise(entry.EncodeFound(all), 1e9))
+	f.Add(entry.EncodeFound(entry.Binding{all[0], all[1], {ID: 3}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := decodeFounding(data)
+		b, err := entry.DecodeFounding(data)
 		if err != nil || b == nil {
 			return
 		}
-		again := encodeFound(b)
-		if data[0]&foundPromises != 0 {
-			again = withPromise(again, promiseOf(data))
+		again := entry.EncodeFound(b)
+		if data[0]&entry.FoundPromises != 0 {
+			again = entry.WithPromise(again, entry.PromiseOf(data))
 		}
 		if !bytes.Equal(again, data) {
 			t.Errorf("%x is %v, whose bytes are %x", data, b, again)

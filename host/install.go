@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -105,9 +106,9 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.storage.conf = answer.Snapshot.Metadata.ConfState
 	g.handed = max(g.handed, p.id.Index)
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.id.Index })
-	block, err := decodeHostBlock(p.manifest.Host)
+	block, err := entry.DecodeBlock(p.manifest.Host)
 	if err == nil && g.founded {
-		g.takeRoster(block.roster)
+		g.takeRoster(block.Roster)
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
 			g.countUnfounded(false)

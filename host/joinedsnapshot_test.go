@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -45,9 +46,9 @@ func TestNoSnapshotFromBeforeAMemberWasAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	founded := raftpb.Message{Type: raftpb.MsgApp, Term: 1, Commit: begun, Entries: []raftpb.Entry{{Index: 1, Term: 1},
-		foundAt(2, 1, binding{{2, incarnationOf(2)}, {3, incarnationOf(3)}}), foundedAt(begun, 1)}}
+		foundAt(2, 1, entry.Binding{{ID: 2, Incarnation: incarnationOf(2)}, {ID: 3, Incarnation: incarnationOf(3)}}), foundedAt(begun, 1)}}
 	added := raftpb.Message{Type: raftpb.MsgApp, Term: 1, LogTerm: 1, Index: begun, Commit: begun + 2, Entries: []raftpb.Entry{
-		{Index: begun + 1, Term: 1, Type: raftpb.EntryHost, Data: append([]byte{planKind}, plan.Encode()...)},
+		{Index: begun + 1, Term: 1, Type: raftpb.EntryHost, Data: append([]byte{entry.PlanKind}, plan.Encode()...)},
 		{Index: begun + 2, Term: 1, Type: kind, Data: change}}}
 
 	l.deliver(founded)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -169,7 +170,7 @@ func (g *Group) StartJoinToken(o JoinTokenOptions) (*JoinToken, error) {
 		return nil, fmt.Errorf("millrace: group %d: draw the secret of a join token: %w", g.id, err)
 	}
 	grant := membership.Grant{Life: o.Life, Token: membership.Token{Hash: j.token.hash(), Member: o.Member, Learner: o.Learner}}
-	j.execution = g.execution(append([]byte{grantKind}, grant.Encode()...), "join token %v", grant.Token.Hash)
+	j.execution = g.execution(append([]byte{entry.GrantKind}, grant.Encode()...), "join token %v", grant.Token.Hash)
 	j.execution.outcome = func(r *membership.Roster) (done bool, err error) {
 		t, open := r.Token(grant.Token.Hash)
 		if open {
@@ -212,7 +213,7 @@ func (g *Group) takeGrant(r *membership.Roster, q planRequest) error {
 	if _, err := r.Grant(r.Version+1, grant); err != nil {
 		return err
 	}
-	g.proposeHost(append([]byte{grantKind}, grant.Encode()...))
+	g.proposeHost(append([]byte{entry.GrantKind}, grant.Encode()...))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
@@ -194,8 +195,8 @@ func (h *Host) announceKeys() {
 
 // nameKey asks the leader for an entry that binds this member to a key.
 func (g *Group) nameKey(k membership.Rekey) {
-	q := planRequest{from: g.self, data: append([]byte{rekeyKind}, k.Encode()...)}
-	q.id, _ = idOfEntry(q.data)
+	q := planRequest{from: g.self, data: append([]byte{entry.RekeyKind}, k.Encode()...)}
+	q.id, _ = entry.IDOf(q.data)
 	g.askLeader(q)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -114,10 +115,10 @@ func (g *Group) awaitView(ctx context.Context) {
 
 // takeView takes a question or an answer.
 func (h *Host) takeView(from uint64, body []byte) error {
-	r := blockReader{rest: body[1:]}
-	g := h.groups.get(r.uvarint(^uint64(0)))
+	r := entry.Reader{Rest: body[1:]}
+	g := h.groups.get(r.Uvarint(^uint64(0)))
 	if body[0] == control.ViewQuestion {
-		if r.bad || len(r.rest) > 0 {
+		if r.Bad || len(r.Rest) > 0 {
 			return fmt.Errorf("%w: %d bytes ask who is there", control.ErrBad, len(body))
 		}
 		if g != nil && g.isOther(from) && g.status.Load().Role == RoleLeader {
@@ -126,10 +127,10 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		return nil
 	}
 	v := &leaderView{from: from, at: h.clock.livedAtBeat()}
-	for range r.uvarint(membership.MaxMembers) {
-		v.here = append(v.here, r.uvarint(^uint64(0)))
+	for range r.Uvarint(membership.MaxMembers) {
+		v.here = append(v.here, r.Uvarint(^uint64(0)))
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.Bad || len(r.Rest) > 0 {
 		return fmt.Errorf("%w: %d bytes say who is there", control.ErrBad, len(body))
 	}
 	if g == nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -150,7 +151,7 @@ func TestReadsWaitForTheNextRound(t *testing.T) {
 // foundWithPromise is an entry found of a group with leases.
 func (l *testHost) foundWithPromise(index, term uint64, promise time.Duration) raftpb.Entry {
 	e := foundAt(index, term, l.bindingOf(0))
-	e.Data[0] |= foundPromises
+	e.Data[0] |= entry.FoundPromises
 	e.Data = binary.LittleEndian.AppendUint64(e.Data, uint64(promise))
 	return e
 }
@@ -166,7 +167,7 @@ func TestLeaseIsNoLongerThanThePromisesOfOthers(t *testing.T) {
 	l.manual.runIdle()
 	promise := time.Second
 	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Commit: 3, Entries: []raftpb.Entry{
-		{Index: 1, Term: 1}, l.foundWithPromise(2, 1, promise), {Index: 3, Term: 1, Type: raftpb.EntryHost, Data: encodeFounded()}}})
+		{Index: 1, Term: 1}, l.foundWithPromise(2, 1, promise), {Index: 3, Term: 1, Type: raftpb.EntryHost, Data: entry.EncodeFounded()}}})
 	for range 8 * int(l.config.ElectionTimeout/l.manual.period) {
 		if l.manual.tick(); len(l.out.take(raftpb.MsgPreVote)) > 0 {
 			break

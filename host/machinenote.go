@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
@@ -94,7 +95,7 @@ func (q *applyQueue) notePassed(index uint64) error {
 	}
 	next := q.note
 	next.Passed = append(slices.Clone(next.Passed), index)
-	next.Passed = next.Passed[max(0, len(next.Passed)-maxSkips):]
+	next.Passed = next.Passed[max(0, len(next.Passed)-entry.MaxSkips):]
 	return q.storeNote(next)
 }
 

@@ -317,7 +317,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 	if now, _ := h.admission.Incarnation(id); now == before {
 		return
 	}
-	h.transfers.stopSendingTo(id)
+	h.transfers.StopSendingTo(id)
 	for _, g := range h.groups.all() {
 		g.inbox.putReplaced(id)
 		g.setRefuses()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -48,76 +49,6 @@ type notedEntry struct {
 	data        []byte
 }
 
-// Kinds of EntryHost that follow the founding. The plan's bytes follow, or its id, or those of a
-// membership.Grant or a membership.Rekey. rescuedKind and skipKind, which changes no members, are the next.
-const (
-	planKind   byte = 32
-	cancelKind byte = 33
-	endKind    byte = 34
-	grantKind  byte = 35
-	rekeyKind  byte = 36
-)
-
-// isMemberEntry reports whether an entry changes the roster when it is in force, or skips a command.
-func isMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= planKind && data[0] <= skipKind
-}
-
-// rejectMemberEntry says what is wrong with the bytes of an entry of a type, or returns nil.
-func rejectMemberEntry(e *raftpb.Entry) error {
-	switch {
-	case e.Type == raftpb.EntryConfChangeV2:
-		var cc raftpb.ConfChangeV2
-		if err := cc.Unmarshal(e.Data); err != nil {
-			return err
-		}
-		if len(cc.Context) == 0 {
-			return nil // it leaves a joint configuration
-		}
-		_, err := membership.DecodeChange(cc.Context)
-		return err
-	case e.Type == raftpb.EntryHost && isMemberEntry(e.Type, e.Data):
-		if e.Data[0] == rescuedKind {
-			_, err := decodeRescued(e.Data)
-			return err
-		}
-		_, err := idOfEntry(e.Data)
-		return err
-	case e.Type == raftpb.EntryHost:
-		_, err := decodeFounding(e.Data)
-		return err
-	}
-	return fmt.Errorf("entry of type %d, which hosts do not write", e.Type)
-}
-
-// namedPlan returns the plan that an entry cancels or ends.
-func namedPlan(data []byte) (id membership.PlanID, err error) {
-	if len(data) != 1+len(id) {
-		return id, fmt.Errorf("%w: an entry of %d bytes ends a plan, want %d", membership.ErrFormat, len(data), 1+len(id))
-	}
-	return membership.PlanID(data[1:]), nil
-}
-
-// idOfEntry returns what names an entry of kind EntryHost that changes the roster, or what is wrong with its
-// bytes: the id of the plan that it begins or ends, or the first bytes of a token or a key.
-func idOfEntry(data []byte) (id membership.PlanID, err error) {
-	switch data[0] {
-	case planKind:
-		p, err := membership.DecodePlan(data[1:])
-		return p.ID, err
-	case grantKind:
-		t, err := membership.DecodeGrant(data[1:])
-		return membership.PlanID(t.Token.Hash[:len(id)]), err
-	case skipKind:
-		s, err := decodeSkip(data)
-		return s.id, err
-	case rekeyKind:
-		k, err := membership.DecodeRekey(data[1:])
-		return membership.PlanID(k.Key[:len(id)]), err
-	}
-	return namedPlan(data)
-}
-
 // noteMembers notes the entries among those that are appended to this host's log, and forgets those that they
 // replace.
 func (g *Group) noteMembers(entries []raftpb.Entry) {
@@ -130,7 +61,7 @@ func (g *Group) noteMembers(entries []raftpb.Entry) {
 		g.want(dutyPlan) // it waits for those that were noted
 	}
 	for i := range entries {
-		if e := &entries[i]; e.Type != raftpb.EntryNormal && isMemberEntry(e.Type, e.Data) {
+		if e := &entries[i]; e.Type != raftpb.EntryNormal && entry.IsMemberEntry(e.Type, e.Data) {
 			m.noted = append(m.noted, notedEntry{e.Index, e.Term, e.Type, e.Data})
 			g.want(dutySkips)
 		}
@@ -180,7 +111,7 @@ func (g *Group) commitMembers(through uint64) {
 }
 
 func (g *Group) commitMember(e *notedEntry) {
-	if isSkip(e.typ, e.data) {
+	if entry.IsSkip(e.typ, e.data) {
 		g.orderSkip(e)
 		return
 	}
@@ -203,7 +134,7 @@ func (g *Group) commitMember(e *notedEntry) {
 // nextRoster returns the roster after an entry, and puts a change of the configuration in force in the core.
 // An entry that changes nothing does so on every member, and the core does not learn of it.
 func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
-	next, changes, err := rosterAfter(now, e)
+	next, changes, err := entry.RosterAfter(now, &raftpb.Entry{Index: e.index, Term: e.term, Type: e.typ, Data: e.data})
 	if err != nil {
 		return next, err
 	}
@@ -215,41 +146,6 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 		}
 	}
 	return next, nil
-}
-
-// nextByHost returns the roster after an entry of kind EntryHost.
-func nextByHost(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
-	switch kind, body := e.data[0], e.data[1:]; kind {
-	case skipKind:
-		return nil, fmt.Errorf("%w: it skips a command", membership.ErrRefused)
-	case planKind:
-		p, err := membership.DecodePlan(body)
-		if err != nil {
-			return nil, err
-		}
-		return now.Begin(e.index, p)
-	case grantKind:
-		t, err := membership.DecodeGrant(body)
-		if err != nil {
-			return nil, err
-		}
-		return now.Grant(e.index, t)
-	case rekeyKind:
-		k, err := membership.DecodeRekey(body)
-		if err != nil {
-			return nil, err
-		}
-		return now.Rekey(e.index, k)
-	default:
-		id, err := namedPlan(e.data)
-		if err != nil {
-			return nil, err
-		}
-		if kind == cancelKind {
-			return now.Cancel(e.index, id)
-		}
-		return now.End(e.index, id)
-	}
 }
 
 func (g *Group) noteIgnored(e *notedEntry, why error) {
@@ -348,20 +244,11 @@ func (g *Group) isMemberOrLeads(id uint64) bool {
 }
 
 // foundRoster makes the first roster of a group, when founded is committed.
-func (g *Group) foundRoster(b binding) {
+func (g *Group) foundRoster(b entry.Binding) {
 	if g.roster() != nil {
 		return
 	}
-	g.setRoster(b.roster())
-}
-
-// roster returns the first roster of a group that is founded with this binding.
-func (b binding) roster() *membership.Roster {
-	var founders []membership.Member
-	for _, m := range b {
-		founders = append(founders, membership.Member{ID: m.id, Incarnation: m.incarnation})
-	}
-	return membership.Founded(founders)
+	g.setRoster(b.Roster())
 }
 
 // boundTo returns the directory that the group has bound a member to, if it has: by its roster, or before
@@ -372,7 +259,7 @@ func (g *Group) boundTo(id uint64) (i transport.Incarnation, bound bool) {
 		return m.Incarnation, ok
 	}
 	if b := g.bound.Load(); b != nil {
-		return b.of(id)
+		return b.Of(id)
 	}
 	return i, false
 }
@@ -424,7 +311,7 @@ func (g *Group) adoptFounders() {
 	if b == nil || g.roster() != nil || len(g.storage.conf.Voters) > 0 {
 		return
 	}
-	ids := b.ids()
+	ids := b.IDs()
 	g.host.learnHosts(ids)
 	g.members.ids.Store(&ids)
 	g.storage.conf = raftpb.ConfState{Voters: ids}

@@ -352,8 +352,8 @@ func (h *Host) Metrics() HostMetrics {
 			m.WithoutAuthority++
 		}
 	}
-	m.Transfers = h.transfers.metrics(&h.transfers.snapshots)
-	m.ObjectTransfers = h.transfers.metrics(&h.transfers.objects)
+	m.Transfers = TransferMetrics(h.transfers.Counts(h.transfers.snapshots))
+	m.ObjectTransfers = TransferMetrics(h.transfers.Counts(h.transfers.objects))
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
 		turns, hung := s.counts()

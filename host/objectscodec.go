@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/object"
 )
 
@@ -44,17 +45,17 @@ func (r *objectRecord) encode(kind byte) []byte {
 
 // decodeObjectRecord decodes a body that begins with one of the two kinds.
 func decodeObjectRecord(body []byte) (r objectRecord, err error) {
-	in := blockReader{rest: body[1:]}
-	r.group, r.term, r.number = in.uvarint(anyNumber), in.uvarint(anyNumber), in.uvarint(anyNumber)
+	in := entry.Reader{Rest: body[1:]}
+	r.group, r.term, r.number = in.Uvarint(anyNumber), in.Uvarint(anyNumber), in.Uvarint(anyNumber)
 	if body[0] == control.ObjectAnswer {
-		r.through, r.lost = in.uvarint(anyNumber), in.uvarint(anyNumber)
-		for n := in.uvarint(maxMissing); n > 0 && !in.bad; n-- {
-			if id := in.bytes(uint64(len(object.ID{}))); !in.bad {
+		r.through, r.lost = in.Uvarint(anyNumber), in.Uvarint(anyNumber)
+		for n := in.Uvarint(maxMissing); n > 0 && !in.Bad; n-- {
+			if id := in.Bytes(uint64(len(object.ID{}))); !in.Bad {
 				r.missing = append(r.missing, object.ID(id))
 			}
 		}
 	}
-	if in.bad || len(in.rest) > 0 || r.group == 0 {
+	if in.Bad || len(in.Rest) > 0 || r.group == 0 {
 		return objectRecord{}, fmt.Errorf("millrace: a record about objects cannot be read: %d bytes of kind %d are too few, too many, or out of range", len(body), body[0])
 	}
 	return r, nil
@@ -74,3 +75,5 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	})
 	return nil
 }
+
+const anyNumber = ^uint64(0)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
@@ -299,14 +300,14 @@ func (h *Host) takeAddresses(body []byte) error {
 	if len(body) > maxAddressBody {
 		return fmt.Errorf("%w: %d bytes say where hosts are, want at most %d", control.ErrBad, len(body), maxAddressBody)
 	}
-	r := blockReader{rest: body[1:]}
-	for len(r.rest) > 0 && !r.bad {
+	r := entry.Reader{Rest: body[1:]}
+	for len(r.Rest) > 0 && !r.Bad {
 		var said location
-		id := r.uvarint(^uint64(0))
-		copy(said.incarnation[:], r.bytes(uint64(len(said.incarnation))))
-		said.generation = r.uvarint(^uint64(0))
-		said.said = string(r.bytes(r.uvarint(identity.MaxAddrBytes)))
-		if r.bad || id == 0 || raft.IsLocalMsgTarget(id) {
+		id := r.Uvarint(^uint64(0))
+		copy(said.incarnation[:], r.Bytes(uint64(len(said.incarnation))))
+		said.generation = r.Uvarint(^uint64(0))
+		said.said = string(r.Bytes(r.Uvarint(identity.MaxAddrBytes)))
+		if r.Bad || id == 0 || raft.IsLocalMsgTarget(id) {
 			return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
 		}
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
@@ -324,7 +325,7 @@ func (h *Host) takeAddresses(body []byte) error {
 			return err
 		}
 	}
-	if r.bad {
+	if r.Bad {
 		return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
 	}
 	return nil

@@ -34,8 +34,8 @@ type Placement struct {
 	// over to a member with a higher priority than its own. 0 means that a member should lead only while no
 	// other can. At most 1,024 may be given, also for hosts that are no members yet.
 	Priorities map[uint64]int
-	// Zones are the zones (Config.Zone) in which the leader should be, the best first; at most 64. They decide
-	// among members of the same priority. A zone that is not named comes after all that are.
+	// Zones are the zones (Config.Zone) in which the leader should be, the best first; at most 64. They
+	// decide among members of the same priority. A zone that is not named comes after all that are.
 	Zones []string
 }
 

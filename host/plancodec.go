@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // What hosts tell each other about plans, in bodies of kind transport.Control. Integers are uvarints.
 //
-//	plan request  56 │ group │ id 16 B (idOfEntry) │ the data of the entry, of kind 32, 33, 35 or 36
+//	plan request  56 │ group │ id 16 B (entry.IDOf) │ the data of the entry, of kind 32, 33, 35 or 36
 //	plan answer   57 │ group │ id 16 B │ why the entry is refused, a sentence
 const (
 	// maxPlanBytes bounds the data of an entry, and maxRefusalBytes a sentence.
@@ -28,13 +29,13 @@ func encodePlanRequest(group uint64, q planRequest) []byte {
 // decodePlanRequest decodes a request; what it asks for is a valid entry.
 func decodePlanRequest(body []byte) (group uint64, q planRequest, err error) {
 	group, q.id, q.data, err = decodePlanBody(body, maxPlanBytes)
-	if err == nil && (len(q.data) == 0 || q.data[0] == endKind || q.data[0] == rescuedKind || !isMemberEntry(raftpb.EntryHost, q.data)) {
+	if err == nil && (len(q.data) == 0 || q.data[0] == entry.EndKind || q.data[0] == entry.RescuedKind || !entry.IsMemberEntry(raftpb.EntryHost, q.data)) {
 		err = fmt.Errorf("%w: %d bytes ask for no plan", control.ErrBad, len(body))
 	}
 	if err != nil {
 		return 0, q, err
 	}
-	named, err := idOfEntry(q.data)
+	named, err := entry.IDOf(q.data)
 	if err != nil {
 		return 0, q, fmt.Errorf("%w: %w", control.ErrBad, err)
 	}

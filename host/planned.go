@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -117,7 +118,7 @@ func (g *Group) stepPlan() {
 		g.planJoin(r)
 		return
 	case r.Ends():
-		g.proposeHost(append([]byte{endKind}, r.Plan.ID[:]...))
+		g.proposeHost(append([]byte{entry.EndKind}, r.Plan.ID[:]...))
 		return
 	case !ok:
 		return
@@ -232,7 +233,7 @@ func (g *Group) yieldTo(c membership.Change) {
 
 // takePlan proposes what a request asks for, unless it is on its way or done already.
 func (g *Group) takePlan(r *membership.Roster, q planRequest) {
-	if q.data[0] == skipKind {
+	if q.data[0] == entry.SkipKind {
 		if err := g.takeSkip(q); err != nil {
 			g.answerPlan(q, err)
 		}
@@ -243,13 +244,13 @@ func (g *Group) takePlan(r *membership.Roster, q planRequest) {
 	}
 	var err error
 	switch q.data[0] {
-	case grantKind:
+	case entry.GrantKind:
 		err = g.takeGrant(r, q)
-	case rekeyKind:
+	case entry.RekeyKind:
 		err = g.takeRekey(r, q)
 	default:
 		_, ended := r.HowEnded(q.id)
-		switch begins := q.data[0] == planKind; {
+		switch begins := q.data[0] == entry.PlanKind; {
 		case begins && r.Plan != nil && r.Plan.ID == q.id, ended:
 			return // the asker applies it
 		case begins && isOutdated(r, q):
@@ -281,7 +282,7 @@ func (g *Group) proposeHost(data []byte) {
 
 // rejectPlan says why a leader does not propose what a request asks for, or returns nil.
 func (g *Group) rejectPlan(r *membership.Roster, q planRequest) error {
-	if q.data[0] == cancelKind {
+	if q.data[0] == entry.CancelKind {
 		_, err := r.Cancel(r.Version+1, q.id)
 		return err
 	}

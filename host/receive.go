@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -143,7 +144,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		switch e := &m.Entries[i]; e.Type {
 		case raftpb.EntryNormal:
 		default:
-			if err := rejectMemberEntry(e); err != nil {
+			if err := entry.Reject(e); err != nil {
 				return err.Error()
 			}
 		}
@@ -225,12 +226,8 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 		return h.receivedRefusal(from, body)
 	case control.ReadQuestion, control.ReadAnswer:
 		return h.takeRead(from, body)
-	case control.Report:
-		return h.takeCheckpoints(from, body)
-	case control.Stop:
-		return h.takeStop(from, body)
-	case control.Finding:
-		return h.takeFinding(from, body)
+	case control.Report, control.Stop, control.Finding:
+		return h.takeDivergence(from, body)
 	case control.SnapshotOffer, control.SnapshotAsk, control.SnapshotBlock, control.SnapshotEnd:
 		return h.takeSnapshotRecord(from, body)
 	case control.PlanRequest, control.PlanAnswer:

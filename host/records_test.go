@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -80,7 +81,7 @@ func (l *testHost) reopenAs(c GroupConfig) {
 }
 
 func foundedAt(index, term uint64) raftpb.Entry {
-	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: encodeFounded()}
+	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: entry.EncodeFounded()}
 }
 
 // control passes a control body of a host.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -41,14 +42,14 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 	}
 	if b != nil {
 		for _, m := range *b {
-			isMember := r != nil && r.Role(m.id) != membership.None
-			came, _ := g.host.admission.Incarnation(m.id)
+			isMember := r != nil && r.Role(m.ID) != membership.None
+			came, _ := g.host.admission.Incarnation(m.ID)
 			switch {
 			case isMember:
-			case g.isHinted(m.id, came) && r == nil && isOther(m.id, m.incarnation):
-				hinted = append(hinted, m.id)
-			case r == nil && isOther(m.id, m.incarnation):
-				refuses = append(refuses, m.id)
+			case g.isHinted(m.ID, came) && r == nil && isOther(m.ID, m.Incarnation):
+				hinted = append(hinted, m.ID)
+			case r == nil && isOther(m.ID, m.Incarnation):
+				refuses = append(refuses, m.ID)
 			}
 		}
 	}
@@ -135,8 +136,8 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 		return false
 	}
 	for i := range m.Entries {
-		if e := &m.Entries[i]; e.Type == raftpb.EntryHost && !isMemberEntry(e.Type, e.Data) {
-			if b, err := decodeFounding(e.Data); err == nil && b != nil {
+		if e := &m.Entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
+			if b, err := entry.DecodeFounding(e.Data); err == nil && b != nil {
 				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
 					g.fail(err)
 					return true
@@ -204,11 +205,11 @@ func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
 }
 
 // rejectBinding says why this member must not count under a binding, or returns nil.
-func (g *Group) rejectBinding(b binding) error {
+func (g *Group) rejectBinding(b entry.Binding) error {
 	if g.members.joins {
 		return nil // it becomes a member later
 	}
-	if ids := b.ids(); !slices.Equal(ids, g.memberIDs()) {
+	if ids := b.IDs(); !slices.Equal(ids, g.memberIDs()) {
 		return fmt.Errorf("millrace: group %d was founded with members %v, Members of host %d is %v; open it with the members that it was founded with",
 			g.id, ids, g.self, g.memberIDs())
 	}
@@ -216,8 +217,8 @@ func (g *Group) rejectBinding(b binding) error {
 }
 
 // rejectDirectory says why this host's directory does not count under a binding, or returns nil.
-func (g *Group) rejectDirectory(b binding) error {
-	switch bound, kept := b.of(g.self); {
+func (g *Group) rejectDirectory(b entry.Binding) error {
+	switch bound, kept := b.Of(g.self); {
 	case !kept:
 		return g.noMember()
 	case bound != g.host.incarnation():

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -19,7 +20,7 @@ func TestARefusedMemberIsToldAgain(t *testing.T) {
 	bound := l.bindingOf(3)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, bound)}})
 	c.bodies = nil
-	says := refusal{theGroup, bound[2].incarnation}.encode()
+	says := refusal{theGroup, bound[2].Incarnation}.encode()
 	var told []int
 	for tick := range 4 * ticksPerHeartbeat {
 		l.from(3, raftpb.Message{Type: raftpb.MsgVote, Term: 9})
@@ -87,7 +88,7 @@ func TestAHostThatJoinsKnowsTheFounders(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	b := binding{{2, incarnationOf(2)}, {5, incarnationOf(5)}}
+	b := entry.Binding{{ID: 2, Incarnation: incarnationOf(2)}, {ID: 5, Incarnation: incarnationOf(5)}}
 	g.bound.Store(&b)
 	g.adoptFounders()
 	if m := g.memberIDs(); !slices.Equal(m, []uint64{2, 5}) {

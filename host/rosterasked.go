@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -86,8 +87,8 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		}
 		return nil
 	}
-	if len(rest) > maxRosterBytes {
-		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", control.ErrBad, len(rest), maxRosterBytes)
+	if len(rest) > entry.MaxRosterBytes {
+		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", control.ErrBad, len(rest), entry.MaxRosterBytes)
 	}
 	r, err := membership.DecodeRoster(rest)
 	if err != nil {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -149,7 +150,7 @@ func hardStateOf(m *raftpb.Message) raftpb.HardState {
 
 func changesMembers(entries []raftpb.Entry) bool {
 	for i := range entries {
-		if isMemberEntry(entries[i].Type, entries[i].Data) {
+		if entry.IsMemberEntry(entries[i].Type, entries[i].Data) {
 			return true
 		}
 	}

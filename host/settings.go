@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -48,12 +49,12 @@ func encodeSettings(c Config) []byte {
 // decodeSettings decodes a record.
 func decodeSettings(body []byte) (settings, error) {
 	s := settings{}
-	r := blockReader{rest: body[1:]}
-	for len(r.rest) > 0 && !r.bad && len(s) < maxSettings {
-		number := r.uvarint(^uint64(0))
-		s[number] = r.uvarint(1<<63 - 1)
+	r := entry.Reader{Rest: body[1:]}
+	for len(r.Rest) > 0 && !r.Bad && len(s) < maxSettings {
+		number := r.Uvarint(^uint64(0))
+		s[number] = r.Uvarint(1<<63 - 1)
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.Bad || len(r.Rest) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes say how a host is set", control.ErrBad, len(body))
 	}
 	return s, nil

@@ -81,7 +81,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 		stops = append(stops, func() { s.stop(&parts[i]) })
 	}
 	all(stops)
-	h.transfers.closeAll()
+	h.transfers.CloseAll()
 	for _, g := range h.groups.all() {
 		g.held.stop()
 		g.snapshots.close()

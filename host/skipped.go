@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
@@ -30,29 +30,6 @@ import (
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
-const skipKind byte = 38
-
-// skipEntry is the content of the entry.
-type skipEntry struct {
-	id    membership.PlanID
-	index uint64
-}
-
-func (s skipEntry) encode() []byte {
-	return binary.AppendUvarint(append([]byte{skipKind}, s.id[:]...), s.index)
-}
-
-func decodeSkip(data []byte) (s skipEntry, err error) {
-	if len(data) <= 1+len(s.id) || data[0] != skipKind {
-		return s, fmt.Errorf("%w: an entry of %d bytes skips no command", membership.ErrFormat, len(data))
-	}
-	copy(s.id[:], data[1:])
-	r := blockReader{rest: data[1+len(s.id):]}
-	if s.index = r.uvarint(1<<64 - 1); r.bad || len(r.rest) > 0 || s.index == 0 {
-		return s, fmt.Errorf("%w: an entry of %d bytes skips no command", membership.ErrFormat, len(data))
-	}
-	return s, nil
-}
 
 // ErrSkipped: the members were told to skip the command (Group.SkipCommand), because machines could not apply
 // it. It was not applied and never will be.
@@ -68,10 +45,6 @@ type skips struct {
 
 // orderedSkip is a command that is skipped, and the entry that says so.
 type orderedSkip struct{ index, by uint64 }
-
-// maxSkips bounds the skipped commands that a member remembers. The first ones are forgotten: members are
-// beyond the entries that skip them.
-const maxSkips = 1024
 
 // of returns the entry that skips a command, or 0.
 func (s *skips) of(index uint64) (by uint64) {
@@ -98,7 +71,7 @@ func (s *skips) add(index, by uint64) bool {
 	}
 	next = append(next, orderedSkip{index, by})
 	slices.SortFunc(next, func(a, b orderedSkip) int { return cmp.Compare(a.index, b.index) })
-	next = next[max(0, len(next)-maxSkips):]
+	next = next[max(0, len(next)-entry.MaxSkips):]
 	s.ordered.Store(&next)
 	raise(&s.known, by)
 	return true
@@ -112,28 +85,24 @@ func (g *Group) orderSkips() (again bool) {
 	}
 	commit := g.node.BasicStatus().Commit
 	for i := range g.members.noted {
-		if e := &g.members.noted[i]; e.index <= commit && isSkip(e.typ, e.data) {
+		if e := &g.members.noted[i]; e.index <= commit && entry.IsSkip(e.typ, e.data) {
 			g.orderSkip(e)
 		}
 	}
 	return len(g.members.noted) > 0
 }
 
-func isSkip(typ raftpb.EntryType, data []byte) bool {
-	return typ == raftpb.EntryHost && len(data) > 0 && data[0] == skipKind
-}
-
 // orderSkip puts a committed entry in force.
 func (g *Group) orderSkip(e *notedEntry) {
-	s, err := decodeSkip(e.data)
-	if err != nil || s.index >= e.index {
+	s, err := entry.DecodeSkip(e.data)
+	if err != nil || s.Index >= e.index {
 		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
 		return
 	}
-	if !g.skips.add(s.index, e.index) {
+	if !g.skips.add(s.Index, e.index) {
 		return
 	}
-	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.index, "by", e.index)
+	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
 	g.host.appliers.enqueue(g.apply) // a machine that is halted there can go on
 	g.executions.poll()
 	g.members.changed.notify()
@@ -142,9 +111,9 @@ func (g *Group) orderSkip(e *notedEntry) {
 // openSkips notes the entries behind a snapshot that are surely committed, when the group is opened.
 func (g *Group) openSkips(committed uint64) {
 	for i := range g.members.noted {
-		if e := &g.members.noted[i]; e.index <= committed && isSkip(e.typ, e.data) {
-			if s, err := decodeSkip(e.data); err == nil && s.index < e.index {
-				g.skips.add(s.index, e.index)
+		if e := &g.members.noted[i]; e.index <= committed && entry.IsSkip(e.typ, e.data) {
+			if s, err := entry.DecodeSkip(e.data); err == nil && s.Index < e.index {
+				g.skips.add(s.Index, e.index)
 			}
 		}
 	}
@@ -153,9 +122,9 @@ func (g *Group) openSkips(committed uint64) {
 // StartSkip makes the group skip a command at which machines are halted, without waiting for it. The error of
 // Poll is that of SkipCommand.
 func (g *Group) StartSkip(index uint64) *Execution {
-	s := skipEntry{index: index}
-	_, err := io.ReadFull(g.host.secrets(), s.id[:])
-	e := g.execution(s.encode(), "the skip of command %d", index)
+	s := entry.Skip{Index: index}
+	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
+	e := g.execution(s.Encode(), "the skip of command %d", index)
 	e.outcome = func(*membership.Roster) (done bool, err error) {
 		by := g.skips.of(index)
 		return by > 0 && (g.Halted() == nil || g.skips.noted.Load() >= by), nil
@@ -187,17 +156,17 @@ func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 
 // takeSkip proposes the entry that a request asks for, unless it is on its way.
 func (g *Group) takeSkip(q planRequest) error {
-	s, err := decodeSkip(q.data)
+	s, err := entry.DecodeSkip(q.data)
 	if err != nil {
 		return err
 	}
-	if g.skips.of(s.index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
-		other, err := decodeSkip(e.data)
-		return err == nil && isSkip(e.typ, e.data) && other.index == s.index
+	if g.skips.of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
+		other, err := entry.DecodeSkip(e.data)
+		return err == nil && entry.IsSkip(e.typ, e.data) && other.Index == s.Index
 	}) {
 		return nil // the asker learns that it is committed
 	}
-	if err := g.rejectSkip(s.index); err != nil {
+	if err := g.rejectSkip(s.Index); err != nil {
 		return err
 	}
 	if g.awaitsOthers() {
@@ -247,11 +216,11 @@ func (e *appliedSkippedError) Error() string {
 // checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
 // called, for an entry that is applied.
 func (q *applyQueue) checkSkip(e *raftpb.Entry) *HaltedError {
-	s, err := decodeSkip(e.Data)
-	if err != nil || s.index >= e.Index || slices.Contains(q.passed, s.index) {
+	s, err := entry.DecodeSkip(e.Data)
+	if err != nil || s.Index >= e.Index || slices.Contains(q.passed, s.Index) {
 		return nil
 	}
-	return q.haltAt([]raftpb.Entry{*e}, "", &appliedSkippedError{q.group.id, s.index, e.Index})
+	return q.haltAt([]raftpb.Entry{*e}, "", &appliedSkippedError{q.group.id, s.Index, e.Index})
 }
 
 // skip passes an entry by that the group skips. What is in front of it is applied.
@@ -272,7 +241,7 @@ func (q *applyQueue) skip(e *raftpb.Entry) error {
 	if !slices.Contains(q.passed, e.Index) {
 		q.passed = append(q.passed, e.Index)
 		slices.Sort(q.passed)
-		q.passed = q.passed[max(0, len(q.passed)-maxSkips):]
+		q.passed = q.passed[max(0, len(q.passed)-entry.MaxSkips):]
 	}
 	return nil
 }
@@ -293,7 +262,7 @@ func (s *commandGroup) skip(e *Entry) {
 		}
 	}
 	s.group.refuseApplied(e.Index, e.Term, h.Mark, ErrSkipped)
-	if s.sums.command(e.Data, session.Fresh, s.table.Now()) {
-		s.sums.checkpoint(e.Index, e.Index >= s.held)
+	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
+		s.checkpoint(e.Index, e.Index >= s.held)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -16,7 +17,7 @@ func (l *testHost) commitSkip(group, lo, index, command uint64) {
 	for i := range m.Entries {
 		m.Entries[i].Data = []byte("x")
 	}
-	m.Entries = append(m.Entries, raftpb.Entry{Type: raftpb.EntryHost, Term: 1, Index: index, Data: skipEntry{index: command}.encode()})
+	m.Entries = append(m.Entries, raftpb.Entry{Type: raftpb.EntryHost, Term: 1, Index: index, Data: entry.Skip{Index: command}.Encode()})
 	l.deliverTo(group, m)
 }
 
@@ -109,13 +110,13 @@ func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 
 // The bytes of the entry are exact.
 func TestSkipEntry(t *testing.T) {
-	want := skipEntry{id: [16]byte{1, 2}, index: 300}
-	if have, err := decodeSkip(want.encode()); err != nil || have != want {
+	want := entry.Skip{ID: [16]byte{1, 2}, Index: 300}
+	if have, err := entry.DecodeSkip(want.Encode()); err != nil || have != want {
 		t.Errorf("%v, %v", have, err)
 	}
-	data := want.encode()
-	for _, bad := range [][]byte{nil, {skipKind}, data[:len(data)-1], append(slices.Clone(data), 0), skipEntry{}.encode()} {
-		if s, err := decodeSkip(bad); err == nil {
+	data := want.Encode()
+	for _, bad := range [][]byte{nil, {entry.SkipKind}, data[:len(data)-1], append(slices.Clone(data), 0), entry.Skip{}.Encode()} {
+		if s, err := entry.DecodeSkip(bad); err == nil {
 			t.Errorf("%x is read as %v", bad, s)
 		}
 	}
@@ -123,11 +124,11 @@ func TestSkipEntry(t *testing.T) {
 
 // What was skipped is in a snapshot, and a snapshot without it has the bytes that it had before.
 func TestSkippedCommandsInASnapshot(t *testing.T) {
-	b := hostBlock{perEntry: 7, skipped: []uint64{3, 900}}
-	if have, err := decodeHostBlock(b.encode()); err != nil || !slices.Equal(have.skipped, b.skipped) {
-		t.Errorf("%v, %v", have.skipped, err)
+	b := entry.Block{PerEntry: 7, Skipped: []uint64{3, 900}}
+	if have, err := entry.DecodeBlock(b.Encode()); err != nil || !slices.Equal(have.Skipped, b.Skipped) {
+		t.Errorf("%v, %v", have.Skipped, err)
 	}
-	if b.skipped = nil; b.encode()[0] != hostBlockVersion {
+	if b.Skipped = nil; b.Encode()[0] != entry.BlockVersion {
 		t.Error("another version without need")
 	}
 }

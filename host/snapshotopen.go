@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
@@ -39,31 +39,7 @@ func (g *Group) rejectManifest(m *snapshot.Manifest) error {
 }
 
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
-	return rejectSnapshot(h.directory.Identity(), group, m, false)
-}
-
-// rejectSnapshot says why a snapshot is not one of a group in the directory of this identity, or returns nil.
-// isFormer says that it was taken before the directory was rescued.
-func rejectSnapshot(i identity.Identity, group uint64, m *snapshot.Manifest, isFormer bool) error {
-	return cmp.Or(i.RejectManifest(group, m, isFormer), rejectConf(m))
-}
-
-// rejectConf says why the configuration of a snapshot is not that of the roster that it has, or returns nil.
-func rejectConf(m *snapshot.Manifest) error {
-	block, err := decodeHostBlock(m.Host)
-	if err != nil {
-		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
-	}
-	if len(block.found) == 0 {
-		return nil // it was restored from an archive (Group.rejectRestored)
-	}
-	if m.Conf.Equivalent(block.roster.Conf) != nil {
-		return fmt.Errorf("snapshot %v has the configuration %s, and its members have %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(block.roster.Conf))
-	}
-	if !slices.Equal(m.Members, manifestMembers(block.roster)) {
-		return fmt.Errorf("snapshot %v names other members than its host has written into it", m.ID())
-	}
-	return nil
+	return cmp.Or(h.directory.Identity().RejectManifest(group, m, false), entry.RejectConf(m))
 }
 
 // openSnapshot restores the newest snapshot that fits, if there is one, and returns its index, or 0.
@@ -83,7 +59,8 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		}
 		m, err := store.Manifest(id)
 		if err == nil {
-			err = rejectSnapshot(g.host.directory.Identity(), g.id, &m, identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m))
+			isFormer := identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m)
+			err = cmp.Or(g.host.directory.Identity().RejectManifest(g.id, &m, isFormer), entry.RejectConf(&m))
 		}
 		term, inLog := log.Term(id.Index)
 		switch {
@@ -188,11 +165,11 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 		}
 		return nil, err
 	}
-	block, err := decodeHostBlock(m.Host)
+	block, err := entry.DecodeBlock(m.Host)
 	if err != nil {
 		return nil, err
 	}
-	if len(block.found) == 0 {
+	if len(block.Found) == 0 {
 		err = g.rejectRestored(m.Conf.Voters)
 	} else {
 		err = g.takeFounding(&block)
@@ -202,7 +179,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	}
 	g.storage.conf = m.Conf
 	g.snapshots.newest.Store(p)
-	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.perEntry)
+	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
 	return nil, nil
 }
 
@@ -219,13 +196,13 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	fail := func(err error) error {
 		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.id, g.id, err)
 	}
-	block, err := decodeHostBlock(p.manifest.Host)
+	block, err := entry.DecodeBlock(p.manifest.Host)
 	if err != nil {
 		return fail(err)
 	}
 	m, commands := g.apply.machine.(*commandGroup)
-	if commands != block.hasSums {
-		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.hasSums, commands))
+	if commands != block.HasSums {
+		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.HasSums, commands))
 	}
 	var table *session.Table
 	if commands {
@@ -237,11 +214,11 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	if err != nil {
 		return fail(err)
 	}
-	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.last {
+	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.Last {
 		if err := g.snapshots.restoreMachine(ctx, &p.manifest, r); err != nil {
 			return fail(err)
 		}
-		if err := m.checkRestored(block.last); err != nil {
+		if err := m.checkRestored(block.Last); err != nil {
 			return fail(err)
 		}
 	}
@@ -249,11 +226,11 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.table = table
 		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
-		m.last = block.last
-		m.sums.restore(&block)
+		m.last = block.Last
+		m.sums.Restore(block.Sums)
 		g.time.note(m.table.Now(), g.now())
 	}
-	g.apply.passed = block.skipped
+	g.apply.passed = block.Skipped
 	g.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
 	raise(&g.apply.applied, p.id.Index)
 	g.reads.noteApplied(p.id.Index)
@@ -381,8 +358,9 @@ func readForm(p *publishedSnapshot, r *snapshot.Reader, name string, most int64)
 	return form, errors.Join(err, stream.Close())
 }
 
-// rejectRestored says why a group that was restored from an archive (restore.go) cannot be founded by the
-// members that this one is opened with, or returns nil. What follows in the log says how far the founding is.
+// rejectRestored says why a group that was restored from an archive (package host/rescue) cannot be founded
+// by the members that this one is opened with, or returns nil. What follows in the log says how far the
+// founding is.
 func (g *Group) rejectRestored(voters []uint64) error {
 	if slices.Equal(voters, g.memberIDs()) {
 		return nil
@@ -393,20 +371,20 @@ func (g *Group) rejectRestored(voters []uint64) error {
 
 // takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when
 // the group is opened, or in a turn.
-func (g *Group) takeFounding(b *hostBlock) error {
-	bound, err := decodeFounding(b.found)
+func (g *Group) takeFounding(b *entry.Block) error {
+	bound, err := entry.DecodeFounding(b.Found)
 	if err != nil {
 		return err
 	}
-	if err := g.rejectPromises(b.found); err != nil {
+	if err := g.rejectPromises(b.Found); err != nil {
 		return err
 	}
 	g.founded, g.knew = true, true
-	g.promise = promiseOf(b.found)
+	g.promise = entry.PromiseOf(b.Found)
 	g.seen = nil
 	g.bound.Store(&bound)
 	g.keepFound()
-	g.takeRoster(b.roster)
+	g.takeRoster(b.Roster)
 	return nil
 }
 
@@ -417,23 +395,15 @@ func (g *Group) takeRoster(r *membership.Roster) {
 	}
 }
 
-// manifestMembers returns what the manifest of a snapshot says of the members.
-func manifestMembers(r *membership.Roster) (members []snapshot.Member) {
-	for _, m := range r.Members {
-		members = append(members, snapshot.Member{ID: m.ID, Incarnation: m.Incarnation})
-	}
-	return members
-}
-
 // keepFound notes the entry found for snapshots, when founded is committed.
 func (g *Group) keepFound() {
 	bound := g.bound.Load()
 	if bound == nil {
 		return
 	}
-	data := encodeFound(*bound)
+	data := entry.EncodeFound(*bound)
 	if g.promise > 0 {
-		data = withPromise(data, g.promise)
+		data = entry.WithPromise(data, g.promise)
 	}
 	g.snapshots.found.Store(&data)
 }
@@ -525,34 +495,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 
 // removeSnapshots removes the snapshots of a group that was removed.
 func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
-	return removeTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
-}
-
-// removeTree removes a directory of ours with what is in it, three levels deep at most.
-func removeTree(fsys vfs.FS, dir string) error {
-	names, err := fsys.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("millrace: read %s: %w", dir, err)
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if fsys.Remove(path) == nil {
-			continue
-		}
-		if err := removeTree(fsys, path); err != nil { // Remove removes files only
-			return err
-		}
-	}
-	if err := vfs.SyncDir(fsys, dir); err != nil {
-		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
-	}
-	if err := fsys.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("millrace: remove %s: %w", dir, err)
-	}
-	return nil
+	return identity.RemoveTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
 }
 
 // forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the

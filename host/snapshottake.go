@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -32,7 +33,7 @@ type take struct {
 	sessions []byte      // the form of the table; nil: the group has no commands
 	objects  []byte      // that of the table of objects; nil: the group has none,
 	held     []object.ID // and those that commands may name
-	block    hostBlock
+	block    entry.Block
 	bytes    int64 // of the log through id, as groupSnapshots.applied counts them
 	callers  []*Taking
 	began    time.Duration
@@ -128,8 +129,8 @@ func (q *applyQueue) capture() (t *take) {
 	// the latest: a take would write the same one again, over the one that the log is about to rely on.
 	installs := q.group.installs.pending.Load()
 	id := q.position()
-	// Nor does a member that reads in the log how it was added take one from before that: its next start could
-	// not begin from it (rejectManifest).
+	// Nor does a member that reads in the log how it was added take one from before that: its next start
+	// could not begin from it (rejectManifest).
 	early := !q.group.wasMemberAt(id.Index)
 	switch p := s.latest(); {
 	case installs, early, q.group.objects.lacksHeld():
@@ -181,13 +182,13 @@ func (s *groupSnapshots) begin(id raftpb.EntryID, now time.Duration) *take {
 // captureState takes the view of the machine, and what the host keeps beside it.
 func (q *applyQueue) captureState(t *take) (err error) {
 	t.block = q.group.hostBlock(t.id.Index)
-	t.block.skipped = slices.Clone(q.passed)
+	t.block.Skipped = slices.Clone(q.passed)
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
 		t.objects, t.held = q.group.objects.capture()
-		m.sums.store(&t.block)
-		t.block.last = max(m.last, m.held)
+		t.block.HasSums, t.block.Sums = true, m.sums.State()
+		t.block.Last = max(m.last, m.held)
 	}
 	if t.view, err = t.all.machine.Snapshot(); err == nil && t.view == nil {
 		err = errors.New("millrace: Snapshot of the state machine returned nil and no error")
@@ -367,12 +368,12 @@ func (t *take) publish() error {
 	g := s.group
 	m := snapshot.Manifest{
 		Cluster: g.host.directory.Identity().Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
-		Host: t.block.encode(),
+		Host: t.block.Encode(),
 	}
 	if c, ok := g.apply.machine.(*commandGroup); ok {
 		m.Machine = c.options.Version
 	}
-	m.Conf, m.Members = t.block.roster.Conf, manifestMembers(t.block.roster)
+	m.Conf, m.Members = t.block.Roster.Conf, entry.ManifestMembers(t.block.Roster)
 	if err := t.writer.Publish(m); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -23,7 +24,7 @@ func (l *testHost) addStranger() {
 		l.t.Fatal(err)
 	}
 	p := membership.Plan{ID: membership.PlanID{7}, Base: r.Changed, Stages: stages}
-	l.control(2, encodePlanRequest(theGroup, planRequest{from: 2, id: p.ID, data: append([]byte{planKind}, p.Encode()...)}))
+	l.control(2, encodePlanRequest(theGroup, planRequest{from: 2, id: p.ID, data: append([]byte{entry.PlanKind}, p.Encode()...)}))
 	l.agree(12)
 }
 
@@ -185,7 +186,7 @@ func TestTooManyHosts(t *testing.T) {
 	if _, err := l.group.Plan(AddMember(stranger)); !errors.Is(err, ErrMembersUnchanged) {
 		t.Errorf("a plan that is made here: %v", err)
 	}
-	l.group.proposeHost(append([]byte{planKind}, p.Encode()...))
+	l.group.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))
 	l.agree(5 * l.config.electionTicks())
 	if err := l.group.Err(); err != nil {
 		t.Fatal(err)

@@ -193,6 +193,9 @@ func (f *Flush) Complete() (more bool, err error) {
 	defer l.mu.Unlock()
 	f.publishDurable()
 	l.flusher.inFlight--
+	if !l.tail.idling.armed { // or the helper has looked while the flush was under way
+		l.scheduleWatermark()
+	}
 	l.flusher.spare, f.groups = f.groups, nil
 	return l.flusher.waiting.appends > 0, l.failure()
 }

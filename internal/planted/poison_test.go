@@ -11,9 +11,9 @@ var poisonBugs = []bug{
 		return false
 	} else if`}}},
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/skipped.go",
-		`|| s.index >= e.Index || slices.Contains(q.passed, s.index) {`, `|| s.index >= e.Index || true {`}}},
+		`|| s.Index >= e.Index || slices.Contains(q.passed, s.Index) {`, `|| s.Index >= e.Index || true {`}}},
 	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skipped.go",
-		`	if err := g.rejectSkip(s.index); err != nil {`, `	if err := error(nil); err != nil {`}}},
+		`	if err := g.rejectSkip(s.Index); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/machinenote.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
 	{name: "skips_not_read", what: "a member that starts again does not read which commands are skipped", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "poison command", edits: []edit{{"host/groups.go",
@@ -36,8 +36,8 @@ var poisonBugs = []bug{
 		}
 		return false`}}},
 	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skipped.go",
-		`	if err := g.rejectSkip(s.index); err != nil {
-		return err`, `	if err := g.rejectSkip(s.index); err != nil && err == nil {
+		`	if err := g.rejectSkip(s.Index); err != nil {
+		return err`, `	if err := g.rejectSkip(s.Index); err != nil && err == nil {
 		return err`}}},
 	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/rebuild.go",
 		`	to := q.rebuildTo
@@ -49,9 +49,9 @@ var poisonBugs = []bug{
 		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},
 	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/rebuild.go",
 		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
-	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/divergence.go",
-		`return o.index >= c.index })
-	if len(d.own)`, `return o.index > c.index })
+	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/internal/divergence/divergence.go",
+		`return o.Index >= c.Index })
+	if len(d.own)`, `return o.Index > c.Index })
 	if len(d.own)`}}},
 	{name: "view_over_a_halt", what: "View counts what it has read of a machine that was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"read.go",
 		`n.group.Halted() == nil && n.group.Halts() == halts {`, `halts == halts {`}}},

@@ -91,7 +91,9 @@ var runtimeBugs = []bug{
 	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
 	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
-		`return !lockers[receiver] &&`, `return true || !lockers[receiver] &&`}}},
+		`return !mayLock("", name)`, `return true || !mayLock("", name)`}}},
+	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/containment.go",
+		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
 		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
@@ -159,7 +161,7 @@ var runtimeBugs = []bug{
 }
 
 // readBack`}}},
-	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescuewrite.go",
+	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
 		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
@@ -210,8 +212,8 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
-	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/divergence.go",
-		`m.hasResults && m.version == version`, `m.hasResults`}}},
+	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
+		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
 		`p.owner.number <= number; p`, `true; p`}}},
@@ -221,7 +223,7 @@ var runtimeBugs = []bug{
 		return ""
 	case kind != raft.ProgressTypePeer:
 `}}},
-	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue.go",
+	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue/rescue.go",
 		`	if best == nil {
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
@@ -248,8 +250,8 @@ var runtimeBugs = []bug{
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
-	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
-		`return s.options.StopDiverged || in == event.DivergedOptions`, `return s.options.StopDiverged`}}},
+	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host/internal/divergence", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/internal/divergence/stop.go",
+		`return m.Stops || in == event.DivergedOptions`, `return m.Stops`}}},
 	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
 		`	if !ok {
 		return nil

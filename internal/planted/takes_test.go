@@ -13,7 +13,7 @@ var takeBugs = []bug{
 		`	g.storage.conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},
 	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-first 60 -churns 10", edits: []edit{{"host/install.go",
-		`		g.takeRoster(block.roster)
-`, `		_ = block.roster
+		`		g.takeRoster(block.Roster)
+`, `		_ = block.Roster
 `}}},
 }

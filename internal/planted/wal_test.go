@@ -286,6 +286,10 @@ var walBugs = []bug{
 		`f.wanted = l.stands(f); f.wanted`, `f.wanted = true; f.wanted`}}},
 	{name: "vote_of_a_cut_write_kept", what: "a term or vote that is a part of a write that damage cuts through is not counted as lost", found: "TestDamageTakesTheVoteOfAWrite", edits: []edit{{"wal/losses.go",
 		`case p.kind == record.KindHardState && in`, `case false && in`}}},
+	{name: "older_vote_replaces_the_lost", what: "a vote before the damage, in the same segment, counts as one that replaced what is lost", found: "TestDamageTakesTheLastVote", edits: []edit{
+		{"wal/losses.go", `.hsAt <= uint64(p.segment)`, `.hsAt < uint64(p.segment)`}, {"wal/losses.go", `.hsAt <= u.segment`, `.hsAt < u.segment`}}},
+	{name: "later_vote_replaces_nothing", what: "a vote that was written again behind the damage is counted as lost", found: "TestDamageTakesTheLastVote", edits: []edit{
+		{"wal/losses.go", `.hsAt <= uint64(p.segment) `, `.hsAt <= uint64(p.segment)+99 `}, {"wal/losses.go", `.hsAt <= u.segment`, `.hsAt <= u.segment+99`}}},
 	{name: "parts_count_without_an_end", what: "the parts of a write count without its end", found: "TestNoPartOfADamagedWriteCounts", edits: []edit{{"wal/atomic.go",
 		`	if h.Edge&record.Ends == 0 {
 		return
@@ -308,6 +312,14 @@ var walBugs = []bug{
 	}`, `	if older != nil {
 		return nil
 	}`}}},
+	{name: "close_beside_a_flush", what: "Close waits for a flush with the lock of the appends, so an append waits for the disk instead of being refused", found: "TestCloseBesideAFlush", edits: []edit{{"wal/log.go",
+		`	l.flusher.mu.Lock() // after a flush that is under way
+	defer l.flusher.mu.Unlock()
+`, ``}}},
+	{name: "mark_beside_a_flush", what: "the log writes a watermark record while a flush is under way, and needs one more flush for it", found: "TestNoWatermarkRecordBesideAFlush", edits: []edit{{"wal/idle.go",
+		`flushComes := l.flusher.inFlight > 0 || `, `flushComes := `}}},
+	{name: "mark_forgotten_beside_a_flush", what: "a flush that is completed late leaves the log without a watermark record", found: "TestNoWatermarkRecordBesideAFlush", edits: []edit{{"wal/sync.go",
+		`if !l.tail.idling.armed { //`, `if false { //`}}},
 
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",

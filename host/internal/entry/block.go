@@ -1,0 +1,177 @@
+package entry
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/host/membership"
+)
+
+// Block is what the host adds to the manifest of a snapshot (snapshot.Manifest.Host): what a member must
+// know at the snapshot's index beside the state of its machine, and what is in entries that may be compacted.
+// Integers are uvarints unless said otherwise.
+//
+//	version    1 byte
+//	found      length, data of the entry found in force (founding.go). founded is behind it in the log,
+//	           and before the snapshot. Nothing: the snapshot was restored from an archive, and the group is
+//	           founded behind it
+//	roster     length, the members at the snapshot's index (membership.Roster.Encode); nothing if there is no
+//	           found
+//	per entry  what an entry of the log counts on average, in bytes
+//	sums       1 byte: 0 the group has no commands, 1 it has; then
+//	           commands u64, results u64, whole 1 byte, second, count, and
+//	last       the index of the last command that the machine has; 0: it has none
+//	skipped    version 3 only: how many commands the machine was not given because the group skips them, and
+//	           the index of each, ascending: the first, then what each is above the one before
+//
+// Version 3 is written only if commands were skipped.
+//
+// The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
+type Block struct {
+	Found    []byte
+	Roster   *membership.Roster // nil if found is empty
+	PerEntry int64
+	HasSums  bool
+	Sums     Sums
+	Last     uint64
+	Skipped  []uint64 // ascending
+}
+
+// Sums is what a member must know to go on summing up what it applies.
+type Sums struct {
+	Commands, Results uint64
+	Whole             bool
+	Second            int64 // of log time
+	Count             int
+}
+
+const (
+	// BlockVersion is the version of a block of which no command was skipped.
+	BlockVersion        = 2
+	skippedBlockVersion = 3 // and commands were skipped
+)
+
+// ErrBadBlock refuses bytes that are no block.
+var ErrBadBlock = errors.New("millrace: what the host keeps in a snapshot cannot be read")
+
+// Encode returns the bytes of the block.
+func (b *Block) Encode() []byte {
+	version := byte(BlockVersion)
+	if len(b.Skipped) > 0 {
+		version = skippedBlockVersion
+	}
+	data := b.appendSums(b.appendHead([]byte{version}))
+	if len(b.Skipped) > 0 {
+		data = binary.AppendUvarint(data, uint64(len(b.Skipped)))
+	}
+	before := uint64(0)
+	for _, index := range b.Skipped {
+		data, before = binary.AppendUvarint(data, index-before), index
+	}
+	return data
+}
+
+func (b *Block) appendHead(data []byte) []byte {
+	data = binary.AppendUvarint(data, uint64(len(b.Found)))
+	data = append(data, b.Found...)
+	var roster []byte
+	if b.Roster != nil {
+		roster = b.Roster.Encode()
+	}
+	data = append(binary.AppendUvarint(data, uint64(len(roster))), roster...)
+	return binary.AppendUvarint(data, uint64(b.PerEntry))
+}
+
+func (b *Block) appendSums(data []byte) []byte {
+	if !b.HasSums {
+		return append(data, 0)
+	}
+	data = binary.LittleEndian.AppendUint64(append(data, 1), b.Sums.Commands)
+	data = binary.LittleEndian.AppendUint64(data, b.Sums.Results)
+	data = append(data, BoolByte(b.Sums.Whole))
+	data = binary.AppendUvarint(data, uint64(b.Sums.Second))
+	data = binary.AppendUvarint(data, uint64(b.Sums.Count))
+	return binary.AppendUvarint(data, b.Last)
+}
+
+// readSkipped reads the commands that were skipped, at least one.
+func (b *Block) readSkipped(r *Reader) {
+	n, index := r.Uvarint(MaxSkips), uint64(0)
+	r.Bad = r.Bad || n == 0
+	for ; n > 0 && !r.Bad; n-- {
+		above := r.Uvarint(1<<64 - 1 - index)
+		r.Bad = r.Bad || above == 0
+		index += above
+		b.Skipped = append(b.Skipped, index)
+	}
+}
+
+// BoolByte returns 1 for true, and 0 for false.
+func BoolByte(is bool) byte {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// DecodeBlock decodes the block, which may come from another host. It is canonical: encode returns the
+// same bytes.
+func DecodeBlock(data []byte) (b Block, err error) {
+	if len(data) == 0 || data[0] != BlockVersion && data[0] != skippedBlockVersion {
+		return b, fmt.Errorf("%w: %d bytes do not begin with version %d or %d; use the program that wrote it", ErrBadBlock, len(data), BlockVersion, skippedBlockVersion)
+	}
+	r := Reader{Rest: data[1:]}
+	b.Found = append([]byte(nil), r.Bytes(r.Uvarint(maxFoundBytes))...)
+	roster := r.Bytes(r.Uvarint(MaxRosterBytes))
+	b.PerEntry = int64(r.Uvarint(MaxPerEntry))
+	switch has := r.Bytes(1); {
+	case r.Bad || has[0] > 1:
+		r.Bad = true
+	case has[0] == 1:
+		b.HasSums = true
+		b.Sums.Commands, b.Sums.Results = r.U64(), r.U64()
+		whole := r.Bytes(1)
+		if !r.Bad {
+			b.Sums.Whole, r.Bad = whole[0] == 1, whole[0] > 1
+		}
+		b.Sums.Second = int64(r.Uvarint(uint64(MaxLogTime / time.Second)))
+		b.Sums.Count = int(r.Uvarint(MaxCheckpointCommands))
+		b.Last = r.Uvarint(1<<64 - 1)
+	}
+	if data[0] == skippedBlockVersion {
+		b.readSkipped(&r)
+	}
+	if r.Bad || len(r.Rest) > 0 {
+		return Block{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", ErrBadBlock, len(data))
+	}
+	if len(b.Found) == 0 != (len(roster) == 0) {
+		return Block{}, fmt.Errorf("%w: it has %d bytes of found and %d of members", ErrBadBlock, len(b.Found), len(roster))
+	}
+	if len(b.Found) == 0 {
+		b.Found = nil
+		return b, nil
+	}
+	if b.Roster, err = membership.DecodeRoster(roster); err != nil {
+		return Block{}, err
+	}
+	if bound, err := DecodeFounding(b.Found); err != nil {
+		return Block{}, err
+	} else if bound == nil {
+		return Block{}, fmt.Errorf("%w: it has the entry founded in place of found", ErrBadBlock)
+	}
+	return b, nil
+}
+
+const (
+	maxFoundBytes = 3 + MaxGroupMembers*24 + promiseBytes
+	// MaxPerEntry and MaxLogTime bound numbers of a block.
+	MaxPerEntry = 1 << 40
+	// MaxRosterBytes has space for the members and for those removed, with their addresses.
+	MaxRosterBytes = 1 << 20
+	MaxLogTime     = 1<<63 - 1
+)
+
+// MaxCheckpointCommands bounds the commands between two checkpoints.
+const MaxCheckpointCommands = 1 << 16
