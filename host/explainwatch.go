@@ -47,6 +47,7 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 type hostWatch struct {
 	mu           sync.Mutex
 	disk         stallWatch
+	slow         slowDisk
 	pauses       [maxPauses]pause // a ring: the latest ones
 	nPauses      int              // so far
 	missed       int64            // ticks, in all of them
@@ -71,8 +72,37 @@ type refusedHost struct {
 func (w *hostWatch) stalledDisk(l *appendLane, now int64) (since int64, stalls bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.disk.waits(l.isBusy(), l.pieces.Load(), now)
+	before := w.disk
+	if w.disk.waits(l.isBusy(), l.pieces.Load(), now); before.busy && w.disk.done != before.done {
+		w.slow.note(now-before.since, now, l.slowTicks)
+	}
 	return w.disk.since, w.disk.busy
+}
+
+// slowDisk counts writes and syncs that took long and were completed, in a row.
+type slowDisk struct {
+	since, latest, n, longest int64 // moments, a count, and ticks
+}
+
+// note notes what a piece of work took. What takes longer than slow is slow.
+func (s *slowDisk) note(took, now, slow int64) {
+	if took <= slow {
+		return
+	}
+	if s.n == 0 || now-s.latest > slowDiskTimeouts*slow {
+		*s = slowDisk{since: now - took}
+	}
+	s.n, s.latest, s.longest = s.n+1, now, max(s.longest, took)
+}
+
+// slowDiskTimeouts is for how many election timeouts a slow write is a cause after its end.
+const slowDiskTimeouts = 2
+
+// slowDisk returns the slow writes of the latest time.
+func (w *hostWatch) slowDisk(now, slow int64) (s slowDisk, is bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.slow, w.slow.n > 0 && now-w.slow.latest <= slowDiskTimeouts*slow
 }
 
 // isBusy reports whether the lane is in the middle of a write or a sync, or has work.

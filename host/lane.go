@@ -33,6 +33,8 @@ type appendLane struct {
 	fail  func(error) // stops every group
 	full  func(*Group, error)
 
+	slowTicks int64 // a write or a sync that takes longer is slow: an election timeout
+
 	mu        sync.Mutex
 	ready     sched.Ring[*appendQueue]
 	departing []*appendQueue // of groups that leave
