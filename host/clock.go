@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // hostClock is the clock of a host: it tells the shards how many ticks have passed, and calls everything else
@@ -52,7 +53,7 @@ func (c *hostClock) beat() (ticks int) {
 		c.pauses.longAt.Store(c.ticks - c.missed)
 	}
 	for _, s := range h.shards {
-		s.advance(c.ticks, c.missed)
+		s.Advance(sched.Moment{Ticks: c.ticks, Missed: c.missed})
 	}
 	c.at.Store(&moment{c.ticks, c.missed})
 	if beat := c.ticks / ticksPerHeartbeat; beat != c.beats {
@@ -73,7 +74,7 @@ func (c *hostClock) beat() (ticks int) {
 	h.shortages.beat()
 	h.appliers.look()
 	h.snapshotLanes.look()
-	h.transfers.beat(c.ticks - c.missed)
+	h.transfers.Beat(c.ticks - c.missed)
 	h.watch.stalledDisk(h.lane, c.ticks-c.missed)
 	return c.pause()
 }
@@ -91,11 +92,11 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 || h.transfers.active.Load() > 0 || h.appliers.awaited() {
+	if h.lane.parking.Load() > 0 || h.transfers.Active() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {
-		if !s.restsFor(int64(ticks)) {
+		if !s.RestsFor(int64(ticks)) {
 			return false
 		}
 	}

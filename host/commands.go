@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 )
@@ -87,10 +88,7 @@ type CommandOptions struct {
 	Objects *ObjectOptions
 }
 
-const (
-	defaultResultBytes = 8 << 20
-	maxVersionBytes    = 128
-)
+const defaultResultBytes = 8 << 20
 
 // Commands makes a StateMachine for OpenGroup of a CommandMachine. In such a group each entry begins with a
 // header (package session), and Group.Call is the way for its commands. The returned value serves one call of
@@ -116,7 +114,7 @@ type commandGroup struct {
 	options CommandOptions
 	group   *Group
 	table   *session.Table
-	sums    sums
+	sums    divergence.Sums
 
 	suppressed atomic.Uint64 // commands that were not applied, of all verdicts
 	evicted    atomic.Uint64 // sessions that were forgotten because the table was full
@@ -139,8 +137,8 @@ func (s *commandGroup) open(g *Group) error {
 		return fmt.Errorf("millrace: group %d cannot have the state machine of an earlier OpenGroup; make another one with Commands", g.id)
 	case s.machine == nil:
 		return fmt.Errorf("millrace: Commands needs a CommandMachine for group %d", g.id)
-	case len(o.Version) > maxVersionBytes:
-		return fmt.Errorf("millrace: CommandOptions.Version of group %d has %d bytes, want at most %d", g.id, len(o.Version), maxVersionBytes)
+	case len(o.Version) > divergence.MaxVersion:
+		return fmt.Errorf("millrace: CommandOptions.Version of group %d has %d bytes, want at most %d", g.id, len(o.Version), divergence.MaxVersion)
 	}
 	if err := o.Sessions.Validate(); err != nil {
 		return fmt.Errorf("%w (CommandOptions.Sessions of group %d)", err, g.id)
@@ -164,7 +162,7 @@ func (s *commandGroup) open(g *Group) error {
 		}
 	}
 	s.group, s.table = g, session.New(o.Sessions)
-	s.sums.init(s)
+	s.compare()
 	return nil
 }
 
@@ -227,14 +225,14 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
-		if s.sums.command(e.Data, verdict, s.table.Now()) {
+		if s.sums.Command(e.Data, verdict, s.table.Now()) {
 			if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
 				s.batch[n-1].EndsBatch = true
 			}
 			if err := s.flush(); err != nil {
 				return err
 			}
-			s.sums.checkpoint(e.Index, e.Index >= s.held)
+			s.checkpoint(e.Index, e.Index >= s.held)
 		}
 	}
 	return s.flush()
@@ -302,14 +300,14 @@ func (s *commandGroup) flush() error {
 	case s.options.KeepResults:
 		for i := range s.batch {
 			c := &s.batch[i]
-			s.sums.result(sumOf(c.Result))
+			s.sums.Result(c.Result)
 			if c.Number > 0 {
 				s.table.Keep(c.Result)
 			}
 		}
 	case s.options.comparesResults():
 		for i := range s.batch {
-			s.sums.result(s.batch[i].ResultSum)
+			s.sums.ResultSum(s.batch[i].ResultSum)
 		}
 	}
 	return nil

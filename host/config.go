@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
@@ -170,10 +171,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
 	case c.LogCacheBytes > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
-	case c.SnapshotBytesPerSecond < snapshotBlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
-	case c.ObjectBytesPerSecond < snapshotBlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, snapshotBlockBytes, int64(maxMemoryBytes))
+	case c.SnapshotBytesPerSecond < bulk.BlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
+	case c.ObjectBytesPerSecond < bulk.BlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
 	case rejectZone(c.Zone) != nil:
 		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, rejectZone(c.Zone))
 	case c.FlightRecorder.validate() != nil:

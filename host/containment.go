@@ -15,24 +15,28 @@ import (
 //
 // The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
 // the function that took it. So if no function between the turn and the panic takes a lock, and all of them
-// are the core's and this package's, no lock is held and nothing that groups share is half-changed. Otherwise
-// the panic goes on: a host that has stopped is started again by its supervisor, and one that hangs is not.
+// are the core's, this package's and its parts', no lock is held and nothing that groups share is
+// half-changed. Otherwise the panic goes on: a host that has stopped is started again by its supervisor,
+// and one that hangs is not.
 
-// lockers are the types of this package whose methods take locks.
+// lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
-	applicants applyLane applyLanes applyQueue authority called divergence drain events examination executions
+	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published queue readLane readers reading
-	receivedObject receiving recentMoves relay restore routedCalls sending sentObject shard shardWorker shortages shutdown
-	signal skips snapshotLane snapshotLanes spaces take transfers uploadCaller backlog`)
+	recentMoves routedCalls shortages shutdown
+	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
+	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender
+	sched.Seat sched.Shard sched.Worker sched.relay`)
 
-// lockingFunctions are the other functions of this package that take locks, with the type of their receiver.
+// lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
-	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
-	Group.standing Group.divergenceMetrics Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
-	Group.routeCalls Group.takeRefusals Group.Objects`)
+	Group.appliedBatch Group.setRoster Group.believesRemoval Group.StartUpload
+	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.routeCalls Group.takeRefusals Group.Objects
+	identity.Enter`)
 
 func words(text string) map[string]bool {
 	set := map[string]bool{}
@@ -45,6 +49,7 @@ func words(text string) map[string]bool {
 const (
 	module      = "github.com/millrace/millrace/"
 	thisPackage = module + "host"
+	partsPath   = thisPackage + "/internal/"
 )
 
 // containPanic returns the error with which a group stops because its turn has panicked with a value. It is
@@ -99,8 +104,9 @@ func isContained(function string) bool {
 	pkg, name, _ := strings.Cut(name, ".")
 	switch path += pkg; {
 	case path == thisPackage:
-		receiver, method := receiverOf(name)
-		return !lockers[receiver] && !lockingFunctions[strings.TrimPrefix(receiver+"."+method, ".")]
+		return !mayLock("", name)
+	case strings.HasPrefix(path, partsPath):
+		return !mayLock(pkg+".", name)
 	case path == thisPackage+"/flight":
 		receiver, _ := receiverOf(name)
 		return receiver == "Node" // which passes the core's calls on
@@ -111,6 +117,12 @@ func isContained(function string) bool {
 	}
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && first != "main" && first != "command-line-arguments" // the standard library, or the runtime
+}
+
+// mayLock reports whether a function of this package, or of a part, is listed as one that takes locks.
+func mayLock(part, name string) bool {
+	receiver, method := receiverOf(name)
+	return lockers[part+receiver] || lockingFunctions[part+strings.TrimPrefix(receiver+"."+method, ".")]
 }
 
 // receiverOf splits the name of a function, as the runtime writes it: (*Group).runTurn.func1, storage.Term,

@@ -47,6 +47,16 @@ func TestPanicOfATurnStopsTheGroup(t *testing.T) {
 	l.leadGroup(other)
 }
 
+// A duty is a part of its turn: a panic in it stops its group, and not the host.
+func TestPanicOfADutyStopsTheGroup(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.env.env.Duties.Called = func(string) { panic("a bug") }
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1})
+	if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), "a bug") {
+		t.Errorf("the group: %v", err)
+	}
+}
+
 // A panic in the middle of what groups share goes on, and ends the process.
 func TestPanicUnderALockGoesOn(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.LogCacheBytes = -1 })
@@ -68,6 +78,11 @@ func TestLockersAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts, err := filepath.Glob("internal/*/*.go")
+	if err != nil || len(parts) == 0 {
+		t.Fatal("no parts", err)
+	}
+	names = append(names, parts...)
 	found := map[string]bool{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
@@ -82,8 +97,13 @@ func TestLockersAreListed(t *testing.T) {
 			if !is || function.Body == nil || !takesLock(function.Body) {
 				continue
 			}
+			part := ""
+			if f.Name.Name != "host" {
+				part = f.Name.Name + "."
+			}
 			receiver := receiverType(function)
-			name := strings.TrimPrefix(receiver+"."+function.Name.Name, ".")
+			name := part + strings.TrimPrefix(receiver+"."+function.Name.Name, ".")
+			receiver = part + receiver
 			if found[receiver], found[name] = true, true; !lockers[receiver] && !lockingFunctions[name] {
 				t.Errorf("%s takes a lock, and containment.go does not list it", name)
 			}
@@ -137,6 +157,9 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/host.(*backlog[...]).take":                 false,
 		"github.com/millrace/millrace/host.(*ring[...]).pop":                     true,
 		"github.com/millrace/millrace/host/internal/pulse.(*Sender).Set":         false,
+		"github.com/millrace/millrace/host/internal/pulse.DecodeRecord":          true,
+		"github.com/millrace/millrace/host/internal/identity.Enter":              false,
+		"github.com/millrace/millrace/host/internal/turn.(*Table[...]).Step":     true,
 		"github.com/millrace/millrace/host.dueIn":                                true,
 		"github.com/millrace/millrace/host.location.addr":                        true,
 		"github.com/millrace/millrace/host/flight.(*Node).Step":                  true,

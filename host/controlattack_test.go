@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/transport"
 )
@@ -50,13 +51,13 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number(), index: number()}.encode(control.ReadAnswer)
 			},
 			func() []byte {
-				return (&report{group: 2, options: number(), version: "v", checkpoints: []checkpoint{{index: max(number(), 1), commands: number()}}}).encode()
+				return (&divergence.Report{Group: 2, Options: number(), Version: "v", Checkpoints: []divergence.Checkpoint{{Index: max(number(), 1), Commands: number()}}}).Encode()
 			},
 			func() []byte {
-				return (&stopOrder{group: 2, index: number(), in: event.DivergedState, sum: number()}).encode()
+				return (&divergence.Order{Group: 2, Index: number(), In: event.DivergedState, Sum: number()}).Encode()
 			},
 			func() []byte {
-				return encodeFinding(&event.Diverged{Group: 2, Index: number(), In: event.DivergedState, Members: []event.DivergedMember{{ID: number(), Sum: number()}}})
+				return (&divergence.Finding{Group: 2, Index: number(), In: event.DivergedState, Members: []event.DivergedMember{{ID: number(), Sum: number()}}}).Encode()
 			},
 		}
 		for range 300 {

@@ -1,16 +1,16 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/transport"
+	"hash/crc32"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/transport"
 )
 
 // openMember opens host 1 of three, with a group of commands that host 2 or itself leads.
@@ -39,60 +39,12 @@ func follow(g *Group, leader uint64) {
 	g.status.Store(st)
 }
 
-// A leader tells all members what it has found, a member that reports again is told again, and one that still
-// believes it is told when it is over.
-func TestLeaderTellsWhatItHasFound(t *testing.T) {
-	l, g, out := openMember(t, true)
-	c := checkpoint{index: 5, commands: 6, results: 7, hasResults: true}
-	d := &g.divergence
-	report := func(from, results uint64, told bool, index uint64) {
-		other := c
-		other.index, other.results = index, results
-		r := report{group: 2, options: d.options, form: d.form, told: told, checkpoints: []checkpoint{other}}
-		if err := l.Host.control(from, transport.Control, r.encode()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.put(g, c)
-	report(2, 7, false, 5)
-	if len(out.bodies) > 0 {
-		t.Fatalf("the members agree, and the leader has sent %d bodies", len(out.bodies))
-	}
-	report(3, 9, false, 5)
-	want := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Agreed: 5, Members: []event.DivergedMember{{ID: 1, Sum: 7}, {ID: 2, Sum: 7}, {ID: 3, Sum: 9, Minority: true}}}
-	if to := out.told(encodeFinding(&want)); !slices.Equal(to, []uint64{2, 3}) {
-		t.Fatalf("hosts %v were told, want 2 and 3", to)
-	}
-	if m := g.Metrics().Divergence; m.DifferAt != 5 || m.Found != 1 {
-		t.Errorf("%+v", m)
-	}
-	report(2, 7, true, 5)
-	if to := out.told(encodeFinding(&want)); !slices.Equal(to, []uint64{2}) {
-		t.Errorf("hosts %v were told again, want 2", to)
-	}
-	report(3, 7, true, 5) // it was started again
-	if _, differ := g.Diverged(); differ {
-		t.Error("the member that differed has applied the commands again and agrees, and the difference stands")
-	}
-	report(2, 7, true, 5)
-	report(2, 7, false, 5)
-	none := encodeFinding(&event.Diverged{Group: 2, In: event.DivergedOptions})
-	if n := len(out.bodies); !slices.Equal(out.told(none), []uint64{2, 3}) || n != 2 {
-		t.Errorf("%d bodies were sent, want that it is over, once to each member that says that it was told", n)
-	}
-	follow(g, 2)
-	d.put(g, checkpoint{index: 6})
-	if d.latest != nil {
-		t.Error("a member that leads no more has a finding of its own")
-	}
-}
-
 // A member believes the leader that it follows, while it follows it.
 func TestMemberIsToldOfDifferences(t *testing.T) {
 	l, g, out := openMember(t, false)
 	found := event.Diverged{Group: 2, In: event.DivergedResults, Index: 5, Members: []event.DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
 	tell := func(from uint64, d *event.Diverged) {
-		if err := l.Host.control(from, transport.Control, encodeFinding(d)); err != nil {
+		if err := l.Host.control(from, transport.Control, (*divergence.Finding)(d).Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,19 +62,19 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	has(false, "told by a host that does not lead")
 	tell(2, &found)
 	has(true, "told by the leader")
-	since := g.divergence.told.since
+	_, _, since := g.divergence.Standing()
 	l.silence(3)
 	again := found
 	again.Index = 9
 	follow(g, 2)
 	tell(2, &again)
-	if g.divergence.told.since != since || g.divergence.told.Index != 9 {
-		t.Errorf("told again: %+v", g.divergence.told)
+	if d, _, now := g.divergence.Standing(); now != since || d.Index != 9 {
+		t.Errorf("told again: %+v", d)
 	}
 	tell(2, &found)
-	g.divergence.put(g, checkpoint{index: 6})
+	g.divergence.Put(divergence.Checkpoint{Index: 6})
 	body := out.bodies[len(out.bodies)-1]
-	if r, err := decodeReport(body.body); err != nil || !r.told || body.to != 2 {
+	if r, _, err := divergence.Decode(body.body); err != nil || !r.(*divergence.Report).Told || body.to != 2 {
 		t.Errorf("the report %+v, %v, to host %d does not say that the member was told", r, err, body.to)
 	}
 	follow(g, 3)
@@ -139,15 +91,13 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 // What a program of another format says about divergence is not compared, and is no error.
 func TestOtherFormatsAreLeftAlone(t *testing.T) {
 	l, g, _ := openMember(t, true)
+	own := g.divergence.Report()
 	for _, kind := range []byte{control.Report, control.Stop, control.Finding} {
-		for _, format := range []byte{1, divergenceFormat + 1} {
+		for _, format := range []byte{1, own.Encode()[1] + 1} {
 			if err := l.Host.control(2, transport.Control, []byte{kind, format, 2, 0, 0}); err != nil {
 				t.Errorf("kind %d in format %d: %v", kind, format, err)
 			}
 		}
-	}
-	if len(g.divergence.reports) > 0 {
-		t.Errorf("reports %+v", g.divergence.reports)
 	}
 }
 
@@ -165,7 +115,7 @@ func (m *changingMachine) Apply(batch []Command) error {
 	for i := range batch {
 		if c := &batch[i]; c.EndsBatch {
 			m.whole++
-			c.ResultSum = sumOf(m.state)
+			c.ResultSum = uint64(crc32.ChecksumIEEE(m.state))
 		}
 	}
 	return nil
@@ -178,7 +128,7 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 	whole, compared := 0, 0
 	for range 20 {
 		entries := drawEntries(rng, 200)
-		var first []checkpoint
+		var first []divergence.Checkpoint
 		for member := range 3 {
 			m := &changingMachine{}
 			s := bareCommands(nil, CommandOptions{ResultForm: "sums"}, 0)
@@ -194,13 +144,13 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 				rest = rest[n:]
 			}
 			whole += m.whole
-			if own := s.group.divergence.own; member == 0 {
+			if own := checkpointsOf(t, s); member == 0 {
 				first = own
 			} else if !reflect.DeepEqual(own, first) {
 				t.Fatalf("checkpoints %+v, member 1 has %+v", own, first)
 			}
 			for _, c := range first {
-				if c.hasResults && c.results != 0 {
+				if c.HasResults && c.Results != 0 {
 					compared++
 				}
 			}
@@ -208,20 +158,5 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 	}
 	if whole == 0 || compared == 0 {
 		t.Errorf("%d commands have ended their batches, %d checkpoints have results", whole, compared)
-	}
-}
-
-// After a snapshot the sum of results is compared at the second checkpoint, not at the first: what was summed
-// up before may be of another program.
-func TestResultsBehindASnapshot(t *testing.T) {
-	s := bareCommands(&listMachine{}, CommandOptions{ResultForm: "sums"}, 0)
-	s.sums.restore(&entry.Block{HasSums: true, Sums: entry.Sums{Commands: 1, Results: 2, Whole: true, Count: 3}})
-	s.sums.result(5)
-	s.sums.checkpoint(10, true)
-	s.sums.result(5)
-	s.sums.checkpoint(11, true)
-	own := s.group.divergence.own
-	if own[0].hasResults || !own[1].hasResults || own[1].results != mix(0, 5) {
-		t.Errorf("checkpoints %+v", own)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // A member that differs is told to stop only while the others are a quorum by themselves. The member with
@@ -20,11 +22,19 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 	}
 	l.manual.runIdle()
 	l.leadGroup(g)
-	found := &event.Diverged{Group: 2, In: event.DivergedState, Index: 7, Members: []event.DivergedMember{{ID: 1, Sum: 4}, {ID: 2, Sum: 4}, {ID: 3, Sum: 5, Minority: true}}}
-	order := (&stopOrder{group: 2, index: 7, in: event.DivergedState, sum: 4}).encode()
+	reports := func(from, digest uint64) {
+		r := g.divergence.Report()
+		r.Checkpoints = []divergence.Checkpoint{{Index: 7, Digest: digest, HasDigest: true}}
+		if err := l.Host.control(from, transport.Control, r.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.divergence.Put(divergence.Checkpoint{Index: 7, Digest: 4, HasDigest: true})
+	reports(2, 4)
+	order := (&divergence.Order{Group: 2, Index: 7, In: event.DivergedState, Sum: 4}).Encode()
 	ordered := func() []uint64 {
 		out.told(nil)
-		g.divergence.stopMinority(g, found, 0)
+		reports(3, 5)
 		return out.told(order)
 	}
 	hears := func(id uint64) {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"github.com/millrace/millrace/host/event"
 	"strings"
 	"testing"
 )
@@ -35,7 +34,8 @@ func TestExplainDivergence(t *testing.T) {
 	if have, want := l.group.Explain().String(), "group 1, seen from host 1: healthy\n  leads in term 1; applied 3, committed 3, durable 3, last entry 3\n"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
-	l.group.divergence.latest = &event.Diverged{Group: 1, In: event.DivergedState, Index: 9}
+	l = openLeader(t)
+	l.compares(9, 1)
 	d := l.group.Explain()
 	if d.Healthy || !d.Has(CodeDiverged) || !strings.Contains(d.String(), "not healthy: members differ") {
 		t.Error(d)

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -50,6 +53,27 @@ func openLone(t *testing.T) *testHost {
 	return l
 }
 
+// tolerant is a StallTimeout of eight election timeouts.
+func tolerant(c *Config) { c.ElectionTimeout, c.StallTimeout = time.Second, 8*time.Second }
+
+// openTolerant opens a host that leads a group of its own and tolerates a disk that is slow.
+func openTolerant(t *testing.T) *testHost {
+	l := openTestHostWith(t, 1, tolerant)
+	t.Cleanup(func() { _ = l.Close(over()) })
+	l.lead()
+	return l
+}
+
+// openTolerantLeader is openLeader of such a host.
+func openTolerantLeader(t *testing.T) *testHost {
+	l := openTestHostWith(t, 3, tolerant)
+	t.Cleanup(func() { _ = l.Close(over()) })
+	l.lead()
+	l.leadFor(12 * int64(l.config.electionTicks()))
+	l.seesThird(func(*memberView) {})
+	return l
+}
+
 // openFollower opens host 2 of three, which follows host 1.
 func openFollower(t *testing.T) *testHost {
 	l := openSecond(t)
@@ -58,6 +82,18 @@ func openFollower(t *testing.T) *testHost {
 		l.hearsLeader()
 	}
 	return l
+}
+
+// compares lets the leader compare its state after an entry with that of host 3, which may differ.
+func (l *testHost) compares(index, differs uint64) {
+	d := &l.group.divergence
+	if index == 9 {
+		d.Init(1, 1, divergence.Machine{}, (*comparison)(l.group))
+	}
+	d.Put(divergence.Checkpoint{Index: index, HasDigest: true})
+	r := d.Report()
+	r.Checkpoints = []divergence.Checkpoint{{Index: index, HasDigest: true, Digest: differs}}
+	d.Take(3, &r)
 }
 
 // seesThird makes the leader see host 3 in some way.
@@ -120,6 +156,13 @@ var causeTests = []causeTest{
 		l.leadFor(l.config.stallTicks() + 1)
 		l.seesThird(func(v *memberView) { v.readingSince = 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
+	{code: CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
+		l.lane.working.Store(true)
+		l.silence(2)
+		l.lane.pieces.Add(1)
+		l.manual.tick()
+	}, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
 	{code: CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }
@@ -146,15 +189,30 @@ var causeTests = []causeTest{
 		l.manual.runIdle()
 	}},
 	{code: CodeApplyStuck, way: "in the turn", open: openLone, begin: func(l *testHost) {
+		l.group.wake()
+		w := l.worker()
+		for _, task := range l.manual.tasks {
+			task.dead = task.dead || task.worker == env.Worker(w) // it is in that turn
+		}
+		w.Begin()
 		l.passStall()
-		l.group.shard.running.group, l.group.shard.running.since = l.group, 0
-	}, end: func(l *testHost) { l.group.shard.running.group = nil }},
+	}, end: func(l *testHost) {
+		for _, w := range l.group.seat.Shard().Workers() {
+			if w.Turn() != nil {
+				w.End(&l.group.seat, true, never)
+			}
+		}
+		l.manual.runIdle()
+	}},
 	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.apply.parked.Store(nil) }},
 	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
+		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, v.at-5*int64(l.config.electionTicks()) })
+	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
 		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
@@ -165,17 +223,20 @@ var causeTests = []causeTest{
 		l.meetings.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiverged, open: openLone, begin: func(l *testHost) {
-		l.group.divergence.latest = &event.Diverged{Group: 1, In: event.DivergedState, Index: 9}
-	}, end: func(l *testHost) { l.group.divergence.latest = nil }},
+	{code: CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
 	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
-		l.group.divergence.told = &toldFinding{event.Diverged{Group: 1, In: event.DivergedState, Index: 9}, l.group.Status().Leader, l.clock.livedAtBeat()}
-	}, end: func(l *testHost) { l.group.divergence.told = nil }},
+		l.group.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
+		l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
+	}, end: func(l *testHost) { l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1}) }},
 	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
 	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
 		lane := l.snapshotLanes.all()[0]
 		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.snapshotLanes.now()-snapshotStall
 	}, end: func(l *testHost) { l.snapshotLanes.all()[0].work = nil }},
+	{code: CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
+		l.disk.SetHook(nil)
+		l.reopen()
+	}},
 	{code: CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
 		for range maxPlacements {

@@ -15,7 +15,7 @@ import (
 // goes on meanwhile; a slow w holds nothing but the disk space of that snapshot.
 //
 // To have everything that was acknowledged, call it on a member that has read linearizably, or wait for its
-// Status().Applied. RestoreArchives makes a new cluster of it. Errors are those of TakeSnapshot and of w,
+// Status().Applied. rescue.Restore makes a new cluster of it. Errors are those of TakeSnapshot and of w,
 // and a *snapshot.DamageError; what was written is no archive then. It is safe for concurrent use, but must
 // not be called by the state machine.
 func (g *Group) Export(ctx context.Context, w io.Writer) (_ SnapshotInfo, err error) {

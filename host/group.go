@@ -8,7 +8,9 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -22,14 +24,7 @@ type Group struct {
 	host     *Host
 	config   GroupConfig
 
-	// Guarded by the lock of the shard.
-	shard      *shard
-	runnable   place[*Group]
-	timer      place[*Group]
-	due        int64 // the tick at which it is in the wheel
-	closed     bool  // it has left the shard
-	stuck      bool  // its turn hangs, and the shard goes on without it
-	wokenStuck bool  // it was woken meanwhile
+	seat sched.Seat // in its shard
 
 	inbox       inbox
 	pending     pendingByTerm
@@ -39,7 +34,7 @@ type Group struct {
 	spaces      spaces
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
-	divergence  divergence
+	divergence  divergence.Comparison
 	skips       skips
 	members     members
 	plan        planned

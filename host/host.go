@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -32,7 +33,8 @@ type Host struct {
 	memory    memory
 	waiters   waiterPool
 
-	shards    []*shard
+	shards    []*sched.Shard
+	asked     []pulse.Question // scratch memory of answerLeaders
 	lane      *appendLane
 	appliers  *applyLanes
 	readers   *readers

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
@@ -118,18 +119,18 @@ func TestAnAskWithAWrongNumberCostsTime(t *testing.T) {
 		if len(p.body) == 0 || p.body[0] != control.SnapshotAsk {
 			return
 		}
-		a, err := decodeSnapshotAsk(p.body)
+		a, err := bulk.DecodeAsk(p.body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch {
 		case p.to != c.leader().id:
-			a.hash[0] ^= 1
+			a.Hash[0] ^= 1
 		case wrong == 0:
 			wrong++
-			a.number += 1 << 60
+			a.Number += 1 << 60
 		}
-		p.body = a.encode()
+		p.body = a.Encode()
 	}
 	c.load("the member installs", 0, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	if wrong == 0 {
@@ -151,26 +152,26 @@ func TestALyingPeer(t *testing.T) {
 		if p.to != 3 || p.kind != transport.Bulk || p.body[0] != control.SnapshotBlock || lies >= 150 || c.rng.IntN(3) == 0 {
 			return
 		}
-		b, err := decodeSnapshotBlock(p.body)
+		b, err := bulk.DecodeBlock(p.body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lies++
-		content := append([]byte(nil), b.content...)
+		content := append([]byte(nil), b.Content...)
 		switch c.rng.IntN(5) {
 		case 0:
 			content[c.rng.IntN(len(content))] ^= 1
 		case 1:
 			content = content[:1+c.rng.IntN(len(content))]
 		case 2:
-			b.at.block += int64(c.rng.IntN(3))
+			b.At.Block += int64(c.rng.IntN(3))
 		case 3:
-			b.hash[0] ^= 1
+			b.Hash[0] ^= 1
 		case 4:
 			content, other = append(other, 1), content[:min(len(content), 1000)]
 		}
-		b.content = content
-		p.body = b.encode()
+		b.Content = content
+		p.body = b.Encode()
 	}
 	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](c.hosts[2]) > 0 })
 	c.load("all are equal", 0, c.equal)
@@ -312,16 +313,16 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.latest() != nil })
 	p := follower.group.snapshots.latest()
 	ask := func(from uint64, hash [32]byte) (blocks, ends int) {
-		a := snapshotAsk{group: theGroup, hash: hash, number: 1 << 62, ranges: []blockRange{{manifestPart, 0, 1}, {0, 0, 2}}}
-		(*follower.receiver).Deliver(from, transport.Control, a.encode())
+		a := bulk.Ask{Group: theGroup, Hash: hash, Number: 1 << 62, Ranges: []bulk.Range{{Part: bulk.ManifestPart, Blocks: 1}, {Blocks: 2}}}
+		(*follower.receiver).Deliver(from, transport.Control, a.Encode())
 		follower.manual.runIdle()
 		for _, sent := range c.wire {
 			if sent.from == follower.id && sent.kind == transport.Bulk {
-				if b, err := decodeSnapshotBlock(sent.body); err == nil && b.hash == hash && sent.to == from {
+				if b, err := bulk.DecodeBlock(sent.body); err == nil && b.Hash == hash && sent.to == from {
 					blocks++
 				}
 			} else if sent.kind == transport.Control && sent.body[0] == control.SnapshotEnd {
-				if e, err := decodeSnapshotEnd(sent.body); err == nil && e.why == endAbsent && e.hash == hash {
+				if e, err := bulk.DecodeEnd(sent.body); err == nil && e.Why == bulk.Absent && e.Hash == hash {
 					ends++
 				}
 			}
@@ -338,7 +339,7 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 	if blocks, ends := ask(9, p.hash); blocks != 0 || ends != 0 {
 		t.Errorf("%d blocks and %d ends for a host that is no member, want none", blocks, ends)
 	}
-	if m := follower.process.Metrics().Transfers; m.Sending != 1 || m.BytesSent < 2*snapshotBlockBytes {
+	if m := follower.process.Metrics().Transfers; m.Sending != 1 || m.BytesSent < 2*bulk.BlockBytes {
 		t.Errorf("metrics are %+v, want one transfer and more than two blocks", m)
 	}
 }
@@ -348,23 +349,23 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 func TestATransferThatIsNotNeededEnds(t *testing.T) {
 	c := newInstallCluster(t, 8).start()
 	h := c.hosts[2]
-	offer := snapshotOffer{group: theGroup, index: h.group.Status().Committed + 5, term: 1, firstIndex: 1, manifestBytes: 100, hash: someHash(1)}
-	(*h.receiver).Deliver(1, transport.Control, offer.encode())
+	offer := bulk.Offer{Group: theGroup, Index: h.group.Status().Committed + 5, Term: 1, FirstIndex: 1, ManifestBytes: 100, Hash: someHash(1)}
+	(*h.receiver).Deliver(1, transport.Control, offer.Encode())
 	h.manual.runIdle()
-	if n := len(h.process.transfers.in); n != 1 {
+	if n := len(h.process.transfers.In()); n != 1 {
 		t.Fatalf("%d transfers after an offer, want 1", n)
 	}
 	for range 3 * ticksPerHeartbeat {
 		c.tick()
 	}
-	if n := len(h.process.transfers.in); n != 1 {
+	if n := len(h.process.transfers.In()); n != 1 {
 		t.Fatalf("%d transfers while the entries are not here, want 1", n)
 	}
-	c.load("the entries come", 1, func() bool { return h.group.Status().Committed >= offer.index })
+	c.load("the entries come", 1, func() bool { return h.group.Status().Committed >= offer.Index })
 	for range 3 * ticksPerHeartbeat {
 		c.tick()
 	}
-	if n := len(h.process.transfers.in); n != 0 {
+	if n := len(h.process.transfers.In()); n != 0 {
 		t.Errorf("%d transfers when the entries are here, want none", n)
 	}
 }
@@ -417,4 +418,11 @@ type overtakenCaller struct {
 
 func (c *overtakenCaller) Duplicate(r Receipt, _ []byte, _ bool) {
 	c.duplicates = append(c.duplicates, r)
+}
+
+func someHash(b byte) (h [32]byte) {
+	for i := range h {
+		h[i] = b
+	}
+	return h
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -244,8 +245,8 @@ func (c *installCluster) deliver(p *parcel) {
 		(*to.receiver).Receive(p.from, p.batch)
 	} else if p.body != nil {
 		if p.to == 3 && p.kind == transport.Bulk && p.body[0] == control.SnapshotBlock {
-			if b, err := decodeSnapshotBlock(p.body); err == nil {
-				c.blocks[fmt.Sprintf("%x %v", b.hash[:4], b.at)]++
+			if b, err := bulk.DecodeBlock(p.body); err == nil {
+				c.blocks[fmt.Sprintf("%x %v", b.Hash[:4], b.At)]++
 			}
 		}
 		(*to.receiver).Deliver(p.from, p.kind, p.body)
@@ -294,11 +295,11 @@ func (c *installCluster) describe() (text string) {
 		}
 		s := h.group.Status()
 		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.apply.position().Index, h.group.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
-		for _, r := range h.process.transfers.in {
-			text += fmt.Sprintf(", receives %s in stage %d from %d", r.content.name(), r.stage, r.from)
+		for _, r := range h.process.transfers.In() {
+			text += ", " + r.String()
 		}
-		for _, s := range h.process.transfers.out {
-			text += fmt.Sprintf(", sends to %d in stage %d", s.to, s.stage)
+		for _, s := range h.process.transfers.Out() {
+			text += ", " + s.String()
 		}
 		text += "; "
 	}
@@ -318,7 +319,7 @@ func (c *installCluster) equal() bool {
 	}
 	for _, h := range c.hosts {
 		a, b := h.group.apply.machine.(*commandGroup), want.group.apply.machine.(*commandGroup)
-		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.commands != b.sums.commands {
+		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.State().Commands != b.sums.State().Commands {
 			c.t.Fatalf("host %d has applied the same entries as host %d, and has another state: %d and %d commands", h.id, want.id, h.machine.applied, want.machine.applied)
 		}
 	}

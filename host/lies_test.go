@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
@@ -103,16 +104,16 @@ var recordLies = map[string]recordLie{
 	// nothing.
 	"read answer": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.toLife, 1, v.committed} }, encode: plainNumbers(control.ReadAnswer)},
 	"report": {fields: func(v *view) []uint64 { return []uint64{theGroup, 1, v.committed, 3, 1, 2, 3} }, encode: func(_ *view, n []uint64) []byte {
-		r := report{group: n[0], options: n[1], version: "v", checkpoints: []checkpoint{{index: n[2], hasResults: n[3]&1 > 0, hasDigest: n[3]&2 > 0, commands: n[4], results: n[5], digest: n[6]}}}
-		return r.encode()
+		r := divergence.Report{Group: n[0], Options: n[1], Version: "v", Checkpoints: []divergence.Checkpoint{{Index: n[2], HasResults: n[3]&1 > 0, HasDigest: n[3]&2 > 0, Commands: n[4], Results: n[5], Digest: n[6]}}}
+		return r.Encode()
 	}},
 	"stop": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed, 3, 9} }, encode: func(_ *view, n []uint64) []byte {
-		o := stopOrder{group: n[0], index: n[1], in: divergedIn[n[2]%uint64(len(divergedIn))], version: "v", sum: n[3]}
-		return o.encode()
+		o := divergence.Order{Group: n[0], Index: n[1], In: pickDiverged(n[2]), Version: "v", Sum: n[3]}
+		return o.Encode()
 	}},
 	// A leader that lies makes its followers say in Explain that members differ.
 	"finding": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed, 3, 2, 9} }, encode: func(_ *view, n []uint64) []byte {
-		return encodeFinding(&event.Diverged{Group: n[0], Index: n[1], In: divergedIn[n[2]%uint64(len(divergedIn))], Members: []event.DivergedMember{{ID: n[3], Sum: n[4], Minority: true}}})
+		return (&divergence.Finding{Group: n[0], Index: n[1], In: pickDiverged(n[2]), Members: []event.DivergedMember{{ID: n[3], Sum: n[4], Minority: true}}}).Encode()
 	}},
 	"snapshot offer": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.committed + 10, v.term, v.committed, 1 << 10} }, encode: func(_ *view, n []uint64) []byte {
 		return append(control.AppendNumbers([]byte{control.SnapshotOffer}, n...), make([]byte, 32)...)
@@ -426,3 +427,13 @@ func TestTheTableOfLiesIsComplete(t *testing.T) {
 }
 
 func sortedStrings(all []string) []string { return slices.Sorted(slices.Values(all)) }
+
+// pickDiverged returns what members may differ in.
+func pickDiverged(n uint64) event.DivergedIn {
+	all := []event.DivergedIn{event.DivergedOptions, event.DivergedCommands, event.DivergedResults, event.DivergedState}
+	return all[n%uint64(len(all))]
+}
+
+func appendHash(b []byte, group uint64, hash *[32]byte) []byte {
+	return append(binary.AppendUvarint(b, group), hash[:]...)
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -189,9 +190,9 @@ func TestFetchesLeaveTheReserve(t *testing.T) {
 	h := c.hosts[2]
 	told := h.listens()
 	h.group.objects.options.ReserveBytes = reserve
-	o := c.newTestObject(40 * snapshotBlockBytes).put(c.hosts[1])
-	other := c.newTestObject(40 * snapshotBlockBytes).put(c.hosts[1])
-	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*snapshotBlockBytes)
+	o := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
+	other := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
+	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
 	o.fetches(h, 2)
 	other.fetches(h, 2)
 	for range 500 {
@@ -212,14 +213,14 @@ func TestFetchGoesOnInLittleSpace(t *testing.T) {
 	c.start()
 	h := c.hosts[2]
 	h.listens()
-	o := c.newTestObject(100 * snapshotBlockBytes).put(c.hosts[1])
+	o := c.newTestObject(100 * bulk.BlockBytes).put(c.hosts[1])
 	o.fetches(h, 2)
 	c.load("most of it arrives", 0, func() bool { return len(c.blocks) > 80 })
 	h.crash(crashfs.LoseNothing)
 	h.start()
 	told := h.listens()
 	h.group.objects.options.ReserveBytes = reserve
-	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*snapshotBlockBytes)
+	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
 	o.fetches(h, 2)
 	for i := 0; i < 3000 && told.arrived[o.id] == 0; i++ {
 		c.tick()
@@ -270,13 +271,13 @@ func TestObjectsOfAnIdleGroupExpire(t *testing.T) {
 func TestAFetchWaitsForASlotInAnIdleGroup(t *testing.T) {
 	c := newObjectCluster(t, 70).start()
 	h := c.follower()
-	h.process.transfers.objects.maxReceivings = 0
+	h.process.transfers.objects.MaxReceivings = 0
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	for range 1000 {
 		c.tick()
 	}
-	h.process.transfers.objects.maxReceivings = maxObjectReceivings
+	h.process.transfers.objects.MaxReceivings = maxObjectReceivings
 	for range 1000 {
 		c.tick()
 	}
@@ -354,11 +355,11 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	c.load("a snapshot is taken", 0, func() bool { _, done, _ := taking.Poll(); return done })
 	p := l.group.snapshots.latest()
 	tr := &h.process.transfers
-	tr.lock()
-	tr.addReceiving(h.group, l.id, p.hash, 1, &receivedSnapshot{h.group, snapshotOffer{group: theGroup, index: p.id.Index, term: p.id.Term, hash: p.hash}})
-	r, _ := tr.incoming(h.group)
-	r.enter(receivingInstalls)
-	tr.unlock()
+	tr.Do(func() {
+		tr.Receive((*bulkGroup)(h.group), l.id, p.hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.id.Index, Term: p.id.Term, Hash: p.hash}})
+		r, _ := tr.incoming(h.group)
+		r.Install()
+	})
 	h.group.objects.passing.Store(p)
 	h.process.appliers.enqueue(h.group.apply)
 	for range 100 {

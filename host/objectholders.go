@@ -327,7 +327,7 @@ func (o *groupObjects) passTime() {
 // has, or takes one that is beyond the entry.
 func (g *Group) sendPast(to, lost uint64) {
 	if p := g.snapshots.latest(); p != nil && p.id.Index >= lost {
-		g.host.transfers.send(g, to)
+		g.host.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
 		return
 	}
 	g.snapshots.want()

@@ -16,7 +16,7 @@ import (
 //
 //	uploader    Group.StartUpload writes the bytes to its disk, then hands in the command open
 //	apply lane  open: the set is in the table, and lacking here unless this member wrote it (objectsapply.go)
-//	turn        fetches what is lacking (transfers.go); tells the leader what this member holds
+//	turn        fetches what is lacking (receivingobject.go); tells the leader what this member holds
 //	leader      a quorum holds it: proposes the command hold (objectholders.go)
 //	apply lane  hold: the set may be named; the upload is done
 //	apply lane  a command that names sets: waits until they are here, then the machine gets it

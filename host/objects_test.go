@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -119,7 +120,7 @@ func TestADamagedObjectIsNotTakenFromASnapshot(t *testing.T) {
 	if _, err := f.WriteAt([]byte{1}, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Sync(), f.Close(), removeTree(disk, filepath.Dir(dir))); err != nil {
+	if err := errors.Join(f.Sync(), f.Close(), identity.RemoveTree(disk, filepath.Dir(dir))); err != nil {
 		t.Fatal(err)
 	}
 	h.start()

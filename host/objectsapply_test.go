@@ -60,7 +60,7 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
 	g := &Group{id: 1, self: 1, host: h, apply: &applyQueue{}}
 	s.group, s.table = g, session.New(s.options.Sessions)
-	s.sums.init(s)
+	s.compare()
 	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
 	g.members.rosters = []*membership.Roster{r}
 	o := &g.objects

@@ -75,3 +75,5 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	})
 	return nil
 }
+
+const anyNumber = ^uint64(0)

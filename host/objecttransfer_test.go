@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
@@ -80,7 +81,7 @@ func (o *testObject) put(hosts ...*installHost) *testObject {
 
 // blocks is how many blocks a transfer of the whole has, with the manifest.
 func (o *testObject) blocks() int {
-	of := func(n int64) int { return int((n + snapshotBlockBytes - 1) / snapshotBlockBytes) }
+	of := func(n int64) int { return int((n + bulk.BlockBytes - 1) / bulk.BlockBytes) }
 	return of(o.manifestBytes) + of(o.bytes)
 }
 
@@ -123,11 +124,7 @@ func (h *installHost) listens() *heardOf {
 	}
 	n := &heardOf{map[object.ID]int{}, map[object.ID]int{}}
 	h.group.objects.told = func(id object.ID, here bool) {
-		if !h.process.transfers.mu.TryLock() {
-			h.all.t.Error("a fetch tells the group under the lock of the transfers")
-		} else {
-			h.process.transfers.mu.Unlock()
-		}
+		h.process.transfers.Do(func() {}) // no lock is held
 		if here {
 			n.arrived[id]++
 		} else {
@@ -151,7 +148,7 @@ func TestTransferOfObjects(t *testing.T) {
 	c := newInstallCluster(t, 21).start()
 	h := c.hosts[2]
 	told := h.listens()
-	for _, n := range []int{0, 1, snapshotBlockBytes, 45*snapshotBlockBytes + 100, 65 << 20} {
+	for _, n := range []int{0, 1, bulk.BlockBytes, 45*bulk.BlockBytes + 100, 65 << 20} {
 		if n > 60<<20 && testing.Short() {
 			continue
 		}
@@ -182,7 +179,7 @@ func TestTransferOfObjects(t *testing.T) {
 		if c.twice() > 0 || count[event.ObjectReceived](h) != 1 {
 			t.Errorf("%d bytes: a fetch of what is there: %d blocks twice, events %+v", n, c.twice(), h.events)
 		}
-		c.load("the sender has ended", 0, func() bool { return len(c.hosts[1].process.transfers.out) == 0 })
+		c.load("the sender has ended", 0, func() bool { return len(c.hosts[1].process.transfers.Out()) == 0 })
 	}
 	m, s := h.process.Metrics(), c.hosts[1].process.Metrics()
 	if m.ObjectTransfers.Received == 0 || s.ObjectTransfers.Sent != m.ObjectTransfers.Received || s.ObjectTransfers.BytesSent != m.ObjectTransfers.BytesReceived || m.Transfers != (TransferMetrics{}) {
@@ -200,7 +197,7 @@ func TestTransferOfAnObjectFromTheNextSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newInstallCluster(t, 22).start()
 			h := c.hosts[2]
-			o := c.newTestObject(20 * snapshotBlockBytes).put(c.hosts[0])
+			o := c.newTestObject(20 * bulk.BlockBytes).put(c.hosts[0])
 			told := h.listens()
 			if isDown {
 				c.hosts[1].crash(crashfs.LoseNothing)
@@ -221,7 +218,7 @@ func TestTransferOfAnObjectOverRestarts(t *testing.T) {
 	c.change1 = func(config *Config) { config.ObjectBytesPerSecond = 1 << 20 }
 	c.start()
 	h, source := c.hosts[2], c.hosts[1]
-	o := c.newTestObject(100 * snapshotBlockBytes).put(source)
+	o := c.newTestObject(100 * bulk.BlockBytes).put(source)
 	told := h.listens()
 	o.fetches(h, 2)
 	for i, restarts := range []*installHost{source, h, source} {
@@ -241,7 +238,7 @@ func TestTransferOfAnObjectOverRestarts(t *testing.T) {
 		}
 	}
 	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
-	if !o.isOn(h) || len(c.blocks) != o.blocks() || c.twice() > 3*windowBlocks {
+	if !o.isOn(h) || len(c.blocks) != o.blocks() || c.twice() > 3*bulk.WindowBlocks {
 		t.Errorf("here %v, %d blocks of %d, %d twice in 3 restarts", o.isOn(h), len(c.blocks), o.blocks(), c.twice())
 	}
 	t.Logf("%d blocks, %d twice in 3 restarts", len(c.blocks), c.twice())
@@ -250,11 +247,11 @@ func TestTransferOfAnObjectOverRestarts(t *testing.T) {
 // A host sends wrong blocks, or a wrong manifest. The object comes from another one. If all lie, the fetch
 // starts over, again and again, and ends well when the lies do.
 func TestTransferOfAnObjectFromLiars(t *testing.T) {
-	for name, wrong := range map[string]func(b *snapshotBlock) bool{
-		"blocks":   func(b *snapshotBlock) bool { return b.at.part != manifestPart },
-		"manifest": func(b *snapshotBlock) bool { return b.at.part == manifestPart },
-		"lengths": func(b *snapshotBlock) bool {
-			b.content = b.content[:len(b.content)-1]
+	for name, wrong := range map[string]func(b *bulk.Block) bool{
+		"blocks":   func(b *bulk.Block) bool { return b.At.Part != bulk.ManifestPart },
+		"manifest": func(b *bulk.Block) bool { return b.At.Part == bulk.ManifestPart },
+		"lengths": func(b *bulk.Block) bool {
+			b.Content = b.Content[:len(b.Content)-1]
 			return false
 		},
 	} {
@@ -262,22 +259,22 @@ func TestTransferOfAnObjectFromLiars(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, all lie %v", name, all), func(t *testing.T) {
 				c := newInstallCluster(t, 24).start()
 				h := c.hosts[2]
-				o := c.newTestObject(40*snapshotBlockBytes).put(c.hosts[0], c.hosts[1])
+				o := c.newTestObject(40*bulk.BlockBytes).put(c.hosts[0], c.hosts[1])
 				told, lies := h.listens(), 0
 				c.change = func(p *parcel) {
 					if p.to != 3 || p.from == 1 && !all || len(p.body) == 0 || p.body[0] != control.SnapshotBlock {
 						return
 					}
-					b, err := decodeSnapshotBlock(p.body)
+					b, err := bulk.DecodeBlock(p.body)
 					if err != nil {
 						t.Fatal(err)
 					}
 					lies++
-					b.content = bytes.Clone(b.content)
+					b.Content = bytes.Clone(b.Content)
 					if wrong(&b) {
-						b.content[len(b.content)/2] ^= 1
+						b.Content[len(b.Content)/2] ^= 1
 					}
-					p.body = b.encode()
+					p.body = b.Encode()
 				}
 				o.fetches(h, 2, 1)
 				if all {
@@ -305,7 +302,7 @@ func TestTransferOfAnObjectThatCannotBe(t *testing.T) {
 	o.bytes++
 	told := h.listens()
 	large := *o
-	large.manifestBytes = maxOfferedManifest + 1
+	large.manifestBytes = bulk.MaxManifest + 1
 	if large.fetches(h, 1) {
 		t.Error("a fetch with a manifest that is too large begins")
 	}
@@ -321,7 +318,7 @@ func TestTransferOfAnObjectThatCannotBe(t *testing.T) {
 func TestTransferOfAnObjectToAFullDisk(t *testing.T) {
 	c := newInstallCluster(t, 26).start()
 	h := c.hosts[2]
-	o := c.newTestObject(60 * snapshotBlockBytes).put(c.hosts[1])
+	o := c.newTestObject(60 * bulk.BlockBytes).put(c.hosts[1])
 	told, left, refused := h.listens(), 20, 0
 	h.disk.SetHook(func(op crashfs.Op) error {
 		if (op.Kind == crashfs.OpPreallocate || op.Kind == crashfs.OpWrite) && strings.Contains(op.Name, "objects") {
@@ -358,14 +355,14 @@ func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	a, b := c.newTestObject(30*snapshotBlockBytes).put(c.hosts[0]), c.newTestObject(30*snapshotBlockBytes).put(c.hosts[0], c.hosts[1])
+	a, b := c.newTestObject(30*bulk.BlockBytes).put(c.hosts[0]), c.newTestObject(30*bulk.BlockBytes).put(c.hosts[0], c.hosts[1])
 	told, most := h.listens(), 0
 	a.fetches(h, 1)
 	b.fetches(h, 2)
 	c.load("all arrive", 0, func() bool {
 		blocks := 0
-		for _, r := range h.process.transfers.in {
-			if r.stage == receivingBlocks {
+		for _, r := range h.process.transfers.In() {
+			if r.IsMoving() {
 				blocks++
 			}
 		}
@@ -383,7 +380,7 @@ func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
 func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	c := newInstallCluster(t, 28).start()
 	h := c.hosts[2]
-	o := c.newTestObject(10 * snapshotBlockBytes).put(c.hosts[0])
+	o := c.newTestObject(10 * bulk.BlockBytes).put(c.hosts[0])
 	store, err := objectsOn(c.hosts[0])
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +395,7 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 			asks++
 		}
 		if p.from == 1 && busy && len(p.body) > 0 && p.body[0] == control.SnapshotEnd {
-			p.body[len(p.body)-1] = byte(endSenderBusy)
+			p.body[len(p.body)-1] = byte(bulk.SenderBusy)
 		}
 	}
 	o.fetches(h, 2)
@@ -443,7 +440,7 @@ func TestTransfersOfObjectsShareSlots(t *testing.T) {
 			t.Fatal("setup: no slot")
 		}
 	}
-	next := c.newTestObject(20 * snapshotBlockBytes).put(c.hosts[1])
+	next := c.newTestObject(20 * bulk.BlockBytes).put(c.hosts[1])
 	if next.fetches(h, 2) {
 		t.Fatal("there are too many slots")
 	}
@@ -465,7 +462,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	c.change1 = func(config *Config) { config.ObjectBytesPerSecond = 1 << 20 }
 	c.start()
 	h, source := c.hosts[2], c.hosts[1]
-	o := c.newTestObject(80 * snapshotBlockBytes).put(source)
+	o := c.newTestObject(80 * bulk.BlockBytes).put(source)
 	told := h.listens()
 	o.fetches(h, 2)
 	c.load("a part arrives", 0, func() bool { return len(c.blocks) > 20 })
@@ -473,7 +470,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	for range 10 {
 		c.tick()
 	}
-	if len(h.process.transfers.in) > 0 || len(source.process.transfers.out) > 0 || count[event.ObjectTransferFailed](source) > 0 {
+	if len(h.process.transfers.In()) > 0 || len(source.process.transfers.Out()) > 0 || count[event.ObjectTransferFailed](source) > 0 {
 		t.Errorf("after the end: %s", c.describe())
 	}
 	store, err := objectsOn(h)
@@ -485,7 +482,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	}
 	o.fetches(h, 2)
 	c.load("more arrives", 0, func() bool { return len(c.blocks) > 50 })
-	if c.twice() > windowBlocks || told.arrived[o.id] > 0 {
+	if c.twice() > bulk.WindowBlocks || told.arrived[o.id] > 0 {
 		t.Errorf("%d blocks came twice, told %+v", c.twice(), told)
 	}
 	for _, closes := range []*installHost{source, h} {
@@ -496,7 +493,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 		if err := closes.group.Close(gone(t)); err != nil {
 			t.Fatal(err)
 		}
-		if n := closes.process.transfers.active.Load(); n > 0 {
+		if n := closes.process.transfers.Active(); n > 0 {
 			t.Errorf("host %d: %d transfers when the group is closed", closes.id, n)
 		}
 		if o.fetches(closes, 1) {
@@ -509,7 +506,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 func TestTransferOfObjectsWithOneHash(t *testing.T) {
 	c := newInstallCluster(t, 32).start()
 	h := c.hosts[2]
-	a := c.newTestObject(20 * snapshotBlockBytes).put(c.hosts[1])
+	a := c.newTestObject(20 * bulk.BlockBytes).put(c.hosts[1])
 	b := *a
 	b.id[0]++
 	b.put(c.hosts[1])
@@ -528,9 +525,9 @@ func TestTransferOfAnObjectToAStranger(t *testing.T) {
 	c := newInstallCluster(t, 31).start()
 	h := c.hosts[1]
 	o := c.newTestObject(1000).put(h)
-	a := snapshotAsk{group: theGroup, hash: o.hash, number: 1 << 62, ranges: []blockRange{{0, 0, 1}}}
+	a := bulk.Ask{Group: theGroup, Hash: o.hash, Number: 1 << 62, Ranges: []bulk.Range{{Blocks: 1}}}
 	for from, want := range map[uint64]int{9: 0, 3: 1} {
-		(*h.receiver).Deliver(from, transport.Control, a.encode())
+		(*h.receiver).Deliver(from, transport.Control, a.Encode())
 		h.manual.runIdle()
 		blocks := 0
 		for _, sent := range c.wire {

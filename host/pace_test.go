@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -12,9 +14,9 @@ import (
 func TestOnlyTheLeaderOffersSnapshots(t *testing.T) {
 	b := newBesieged(t, 6, nil)
 	for _, h := range b.honest() {
-		o := snapshotOffer{group: theGroup, index: h.group.Status().Committed + 100, term: h.group.Status().Term, firstIndex: 1, manifestBytes: 1 << 20}
-		(*h.receiver).Deliver(theLiar, transport.Control, o.encode())
-		if n := len(h.process.transfers.in); n != 0 {
+		o := bulk.Offer{Group: theGroup, Index: h.group.Status().Committed + 100, Term: h.group.Status().Term, FirstIndex: 1, ManifestBytes: 1 << 20}
+		(*h.receiver).Deliver(theLiar, transport.Control, o.Encode())
+		if n := len(h.process.transfers.In()); n != 0 {
 			t.Errorf("host %d receives %d snapshots", h.id, n)
 		}
 	}
@@ -35,32 +37,40 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 		}
 		send(group, raftpb.Message{Type: raftpb.MsgHeartbeat})
 		h.manual.runIdle()
-		o := snapshotOffer{group: group, index: 1000, term: 50, firstIndex: 1, manifestBytes: maxOfferedManifest}
-		(*h.receiver).Deliver(theLiar, transport.Control, o.encode())
+		o := bulk.Offer{Group: group, Index: 1000, Term: 50, FirstIndex: 1, ManifestBytes: bulk.MaxManifest}
+		(*h.receiver).Deliver(theLiar, transport.Control, o.Encode())
 	}
 	transfers := &h.process.transfers
-	if n := transfers.snapshots.receives(); n != maxReceivings {
+	receives := func() (n int) {
+		for _, r := range transfers.In() {
+			if r.HasSlot() {
+				n++
+			}
+		}
+		return n
+	}
+	if n := receives(); n != maxReceivings {
 		t.Fatalf("setup: it receives %d snapshots", n)
 	}
-	if m := transfers.snapshots.metrics(); m.Receiving != maxReceivings || m.Sending != 0 {
+	if m := transfers.Counts(transfers.snapshots); m.Receiving != maxReceivings || m.Sending != 0 {
 		t.Errorf("it receives %d snapshots, and counts %d, and %d that it sends", maxReceivings, m.Receiving, m.Sending)
 	}
-	ticks := int(transfers.slotTicks())
+	ticks := int(transfers.SlotTicks())
 	for i := range 3 * ticks {
 		for group := uint64(2); group <= 3; group++ {
 			send(group, raftpb.Message{Type: raftpb.MsgHeartbeat})
 			if i%100 == 0 {
-				k := snapshotBlock{group: group, at: blockAt{manifestPart, int64(i / 100 % 256)}, content: make([]byte, snapshotBlockBytes)}
-				(*h.receiver).Deliver(theLiar, transport.Bulk, k.encode())
+				k := bulk.Block{Group: group, At: bulk.Place{Part: bulk.ManifestPart, Block: int64(i / 100 % 256)}, Content: make([]byte, bulk.BlockBytes)}
+				(*h.receiver).Deliver(theLiar, transport.Bulk, k.Encode())
 			}
 		}
 		b.tick()
-		if i < ticks && transfers.snapshots.receives() != maxReceivings {
-			t.Fatalf("setup: after %d ticks it receives %d snapshots", i, transfers.snapshots.receives())
+		if i < ticks && receives() != maxReceivings {
+			t.Fatalf("setup: after %d ticks it receives %d snapshots", i, receives())
 		}
 		s := h.group.Status()
-		o := snapshotOffer{group: theGroup, index: s.Committed + 100, term: s.Term, firstIndex: 1, manifestBytes: 1 << 20, hash: [32]byte{1}}
-		(*h.receiver).Deliver(s.Leader, transport.Control, o.encode())
+		o := bulk.Offer{Group: theGroup, Index: s.Committed + 100, Term: s.Term, FirstIndex: 1, ManifestBytes: 1 << 20, Hash: [32]byte{1}}
+		(*h.receiver).Deliver(s.Leader, transport.Control, o.Encode())
 		if r, _ := transfers.incoming(h.group); r != nil {
 			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
 			return
@@ -77,19 +87,21 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 	l.group.StartSnapshot()
 	b.load("a snapshot is taken", 1, func() bool { return l.group.snapshots.latest() != nil })
 	transfers, latest := &l.process.transfers, l.group.snapshots.latest()
-	ticks := int(transfers.slotTicks())
+	ticks := int(transfers.SlotTicks())
 	for i := range 3 * ticks {
 		for liar := uint64(theLiar); i%100 == 0 && liar <= theLiar+1; liar++ {
-			transfers.asked(l.group, liar, &snapshotAsk{group: theGroup, hash: latest.hash, number: uint64(i + 1)})
+			transfers.Asked((*bulkGroup)(l.group), liar, &bulk.Ask{Group: theGroup, Hash: latest.hash, Number: uint64(i + 1)})
 		}
 		b.tick()
-		if i == 100 && transfers.metrics(&transfers.snapshots).Sending != maxSendings {
-			t.Fatalf("setup: it sends %d snapshots: %s", transfers.metrics(&transfers.snapshots).Sending, b.describe())
+		if i == 100 && transfers.Counts(transfers.snapshots).Sending != maxSendings {
+			t.Fatalf("setup: it sends %d snapshots: %s", transfers.Counts(transfers.snapshots).Sending, b.describe())
 		}
 		if i == 200 {
-			transfers.send(l.group, 3-l.id)
+			transfers.Send((*bulkGroup)(l.group), 3-l.id, &sentSnapshot{group: l.group})
 		}
-		if s := transfers.outgoingTo(l.group, 3-l.id); i > 200 && (s == nil || s.isActive()) { // or it has ended: the member needs none
+		out := transfers.Out()
+		at := slices.IndexFunc(out, func(s *bulk.Sender) bool { return s.To() == 3-l.id })
+		if i > 200 && (at < 0 || out[at].IsActive()) { // or it has ended: the member needs none
 			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
 			return
 		}

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"fmt"
 	"path/filepath"
 
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -17,7 +17,7 @@ import (
 // absolute returns c with absolute paths.
 func (c Config) absolute(fsys vfs.FS) (_ Config, err error) {
 	if c.Dir, err = vfs.Absolute(fsys, c.Dir); err != nil {
-		return c, relativePath("Config.Dir", err)
+		return c, identity.RelativePath("Config.Dir", err)
 	}
 	if c.TLS == nil || c.TLS.Source != nil {
 		return c, nil
@@ -31,18 +31,9 @@ func (c Config) absolute(fsys vfs.FS) (_ Config, err error) {
 			continue // validateTLS says so
 		}
 		if *file.path, err = filepath.Abs(*file.path); err != nil {
-			return c, relativePath("Config.TLS."+file.name, err)
+			return c, identity.RelativePath("Config.TLS."+file.name, err)
 		}
 	}
 	c.TLS = &tls
 	return c, nil
 }
-
-func relativePath(setting string, err error) error {
-	return fmt.Errorf("millrace: %s is a relative path, and the working directory of the process is not known (%w); set an absolute path", setting, err)
-}
-
-// isOfVolume reports whether a name in a directory belongs to the volume: a directory that has such names
-// only is new. lost+found is in the root of ext2 to ext4, and .snapshot in that of several network
-// filesystems.
-func isOfVolume(name string) bool { return name == "lost+found" || name == ".snapshot" }

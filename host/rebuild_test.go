@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -128,10 +129,9 @@ func TestCheckpointsAscendAfterAHalt(t *testing.T) {
 	h.keeper.failsOnce("c")
 	h.handIn(t, "b", "c")
 	h.manual.runIdle()
-	d := &h.group.divergence
-	r := report{group: theGroup, checkpoints: d.own}
-	if _, err := decodeReport(r.encode()); err != nil || len(d.own) == 0 {
-		t.Errorf("%+v: %v", d.own, err)
+	r := h.group.divergence.Report()
+	if _, _, err := divergence.Decode(r.Encode()); err != nil || len(r.Checkpoints) == 0 {
+		t.Errorf("%+v: %v", r, err)
 	}
 }
 

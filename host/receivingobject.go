@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/raft"
@@ -19,10 +20,10 @@ import (
 //
 // Invariant: a fetch ends when the object is on the disk, when endFetch is called, or with its group. The log
 // says that the object is needed, and no number of silent members or wrong blocks changes that. What ends the
-// transfer of a snapshot makes a fetch give its slot up and begin again later (receiving.startOver).
+// transfer of a snapshot makes a fetch give its slot up and begin again later (bulk.Receiver.Abort).
 
 // objectFetch is an object that a member lacks, as the log describes it. manifestBytes is 1 to
-// maxOfferedManifest.
+// bulk.MaxManifest.
 type objectFetch struct {
 	id                   object.ID
 	bytes, manifestBytes int64
@@ -34,59 +35,61 @@ type objectFetch struct {
 type receivedObject struct {
 	group *Group
 	objectFetch
-	promised int64 // bytes that its receiver was to write when it began; guarded by transfers.mu
+	promised int64 // bytes that its receiver was to write when it began; guarded by the lock of the transfers
 }
 
 // fetch begins to fetch an object. It never blocks, and may be called in a turn. If the object is being
 // fetched already it does nothing. It returns false if all slots are taken, if an object with the same
 // content and another id is being fetched, or if the group ends: the caller may call it again at a later
 // beat. The group's objects learn how it goes (arrived, absent).
-func (t *transfers) fetch(g *Group, o objectFetch) bool {
-	t.lock()
-	defer t.unlock()
-	if r := t.receivingOf(g, o.hash); r != nil {
-		c, is := r.content.(*receivedObject)
-		return is && c.id == o.id
-	}
-	switch {
-	case g.isLeaving() || g.Err() != nil:
-		return false
-	case o.manifestBytes < 1 || o.manifestBytes > maxOfferedManifest || !t.objects.giveReceivingSlot():
-		return false
-	}
-	o.sources = slices.Clone(o.sources)
-	c := &receivedObject{group: g, objectFetch: o}
-	from := uint64(raft.None)
-	if sources := c.sources(); len(sources) > 0 {
-		from = sources[0]
-	}
-	t.addReceiving(g, from, o.hash, o.manifestBytes, c)
-	return true
+func (t *transfers) fetch(g *Group, o objectFetch) (begins bool) {
+	t.Do(func() {
+		if r := t.ReceiverOf((*bulkGroup)(g), o.hash); r != nil {
+			c, is := r.Content().(*receivedObject)
+			begins = is && c.id == o.id
+			return
+		}
+		switch {
+		case g.isLeaving() || g.Err() != nil:
+			return
+		case o.manifestBytes < 1 || o.manifestBytes > bulk.MaxManifest || !t.objects.GiveReceivingSlot():
+			return
+		}
+		o.sources = slices.Clone(o.sources)
+		c := &receivedObject{group: g, objectFetch: o}
+		from := uint64(raft.None)
+		if sources := c.Sources(); len(sources) > 0 {
+			from = sources[0]
+		}
+		t.Receive((*bulkGroup)(g), from, o.hash, o.manifestBytes, c)
+		begins = true
+	})
+	return begins
 }
 
 // endFetch ends a fetch: the object is needed no more. A fetch of the same content under another id goes on.
 // It never blocks. A piece of work that is under way on a lane still ends; until then the files of the object
 // are busy (files.ErrBusy).
 func (t *transfers) endFetch(g *Group, id object.ID) {
-	if t.active.Load() == 0 {
+	if t.Active() == 0 {
 		return
 	}
-	t.lock()
-	defer t.unlock()
-	for _, r := range slices.Clone(t.in) {
-		if c, is := r.content.(*receivedObject); is && r.group == g && c.id == id {
-			r.sayDone()
-			r.stop()
+	t.Do(func() {
+		for _, r := range t.In() {
+			if c, is := r.Content().(*receivedObject); is && c.group == g && c.id == id {
+				r.SayDone()
+				r.Stop()
+			}
 		}
-	}
+	})
 }
 
-func (c *receivedObject) class() *transferClass { return &c.group.host.transfers.objects }
-func (c *receivedObject) what() string          { return "an object" }
-func (c *receivedObject) name() string          { return c.id.String() }
-func (c *receivedObject) lasts() bool           { return true }
+func (c *receivedObject) Class() *bulk.Class { return c.group.host.transfers.objects }
+func (c *receivedObject) What() string       { return "an object" }
+func (c *receivedObject) Name() string       { return c.id.String() }
+func (c *receivedObject) Lasts() bool        { return true }
 
-func (c *receivedObject) look() (m snapshot.Manifest, found bool, err error) {
+func (c *receivedObject) Look() (m snapshot.Manifest, found bool, err error) {
 	store := c.group.objects.files
 	if r, err := store.Blocks(c.id); err == nil {
 		defer r.Close()
@@ -97,11 +100,11 @@ func (c *receivedObject) look() (m snapshot.Manifest, found bool, err error) {
 	return m, found && m.Hash() == c.hash, nil
 }
 
-func (c *receivedObject) rejectManifest(m *snapshot.Manifest) error {
+func (c *receivedObject) RejectManifest(m *snapshot.Manifest) error {
 	return files.RejectManifest(m, c.bytes, c.hash)
 }
 
-func (c *receivedObject) receive(m snapshot.Manifest) (*snapshot.Receiver, error) {
+func (c *receivedObject) Receive(m snapshot.Manifest) (*snapshot.Receiver, error) {
 	store := c.group.objects.files
 	r, err := store.Receive(context.Background(), c.id, m)
 	if err == nil {
@@ -121,29 +124,28 @@ func (c *receivedObject) receive(m snapshot.Manifest) (*snapshot.Receiver, error
 func (c *receivedObject) promise(r *snapshot.Receiver) error {
 	have, want := r.Progress()
 	t := &c.group.host.transfers
-	t.mu.Lock()
-	c.promised = want - have
-	others := t.promisedBut(c)
-	t.mu.Unlock()
+	others := int64(0)
+	t.Do(func() {
+		c.promised = want - have
+		others = t.promisedBut(c)
+	})
 	err := c.group.objects.rejectSpace(want - have + others)
 	if err != nil {
-		t.mu.Lock()
-		c.promised = 0
-		t.mu.Unlock()
+		t.Do(func() { c.promised = 0 })
 	}
 	return err
 }
 
-// promisedBut returns the bytes that all fetches but one have still to write. The caller holds mu.
+// promisedBut returns the bytes that all fetches but one have still to write. It is called in Do.
 func (t *transfers) promisedBut(one *receivedObject) (bytes int64) {
-	for _, r := range t.in {
-		c, is := r.content.(*receivedObject)
-		switch {
-		case !is || c == one || !r.hasSlot():
-		case r.receiver != nil:
-			have, want := r.receiver.Progress()
-			bytes += want - have
-		default:
+	for _, r := range t.In() {
+		c, is := r.Content().(*receivedObject)
+		if !is || c == one || !r.HasSlot() {
+			continue
+		}
+		if lacks, known := r.Lacks(); known {
+			bytes += lacks
+		} else {
 			bytes += c.promised
 		}
 	}
@@ -152,40 +154,40 @@ func (t *transfers) promisedBut(one *receivedObject) (bytes int64) {
 
 // rejectWrite says that a few blocks would take of what objects leave for the log: uploads and the log have
 // grown since the receiver began.
-func (c *receivedObject) rejectWrite() error {
-	return c.group.objects.rejectSpace(writeBlocks * snapshotBlockBytes)
+func (c *receivedObject) RejectWrite() error {
+	return c.group.objects.rejectSpace(bulk.WriteBlocks * bulk.BlockBytes)
 }
 
 // isUseless reports whether the group has ended.
-func (c *receivedObject) isUseless() bool { return c.group.Err() != nil }
+func (c *receivedObject) IsUseless() bool { return c.group.Err() != nil }
 
 // released lets the group remove what came of an object that is needed no more.
-func (c *receivedObject) released(r *receiving) {
-	r.all.tells = append(r.all.tells, func() { c.group.objects.drop(c.id) })
+func (c *receivedObject) Released(r *bulk.Receiver) {
+	r.Tell(func() { c.group.objects.drop(c.id) })
 }
 
-func (c *receivedObject) whole(r *receiving) {
-	r.sayDone()
-	r.all.tells = append(r.all.tells, func() { c.group.objects.arrived(c.id) })
-	r.stop()
+func (c *receivedObject) Whole(r *bulk.Receiver) {
+	r.SayDone()
+	r.Tell(func() { c.group.objects.arrived(c.id) })
+	r.Stop()
 }
 
 // nowhere lets another fetch have the slot: an object that no member has may be asked for until it expires.
-func (c *receivedObject) nowhere(r *receiving) {
-	r.pace.slow = true
-	r.all.tells = append(r.all.tells, func() { c.group.objects.absent(c.id) })
+func (c *receivedObject) Nowhere(r *bulk.Receiver) {
+	r.Yield()
+	r.Tell(func() { c.group.objects.absent(c.id) })
 }
 
-func (c *receivedObject) received(from uint64, bytes int64) event.Event {
+func (c *receivedObject) Received(from uint64, bytes int64) event.Event {
 	return event.ObjectReceived{Group: c.group.id, ID: c.id, From: from, Bytes: bytes}
 }
 
-func (c *receivedObject) failed(from uint64, bytes int64, cause string) event.Event {
+func (c *receivedObject) Failed(from uint64, bytes int64, cause string) event.Event {
 	return event.ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: from, Receives: true, Bytes: bytes, Cause: cause}
 }
 
 // sources returns those of the fetch, and then the other members.
-func (c *receivedObject) sources() (all []uint64) {
+func (c *receivedObject) Sources() (all []uint64) {
 	for _, id := range slices.Concat(c.objectFetch.sources, c.group.memberIDs()) {
 		if id != c.group.self && !slices.Contains(all, id) {
 			all = append(all, id)

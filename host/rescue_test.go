@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/rescue"
 	"go.uber.org/goleak"
 )
 
 func (p *party) data() string { return filepath.Join(p.dir, "data") }
 
 // rescue rescues a host that is stopped.
-func (p *party) rescue(r host.Rescue) *host.Rescued {
+func (p *party) rescue(r rescue.Rescue) *rescue.Report {
 	p.t.Helper()
 	r.Dirs, r.Write, r.AcceptLoss = append([]string{p.data()}, r.Dirs...), true, true
-	done, err := r.Run(context.Background(), host.WithLogger(quiet))
+	done, err := r.Run(context.Background(), rescue.Options{Logger: quiet})
 	if err != nil || !done.Done {
 		p.t.Fatalf("%v: %+v", err, done)
 	}
@@ -57,7 +58,7 @@ func TestRescue(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := lostMajority(t)
 	list := listOf(ps...)
-	done := ps[0].rescue(host.Rescue{})
+	done := ps[0].rescue(rescue.Rescue{})
 	g := done.Groups[0]
 	if g.Last+1 != g.Index || len(g.Members) != 3 || !g.Members[0].Given || g.Members[1].Given || done.Cluster == done.Former {
 		t.Errorf("the rescue says %+v", done)
@@ -118,7 +119,7 @@ func TestTwoRescuesAreTwoClusters(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := lostMajority(t)
 	list := listOf(ps...)
-	first, second := ps[0].rescue(host.Rescue{}), ps[1].rescue(host.Rescue{})
+	first, second := ps[0].rescue(rescue.Rescue{}), ps[1].rescue(rescue.Rescue{})
 	if first.Cluster == second.Cluster {
 		t.Fatal("both are of one cluster")
 	}
@@ -151,9 +152,9 @@ func (p *party) waitLine(words ...string) {
 func TestRescueRefuses(t *testing.T) {
 	ps := lostMajority(t)
 	list := listOf(ps...)
-	refused := func(what string, r host.Rescue, words ...string) {
+	refused := func(what string, r rescue.Rescue, words ...string) {
 		t.Helper()
-		done, err := r.Run(context.Background(), host.WithLogger(quiet))
+		done, err := r.Run(context.Background(), rescue.Options{Logger: quiet})
 		if r.Write && err == nil {
 			t.Fatalf("%s: it is rescued: %+v", what, done)
 		}
@@ -168,13 +169,13 @@ func TestRescueRefuses(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, text, words)
 		}
 	}
-	all := host.Rescue{Write: true, AcceptLoss: true}
-	with := func(dirs ...string) host.Rescue { r := all; r.Dirs = dirs; return r }
-	refused("no directory", host.Rescue{}, "needs a directory")
+	all := rescue.Rescue{Write: true, AcceptLoss: true}
+	with := func(dirs ...string) rescue.Rescue { r := all; r.Dirs = dirs; return r }
+	refused("no directory", rescue.Rescue{}, "needs a directory")
 	refused("no host", with(t.TempDir()), "is no directory of a host")
 	refused("a quorum is left", with(ps[0].data(), ps[1].data()), "has lost no majority")
 	refused("one directory twice", with(ps[0].data(), ps[0].data()+"/"), "named twice")
-	refused("without a name for the loss", host.Rescue{Dirs: []string{ps[0].data()}, Write: true}, "--accept-loss", "nothing was changed")
+	refused("without a name for the loss", rescue.Rescue{Dirs: []string{ps[0].data()}, Write: true}, "--accept-loss", "nothing was changed")
 	groups := with(ps[0].data())
 	groups.Groups = []uint64{9}
 	refused("a group that is not there", groups, "group 9", "has nothing of the group")
@@ -191,8 +192,8 @@ func TestRescueRefuses(t *testing.T) {
 	ps[1].close()
 
 	// 2 of 5 would be no quorum: here the third is given without its authority. The one behind is refused.
-	r := host.Rescue{Dirs: []string{ps[2].data(), ps[0].data()}}
-	done, err := r.Run(context.Background(), host.WithLogger(quiet))
+	r := rescue.Rescue{Dirs: []string{ps[2].data(), ps[0].data()}}
+	done, err := r.Run(context.Background(), rescue.Options{Logger: quiet})
 	if err != nil || done.Dir != ps[0].data() || !strings.Contains(done.Groups[0].Ends[0].Refused, "it ends with entry") {
 		t.Errorf("of a directory that is behind: %v, %+v", err, done)
 	}
@@ -200,7 +201,8 @@ func TestRescueRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("no identity", with(ps[0].data()), "identity.json")
-	if _, err := with(ps[1].data()).Run(context.Background(), host.WithTransport(nil)); err == nil || errors.Is(err, host.ErrNotRescued) {
-		t.Errorf("with a transport: %v", err)
+	log := func(host.LogConfig) (host.Log, error) { panic("it opens a log of the caller's") }
+	if _, err := with(ps[1].data()).Run(context.Background(), rescue.Options{OpenLog: log}); err == nil || errors.Is(err, rescue.ErrNotRescued) {
+		t.Errorf("with another log: %v", err)
 	}
 }

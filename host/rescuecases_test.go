@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -36,7 +37,7 @@ func TestALearnerIsRescued(t *testing.T) {
 	for _, p := range ps[:4] {
 		p.close()
 	}
-	done := ps[3].rescue(host.Rescue{})
+	done := ps[3].rescue(rescue.Rescue{})
 	if g := done.Groups[0]; !strings.Contains(g.Plan, "add member 5") || g.Members[3].Role != "learner" || !g.Members[3].Given {
 		t.Errorf("the rescue says %+v", g)
 	}
@@ -72,11 +73,11 @@ func TestGroupsAreRescuedOneByOne(t *testing.T) {
 	for _, p := range ps {
 		p.close()
 	}
-	r := host.Rescue{Dirs: []string{ps[0].data()}, Write: true, AcceptLoss: true}
-	if done, err := r.Run(context.Background(), host.WithLogger(quiet)); !errors.Is(err, host.ErrNotRescued) || !containsAll(strings.Join(done.Refused, "\n"), []string{"2 groups", "--all"}) {
+	r := rescue.Rescue{Dirs: []string{ps[0].data()}, Write: true, AcceptLoss: true}
+	if done, err := r.Run(context.Background(), rescue.Options{Logger: quiet}); !errors.Is(err, rescue.ErrNotRescued) || !containsAll(strings.Join(done.Refused, "\n"), []string{"2 groups", "--all"}) {
 		t.Fatalf("two groups, and none is named: %v, %+v", err, done)
 	}
-	done := ps[0].rescue(host.Rescue{Groups: []uint64{1}})
+	done := ps[0].rescue(rescue.Rescue{Groups: []uint64{1}})
 	if !slices.Equal(done.Left, []uint64{2}) {
 		t.Errorf("left behind is %v, want group 2", done.Left)
 	}
@@ -92,7 +93,7 @@ func TestGroupsAreRescuedOneByOne(t *testing.T) {
 		t.Errorf("group 2 has something: %v, %+v", err, g.Status())
 	}
 	ps[0].close()
-	if done := ps[1].rescue(host.Rescue{All: true}); len(done.Groups) != 2 {
+	if done := ps[1].rescue(rescue.Rescue{All: true}); len(done.Groups) != 2 {
 		t.Errorf("all groups are %+v", done.Groups)
 	}
 }
@@ -116,9 +117,9 @@ func TestARepairedSurvivorIsRescued(t *testing.T) {
 	}
 	o := wal.InspectOptions{FS: c.disks[0].Mount(), Dir: "/data/1/log"}
 	damage(t, c.disks[0], o)
-	r := host.Rescue{Dirs: []string{"/data/1"}, Write: true, AcceptLoss: true}
-	run := func() (*host.Rescued, error) {
-		return r.Run(context.Background(), host.WithFS(c.disks[0].Mount()), host.WithLogger(quiet))
+	r := rescue.Rescue{Dirs: []string{"/data/1"}, Write: true, AcceptLoss: true}
+	run := func() (*rescue.Report, error) {
+		return r.Run(context.Background(), rescue.Options{FS: c.disks[0].Mount(), Logger: quiet})
 	}
 	if _, err := run(); err == nil || !strings.Contains(err.Error(), "repair it first") {
 		t.Fatalf("with a flipped bit: %v", err)
@@ -170,8 +171,8 @@ func TestWhoCannotBeRescued(t *testing.T) {
 	for _, p := range ps {
 		p.close()
 	}
-	r := host.Rescue{Dirs: []string{ps[2].data()}}
-	done, err := r.Run(context.Background(), host.WithLogger(quiet))
+	r := rescue.Rescue{Dirs: []string{ps[2].data()}}
+	done, err := r.Run(context.Background(), rescue.Options{Logger: quiet})
 	if err != nil || done.Dir != "" || !containsAll(strings.Join(done.Refused, "\n"), []string{"no group that can be rescued", "host 3 is no member"}) {
 		t.Errorf("a removed host: %v, %+v", err, done)
 	}
@@ -180,7 +181,7 @@ func TestWhoCannotBeRescued(t *testing.T) {
 	p.open(map[uint64]string{7: p.addr, 8: "127.0.0.1:1"})
 	p.close()
 	r.Dirs = []string{p.data()}
-	if done, err = r.Run(context.Background(), host.WithLogger(quiet)); err != nil || done.Dir != "" || !strings.Contains(strings.Join(done.Refused, "\n"), "no group that can be rescued") {
+	if done, err = r.Run(context.Background(), rescue.Options{Logger: quiet}); err != nil || done.Dir != "" || !strings.Contains(strings.Join(done.Refused, "\n"), "no group that can be rescued") {
 		t.Errorf("a group that was never founded: %v, %+v", err, done)
 	}
 	names, err := os.ReadDir(p.data())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/snapshot"
@@ -14,19 +15,19 @@ import (
 type sentObject struct {
 	group *Group
 	of    [32]byte
-	id    object.ID // zero until it was found; guarded by transfers.mu
+	id    object.ID // zero until it was found; guarded by the lock of the transfers
 }
 
-func (c *sentObject) class() *transferClass { return &c.group.host.transfers.objects }
-func (c *sentObject) what() string          { return "an object" }
-func (c *sentObject) name() string          { return c.id.String() }
-func (c *sentObject) hash() [32]byte        { return c.of }
-func (c *sentObject) renew() bool           { return true }
+func (c *sentObject) Class() *bulk.Class { return c.group.host.transfers.objects }
+func (c *sentObject) What() string       { return "an object" }
+func (c *sentObject) Name() string       { return c.id.String() }
+func (c *sentObject) Hash() [32]byte     { return c.of }
+func (c *sentObject) Renew() bool        { return true }
 
 // begins keeps nothing: the reader keeps the object, and nothing else is needed of this host.
-func (c *sentObject) begins() (release func()) { return nil }
+func (c *sentObject) Begins() (release func()) { return nil }
 
-func (c *sentObject) open() (m snapshot.Manifest, r *snapshot.Reader, err error) {
+func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error) {
 	store := c.group.objects.files
 	id, here := store.FindHash(c.of)
 	if !here {
@@ -35,34 +36,30 @@ func (c *sentObject) open() (m snapshot.Manifest, r *snapshot.Reader, err error)
 	if r, err = store.Blocks(id); err != nil {
 		return m, nil, err
 	}
-	t := &c.group.host.transfers
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.id = id
+	c.group.host.transfers.Do(func() { c.id = id })
 	return r.Manifest(), r, nil
 }
 
-func (c *sentObject) notOpened(s *sending, err error) {
+func (c *sentObject) NotOpened(s *bulk.Sender, err error) {
 	if errors.Is(err, files.ErrNotHere) {
-		s.all.sayEnd(c.group, s.to, c.of, endAbsent)
-		s.stop(sendingGone)
+		s.Refuse(bulk.Absent)
 		return
 	}
-	s.all.sayEnd(c.group, s.to, c.of, endUnreadable)
-	s.fail(fmt.Sprintf("it cannot be opened: %v", err))
+	s.SayEnd(bulk.Unreadable)
+	s.Fail(fmt.Sprintf("it cannot be opened: %v", err))
 }
 
 // offer is not called: a member that needs an object knows of it from the log, and no core waits.
-func (c *sentObject) offer(int64) []byte { return nil }
+func (c *sentObject) Offer(int64) []byte { return nil }
 
-func (c *sentObject) rejectGoingOn() (cause string) { return "" }
+func (c *sentObject) RejectGoingOn() (cause string) { return "" }
 
 // unreadable makes this member fetch the object again: the store has noted the damage.
-func (c *sentObject) unreadable() { c.group.objects.damaged(c.id) }
+func (c *sentObject) Unreadable() { c.group.objects.damaged(c.id) }
 
 // sent returns no event: which members hold an object the group counts by itself.
-func (c *sentObject) sent(uint64, int64) event.Event { return nil }
+func (c *sentObject) Sent(uint64, int64) event.Event { return nil }
 
-func (c *sentObject) failed(to uint64, bytes int64, cause string) event.Event {
+func (c *sentObject) Failed(to uint64, bytes int64, cause string) event.Event {
 	return event.ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: to, Bytes: bytes, Cause: cause}
 }

@@ -262,7 +262,7 @@ func (s *commandGroup) skip(e *Entry) {
 		}
 	}
 	s.group.refuseApplied(e.Index, e.Term, h.Mark, ErrSkipped)
-	if s.sums.command(e.Data, session.Fresh, s.table.Now()) {
-		s.sums.checkpoint(e.Index, e.Index >= s.held)
+	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
+		s.checkpoint(e.Index, e.Index >= s.held)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"runtime"
@@ -66,7 +67,7 @@ func (k *keeper) digest() (sum uint64) {
 		return k.sum()
 	}
 	for _, s := range k.list {
-		sum = mix(sum, sumOf([]byte(s)))
+		sum = sum*31 + uint64(crc32.ChecksumIEEE([]byte(s)))
 	}
 	return sum
 }
@@ -235,7 +236,9 @@ func (h *keeperHost) mustTake(t fataler) SnapshotInfo {
 // beside is what a member knows beside the state of its machine, without the sum of results.
 func (h *keeperHost) beside() string {
 	m := h.group.apply.machine.(*commandGroup)
-	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums{commands: m.sums.commands, second: m.sums.second, count: m.sums.count}, m.table.Now())
+	sums := m.sums.State()
+	sums.Results, sums.Whole = 0, false
+	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums, m.table.Now())
 }
 
 // A snapshot is published, the log behind it is compacted, and the group begins from it after a restart: with

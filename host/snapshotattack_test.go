@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -30,7 +28,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	c.load("it receives", 0, func() bool { return len(h.process.transfers.in) > 0 })
+	c.load("it receives", 0, func() bool { return len(h.process.transfers.In()) > 0 })
 	c.change = func(p *parcel) {
 		if aboutSnapshots := len(p.body) > 0 && p.body[0] >= control.SnapshotOffer && p.body[0] <= control.SnapshotEnd; (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
 			p.batch, p.body = nil, nil
@@ -198,39 +196,6 @@ func TestFilesNeedOneWhoRestoresThem(t *testing.T) {
 	}
 	if _, err := open(&halfKeeper{}); err == nil || !strings.Contains(err.Error(), "RestoreFiles") {
 		t.Errorf("a machine that cannot restore files begins from them: %v", err)
-	}
-}
-
-// A file that says that it is an archive of group 0 is refused before anything is written.
-func TestAnArchiveOfNoGroup(t *testing.T) {
-	disk := crashfs.New()
-	store, err := snapshot.OpenStore(disk, "snapshots")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := snapshot.ID{Index: 4, Term: 1}
-	w, err := store.Create(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := entry.Block{Found: entry.EncodeFound(entry.Binding{{ID: 1, Incarnation: transport.Incarnation{1}}})}
-	if err := errors.Join(w.SyncParts(), w.Publish(snapshot.Manifest{Cluster: 7, Index: 4, Term: 1, Host: block.Encode()})); err != nil {
-		t.Fatal(err)
-	}
-	r, err := store.Open(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	if _, err := r.WriteArchive(t.Context(), &archive); err != nil {
-		t.Fatal(err)
-	}
-	config := Config{ID: 1, Dir: "new", Members: map[uint64]string{1: "nowhere"}}
-	if done, err := RestoreArchives(t.Context(), config, []io.Reader{&archive}, WithFS(disk), WithLogger(quiet)); err == nil {
-		t.Errorf("it was restored: %+v", done)
-	}
-	if names, err := disk.ReadDir("new"); err == nil {
-		t.Errorf("there is %v", names)
 	}
 }
 

@@ -1,10 +1,6 @@
 package host
 
-import (
-	"time"
-
-	"github.com/millrace/millrace/host/internal/entry"
-)
+import "github.com/millrace/millrace/host/internal/entry"
 
 // hostBlock returns the block as of what is applied, which is index, without the sums. It is called where the
 // machine may be called; founded is committed.
@@ -20,18 +16,4 @@ func (g *Group) wasMemberAt(index uint64) bool {
 	}
 	m, is := r.Member(g.self)
 	return is && m.Incarnation == g.host.incarnation()
-}
-
-// store puts the sums into a block.
-func (s *sums) store(b *entry.Block) {
-	b.HasSums = true
-	b.Sums = entry.Sums{Commands: s.commands, Results: s.results, Whole: s.whole, Second: int64(s.second), Count: s.count}
-}
-
-// restore makes the sums those of a block. The sum of results is not whole until the next checkpoint: the
-// block may come from a program of another version, or that sums up results in another form.
-func (s *sums) restore(b *entry.Block) {
-	f := b.Sums
-	s.commands, s.results, s.whole = f.Commands, f.Results, false
-	s.second, s.count = time.Duration(f.Second), f.Count
 }

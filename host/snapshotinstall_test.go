@@ -45,7 +45,7 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 	write(snapshot.KindMachine, stateStream, []byte("499\n499 a command that was received"))
 	write(snapshot.KindHost, sessionsStream, m.table.AppendTo(nil))
 	block := g.hostBlock(g.apply.position().Index)
-	m.sums.store(&block)
+	block.HasSums, block.Sums = true, m.sums.State()
 	block.Last = 499
 	manifest := snapshot.Manifest{
 		Cluster: h.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},

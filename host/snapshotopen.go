@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
@@ -40,31 +39,7 @@ func (g *Group) rejectManifest(m *snapshot.Manifest) error {
 }
 
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
-	return rejectSnapshot(h.directory.Identity(), group, m, false)
-}
-
-// rejectSnapshot says why a snapshot is not one of a group in the directory of this identity, or returns nil.
-// isFormer says that it was taken before the directory was rescued.
-func rejectSnapshot(i identity.Identity, group uint64, m *snapshot.Manifest, isFormer bool) error {
-	return cmp.Or(i.RejectManifest(group, m, isFormer), rejectConf(m))
-}
-
-// rejectConf says why the configuration of a snapshot is not that of the roster that it has, or returns nil.
-func rejectConf(m *snapshot.Manifest) error {
-	block, err := entry.DecodeBlock(m.Host)
-	if err != nil {
-		return fmt.Errorf("snapshot %v: %w", m.ID(), err)
-	}
-	if len(block.Found) == 0 {
-		return nil // it was restored from an archive (Group.rejectRestored)
-	}
-	if m.Conf.Equivalent(block.Roster.Conf) != nil {
-		return fmt.Errorf("snapshot %v has the configuration %s, and its members have %s", m.ID(), raft.DescribeConfState(m.Conf), raft.DescribeConfState(block.Roster.Conf))
-	}
-	if !slices.Equal(m.Members, manifestMembers(block.Roster)) {
-		return fmt.Errorf("snapshot %v names other members than its host has written into it", m.ID())
-	}
-	return nil
+	return cmp.Or(h.directory.Identity().RejectManifest(group, m, false), entry.RejectConf(m))
 }
 
 // openSnapshot restores the newest snapshot that fits, if there is one, and returns its index, or 0.
@@ -84,7 +59,8 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		}
 		m, err := store.Manifest(id)
 		if err == nil {
-			err = rejectSnapshot(g.host.directory.Identity(), g.id, &m, identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m))
+			isFormer := identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m)
+			err = cmp.Or(g.host.directory.Identity().RejectManifest(g.id, &m, isFormer), entry.RejectConf(&m))
 		}
 		term, inLog := log.Term(id.Index)
 		switch {
@@ -251,7 +227,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		m.countSessions()
 		g.objects.restored(objects, p.id.Index)
 		m.last = block.Last
-		m.sums.restore(&block)
+		m.sums.Restore(block.Sums)
 		g.time.note(m.table.Now(), g.now())
 	}
 	g.apply.passed = block.Skipped
@@ -382,8 +358,9 @@ func readForm(p *publishedSnapshot, r *snapshot.Reader, name string, most int64)
 	return form, errors.Join(err, stream.Close())
 }
 
-// rejectRestored says why a group that was restored from an archive (restore.go) cannot be founded by the
-// members that this one is opened with, or returns nil. What follows in the log says how far the founding is.
+// rejectRestored says why a group that was restored from an archive (package host/rescue) cannot be founded
+// by the members that this one is opened with, or returns nil. What follows in the log says how far the
+// founding is.
 func (g *Group) rejectRestored(voters []uint64) error {
 	if slices.Equal(voters, g.memberIDs()) {
 		return nil
@@ -416,14 +393,6 @@ func (g *Group) takeRoster(r *membership.Roster) {
 	if now := g.roster(); now == nil || r.Version > now.Version {
 		g.setRoster(r)
 	}
-}
-
-// manifestMembers returns what the manifest of a snapshot says of the members.
-func manifestMembers(r *membership.Roster) (members []snapshot.Member) {
-	for _, m := range r.Members {
-		members = append(members, snapshot.Member{ID: m.ID, Incarnation: m.Incarnation})
-	}
-	return members
 }
 
 // keepFound notes the entry found for snapshots, when founded is committed.
@@ -526,34 +495,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 
 // removeSnapshots removes the snapshots of a group that was removed.
 func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
-	return removeTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
-}
-
-// removeTree removes a directory of ours with what is in it, three levels deep at most.
-func removeTree(fsys vfs.FS, dir string) error {
-	names, err := fsys.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("millrace: read %s: %w", dir, err)
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if fsys.Remove(path) == nil {
-			continue
-		}
-		if err := removeTree(fsys, path); err != nil { // Remove removes files only
-			return err
-		}
-	}
-	if err := vfs.SyncDir(fsys, dir); err != nil {
-		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
-	}
-	if err := fsys.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("millrace: remove %s: %w", dir, err)
-	}
-	return nil
+	return identity.RemoveTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
 }
 
 // forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the

@@ -187,7 +187,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
 		t.objects, t.held = q.group.objects.capture()
-		m.sums.store(&t.block)
+		t.block.HasSums, t.block.Sums = true, m.sums.State()
 		t.block.Last = max(m.last, m.held)
 	}
 	if t.view, err = t.all.machine.Snapshot(); err == nil && t.view == nil {
@@ -373,7 +373,7 @@ func (t *take) publish() error {
 	if c, ok := g.apply.machine.(*commandGroup); ok {
 		m.Machine = c.options.Version
 	}
-	m.Conf, m.Members = t.block.Roster.Conf, manifestMembers(t.block.Roster)
+	m.Conf, m.Members = t.block.Roster.Conf, entry.ManifestMembers(t.block.Roster)
 	if err := t.writer.Publish(m); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -110,7 +111,7 @@ func (g *Group) hasAllMembers(p *publishedSnapshot) bool {
 	if r == nil {
 		return true
 	}
-	for _, m := range manifestMembers(r) {
+	for _, m := range entry.ManifestMembers(r) {
 		if !slices.Contains(p.manifest.Members, m) {
 			return false
 		}

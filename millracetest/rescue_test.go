@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -69,8 +71,8 @@ func holdAll(t *testing.T, h *host.Host, n *millrace.Node[int64, int64]) {
 	}
 }
 
-func rescueOn(disk vfs.FS) (*host.Rescued, error) {
-	return host.Rescue{Dirs: []string{"data"}, Write: true, AcceptLoss: true}.Run(context.Background(), host.WithFS(disk), quiet())
+func rescueOn(disk vfs.FS) (*rescue.Report, error) {
+	return rescue.Rescue{Dirs: []string{"data"}, Write: true, AcceptLoss: true}.Run(context.Background(), rescue.Options{FS: disk, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // The rescued host has state and sessions, takes snapshots, and starts from those of before and of after. It
@@ -83,7 +85,7 @@ func TestARescuedHostGoesOn(t *testing.T) {
 	counts := int64(1041)
 	for _, life := range []string{"rescued", "started again", "started once more"} {
 		switch done, err := rescueOn(disk.Mount()); {
-		case life != "rescued" && (!errors.Is(err, host.ErrNotRescued) || !strings.Contains(done.Refused[0], "has lost no majority")):
+		case life != "rescued" && (!errors.Is(err, rescue.ErrNotRescued) || !strings.Contains(done.Refused[0], "has lost no majority")):
 			t.Errorf("%s: a second rescue: %v, %+v", life, err, done)
 		case life == "rescued" && (err != nil || done.Cluster == cluster || done.Former != cluster || done.Groups[0].Snapshot == 0):
 			t.Fatalf("%s: %v, %+v", life, err, done)

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -73,12 +74,12 @@ func exported(t *testing.T) (archive []byte, session millrace.SessionID, old *co
 	return b.Bytes(), session, old
 }
 
-func restoreOn(disk vfs.FS, c host.Config, archives ...[]byte) (host.Restored, error) {
+func restoreOn(disk vfs.FS, c host.Config, archives ...[]byte) (rescue.Restoration, error) {
 	var readers []io.Reader
 	for _, a := range archives {
 		readers = append(readers, bytes.NewReader(a))
 	}
-	return host.RestoreArchives(context.Background(), c, readers, host.WithFS(disk), quiet())
+	return rescue.Restore(context.Background(), c, readers, rescue.Options{FS: disk, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // A new cluster has the values and the sessions of the old one, and goes on by itself: through restarts, and

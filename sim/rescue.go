@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// Rescues is one scenario, run with many seeds: three or five hosts under load, with links that are cut, lose
-// their power at once, and a majority of them is gone. An operator rescues the best of the survivors
-// (host.Rescue); in many runs the power fails in the middle of that, and the operator runs it again. In some
-// runs another survivor is rescued apart from it, by mistake.
+// Rescues is one scenario, run with many seeds: three or five hosts under load, with links that are cut,
+// lose their power at once, and a majority of them is gone. An operator rescues the best of the survivors
+// (rescue.Rescue); in many runs the power fails in the middle of that, and the operator runs it again. In
+// some runs another survivor is rescued apart from it, by mistake.
 //
 // Then hosts come back with their old directories, a majority in some runs, which goes on as the old cluster.
 // The operator tries to add them to the new one. At last their directories are emptied, and they join.
@@ -130,7 +131,7 @@ func (s *rescueStory) disks(of []*machine) (all disks, dirs []string) {
 }
 
 // rescue rescues one of some machines that are down, and returns which. The power may fail meanwhile.
-func (s *rescueStory) rescue(of []*machine) (*machine, *host.Rescued) {
+func (s *rescueStory) rescue(of []*machine) (*machine, *rescue.Report) {
 	for try := 0; ; try++ {
 		fsys, dirs := s.disks(of)
 		ops, fails := 0, try < 3 && s.rng.IntN(2) == 0
@@ -149,11 +150,11 @@ func (s *rescueStory) rescue(of []*machine) (*machine, *host.Rescued) {
 		}
 		s.operators++
 		operator := &life{dead: true, w: s.w, host: of[0], rng: splitSeed(s.w.options.Seed, 16<<32|s.operators)}
-		done, err := host.Rescue{Dirs: dirs, Write: true, AcceptLoss: true}.Run(context.Background(), host.WithFS(fsys), host.WithEnv(operator.env()), host.WithLogger(slog.New(slog.DiscardHandler)))
+		done, err := rescue.Rescue{Dirs: dirs, Write: true, AcceptLoss: true}.Run(context.Background(), rescue.Options{FS: fsys, Env: operator.env(), Logger: slog.New(slog.DiscardHandler)})
 		for _, h := range of {
 			h.disk.SetHook(h.onOperation)
 		}
-		if errors.Is(err, crashfs.ErrCrashed) || err != nil && ops > left && !errors.Is(err, host.ErrNotRescued) {
+		if errors.Is(err, crashfs.ErrCrashed) || err != nil && ops > left && !errors.Is(err, rescue.ErrNotRescued) {
 			s.report.Interrupted++
 			continue
 		}
@@ -260,7 +261,7 @@ func (h *machine) lastEntry() (last raftpb.EntryID) {
 }
 
 // newCluster returns the ghost of a cluster that begins with a rescued host.
-func (s *rescueStory) newCluster(h *machine, done *host.Rescued) *ghost {
+func (s *rescueStory) newCluster(h *machine, done *rescue.Report) *ghost {
 	g, index := newGhost(1), done.Groups[0].Index
 	var all []uint64
 	for _, m := range s.w.hosts {

@@ -13,14 +13,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 	"github.com/millrace/millrace/wal/inspect"
+	"github.com/spf13/cobra"
 )
 
 var saveLong = `save writes a group to FILE, an archive: a backup that restore begins a new cluster with. DIR is the directory of a host.
@@ -334,7 +334,7 @@ func restore(ctx context.Context, file string, c host.Config) (_ *restoredHost, 
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	done, err := host.RestoreArchives(ctx, c, []io.Reader{bufio.NewReaderSize(f, 1<<20)}, host.WithLogger(slog.New(slog.DiscardHandler)))
+	done, err := rescue.Restore(ctx, c, []io.Reader{bufio.NewReaderSize(f, 1<<20)}, rescue.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/wal/inspect"
+	"github.com/spf13/cobra"
 )
 
 var rescueLong = `rescue makes one host, alone, the beginning of a new cluster, for the day when a majority of the members is gone for good: their
@@ -48,7 +47,7 @@ plan, index}], left_behind [group], refused [why], done, cluster, incarnation, k
 
 func newRescue(a app) *cobra.Command {
 	var asJSON bool
-	var r host.Rescue
+	var r rescue.Rescue
 	var groups []uint
 	cmd := &cobra.Command{
 		Use: "rescue DIR...", Short: "A majority is gone for good: make one survivor a new cluster", Long: rescueLong, Args: cobra.MinimumNArgs(1),
@@ -76,16 +75,16 @@ func newRescue(a app) *cobra.Command {
 	return cmd
 }
 
-func rescueAndAnswer(ctx context.Context, a app, r host.Rescue, asJSON bool) error {
-	done, err := r.Run(ctx, host.WithLogger(slog.New(slog.DiscardHandler)))
-	if done == nil || err != nil && !errors.Is(err, host.ErrNotRescued) {
+func rescueAndAnswer(ctx context.Context, a app, r rescue.Rescue, asJSON bool) error {
+	done, err := r.Run(ctx, rescue.Options{Logger: slog.New(slog.DiscardHandler)})
+	if done == nil || err != nil && !errors.Is(err, rescue.ErrNotRescued) {
 		return cannot(err)
 	}
 	return answer(a, &rescued{done}, asJSON)
 }
 
 // rescued is the answer of rescue.
-type rescued struct{ *host.Rescued }
+type rescued struct{ *rescue.Report }
 
 var _ inspect.Answer = (*rescued)(nil)
 
@@ -134,7 +133,7 @@ func (r *rescued) WriteText(w io.Writer) error {
 }
 
 // describe prints one group.
-func (r *rescued) describe(b *strings.Builder, g *host.RescueGroup) {
+func (r *rescued) describe(b *strings.Builder, g *rescue.Group) {
 	fmt.Fprintf(b, "group %-6d of cluster %d\n", g.Group, r.Former)
 	for _, e := range g.Ends {
 		verdict := "is the best"
@@ -176,7 +175,7 @@ func entries(first, last uint64) string {
 }
 
 // describeDoubtful lists the entries behind the commit index.
-func (r *rescued) describeDoubtful(b *strings.Builder, g *host.RescueGroup) {
+func (r *rescued) describeDoubtful(b *strings.Builder, g *rescue.Group) {
 	if g.Last <= g.Committed {
 		return
 	}

@@ -49,9 +49,9 @@ var poisonBugs = []bug{
 		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},
 	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/rebuild.go",
 		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
-	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/divergence.go",
-		`return o.index >= c.index })
-	if len(d.own)`, `return o.index > c.index })
+	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/internal/divergence/divergence.go",
+		`return o.Index >= c.Index })
+	if len(d.own)`, `return o.Index > c.Index })
 	if len(d.own)`}}},
 	{name: "view_over_a_halt", what: "View counts what it has read of a machine that was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"read.go",
 		`n.group.Halted() == nil && n.group.Halts() == halts {`, `halts == halts {`}}},

@@ -182,10 +182,13 @@ func allJudges(b *bug) []judge {
 	if of("host/session/") {
 		judges = append(judges, judge{in: "host/session"})
 	}
+	if of("host/rescue/") {
+		judges = append(judges, judge{in: "host/rescue"}, judge{in: "sim", test: "TestRescues"})
+	}
 	if of("host/membership/") {
 		judges = append(judges, judge{in: "host/membership"})
 	}
-	for _, part := range []string{"entry", "identity", "pulse"} {
+	for _, part := range []string{"bulk", "divergence", "entry", "identity", "pulse", "sched"} {
 		if of("host/internal/" + part + "/") {
 			judges = append(judges, judge{in: "host/internal/" + part})
 		}

@@ -91,7 +91,9 @@ var runtimeBugs = []bug{
 	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
 	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
-		`return !lockers[receiver] &&`, `return true || !lockers[receiver] &&`}}},
+		`return !mayLock("", name)`, `return true || !mayLock("", name)`}}},
+	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/containment.go",
+		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
 		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
@@ -131,14 +133,14 @@ var runtimeBugs = []bug{
 		`		m.table = table
 `, `		_ = table
 `}}},
-	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/shard.go",
-		`			s.put(g, false)
+	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/internal/sched/worker.go",
+		`			s.put(seat, false)
 		}
-		s.wheel.set(g, due)`, `			s.put(g, false)
+		s.wheel.set(seat, due)`, `			s.put(seat, false)
 		} else {
-			g.runnable.leave()
+			seat.runnable.Leave()
 		}
-		s.wheel.set(g, due)`}}},
+		s.wheel.set(seat, due)`}}},
 	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/authority.go",
 		`return len(a.without) == 0
 }
@@ -159,7 +161,7 @@ var runtimeBugs = []bug{
 }
 
 // readBack`}}},
-	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescuewrite.go",
+	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
 		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
@@ -210,18 +212,18 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
-	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/divergence.go",
-		`m.hasResults && m.version == version`, `m.hasResults`}}},
+	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
+		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
-		`p.owner.number <= number; p`, `true; p`}}},
+		`p.Owner.number <= number; p`, `true; p`}}},
 	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
 		return ""
 	case kind != raft.ProgressTypePeer:
 `}}},
-	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue.go",
+	{name: "rescue_behind", what: "a rescue takes the first directory given, also if the log of another goes further", in: "sim", found: "TestRescues", args: "-rescues 60", edits: []edit{{"host/rescue/rescue.go",
 		`	if best == nil {
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
@@ -242,14 +244,14 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
-	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/takeover.go",
-		`g.outgoing.to = w.sender(g)`, `g.outgoing.to = w`}}},
+	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
+		`g.outgoing.to = g.senderOf(out.(*outbox))`, `g.outgoing.to = out.(*outbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
-	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/divergence.go",
-		`return s.options.StopDiverged || in == event.DivergedOptions`, `return s.options.StopDiverged`}}},
+	{name: "bear_other_options", what: "a member goes on although its bounds of sessions differ from those of a majority", in: "host/internal/divergence", found: "TestAnOrderToStop", also: []judge{{in: "sim", test: "TestDivergence", says: "has not stopped"}}, edits: []edit{{"host/internal/divergence/stop.go",
+		`return m.Stops || in == event.DivergedOptions`, `return m.Stops`}}},
 	{name: "encode_then_refuse", what: "a command whose codec knows that it is too large is encoded before it is refused", in: ".", found: "TestTooLargeIsNotEncoded", edits: []edit{{"codecsize.go",
 		`	if !ok {
 		return nil

@@ -54,15 +54,19 @@ host/internal/turn                                                              
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/pulse                                                                                           |
+host/internal/sched    host/internal/turn env                                                                |
 host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
-host/internal/entry    raft/raftpb host/membership transport                                                 |
-host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/entry |
+host/internal/entry    raft raft/raftpb host/membership transport snapshot |
+host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
+host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk |
 .                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
 millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
+host/rescue            host host/internal/entry host/internal/identity host/membership env raft/raftpb snapshot transport vfs wal |
 host/logtest           host raft/raftpb wal                                                                   |
 sim/batches                                                                                                   |
 sim/coverage                                                                                                  |
@@ -70,7 +74,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
+sim                    . sim/coverage sim/property host host/rescue host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf

@@ -14,8 +14,8 @@ var clusterField = regexp.MustCompile("(?m)^\\s*(\\w*Cluster|Former)\\s+uint64\\
 var numberedFormats = map[string]string{
 	"host/internal/identity/identity.go": "the identity of a host",
 	"host/internal/identity/joined.go":   "the lives before a rescue",
-	"host/rescuewrite.go":                "what a rescue keeps",
-	"host/restore.go":                    "the note of a restore under way",
+	"host/rescue/directory.go":           "what a rescue keeps",
+	"host/rescue/restoration.go":         "the note of a restore under way",
 	"host/flight/file.go":                "the beginning of a recording",
 	"host/admin/protocol.go":             "the admin socket",
 	"host/admin/members.go":              "the admin socket; millrace members list has a form of its own",
@@ -25,7 +25,7 @@ var numberedFormats = map[string]string{
 // printed has it as a string.
 func TestClustersAreStringsInJSON(t *testing.T) {
 	asText, numbers := 0, map[string]bool{}
-	for _, dir := range []string{"../../host", "../../host/internal/identity", "../../host/admin", "../../host/flight", "../../snapshot", "../../wal/inspect", "../../cmd/millrace", "../../examples/kv/server"} {
+	for _, dir := range []string{"../../host", "../../host/rescue", "../../host/internal/identity", "../../host/admin", "../../host/flight", "../../snapshot", "../../wal/inspect", "../../cmd/millrace", "../../examples/kv/server"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)

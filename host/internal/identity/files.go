@@ -114,3 +114,35 @@ func GroupDir(dir string, group uint64) string {
 func SnapshotsDir(dir string, group uint64) string {
 	return filepath.Join(GroupDir(dir, group), "snapshots")
 }
+
+// RemoveTree removes a directory of ours with what is in it, three levels deep at most.
+func RemoveTree(fsys vfs.FS, dir string) error {
+	names, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("millrace: read %s: %w", dir, err)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if fsys.Remove(path) == nil {
+			continue
+		}
+		if err := RemoveTree(fsys, path); err != nil { // Remove removes files only
+			return err
+		}
+	}
+	if err := vfs.SyncDir(fsys, dir); err != nil {
+		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
+	}
+	if err := fsys.RemoveDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("millrace: remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+// RelativePath is the error of a setting whose path cannot be made absolute.
+func RelativePath(setting string, err error) error {
+	return fmt.Errorf("millrace: %s is a relative path, and the working directory of the process is not known (%w); set an absolute path", setting, err)
+}
