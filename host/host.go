@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -35,7 +36,7 @@ type Host struct {
 	shards    []*shard
 	lane      *appendLane
 	appliers  *applyLanes
-	readers   *readers
+	readers   *storage.Readers
 	shortages shortages
 
 	snapshotLanes snapshotLanes
