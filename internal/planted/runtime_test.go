@@ -77,7 +77,7 @@ var runtimeBugs = []bug{
 		g.host.learnMembers(next)
 	}
 	m := &g.members`}, {"host/groups.go",
-		`	h.learnHosts(store.members()) // before the core
+		`	h.learnHosts(store.Members()) // before the core
 `, ``}}},
 	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/internal/storage/readers.go",
 		`	if l == nil {

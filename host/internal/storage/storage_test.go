@@ -18,7 +18,7 @@ type memoryLog struct {
 	err     error // of Entries
 }
 
-// put appends entries, in place of those that are there from the first of them on.
+// put appends entries, in place of those from the first of them on.
 func (l *memoryLog) put(entries []raftpb.Entry) {
 	l.entries = append(l.entries[:entries[0].Index-1], entries...)
 }
