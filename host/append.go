@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -30,7 +31,7 @@ type appendQueue struct {
 	fullBecause atomic.Pointer[error] // what the log said
 
 	// Guarded by the lock of the lane.
-	ready   place[*appendQueue]
+	ready   sched.Place[*appendQueue]
 	leaving bool  // the group is closed
 	deletes bool  // and must be deleted from the log
 	refused error // why it was not

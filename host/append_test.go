@@ -46,8 +46,9 @@ func (s *testLane) add(id uint64) *appendQueue {
 	g := &Group{id: id, self: 1, host: s.host, pending: pendingByTerm{budget: &s.host.memory.proposed}, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.inbox.memory = &s.host.memory
 	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
-	q.ready.owner, g.append = q, q
-	(&shard{clock: &hostClock{}, task: &manualTask{}}).add(g)
+	q.ready.Owner, g.append = q, q
+	shard, _ := testShard(&manualTask{})
+	g.sit(shard)
 	s.host.groups.set(id, g)
 	return q
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -32,7 +33,7 @@ type applyQueue struct {
 	halting    halting                // halted.go
 
 	// Guarded by the lock of the lanes.
-	ready   place[*applyQueue]
+	ready   sched.Place[*applyQueue]
 	running bool  // a lane works on it
 	again   bool  // and there is more
 	leaving bool  // the group is closed

@@ -64,7 +64,7 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	s := newTestLane(t)
 	m := &shape{}
 	q := &applyQueue{machine: m, group: s.q.group}
-	q.ready.owner, q.group.apply = q, q
+	q.ready.Owner, q.group.apply = q, q
 	q.group.status.Store(Status{})
 	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
 	p.grow(2)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // applyLanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
@@ -34,9 +35,9 @@ type applyLanes struct {
 	event     func(event.Event)
 
 	mu      sync.Mutex
-	leaders ring[*applyQueue]
-	others  ring[*applyQueue]
-	slow    ring[*applyQueue] // their last round was long
+	leaders sched.Ring[*applyQueue]
+	others  sched.Ring[*applyQueue]
+	slow    sched.Ring[*applyQueue] // their last round was long
 	lanes   []*applyLane
 	idle    []*applyLane
 	wanted  int   // lanes, apart from those that hang; at least minApplyLanes
@@ -94,7 +95,7 @@ func (p *applyLanes) enqueue(q *applyQueue) {
 	case q.leaving:
 	case q.running:
 		q.again = true
-	case q.ready.in == nil:
+	case q.ready.In() == nil:
 		p.push(q, leads)
 		lane = p.takeIdle()
 	}
@@ -108,39 +109,39 @@ func (p *applyLanes) push(q *applyQueue, leads bool) {
 	q.since = p.ticks()
 	switch {
 	case q.slow:
-		p.slow.push(&q.ready)
+		p.slow.Push(&q.ready)
 	case leads:
-		p.leaders.push(&q.ready)
+		p.leaders.Push(&q.ready)
 	default:
-		p.others.push(&q.ready)
+		p.others.Push(&q.ready)
 	}
 }
 
 // waiting returns how many queues wait for a lane. The caller holds the lock.
-func (p *applyLanes) waiting() int { return p.leaders.n + p.others.n + p.slow.n }
+func (p *applyLanes) waiting() int { return p.leaders.Len() + p.others.Len() + p.slow.Len() }
 
 // longest returns since when the queue waits that has waited for longest. The caller holds the lock.
 func (p *applyLanes) longest() (since int64) {
 	since = math.MaxInt64
-	for _, r := range []*ring[*applyQueue]{&p.leaders, &p.others, &p.slow} {
-		if r.n > 0 {
-			since = min(since, r.first.owner.since)
+	for _, r := range []*sched.Ring[*applyQueue]{&p.leaders, &p.others, &p.slow} {
+		if r.Len() > 0 {
+			since = min(since, r.First().Owner.since)
 		}
 	}
 	return since
 }
 
 // pop takes out the queue that is next.
-func (p *applyLanes) pop() *place[*applyQueue] {
-	if p.slow.n > 0 && p.onSlow < len(p.lanes)-1 && p.ticks()-p.slow.first.owner.since >= p.waitTicks {
-		return p.slow.pop()
+func (p *applyLanes) pop() *sched.Place[*applyQueue] {
+	if p.slow.Len() > 0 && p.onSlow < len(p.lanes)-1 && p.ticks()-p.slow.First().Owner.since >= p.waitTicks {
+		return p.slow.Pop()
 	}
-	for _, r := range []*ring[*applyQueue]{&p.leaders, &p.others} {
-		if r.n > 0 {
-			return r.pop()
+	for _, r := range []*sched.Ring[*applyQueue]{&p.leaders, &p.others} {
+		if r.Len() > 0 {
+			return r.Pop()
 		}
 	}
-	return p.slow.pop()
+	return p.slow.Pop()
 }
 
 // awaited reports whether a queue waits for a lane, which look must see.
@@ -181,7 +182,7 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 		p.makeIdle(l)
 		return nil, 0
 	}
-	q, p.took = next.owner, p.ticks()
+	q, p.took = next.Owner, p.ticks()
 	q.running, q.since = true, p.took
 	l.queue, l.since, l.reported, l.slow = q, p.now(), false, q.slow
 	if l.slow {
@@ -229,7 +230,7 @@ func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 func (p *applyLanes) leave(q *applyQueue) {
 	p.mu.Lock()
 	q.leaving = true
-	q.ready.leave()
+	q.ready.Leave()
 	running := q.running
 	p.mu.Unlock()
 	if !running {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	inprocess "github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -57,7 +58,7 @@ func TestShardDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	l.submit("x")
 	l.submit("y")
 	l.manual.runIdle()
-	s := l.group.shard
+	s := l.group.seat.Shard()
 	l.submit("z")
 	if !s.Gathers() {
 		t.Fatal("two clients wait, and the shard does not gather")
@@ -90,13 +91,13 @@ func TestShardOfTwoGroupsDoesNotGather(t *testing.T) {
 	}
 	l.manual.runIdle()
 	l.submit("y")
-	if !l.group.shard.Gathers() {
+	if !l.group.seat.Shard().Gathers() {
 		t.Fatal("two clients wait, and the shard does not gather")
 	}
 	if _, err := other.Submit([]byte("y")); err != nil {
 		t.Fatal(err)
 	}
-	if l.group.shard.Gathers() {
+	if l.group.seat.Shard().Gathers() {
 		t.Error("a group waits for the commands of another one")
 	}
 }
@@ -115,17 +116,21 @@ func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	case ok && s.waits == "never":
 		w = struct{ env.Worker }{w}
 	case ok && s.waits == "always":
-		w = always{g.(*shardWorker)}
+		w = always{g.(*sched.Worker)}
 	}
 	return s.Scheduler.Go(name, kind, w)
 }
 
 // always gathers without regard to what a wait costs, as earlier versions did.
-type always struct{ *shardWorker }
+type always struct{ *sched.Worker }
 
 func (a always) Gathers() bool {
-	g := a.gatherer()
-	return g != nil && (g.pending.severalWait() || len(g.taken.proposals) > 1)
+	t := a.Gatherer()
+	if t == nil {
+		return false
+	}
+	g := seatedGroup(t)
+	return g.pending.severalWait() || len(g.taken.proposals) > 1
 }
 func (a always) Gathered(time.Duration) {}
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -37,10 +38,10 @@ type Call struct {
 	replicated time.Duration
 
 	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
-	place   place[*Call] // in a list of routedCalls
-	index   uint64       // of its latest entry in this host's log; 0: none
-	number  uint64       // in the group's own session; 0: none
-	live    int32        // tries that left this host or are in its log, and were not surely refused
+	place   sched.Place[*Call] // in a list of routedCalls
+	index   uint64             // of its latest entry in this host's log; 0: none
+	number  uint64             // in the group's own session; 0: none
+	live    int32              // tries that left this host or are in its log, and were not surely refused
 	tries   int32
 	frame   uint64 // the forward frame of the latest try; 0: it cannot be refused any more
 	retryAt int64  // the tick of the next try
@@ -75,7 +76,7 @@ func (g *Group) Call(c *Call) error {
 		return err
 	}
 	c.w.phase.Store(waiterQueued)
-	c.w.call, c.group, c.place.owner = c, g, c
+	c.w.call, c.group, c.place.Owner = c, g, c
 	c.queued, c.appended, c.replicated = 0, 0, 0
 	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {

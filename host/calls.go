@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 )
@@ -35,11 +36,11 @@ type routedCalls struct {
 
 	mu     sync.Mutex
 	closed bool
-	again  ring[*Call] // have no live try
-	sent   ring[*Call] // have one
-	id     session.ID  // of this host's own session; zero: not drawn
-	base   uint64      // the lowest number that waits; the number of window[0]
-	window []*Call     // by number; nil: answered
+	again  sched.Ring[*Call] // have no live try
+	sent   sched.Ring[*Call] // have one
+	id     session.ID        // of this host's own session; zero: not drawn
+	base   uint64            // the lowest number that waits; the number of window[0]
+	window []*Call           // by number; nil: answered
 	named  map[markKey]*Call
 	// frameMost bounds the commands of the next forward frame; 0: only their bytes are bounded. A leader may
 	// have less memory than this host. So a refusal for lack of space halves it, and an outcome doubles it.
@@ -78,7 +79,7 @@ func (s *routedCalls) putAgain(c *Call) bool {
 	if s.closed || !c.w.putBack() {
 		return false
 	}
-	s.again.push(&c.place)
+	s.again.Push(&c.place)
 	s.n.Add(1)
 	s.fresh.Store(true)
 	return true
@@ -86,10 +87,10 @@ func (s *routedCalls) putAgain(c *Call) bool {
 
 // remove takes a call out of the lists. Its number is answered.
 func (s *routedCalls) remove(c *Call) {
-	if c.place.in == nil {
+	if c.place.In() == nil {
 		return
 	}
-	c.place.leave()
+	c.place.Leave()
 	s.n.Add(-1)
 	s.dropNumber(c)
 	if c.Session != nil && s.named[keyOf(*c.Session)] == c {
@@ -158,10 +159,10 @@ func (s *routedCalls) renew(id session.ID) bool {
 			continue
 		}
 		c.number, c.live, c.frame, c.tries = 0, 0, 0, 0
-		if c.place.in == &s.sent {
-			c.place.leave()
+		if c.place.In() == &s.sent {
+			c.place.Leave()
 			c.w.putBack()
-			s.again.push(&c.place)
+			s.again.Push(&c.place)
 		}
 	}
 	s.id, s.base, s.window = session.ID{}, 1, nil
@@ -249,10 +250,10 @@ func (s *routedCalls) gaveUp(g *Group) {
 
 // sweep removes the calls that were given up, and returns their bytes.
 func (s *routedCalls) sweep() (bytes int64) {
-	for _, list := range []*ring[*Call]{&s.again, &s.sent} {
-		for p := list.first; p != nil; {
-			c := p.owner
-			p = p.next
+	for _, list := range []*sched.Ring[*Call]{&s.again, &s.sent} {
+		for p := list.First(); p != nil; {
+			c := p.Owner
+			p = p.Next()
 			if !c.w.waits() {
 				bytes += c.bytes()
 				s.remove(c)
@@ -268,11 +269,11 @@ func (s *routedCalls) abandon(g *Group, cause error) {
 	var bytes int64
 	s.mu.Lock()
 	s.closed = true
-	for p := s.again.pop(); p != nil; p = s.again.pop() {
-		again, bytes = append(again, p.owner), bytes+p.owner.bytes()
+	for p := s.again.Pop(); p != nil; p = s.again.Pop() {
+		again, bytes = append(again, p.Owner), bytes+p.Owner.bytes()
 	}
-	for p := s.sent.pop(); p != nil; p = s.sent.pop() {
-		sent, bytes = append(sent, p.owner), bytes+p.owner.bytes()
+	for p := s.sent.Pop(); p != nil; p = s.sent.Pop() {
+		sent, bytes = append(sent, p.Owner), bytes+p.Owner.bytes()
 	}
 	s.window, s.named = nil, nil
 	s.n.Store(0)
@@ -291,13 +292,13 @@ func (s *routedCalls) end(g *Group, why, unknown error) {
 	var again, sent []*Call
 	var bytes int64
 	s.mu.Lock()
-	for p := s.again.first; p != nil; p = s.again.first {
-		again, bytes = append(again, p.owner), bytes+p.owner.bytes()
-		s.remove(p.owner)
+	for p := s.again.First(); p != nil; p = s.again.First() {
+		again, bytes = append(again, p.Owner), bytes+p.Owner.bytes()
+		s.remove(p.Owner)
 	}
-	for p := s.sent.first; p != nil; p = s.sent.first {
-		sent, bytes = append(sent, p.owner), bytes+p.owner.bytes()
-		s.remove(p.owner)
+	for p := s.sent.First(); p != nil; p = s.sent.First() {
+		sent, bytes = append(sent, p.Owner), bytes+p.Owner.bytes()
+		s.remove(p.Owner)
 	}
 	s.mu.Unlock()
 	g.pending.releaseCalls(bytes)

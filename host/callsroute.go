@@ -69,10 +69,10 @@ func (s *routedCalls) due(now int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := never
-	if s.again.n > 0 {
+	if s.again.Len() > 0 {
 		due = max(now, s.pausedUntil-1) + 1
 	}
-	if s.sent.n > 0 {
+	if s.sent.Len() > 0 {
 		due = min(due, max(s.nextRetry, now+1))
 	}
 	return due
@@ -89,8 +89,8 @@ func (g *Group) noteTry(c *Call, frame uint64) {
 	c.retryAt = g.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
 	c.tries++
 	s.nextRetry = min(s.nextRetry, c.retryAt)
-	c.place.leave()
-	s.sent.push(&c.place)
+	c.place.Leave()
+	s.sent.Push(&c.place)
 }
 
 // eachDue calls f for each call with a live try that must be sent again, until f returns false. It reports
@@ -101,10 +101,10 @@ func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) (goin
 		return going
 	}
 	s.nextRetry = never
-	p := s.sent.first
-	for n := s.sent.n; n > 0; n-- { // f moves a call to the end
-		c := p.owner
-		p = p.next
+	p := s.sent.First()
+	for n := s.sent.Len(); n > 0; n-- { // f moves a call to the end
+		c := p.Owner
+		p = p.Next()
 		if going && c.isDue(now, changed) {
 			going = f(c)
 		}
@@ -144,9 +144,9 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 	if !s.eachDue(g.at.ticks, changed, sends) {
 		return
 	}
-	for p := s.again.first; p != nil; {
-		c := p.owner
-		p = p.next
+	for p := s.again.First(); p != nil; {
+		c := p.Owner
+		p = p.Next()
 		if c.w.waits() && !sends(c) {
 			return
 		}
@@ -230,9 +230,9 @@ func (g *Group) proposeMarked(term uint64, changed bool) {
 // takePlain takes the calls without a live try, to propose them without a number.
 func (g *Group) takePlain() {
 	s := &g.calls
-	for p := s.again.first; p != nil; {
-		c := p.owner
-		p = p.next
+	for p := s.again.First(); p != nil; {
+		c := p.Owner
+		p = p.Next()
 		s.remove(c)
 		c.frame, c.tries = 0, 0
 		g.router.plain = append(g.router.plain, proposal{waiter: &c.w})
@@ -287,9 +287,9 @@ func (g *Group) takeRefusals() {
 			pause = ticksPerHeartbeat // this host will hear of the new leader
 		}
 		hits := 0
-		for p := s.sent.first; p != nil; {
-			c := p.owner
-			p = p.next
+		for p := s.sent.First(); p != nil; {
+			c := p.Owner
+			p = p.Next()
 			if c.frame != r.frame {
 				continue
 			}
@@ -309,8 +309,8 @@ func (g *Group) takeRefusals() {
 			case c.w.putBack():
 				c.live = 0
 				c.alone = r.why == refusesSize
-				c.place.leave()
-				s.again.push(&c.place)
+				c.place.Leave()
+				s.again.Push(&c.place)
 			}
 		}
 		if hits > 1 && r.why == refusesOverload {

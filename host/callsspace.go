@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // OverloadedError says that a command was not taken because too many wait. errors.Is finds ErrOverloaded in
@@ -91,7 +93,7 @@ func (g *Group) overloaded() error {
 // not be copied after that.
 type SpaceWait struct {
 	bytes int64
-	place place[*SpaceWait]
+	place sched.Place[*SpaceWait]
 	done  chan struct{}
 	err   error // read after done is closed
 }
@@ -101,23 +103,23 @@ type spaces struct {
 	n      atomic.Int64 // waits; 0 spares the turn the lock
 	mu     sync.Mutex
 	closed error
-	waits  ring[*SpaceWait]
+	waits  sched.Ring[*SpaceWait]
 }
 
 // AskSpace begins to wait until c, which Group.Call has refused with ErrOverloaded, may fit. Waits end in
 // their order, as commands leave the inbox. The space is not reserved: a call that comes first may take it,
 // and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
-	w.bytes, w.done, w.place.owner = c.bytes(), make(chan struct{}), w
+	w.bytes, w.done, w.place.Owner = c.bytes(), make(chan struct{}), w
 	s := &g.spaces
 	s.mu.Lock()
 	switch {
 	case s.closed != nil:
 		w.end(wrap(ErrStopped, s.closed))
-	case s.waits.n >= maxSpaceWaits:
+	case s.waits.Len() >= maxSpaceWaits:
 		w.end(fmt.Errorf("%w, and %d callers wait for space, which is the most", g.overloaded(), maxSpaceWaits))
 	default:
-		s.waits.push(&w.place)
+		s.waits.Push(&w.place)
 		s.n.Add(1)
 	}
 	s.mu.Unlock()
@@ -156,8 +158,8 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 func (s *spaces) leave(w *SpaceWait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.place.in != nil {
-		w.place.leave()
+	if w.place.In() != nil {
+		w.place.Leave()
 		s.n.Add(-1)
 	}
 }
@@ -171,11 +173,11 @@ func (g *Group) grantSpace() {
 	free := g.inbox.space()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p := s.waits.first; p != nil && p.owner.bytes <= free; p = s.waits.first {
-		free -= p.owner.bytes
-		p.leave()
+	for p := s.waits.First(); p != nil && p.Owner.bytes <= free; p = s.waits.First() {
+		free -= p.Owner.bytes
+		p.Leave()
 		s.n.Add(-1)
-		p.owner.end(nil)
+		p.Owner.end(nil)
 	}
 }
 
@@ -183,9 +185,9 @@ func (g *Group) grantSpace() {
 func (s *spaces) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p := s.waits.pop(); p != nil; p = s.waits.pop() {
+	for p := s.waits.Pop(); p != nil; p = s.waits.Pop() {
 		s.n.Add(-1)
-		p.owner.end(nil)
+		p.Owner.end(nil)
 	}
 }
 
@@ -197,8 +199,8 @@ func (s *spaces) close(cause error) {
 		return
 	}
 	s.closed = cause
-	for p := s.waits.pop(); p != nil; p = s.waits.pop() {
+	for p := s.waits.Pop(); p != nil; p = s.waits.Pop() {
 		s.n.Add(-1)
-		p.owner.end(wrap(ErrStopped, cause))
+		p.Owner.end(wrap(ErrStopped, cause))
 	}
 }

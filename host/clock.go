@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // hostClock is the clock of a host: it tells the shards how many ticks have passed, and calls everything else
@@ -52,7 +53,7 @@ func (c *hostClock) beat() (ticks int) {
 		c.pauses.longAt.Store(c.ticks - c.missed)
 	}
 	for _, s := range h.shards {
-		s.advance(c.ticks, c.missed)
+		s.Advance(sched.Moment{Ticks: c.ticks, Missed: c.missed})
 	}
 	c.at.Store(&moment{c.ticks, c.missed})
 	if beat := c.ticks / ticksPerHeartbeat; beat != c.beats {
@@ -95,7 +96,7 @@ func (h *Host) restsFor(ticks int) bool {
 		return false
 	}
 	for _, s := range h.shards {
-		if !s.restsFor(int64(ticks)) {
+		if !s.RestsFor(int64(ticks)) {
 			return false
 		}
 	}

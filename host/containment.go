@@ -25,15 +25,15 @@ var lockers = words(`
 	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers pendingByTerm placer published queue reading
-	recentMoves relay routedCalls shard shardWorker shortages shutdown
+	recentMoves routedCalls shortages shutdown
 	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender
-	storage.Reader storage.Readers`)
+	sched.Seat sched.Shard sched.Worker sched.relay storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
-	Group.appliedBatch Group.setRoster Group.wakeAs Group.wakeLazily Group.believesRemoval Group.StartUpload
+	Group.appliedBatch Group.setRoster Group.believesRemoval Group.StartUpload
 	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
 	Group.routeCalls Group.takeRefusals Group.Objects
 	identity.Enter`)

@@ -74,7 +74,7 @@ func (g *comparison) Told(leader uint64, d *event.Diverged) {
 
 func (g *comparison) Yield() {
 	g.inbox.putHandOver()
-	(*Group)(g).wakeAs(true)
+	(*Group)(g).wakeUrgently()
 }
 
 func (g *comparison) Stop(o *divergence.Order) {

@@ -67,6 +67,8 @@ const (
 	CodeSnapshotFails CauseCode = "snapshot fails"
 	// CodeSnapshotHangs: a piece of work with a snapshot does not return.
 	CodeSnapshotHangs CauseCode = "snapshot hangs"
+	// CodeSnapshotStuck: a directory of a snapshot stays until this host is started again, as its sync failed.
+	CodeSnapshotStuck CauseCode = "snapshot stuck"
 	// CodePlacementRests: this host leads, another member should rather lead, and the leadership was handed
 	// over for that so often that it stays for now.
 	CodePlacementRests CauseCode = "placement rests"
@@ -74,6 +76,9 @@ const (
 	CodeSettingsDiffer CauseCode = "settings differ"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
+	// CodeDiskSlow: a write or a sync of this host takes longer than an election timeout, and not as long as
+	// Config.StallTimeout.
+	CodeDiskSlow CauseCode = "disk slow"
 	// CodeOverloaded: commands, or entries of the leader, are refused because the memory for them is used up.
 	CodeOverloaded CauseCode = "overloaded"
 )
@@ -83,14 +88,18 @@ var causeCodes = []CauseCode{
 	CodeStopped, CodeIdentityRefused, CodeCertificateRefused, CodeNotFounded, CodeNotAdded,
 	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
 	CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
-	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodePlacementRests,
-	CodeSettingsDiffer, CodePaused, CodeOverloaded,
+	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodeSnapshotStuck, CodePlacementRests,
+	CodeSettingsDiffer, CodePaused, CodeDiskSlow, CodeOverloaded,
 }
 
 // isWarning reports whether a group with this cause works: an operator should know it, and no probe should
 // take the member out of service for it.
 func (c CauseCode) isWarning() bool {
-	return c == CodePaused || c == CodePlacementRests || c == CodeSettingsDiffer
+	switch c {
+	case CodePaused, CodePlacementRests, CodeSettingsDiffer, CodeDiskSlow, CodeSnapshotStuck:
+		return true
+	}
+	return false
 }
 
 // Cause is one thing that is wrong with a group, as far as one of its members can see.
@@ -234,9 +243,11 @@ var symptoms = []func(*examination){
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
 	(*examination).lookForSnapshots,
+	(*examination).lookForStuckSnapshots,
 	(*examination).lookForPlacement,
 	(*examination).lookForSettings,
 	(*examination).lookForPauses,
+	(*examination).lookForSlowDisk,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }
 

@@ -147,12 +147,31 @@ func (e *examination) lookForStalledDisk() {
 	}
 }
 
+// lookForSlowDisk finds writes that take longer than an election timeout and do not count as stalled. They
+// are judged one by one: a disk that takes much at a time works.
+func (e *examination) lookForSlowDisk() {
+	if slices.ContainsFunc(e.d.Causes, func(c Cause) bool { return c.Code == CodeDiskStalled && c.Member == 0 }) {
+		return
+	}
+	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; commands of the groups that this host leads take as long"
+	slow := e.host.lane.slowTicks
+	if since, waits := e.host.watch.stalledDisk(e.host.lane, e.now); waits && e.now-since > slow {
+		e.found(CodeDiskSlow, 0, since, fix, "the oldest write of this host has waited for %v (Config.ElectionTimeout is %v, Config.StallTimeout %v)",
+			rounded(e.duration(e.now-since)), e.host.config.ElectionTimeout, e.host.config.StallTimeout)
+		return
+	}
+	if s, is := e.host.watch.slowDisk(e.now, slow); is {
+		e.found(CodeDiskSlow, 0, s.since, fix, "%d writes or syncs of this host took longer than Config.ElectionTimeout (%v) in the last %v, the longest %v, and all were completed (Config.StallTimeout is %v)",
+			s.n, e.host.config.ElectionTimeout, rounded(e.duration(e.now-s.since)), rounded(e.duration(s.longest)), e.host.config.StallTimeout)
+	}
+}
+
 // lookForStuckApply finds a state machine that holds its lane, or the turn, and a group that waits for a
 // lane.
 func (e *examination) lookForStuckApply() {
 	const fix = "take the stacks of this process (SIGQUIT) and look for Apply, or for the function of a read (StartBetween, Do): it waits for a lock, a disk or a network; the other groups and members go on"
 	bound, next := e.host.config.stallTicks(), e.d.Status.Applied+1
-	if ran, hangs := e.shard.runs(e.Group); hangs && e.host.env.pipeline.AsyncStorageWrites() {
+	if ran, hangs := e.seat.Runs(); hangs && e.host.env.pipeline.AsyncStorageWrites() {
 		if ticks := int64(ran / e.host.config.tickPeriod()); ticks > bound {
 			e.found(CodeApplyStuck, 0, e.now-ticks, fix,
 				"a turn of the group has run for %v, and entry %d is the next to apply: the state machine is declared NonBlocking (GroupConfig) and blocks", rounded(ran), next)
@@ -289,9 +308,12 @@ func (e *examination) judgeMember(v *memberView) {
 	case v.slow:
 		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
 			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))
-	case v.at-v.ackedAt > 2*e.waitBound():
+	case v.at-v.ackedAt > max(2*e.waitBound(), e.host.config.stallTicks()+e.waitBound()):
 		e.found(CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk hangs or is full, or it has no memory for entries; if it names no cause, the network loses large packets", v.id),
 			"host %d answers heartbeats, has acknowledged no entry for %v, and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), v.behind)
+	case v.at-v.ackedAt > 2*e.waitBound(): // a disk may take as long (Config.StallTimeout)
+		e.found(CodeSlowMember, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk may be slow, or full, or it has no memory for entries", v.id),
+			"host %d answers heartbeats, has acknowledged no entry for %v (Config.StallTimeout is %v), and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), e.host.config.StallTimeout, v.behind)
 	}
 }
 

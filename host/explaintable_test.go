@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -48,6 +50,27 @@ func openLone(t *testing.T) *testHost {
 	l := openTestHost(t, 1)
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.lead()
+	return l
+}
+
+// tolerant is a StallTimeout of eight election timeouts.
+func tolerant(c *Config) { c.ElectionTimeout, c.StallTimeout = time.Second, 8*time.Second }
+
+// openTolerant opens a host that leads a group of its own and tolerates a disk that is slow.
+func openTolerant(t *testing.T) *testHost {
+	l := openTestHostWith(t, 1, tolerant)
+	t.Cleanup(func() { _ = l.Close(over()) })
+	l.lead()
+	return l
+}
+
+// openTolerantLeader is openLeader of such a host.
+func openTolerantLeader(t *testing.T) *testHost {
+	l := openTestHostWith(t, 3, tolerant)
+	t.Cleanup(func() { _ = l.Close(over()) })
+	l.lead()
+	l.leadFor(12 * int64(l.config.electionTicks()))
+	l.seesThird(func(*memberView) {})
 	return l
 }
 
@@ -133,6 +156,13 @@ var causeTests = []causeTest{
 		l.leadFor(l.config.stallTicks() + 1)
 		l.seesThird(func(v *memberView) { v.readingSince = 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
+	{code: CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
+		l.lane.working.Store(true)
+		l.silence(2)
+		l.lane.pieces.Add(1)
+		l.manual.tick()
+	}, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
 	{code: CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }
@@ -159,15 +189,30 @@ var causeTests = []causeTest{
 		l.manual.runIdle()
 	}},
 	{code: CodeApplyStuck, way: "in the turn", open: openLone, begin: func(l *testHost) {
+		l.group.wake()
+		w := l.worker()
+		for _, task := range l.manual.tasks {
+			task.dead = task.dead || task.worker == env.Worker(w) // it is in that turn
+		}
+		w.Begin()
 		l.passStall()
-		l.group.shard.running.group, l.group.shard.running.since = l.group, 0
-	}, end: func(l *testHost) { l.group.shard.running.group = nil }},
+	}, end: func(l *testHost) {
+		for _, w := range l.group.seat.Shard().Workers() {
+			if w.Turn() != nil {
+				w.End(&l.group.seat, true, never)
+			}
+		}
+		l.manual.runIdle()
+	}},
 	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.apply.parked.Store(nil) }},
 	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
+		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, v.at-5*int64(l.config.electionTicks()) })
+	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
 		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
@@ -188,6 +233,10 @@ var causeTests = []causeTest{
 		lane := l.snapshotLanes.all()[0]
 		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.snapshotLanes.now()-snapshotStall
 	}, end: func(l *testHost) { l.snapshotLanes.all()[0].work = nil }},
+	{code: CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
+		l.disk.SetHook(nil)
+		l.reopen()
+	}},
 	{code: CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
 		for range maxPlacements {

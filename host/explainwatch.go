@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
@@ -48,6 +47,7 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 type hostWatch struct {
 	mu           sync.Mutex
 	disk         stallWatch
+	slow         slowDisk
 	pauses       [maxPauses]pause // a ring: the latest ones
 	nPauses      int              // so far
 	missed       int64            // ticks, in all of them
@@ -72,8 +72,37 @@ type refusedHost struct {
 func (w *hostWatch) stalledDisk(l *appendLane, now int64) (since int64, stalls bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.disk.waits(l.isBusy(), l.pieces.Load(), now)
+	before := w.disk
+	if w.disk.waits(l.isBusy(), l.pieces.Load(), now); before.busy && w.disk.done != before.done {
+		w.slow.note(now-before.since, now, l.slowTicks)
+	}
 	return w.disk.since, w.disk.busy
+}
+
+// slowDisk counts writes and syncs that took long and were completed, in a row.
+type slowDisk struct {
+	since, latest, n, longest int64 // moments, a count, and ticks
+}
+
+// note notes what a piece of work took. What takes longer than slow is slow.
+func (s *slowDisk) note(took, now, slow int64) {
+	if took <= slow {
+		return
+	}
+	if s.n == 0 || now-s.latest > slowDiskTimeouts*slow {
+		*s = slowDisk{since: now - took}
+	}
+	s.n, s.latest, s.longest = s.n+1, now, max(s.longest, took)
+}
+
+// slowDiskTimeouts is for how many election timeouts a slow write is a cause after its end.
+const slowDiskTimeouts = 2
+
+// slowDisk returns the slow writes of the latest time.
+func (w *hostWatch) slowDisk(now, slow int64) (s slowDisk, is bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.slow, w.slow.n > 0 && now-w.slow.latest <= slowDiskTimeouts*slow
 }
 
 // isBusy reports whether the lane is in the middle of a write or a sync, or has work.
@@ -337,7 +366,7 @@ func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s = laneState{busy: q.running || q.ready.in != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
+	s = laneState{busy: q.running || q.ready.In() != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
 	s.substitutes = len(p.lanes) - p.wanted
 	for _, l := range p.lanes {
 		if l.queue != nil && now-l.since >= applyStall {
@@ -345,21 +374,6 @@ func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
 		}
 	}
 	return s
-}
-
-// runs returns for how long a turn of a group has been under way.
-func (s *shard) runs(g *Group) (ran time.Duration, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running.group == g {
-		return s.now() - s.running.since, true
-	}
-	for _, w := range s.behind {
-		if w.turn == g {
-			return s.now() - w.since, true
-		}
-	}
-	return 0, false
 }
 
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.

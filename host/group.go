@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -23,14 +24,7 @@ type Group struct {
 	host     *Host
 	config   GroupConfig
 
-	// Guarded by the lock of the shard.
-	shard      *shard
-	runnable   place[*Group]
-	timer      place[*Group]
-	due        int64 // the tick at which it is in the wheel
-	closed     bool  // it has left the shard
-	stuck      bool  // its turn hangs, and the shard goes on without it
-	wokenStuck bool  // it was woken meanwhile
+	seat sched.Seat // in its shard
 
 	inbox       inbox
 	pending     pendingByTerm

@@ -142,7 +142,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 		return nil, err
 	}
 	made = true
-	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
+	g.sit(h.shards[int(c.ID%uint64(len(h.shards)))])
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
 	g.stopIfRefused()
@@ -189,9 +189,9 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		gathering: gathering{now: h.env.env.Clock.Now},
 	}
 	g.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.hard, stated: g.stated}
-	g.append.ready.owner = g.append
+	g.append.ready.Owner = g.append
 	g.apply = &applyQueue{group: g, machine: machine}
-	g.apply.ready.owner = g.apply
+	g.apply.ready.Owner = g.apply
 	if m, ok := machine.(*commandGroup); ok {
 		if err := m.open(g); err != nil {
 			return nil, err
@@ -351,7 +351,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h.appliers.leave(g.apply)
 		h.snapshotLanes.leave(g)
 		h.transfers.Leave((*bulkGroup)(g))
-		if g.shard.remove(g) {
+		if g.seat.Leave() {
 			g.partDone(theTurn)
 		}
 	}
@@ -417,15 +417,14 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 		return nil, nil
 	}
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
-	g.closed = true // it has no core, so it must never get a turn
 	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
 	g.append = &appendQueue{group: g}
-	g.append.ready.owner = g.append
+	g.append.ready.Owner = g.append
 	g.apply = &applyQueue{group: g}
-	g.shard = h.shards[0]
+	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil
 }

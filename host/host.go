@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -33,7 +34,8 @@ type Host struct {
 	memory    memory
 	waiters   waiterPool
 
-	shards    []*shard
+	shards    []*sched.Shard
+	asked     []pulse.Question // scratch memory of answerLeaders
 	lane      *appendLane
 	appliers  *applyLanes
 	readers   *storage.Readers

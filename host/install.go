@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -267,10 +268,10 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 	var all []ended
 	var bytes int64
 	s.mu.Lock()
-	for _, list := range []*ring[*Call]{&s.again, &s.sent} {
-		for p := list.first; p != nil; {
-			c := p.owner
-			p = p.next
+	for _, list := range []*sched.Ring[*Call]{&s.again, &s.sent} {
+		for p := list.First(); p != nil; {
+			c := p.Owner
+			p = p.Next()
 			m := session.Mark{ID: s.id, Number: c.number}
 			if c.Session != nil {
 				m = *c.Session

@@ -1,8 +1,6 @@
 package host
 
-import (
-	"github.com/millrace/millrace/host/internal/identity"
-)
+import "github.com/millrace/millrace/host/internal/identity"
 
 // openJoined reads the mark, or makes it if the configuration says that this member joins and it has nothing
 // of the group yet.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -32,8 +33,10 @@ type appendLane struct {
 	fail  func(error) // stops every group
 	full  func(*Group, error)
 
+	slowTicks int64 // a write or a sync that takes longer is slow: an election timeout
+
 	mu        sync.Mutex
-	ready     ring[*appendQueue]
+	ready     sched.Ring[*appendQueue]
 	departing []*appendQueue // of groups that leave
 
 	retry    atomic.Bool // parked queues may be tried again
@@ -63,9 +66,9 @@ const (
 // enqueue tells the lane that a queue has something.
 func (l *appendLane) enqueue(q *appendQueue) {
 	l.mu.Lock()
-	fresh := q.ready.in == nil
+	fresh := q.ready.In() == nil
 	if fresh {
-		l.ready.push(&q.ready)
+		l.ready.Push(&q.ready)
 	}
 	l.mu.Unlock()
 	if fresh {
@@ -138,17 +141,17 @@ func (l *appendLane) write() (wrote bool) {
 func (l *appendLane) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ready.n
+	return l.ready.Len()
 }
 
 func (l *appendLane) next() (q *appendQueue, leaving bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.ready.pop()
+	p := l.ready.Pop()
 	if p == nil {
 		return nil, false
 	}
-	return p.owner, p.owner.leaving
+	return p.Owner, p.Owner.leaving
 }
 
 // writeBatch passes the writes of the batch to the log in one call. If the log refuses them, each queue is
@@ -308,7 +311,7 @@ func (l *appendLane) deliver(q *appendQueue) {
 // answer sends what deliver has collected: one call of the transport for each peer, one wake for each shard.
 func (l *appendLane) answer() {
 	l.outgoing.flush()
-	l.own.wake()
+	l.own.Wake()
 }
 
 // park keeps a queue's writes for another try.
@@ -461,7 +464,7 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 // shard.
 type answers struct {
 	messages []raftpb.Message // of one group
-	woken
+	sched.Woken
 }
 
 // put adds an answer, and drops those that it repeats. The last two are enough: answers come in pairs.
@@ -484,7 +487,7 @@ func (a *answers) giveTo(g *Group) {
 	clear(a.messages)
 	a.messages = a.messages[:0]
 	if g.awaitsAppend.Load() {
-		a.add(g)
+		a.Add(&g.seat)
 	} else {
 		g.wakeLazily()
 	}

@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -117,6 +120,16 @@ func (c *calls) Send(to uint64, batch []transport.Envelope) bool {
 	return true
 }
 
+// testShard returns a shard that nothing advances, with its worker, which has that task.
+func testShard(task env.Task) (s *sched.Shard, w *sched.Worker) {
+	s = sched.New(sched.Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Second, Hasten: func() {}, Outbox: func() sched.Outbox { return &outbox{} }})
+	s.Start(func(worker env.Worker) env.Task {
+		w = worker.(*sched.Worker)
+		return task
+	})
+	return s, w
+}
+
 // wakes counts the wakes of a task.
 type wakes struct{ n int }
 
@@ -130,12 +143,18 @@ func TestManyGroupsInOneRound(t *testing.T) {
 	sent := &calls{map[uint64][][]transport.Envelope{}}
 	s.outgoing.to = sent
 	tasks := []*wakes{{}, {}}
-	shards := []*shard{{clock: &hostClock{}, task: tasks[0]}, {clock: &hostClock{}, task: tasks[1]}}
-	for i, q := range queues {
-		shards[i%2].add(q.group)
+	var shards []*sched.Shard
+	var workers []*sched.Worker
+	for _, task := range tasks {
+		shard, worker := testShard(task)
+		shards, workers = append(shards, shard), append(workers, worker)
 	}
-	for _, sh := range shards {
-		for sh.others.pop() != nil {
+	for i, q := range queues {
+		q.group.sit(shards[i%2])
+	}
+	for _, w := range workers {
+		for seat, _, _ := w.Begin(); seat != nil; seat, _, _ = w.Begin() {
+			w.End(seat, false, never)
 		}
 	}
 	tasks[0].n, tasks[1].n = 0, 0

@@ -11,7 +11,7 @@ import (
 // Campaign makes the group start an election in its next turn, without waiting for its timeout.
 func (g *Group) Campaign() {
 	g.inbox.putCampaign()
-	g.wakeAs(true)
+	g.wakeUrgently()
 }
 
 // HandOver makes the groups that lead here hand their leadership to the member with most of their log,
@@ -23,7 +23,7 @@ func (h *Host) HandOver() {
 		if g.status.Load().Role == RoleLeader {
 			g.staysLeader.Store(false) // it may be possible now
 			g.inbox.putHandOver()
-			g.wakeAs(true)
+			g.wakeUrgently()
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package host
 
-import (
-	"time"
-)
+import "time"
 
 // Leases (thesis §6.4.1). When a quorum answers a round of the leader, each of its members has promised,
 // after the round was sent, to elect no other leader for an election timeout. Until shortly before the first
@@ -17,9 +15,9 @@ import (
 // boot clock may break it: its clock may stand still while the machine is suspended (env.Clock.Boottime).
 //
 // The deadline is a time of the boot clock (env.Clock.Boottime), not a number of the core's ticks: ticks
-// stand still while a leader sleeps (asleep.go) and while its process is stopped. The promises are counted in
-// the core's ticks (raft/lease.go), because they only have to last long enough. A turn may see a clock that
-// is late, so promises are made longer by as much (stretchPromise).
+// stand still while a leader sleeps (quiescent.go) and while its process is stopped. The promises are
+// counted in the core's ticks (raft/lease.go), because they only have to last long enough. A turn may see a
+// clock that is late, so promises are made longer by as much (stretchPromise).
 //
 // Everything that may have been acknowledged is in the log through reading.committed, which is stored before
 // any client and any other host learns of it. A lease is there only while all of that is applied. It ends

@@ -14,16 +14,15 @@ func TestTurnReturnsWhileItIsLeftBehind(t *testing.T) {
 	p.leadInTerm1()
 	p.untilPulsed()
 	p.group.wake()
-	s := p.group.shard
-	w := s.worker
-	g, at, crowded := w.take(w)
-	p.manual.now += 2 * s.longTurn
-	left, ran := s.takeOver()
-	if g != p.group || left != g {
-		t.Fatalf("setup: the turn of %v runs, and %v is left behind", g, left)
+	g, s, w := p.group, p.group.seat.Shard(), p.worker()
+	seat, at, crowded := w.Begin()
+	p.manual.now += 2 * p.config.HeartbeatInterval
+	left, ran := s.TakeOver()
+	if seat != &g.seat || left != (*seated)(g) {
+		t.Fatalf("setup: the turn of %v runs, and %v is left behind", seat, left)
 	}
-	again, due := g.runTurn(at, crowded)
-	w.give(w, g, again, due)
+	again, due := g.runTurn(momentOf(at), crowded)
+	w.End(seat, again, due)
 	p.manual.runIdle()
 	p.leftBehind(g, ran)
 	p.manual.runIdle()
@@ -43,7 +42,7 @@ func TestTurnReturnsWhileItIsLeftBehind(t *testing.T) {
 func TestMessagesDoNotWaitForAClosedGroup(t *testing.T) {
 	l := openTestHost(t, 3)
 	other := l.open(theGroup+1, &commands{})
-	if other.shard != l.group.shard {
+	if other.seat.Shard() != l.group.seat.Shard() {
 		t.Skip("the groups are on two shards")
 	}
 	l.lead()
@@ -51,11 +50,11 @@ func TestMessagesDoNotWaitForAClosedGroup(t *testing.T) {
 	l.out.take(raftpb.MsgApp)
 	l.submit("x")
 	other.wake()
-	w := other.shard.worker
+	w := l.worker()
 	if more := w.RunOnce(); !more || len(l.out.take(raftpb.MsgApp)) > 0 {
 		t.Fatalf("setup: the first turn has sent, or no other waits (%v)", more)
 	}
-	other.shard.remove(other)
+	other.seat.Leave()
 	w.RunOnce()
 	if sent := l.out.take(raftpb.MsgApp); len(sent) != 2 {
 		t.Errorf("%d appends were sent, want one to each follower", len(sent))

@@ -57,31 +57,6 @@ func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	}
 }
 
-// Groups that are always urgent do not starve the others, and do not wait for them.
-func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
-	s := &shard{clock: &hostClock{}, now: func() time.Duration { return 0 }}
-	groups := make([]*Group, 3)
-	for i := range groups {
-		groups[i] = &Group{shard: s}
-		groups[i].runnable.owner = groups[i]
-	}
-	s.put(groups[2], false)
-	others := 0
-	for n := range 10 * (maxUrgentInARow + 1) {
-		s.put(groups[0], true)
-		s.put(groups[1], true)
-		if g, _, _ := s.take(&shardWorker{shard: s}); g == groups[2] {
-			others++
-			s.put(g, false)
-		} else if g == nil {
-			t.Fatalf("turn %d is of no group, and three wait", n)
-		}
-	}
-	if others != 10 {
-		t.Errorf("in %d turns the group that is not urgent had %d, want 10", 10*(maxUrgentInARow+1), others)
-	}
-}
-
 // A group that is closed while its writes wait for a delayed flush is not released before the flush, and
 // then holds nothing of the budgets.
 func TestCloseDuringADelayedFlush(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -83,7 +84,7 @@ func (s *manualEnv) runIdle() {
 	for range 10_000 {
 		idle := true
 		for _, t := range s.tasks {
-			if _, turns := t.worker.(*shardWorker); t.woken && !t.dead && !(turns && s.lastTurn && s.othersWoken()) {
+			if _, turns := t.worker.(*sched.Worker); t.woken && !t.dead && !(turns && s.lastTurn && s.othersWoken()) {
 				t.woken, idle = false, false
 				if t.worker.RunOnce() {
 					t.woken = true
@@ -97,10 +98,19 @@ func (s *manualEnv) runIdle() {
 	panic("the workers do not become idle")
 }
 
+// turns returns how many turns the shard of the group has run.
+func (l *testHost) turns() uint64 {
+	turns, _ := l.group.seat.Shard().Counts()
+	return turns
+}
+
+// worker returns the worker that runs the turns of the group at present.
+func (l *testHost) worker() *sched.Worker { return l.group.seat.Shard().Workers()[0] }
+
 // othersWoken reports whether a worker is woken that does no turns.
 func (s *manualEnv) othersWoken() bool {
 	return slices.ContainsFunc(s.tasks, func(t *manualTask) bool {
-		_, turns := t.worker.(*shardWorker)
+		_, turns := t.worker.(*sched.Worker)
 		return t.woken && !t.dead && !turns
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -171,13 +172,13 @@ func (h *Host) wakeUnfounded() {
 	if h.meetings.unfounded.Load() == 0 {
 		return
 	}
-	var w woken
+	var w sched.Woken
 	for _, g := range h.groups.all() {
 		if g.bound.Load() == nil {
-			w.add(g)
+			w.Add(&g.seat)
 		}
 	}
-	w.wake()
+	w.Wake()
 }
 
 // greet sends a greeting.

@@ -356,7 +356,7 @@ func (h *Host) Metrics() HostMetrics {
 	m.ObjectTransfers = TransferMetrics(h.transfers.Counts(h.transfers.objects))
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
-		turns, hung := s.counts()
+		turns, hung := s.Counts()
 		m.Lanes.Turns += turns
 		m.Lanes.HungTurns += hung
 	}
@@ -397,18 +397,6 @@ func (p *applyLanes) metrics() (m LaneMetrics) {
 		}
 	}
 	return m
-}
-
-// counts returns the turns so far, and how many hang.
-func (s *shard) counts() (turns uint64, hung int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.behind {
-		if !w.idle {
-			hung++
-		}
-	}
-	return s.turns, hung
 }
 
 // allPauses returns how often the process did not run, and for how many ticks.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -40,9 +41,9 @@ type placer struct {
 	begun   atomic.Uint64 // hand-overs for placement, so far
 
 	mu      sync.Mutex
-	led     ring[*Group] // groups that lead here; the one that was looked at longest ago is first
-	prefers int          // of them, those with a Placement
-	number  uint64       // of the latest question
+	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
+	prefers int                // of them, those with a Placement
+	number  uint64             // of the latest question
 	loads   map[uint64]load
 	asked   bool  // the next step is to look
 	next    int64 // the tick of the next step; ticks that were missed do not count
@@ -90,8 +91,8 @@ type groupPlacing struct {
 	recent     atomic.Pointer[recentMoves] // nil: none
 	behind     atomic.Pointer[string]      // why the latest wish was not carried out; nil: it was
 
-	led     place[*Group] // guarded by the lock of the placer,
-	prefers bool          // as this: it is counted there
+	led     sched.Place[*Group] // guarded by the lock of the placer,
+	prefers bool                // as this: it is counted there
 
 	wish *wish // under way; owned by the turn
 }
@@ -109,9 +110,9 @@ func (h *Host) SetBalance(on bool) { h.placer.balance.Store(on) }
 func (p *placer) add(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := &g.placing.led; at.in == nil && g.Err() == nil {
-		at.owner = g
-		p.led.push(at)
+	if at := &g.placing.led; at.In() == nil && g.Err() == nil {
+		at.Owner = g
+		p.led.Push(at)
 		p.count(g)
 	}
 }
@@ -120,7 +121,7 @@ func (p *placer) add(g *Group) {
 func (p *placer) drop(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g.placing.led.leave()
+	g.placing.led.Leave()
 	p.count(g)
 }
 
@@ -132,7 +133,7 @@ func (p *placer) recount(g *Group) {
 }
 
 func (p *placer) count(g *Group) {
-	prefers := g.placing.led.in != nil && g.placing.preference.Load() != nil
+	prefers := g.placing.led.In() != nil && g.placing.preference.Load() != nil
 	switch {
 	case prefers && !g.placing.prefers:
 		p.prefers++
@@ -146,7 +147,7 @@ func (p *placer) count(g *Group) {
 func (p *placer) leads() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.led.n
+	return p.led.Len()
 }
 
 // load is what this host says of itself.
@@ -163,7 +164,7 @@ func (h *Host) unfit() unfitness {
 		return stopsSoon
 	case h.lane.failed() || h.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
 		return diskStands
-	case slices.ContainsFunc(h.shards, func(s *shard) bool { _, hung := s.counts(); return hung > 0 }):
+	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
 		return turnsHang
 	case h.appliers.metrics().ApplyHung > 0:
 		return machinesHang
@@ -191,12 +192,12 @@ func (p *placer) beat(now int64) {
 			}
 		}
 	}
-	var w woken
+	var w sched.Woken
 	for _, wish := range wishes {
 		wish.group.inbox.putWish(wish)
-		w.add(wish.group)
+		w.Add(&wish.group.seat)
 	}
-	w.wake()
+	w.Wake()
 }
 
 // step returns the question to ask, or for which groups something should change.
@@ -205,7 +206,7 @@ func (p *placer) step(now int64) (question []byte, wishes []*wish) {
 	defer p.mu.Unlock()
 	timeout := int64(p.host.config.electionTicks())
 	switch {
-	case p.prefers == 0 && (p.led.n < 2 || !p.balance.Load()):
+	case p.prefers == 0 && (p.led.Len() < 2 || !p.balance.Load()):
 		p.asked, p.left = false, 0
 		return nil, nil
 	case p.left > 0:
@@ -228,8 +229,8 @@ func (p *placer) step(now int64) (question []byte, wishes []*wish) {
 // begin begins the looks of a survey.
 func (p *placer) begin(now int64) {
 	maps.DeleteFunc(p.loads, func(_ uint64, l load) bool { return l.number != p.number })
-	p.left = p.led.n
-	p.survey = survey{fits: map[uint64]*load{}, spare: p.led.n, quotas: map[uint64]int{}}
+	p.left = p.led.Len()
+	p.survey = survey{fits: map[uint64]*load{}, spare: p.led.Len(), quotas: map[uint64]int{}}
 	for id, l := range p.loads {
 		if p.rejectHost(id, now) != "" {
 			continue
@@ -262,14 +263,14 @@ func (p *placer) rejectHost(id uint64, now int64) string {
 func (p *placer) look(now int64) (wishes []*wish) {
 	for looks := min(p.left, maxLooks); looks > 0 && len(wishes) < maxWishes; looks-- {
 		p.left--
-		at := p.led.pop()
+		at := p.led.Pop()
 		if at == nil {
 			p.left = 0
 			break
 		}
-		p.led.push(at)
-		if to := p.targets(at.owner, now); to != nil {
-			wishes = append(wishes, &wish{group: at.owner, to: to})
+		p.led.Push(at)
+		if to := p.targets(at.Owner, now); to != nil {
+			wishes = append(wishes, &wish{group: at.Owner, to: to})
 		}
 	}
 	return wishes

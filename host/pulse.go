@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -9,28 +10,24 @@ import (
 // The turn's part in pulses (internal/pulse). A follower looks at its list when its election timeout would
 // expire, and before it looks at anything else (Group.stepInputs), and then tells the core that it has
 // heard the leader (raft.RawNode.HeardLeader). While only pulses concern the group, its shard looks for it
-// (asleep.go).
+// (quiescent.go).
 
 // pulseLeader is a group as the sender of pulses sees it.
 type pulseLeader Group
 
 func (g *pulseLeader) ID() uint64         { return g.id }
 func (g *pulseLeader) Ended() bool        { return (*Group)(g).Err() != nil }
-func (g *pulseLeader) Shard() pulse.Shard { return (*pulseShard)(g.shard) }
+func (g *pulseLeader) Shard() pulse.Shard { return g.seat.Shard() }
 
 func (g *pulseLeader) IsQuorum(has func(id uint64) bool) bool { return (*Group)(g).isQuorum(has) }
 
 // groupOf is the group of a leader.
 func groupOf(l pulse.Leader) *Group { return (*Group)(l.(*pulseLeader)) }
 
-type pulseShard shard
-
-func (s *pulseShard) Hangs() bool { return (*shard)(s).hangs() }
-
 // pulseShards are shards as the sender of pulses sees them.
-func pulseShards(of []*shard) (shards []pulse.Shard) {
+func pulseShards(of []*sched.Shard) (shards []pulse.Shard) {
 	for _, s := range of {
-		shards = append(shards, (*pulseShard)(s))
+		shards = append(shards, s)
 	}
 	return shards
 }

@@ -296,17 +296,19 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 		}
 		return p.sent[2]
 	}
-	s, active := p.group.shard, 0
+	w, active := p.worker(), 0
 	count := func(uint64) { active++ }
 	if r := beat(); len(r.Lines) != 1 {
 		t.Fatalf("the list is %+v, want the group", r)
 	}
-	s.running = running{p.group, s.now() - 2*s.longTurn}
+	p.group.wake()
+	seat, _, _ := w.Begin()
+	p.manual.now += 2 * p.config.HeartbeatInterval
 	if r := beat(); !r.Pulses || !r.HasList || len(r.Lines) != 0 {
 		t.Fatalf("the list is %+v, want none of the shard that hangs", r)
 	}
 	p.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1000)
-	s.running = running{}
+	w.End(seat, false, never)
 	if p.pulses.Active((*pulseLeader)(p.group), 0, count); active > 0 {
 		t.Fatal("an answer to a list without the group counts for it")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -54,9 +55,9 @@ type ReadAt struct {
 type Read struct {
 	// Guarded by the lock of the group's reads.
 	group    *Group
-	place    place[*Read] // fresh, asked or between
-	number   uint64       // of the question that covers it
-	waitsAt  int          // its place among those that wait for an index, from 1; 0: none
+	place    sched.Place[*Read] // fresh, asked or between
+	number   uint64             // of the question that covers it
+	waitsAt  int                // its place among those that wait for an index, from 1; 0: none
 	at       ReadAt
 	between  func()
 	reserved bool           // it counts against the budget
@@ -83,7 +84,7 @@ func (r *Read) begin(g *Group) bool {
 		r.misused = true
 		return false
 	}
-	r.started, r.group, r.place.owner = true, g, r
+	r.started, r.group, r.place.Owner = true, g, r
 	return true
 }
 
@@ -150,10 +151,10 @@ type reading struct {
 
 	mu       sync.Mutex
 	closed   error // not nil: the group has ended, or its machine is halted
-	fresh    ring[*Read]
-	asked    ring[*Read] // numbers do not decrease
+	fresh    sched.Ring[*Read]
+	asked    sched.Ring[*Read] // numbers do not decrease
 	applying readHeap
-	between  ring[*Read] // wait for the apply lane (readbetween.go)
+	between  sched.Ring[*Read] // wait for the apply lane (readbetween.go)
 	bytes    int64
 	latest   confirmed
 
@@ -229,9 +230,9 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		r.finish(err)
 		return
 	}
-	rd.fresh.push(&r.place)
+	rd.fresh.Push(&r.place)
 	g.want(dutyReads)
-	first := rd.fresh.n == 1
+	first := rd.fresh.Len() == 1
 	rd.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
 		g.wake()
@@ -279,7 +280,7 @@ func (rd *reading) reserve(r *Read) error {
 
 // end releases a read and tells its outcome. The caller holds the lock.
 func (rd *reading) end(r *Read, err error) {
-	r.place.leave()
+	r.place.Leave()
 	rd.applying.remove(r)
 	if r.reserved {
 		rd.bytes -= readBytes
@@ -299,7 +300,7 @@ func (rd *reading) awaitApplied(r *Read, applied func() uint64) {
 		rd.end(r, err)
 		return
 	}
-	r.place.leave()
+	r.place.Leave()
 	rd.applying.push(r)
 	rd.setNext()
 	// It may have been applied just before next was set; then noteApplied did not find the read.
@@ -338,10 +339,10 @@ func (rd *reading) noteApplied(index uint64) {
 func (rd *reading) giveUp(r *Read, err error) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	if r.place.in == nil && r.waitsAt == 0 {
+	if r.place.In() == nil && r.waitsAt == 0 {
 		return // it is done, or its function runs
 	}
-	if r.place.in == &rd.between {
+	if r.place.In() == &rd.between {
 		rd.betweens.Add(-1)
 	}
 	rd.end(r, err)
@@ -380,9 +381,9 @@ func (rd *reading) goOn() {
 func (rd *reading) refuse(why error) {
 	rd.closed = why
 	rd.lease.Store(nil)
-	for _, list := range []*ring[*Read]{&rd.fresh, &rd.asked, &rd.between} {
-		for p := list.pop(); p != nil; p = list.pop() {
-			rd.end(p.owner, rd.closed)
+	for _, list := range []*sched.Ring[*Read]{&rd.fresh, &rd.asked, &rd.between} {
+		for p := list.Pop(); p != nil; p = list.Pop() {
+			rd.end(p.Owner, rd.closed)
 		}
 	}
 	rd.betweens.Store(0)
@@ -399,16 +400,16 @@ func (rd *reading) wants() bool {
 	}
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	return rd.fresh.n+rd.asked.n > 0
+	return rd.fresh.Len()+rd.asked.Len() > 0
 }
 
 // cover gives all reads that have begun a number, if they have none.
 func (rd *reading) cover(number uint64) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	for p := rd.fresh.pop(); p != nil; p = rd.fresh.pop() {
-		p.owner.number = number
-		rd.asked.push(p)
+	for p := rd.fresh.Pop(); p != nil; p = rd.fresh.Pop() {
+		p.Owner.number = number
+		rd.asked.Push(p)
 	}
 }
 
@@ -507,10 +508,10 @@ func (g *Group) confirmReads(number, index uint64) {
 	if known && (rd.latest.index == 0 || at > rd.latest.at) {
 		rd.latest = confirmed{max(index, rd.latest.index), at}
 	}
-	for p := rd.asked.first; p != nil && p.owner.number <= number; p = rd.asked.first {
-		p.leave()
-		p.owner.at = ReadAt{Index: index}
-		rd.awaitApplied(p.owner, g.apply.applied.Load)
+	for p := rd.asked.First(); p != nil && p.Owner.number <= number; p = rd.asked.First() {
+		p.Leave()
+		p.Owner.at = ReadAt{Index: index}
+		rd.awaitApplied(p.Owner, g.apply.applied.Load)
 	}
 }
 

@@ -26,7 +26,7 @@ func (g *Group) StartBetween(r *Read, f func()) {
 		return
 	}
 	r.between = f
-	rd.between.push(&r.place)
+	rd.between.Push(&r.place)
 	rd.betweens.Add(1)
 	rd.mu.Unlock()
 	g.host.appliers.enqueue(g.apply)
@@ -37,14 +37,14 @@ func (q *applyQueue) runBetween() {
 	rd := &q.group.reads
 	for rd.betweens.Load() > 0 {
 		rd.mu.Lock()
-		p := rd.between.pop()
+		p := rd.between.Pop()
 		if p == nil {
 			rd.mu.Unlock()
 			return
 		}
 		rd.betweens.Add(-1)
 		rd.mu.Unlock()
-		q.runOne(p.owner)
+		q.runOne(p.Owner)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -31,18 +32,18 @@ func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 		if g := h.groups.get(batch[0].Group); g == nil {
 			h.noteStrays(n, batch[0].Group, from)
 		} else if r.put(g, from, batch[:n]) {
-			g.wakeAs(true)
+			g.wakeUrgently()
 		}
 		batch = batch[n:]
 	}
-	r.woken.wake()
+	r.woken.Wake()
 	receptions.Put(r)
 }
 
 // reception is the scratch memory of one call of Receive.
 type reception struct {
 	messages []raftpb.Message
-	woken    woken
+	woken    sched.Woken
 }
 
 var receptions = sync.Pool{New: func() any { return new(reception) }}
@@ -81,7 +82,7 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	if g.mayWait(r.messages) {
 		g.wakeLazily()
 	} else {
-		r.woken.add(g)
+		r.woken.Add(&g.seat)
 	}
 	clear(r.messages)
 	r.messages = r.messages[:0]
@@ -194,13 +195,13 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	now := h.clock.lived()
 	h.heard.Take(from, r, now)
 	if r.Answers {
-		var w woken
+		var w sched.Woken
 		for _, l := range h.pulses.Answered(from, r.Answer, now) {
 			g := groupOf(l)
 			g.inbox.putExcepted()
-			w.add(g)
+			w.Add(&g.seat)
 		}
-		w.wake()
+		w.Wake()
 	}
 }
 
@@ -260,12 +261,12 @@ func (h *inbound) noteUnread(from uint64, err error) {
 // Unreachable implements transport.Receiver. Only a leader sends ahead to a follower, so only the groups that
 // lead here are told.
 func (h *inbound) Unreachable(peer uint64) {
-	var w woken
+	var w sched.Woken
 	for _, g := range h.groups.all() {
 		if g.status.Load().Role == RoleLeader {
 			g.inbox.putUnreachable(peer)
-			w.add(g)
+			w.Add(&g.seat)
 		}
 	}
-	w.wake()
+	w.Wake()
 }

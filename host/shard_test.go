@@ -88,15 +88,15 @@ func TestIdleGroupsCostNoTurns(t *testing.T) {
 	for range ticks {
 		due := 0
 		for id := uint64(1); id <= groups; id++ {
-			if g := l.Group(id); g.due <= l.clock.ticks+1 {
+			if g := l.Group(id); g.seat.Due() <= l.clock.ticks+1 {
 				due++
 			}
 		}
-		before := l.group.shard.turns
+		before := l.turns()
 		l.manual.pass(1)
-		for len(l.manual.woken()) > 0 && l.group.shard.worker.RunOnce() {
+		for len(l.manual.woken()) > 0 && l.worker().RunOnce() {
 		}
-		ran := l.group.shard.turns - before
+		ran := l.turns() - before
 		l.manual.runIdle()
 		if ran > 0 && due == 0 {
 			t.Fatalf("%d turns at tick %d, where no group is due", ran, l.clock.ticks)
@@ -131,7 +131,7 @@ func TestTurnsOfAFollowerAreThoseOfItsMessages(t *testing.T) {
 	l := openTestHost(t, 3)
 	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1}
 	l.deliver(heartbeat)
-	before := l.group.shard.turns
+	before := l.turns()
 	const beats = 50
 	for range beats {
 		for range 10 { // a quarter of the shortest election timeout
@@ -139,7 +139,7 @@ func TestTurnsOfAFollowerAreThoseOfItsMessages(t *testing.T) {
 		}
 		l.deliver(heartbeat)
 	}
-	if turns := l.group.shard.turns - before; turns < beats || turns > 2*beats {
+	if turns := l.turns() - before; turns < beats || turns > 2*beats {
 		t.Errorf("%d turns for %d heartbeats in %d ticks, want one for each, and one more at most", turns, beats, 10*beats)
 	}
 }

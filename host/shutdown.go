@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
@@ -44,8 +46,8 @@ func (h *Host) parts() []part {
 		parts = append(parts, part{fixed("the admin socket"), h.admin.Close})
 	}
 	for _, s := range h.shards {
-		for _, w := range s.workers() {
-			parts = append(parts, part{w.doing, joined(w.task.Stop)})
+		for _, w := range s.Workers() {
+			parts = append(parts, part{doing(w), joined(w.Stop)})
 		}
 	}
 	if h.flight.task != nil {
@@ -62,6 +64,16 @@ func (h *Host) parts() []part {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
 	return parts
+}
+
+// doing says what a worker of a shard is in the middle of.
+func doing(w *sched.Worker) func() string {
+	return func() string {
+		if t := w.Turn(); t != nil {
+			return fmt.Sprintf("the turn of group %d", seatedGroup(t).id)
+		}
+		return "a shard"
+	}
 }
 
 // doing says what the lane is in the middle of.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -180,9 +181,9 @@ type groupSnapshots struct {
 	taken, failed atomic.Uint64
 	tookNanos     atomic.Int64 // all that were taken, from capture to the end
 
-	place place[*groupSnapshots] // among those that wait for a grant; guarded by the lock of the lanes
-	at    int64                  // tick at which to look again; 0: never; guarded by the lock of the lanes
-	timed bool                   // it is among those; the same
+	place sched.Place[*groupSnapshots] // among those that wait for a grant; guarded by the lock of the lanes
+	at    int64                        // tick at which to look again; 0: never; guarded by the lock of the lanes
+	timed bool                         // it is among those; the same
 
 	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
 	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
@@ -214,7 +215,7 @@ const (
 func (s *groupSnapshots) init(g *Group, machine StateMachine) {
 	s.group, s.policy, s.dir = g, g.config.Snapshots, identity.SnapshotsDir(g.host.config.Dir, g.id)
 	s.machine = snapshotterOf(machine)
-	s.place.owner = s
+	s.place.Owner = s
 	s.due.Store(math.MaxInt64)
 	s.spacing = s.firstSpacing()
 }

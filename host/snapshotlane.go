@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
 // snapshotLanes do the work of snapshots that may block on a disk or on a state machine that writes its
@@ -26,16 +27,16 @@ type snapshotLanes struct {
 	event func(event.Event)
 
 	mu      sync.Mutex
-	ready   ring[*laneWork]
+	ready   sched.Ring[*laneWork]
 	lanes   []*snapshotLane
 	idle    []*snapshotLane
-	waiting ring[*groupSnapshots] // for a grant
-	grants  int                   // since the last beat, and not used
-	takes   int                   // under way
-	hung    int                   // of these
-	slow    []*groupSnapshots     // await that their log is durable; they need a turn for it
-	later   []*groupSnapshots     // those with a tick at which to look again
-	next    int64                 // the first of these ticks
+	waiting sched.Ring[*groupSnapshots] // for a grant
+	grants  int                         // since the last beat, and not used
+	takes   int                         // under way
+	hung    int                         // of these
+	slow    []*groupSnapshots           // await that their log is durable; they need a turn for it
+	later   []*groupSnapshots           // those with a tick at which to look again
+	next    int64                       // the first of these ticks
 }
 
 // snapshotLane is one lane: env.Worker.
@@ -58,7 +59,7 @@ type laneWork struct {
 	piece func() (more bool)
 
 	// Guarded by the lock of the lanes.
-	place          place[*laneWork]
+	place          sched.Place[*laneWork]
 	running, again bool
 	takes          bool // a piece that hangs is a take that hangs
 	hangs          bool
@@ -94,9 +95,9 @@ func (p *snapshotLanes) enqueue(w *laneWork) {
 	case w.group.isLeaving():
 	case w.running:
 		w.again = true
-	case w.place.in == nil:
-		w.place.owner = w
-		p.ready.push(&w.place)
+	case w.place.In() == nil:
+		w.place.Owner = w
+		p.ready.Push(&w.place)
 		lane = p.takeIdle()
 	}
 	p.mu.Unlock()
@@ -131,12 +132,12 @@ func (l *snapshotLane) RunOnce() (more bool) {
 func (p *snapshotLanes) takeWork(l *snapshotLane) *laneWork {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := p.ready.pop()
+	next := p.ready.Pop()
 	if next == nil {
 		p.makeIdle(l)
 		return nil
 	}
-	w := next.owner
+	w := next.Owner
 	w.running = true
 	w.group.onSnapshotLanes++
 	l.work, l.since, l.reported = w, p.now(), false
@@ -161,12 +162,12 @@ func (p *snapshotLanes) give(l *snapshotLane, w *laneWork, left bool) (more bool
 		p.hung--
 	}
 	if (left || w.again) && !w.group.isLeaving() {
-		p.ready.push(&w.place)
+		p.ready.Push(&w.place)
 	}
 	w.again = false
 	w.group.onSnapshotLanes--
 	gone := w.group.isLeaving() && w.group.onSnapshotLanes == 0
-	if more = p.ready.n > 0; !more {
+	if more = p.ready.Len() > 0; !more {
 		p.makeIdle(l)
 	}
 	p.mu.Unlock()
@@ -179,15 +180,15 @@ func (p *snapshotLanes) give(l *snapshotLane, w *laneWork, left bool) (more bool
 // leave makes the lanes release a group. partDone is called when no lane works for it.
 func (p *snapshotLanes) leave(g *Group) {
 	p.mu.Lock()
-	for at := p.ready.first; at != nil; {
-		next := at.next
-		if at.owner.group == g {
-			at.leave()
+	for at := p.ready.First(); at != nil; {
+		next := at.Next()
+		if at.Owner.group == g {
+			at.Leave()
 		}
 		at = next
 	}
 	s := &g.snapshots
-	s.place.leave()
+	s.place.Leave()
 	p.drop(&p.later, s)
 	p.drop(&p.slow, s)
 	s.timed, s.at = false, 0
@@ -210,8 +211,8 @@ func (p *snapshotLanes) drop(from *[]*groupSnapshots, s *groupSnapshots) {
 // admit puts a group among those that wait for a grant, and grants.
 func (p *snapshotLanes) admit(s *groupSnapshots) {
 	p.mu.Lock()
-	if s.place.in == nil && !s.group.isLeaving() {
-		p.waiting.push(&s.place)
+	if s.place.In() == nil && !s.group.isLeaving() {
+		p.waiting.Push(&s.place)
 	}
 	granted := p.grant()
 	p.mu.Unlock()
@@ -220,8 +221,8 @@ func (p *snapshotLanes) admit(s *groupSnapshots) {
 
 // grant gives grants to those that have waited for longest. The caller holds the lock, and captures.
 func (p *snapshotLanes) grant() (granted []*groupSnapshots) {
-	for p.waiting.n > 0 && p.takes-p.hung+p.grants < maxTakes {
-		s := p.waiting.pop().owner
+	for p.waiting.Len() > 0 && p.takes-p.hung+p.grants < maxTakes {
+		s := p.waiting.Pop().Owner
 		p.grants++
 		granted = append(granted, s)
 	}
@@ -313,7 +314,7 @@ func (p *snapshotLanes) look() {
 	var woken []*snapshotLane
 	for len(p.lanes)-hang < snapshotLaneCount {
 		p.addLane()
-		if p.ready.n > 0 {
+		if p.ready.Len() > 0 {
 			woken = append(woken, p.takeIdle())
 		}
 	}

@@ -163,7 +163,7 @@ func (e *examination) lookForSnapshots() {
 	s.mu.Unlock()
 	if failures > 0 {
 		m := s.metrics()
-		e.found(CodeSnapshotFails, 0, since, "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine; it is tried again by itself",
+		e.found(CodeSnapshotFails, 0, since, fixSnapshot(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}
 }

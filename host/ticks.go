@@ -2,6 +2,9 @@ package host
 
 import (
 	"time"
+
+	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/raft"
 )
 
 // ticksPerHeartbeat divides a heartbeat interval into the core's ticks. Election timeouts are drawn in ticks.
@@ -52,3 +55,14 @@ func (g *Group) passed(at moment) (ticks, missed int) {
 	g.at = at
 	return int(passed), int(lost)
 }
+
+// dueIn returns the tick that is a number of ticks after another, as raft.RawNode.TicksToEvent counts them.
+func dueIn(from int64, ticks int) int64 {
+	if ticks == raft.NoEvent {
+		return never
+	}
+	return from + int64(ticks)
+}
+
+// never is later than every tick.
+const never = turn.Never

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -94,5 +95,15 @@ func TestPausedLeaderStepsDown(t *testing.T) {
 	l.manual.tickLate(100)
 	if s := l.group.Status(); s.Role == RoleLeader {
 		t.Errorf("leads after a pause of more than two election timeouts: %+v", s)
+	}
+}
+
+// A core that never has anything to do is never due.
+func TestDueIn(t *testing.T) {
+	if due := dueIn(7, raft.NoEvent); due != never {
+		t.Errorf("a core without an event is due at tick %d", due)
+	}
+	if due := dueIn(7, 3); due != 10 {
+		t.Errorf("3 ticks after tick 7 is tick %d", due)
 	}
 }

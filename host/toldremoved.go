@@ -1,8 +1,6 @@
 package host
 
-import (
-	"sync"
-)
+import "sync"
 
 // A member that was removed while it was away is told so by others (rosterasked.go, refusing.go), and stops.
 // One host that lies must not stop a member: so one says so and another one confirms it, and neither counts

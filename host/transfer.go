@@ -66,7 +66,7 @@ func (g *Group) StartTransfer(to uint64) *Transfer {
 		t.finish(fmt.Errorf("millrace: group %d cannot be led by host %d: its members are %v", g.id, to, voters))
 	default:
 		g.inbox.putTransfer(t)
-		g.wakeAs(true)
+		g.wakeUrgently()
 	}
 	return t
 }

@@ -20,13 +20,13 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: watchedSender{h.transport, h}, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
-		s.start(func(w env.Worker) env.Task {
+		s := h.newShard()
+		s.Start(func(w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
 		})
 		h.shards = append(h.shards, s)
 	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: watchedSender{h.transport, h}}}
+	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, slowTicks: int64(h.config.electionTicks()), outgoing: outgoing{to: watchedSender{h.transport, h}}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.shortages.logger, h.shortages.now = h.env.logger, h.env.env.Clock.Now

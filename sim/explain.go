@@ -28,6 +28,7 @@ const (
 	OneNeverCame                      // one host of a new cluster does not start
 	FollowerHangs                     // the disk of a follower hangs
 	LeaderHangs                       // the disk of the leader
+	LeaderSlow                        // the disk of the leader takes longer than an election timeout, and works
 	FollowerFull                      // the disk of a follower is full
 	LeaderFull                        // the disk of the leader
 	ProcessPaused                     // one process is paused
@@ -43,7 +44,7 @@ const (
 
 var ailmentNames = [Ailments]string{
 	"nothing, under load", "nothing, idle", "nothing, hand-overs", "nothing, an election", "no quorum", "one host never came",
-	"the disk of a follower hangs", "the disk of the leader hangs", "the disk of a follower is full", "the disk of the leader is full",
+	"the disk of a follower hangs", "the disk of the leader hangs", "the disk of the leader is slow", "the disk of a follower is full", "the disk of the leader is full",
 	"a process is paused", "a directory is wiped", "the disk of a follower is slow", "a follower is down", "the group is closed on a follower",
 	"the disk of a follower fails", "a state machine is stuck", "too many commands",
 }
@@ -295,6 +296,12 @@ func (d *doctor) begin() {
 			d.about(leader, host.CodeNoLeader, host.CodeMemberSilent)
 		}
 		d.hangDisk(pickOne(d.kind == LeaderHangs, leader, follower))
+	case LeaderSlow:
+		leader.slowDisk = between(d.rng, 11*timeout/10, 18*timeout/10)
+		d.want(leader, host.CodeDiskSlow, 0)
+		d.heal = func() { leader.slowDisk = 0 }
+		d.about(leader, host.CodeDiskSlow, host.CodeSlowMember, host.CodeMemberSilent)
+		d.mayElect()
 	case FollowerFull, LeaderFull:
 		d.fillDisk(pickOne(d.kind == LeaderFull, leader, follower))
 	case ProcessPaused:
@@ -414,7 +421,7 @@ func (d *doctor) hangDisk(h *machine) {
 	w := d.w
 	w.count(DiskHangs)
 	d.want(h, host.CodeDiskStalled, 0)
-	d.about(h, host.CodeDiskStalled, host.CodeSlowMember)
+	d.about(h, host.CodeDiskStalled, host.CodeDiskSlow, host.CodeSlowMember)
 	h.stallUntil = w.now + between(d.rng, 12*w.config.ElectionTimeout, 20*w.config.ElectionTimeout)
 	if h != w.leader() {
 		d.want(w.leader(), host.CodeDiskStalled, h.id)

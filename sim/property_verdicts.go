@@ -30,11 +30,14 @@ func (w *world) checkVerdict(r *replica) {
 
 // isTrue reports whether what a cause claims is so in a cluster that is well: a host is lost for good,
 // clients propose more than the little memory of this run is for, a leadership stays where it should not be,
-// since it has moved too often, or the hosts of a scenario have different timeouts.
+// since it has moved too often, the hosts of a scenario have different timeouts, or a sync of a snapshot
+// failed.
 func (w *world) isTrue(r *replica, c host.Cause) bool {
 	switch c.Code {
 	case host.CodeOverloaded:
 		return w.config.MemoryBytes < enoughMemory
+	case host.CodeSnapshotStuck:
+		return r.life.sawError
 	case host.CodeSettingsDiffer:
 		return r.life.host.timeout != w.hosts[c.Member-1].timeout
 	case host.CodePlacementRests:

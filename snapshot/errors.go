@@ -62,6 +62,21 @@ func (e *DamageError) Error() string {
 // Unwrap returns the error of the disk.
 func (e *DamageError) Unwrap() error { return e.Err }
 
+// StuckError says that the directory of a snapshot could not be removed, because its sync failed. Another
+// sync would prove nothing, so this process leaves the directory alone. The next one removes it.
+type StuckError struct {
+	ID  ID
+	Dir string // the path
+	Err error  // of the disk
+}
+
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("%s could not be synced before its removal: %v; the directory is removed when the host starts again", e.Dir, e.Err)
+}
+
+// Unwrap returns the error of the disk.
+func (e *StuckError) Unwrap() error { return e.Err }
+
 // BlockError says why received blocks were refused. Nothing was written.
 type BlockError struct {
 	Part  int

@@ -29,7 +29,7 @@ type Store struct {
 	// leftover are directories that could not be removed.
 	leftover map[ID]bool
 	// stuck are leftovers that this process must not touch, with the reason.
-	stuck map[ID]error
+	stuck map[ID]*StuckError
 	// busy are directories in which a Writer, a Receiver or a removal works.
 	busy      map[ID]bool
 	writing   bool
@@ -95,7 +95,7 @@ func newStore(fsys vfs.FS, dir string) *Store {
 	return &Store{
 		fs: fsys, dir: dir, pace: paceBytes,
 		published: map[ID]*entry{}, damaged: map[ID]*DamageError{}, unfinished: map[ID]*Manifest{},
-		leftover: map[ID]bool{}, stuck: map[ID]error{}, busy: map[ID]bool{},
+		leftover: map[ID]bool{}, stuck: map[ID]*StuckError{}, busy: map[ID]bool{},
 	}
 }
 
@@ -201,6 +201,18 @@ func (s *Store) Damaged() []*DamageError {
 		damaged = append(damaged, s.damaged[id])
 	}
 	return damaged
+}
+
+// Stuck returns the directories that this process must not touch any more, the oldest first. It does not
+// touch the disk.
+func (s *Store) Stuck() []*StuckError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var stuck []*StuckError
+	for _, id := range sortedIDs(s.stuck) {
+		stuck = append(stuck, s.stuck[id])
+	}
+	return stuck
 }
 
 // Unfinished returns the offer of the newest receive that was begun, is not under way now, and can be resumed
@@ -498,11 +510,11 @@ func (s *Store) emptyDir(id ID, names []string) (err error) {
 		}
 	}
 	if err := d.Sync(); err != nil {
-		err = fmt.Errorf("%w; the directory is removed when the host starts again", err)
+		stuck := &StuckError{ID: id, Dir: dir, Err: err}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.stuck[id] = err
-		return err
+		s.stuck[id] = stuck
+		return stuck
 	}
 	for _, name := range names {
 		if err := s.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

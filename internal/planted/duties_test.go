@@ -6,9 +6,9 @@ var dutyBugs = []bug{
 		`	c.group.want(dutyInstall)
 `, ``}}},
 	{name: "reads_not_wanted", what: "a read begins, and no turn asks a question for it", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/read.go",
-		`	rd.fresh.push(&r.place)
+		`	rd.fresh.Push(&r.place)
 	g.want(dutyReads)
-`, `	rd.fresh.push(&r.place)
+`, `	rd.fresh.Push(&r.place)
 `}}},
 	{name: "questions_not_wanted", what: "a member does not answer what it has applied, so a leader with a stuck machine keeps the leadership", in: "host", found: "TestMemberSaysWhatItHasApplied", edits: []edit{{"host/duties.go",
 		`	if len(in.questions) > 0 {`, `	if false {`}}},

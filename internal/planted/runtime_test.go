@@ -133,14 +133,14 @@ var runtimeBugs = []bug{
 		`		m.table = table
 `, `		_ = table
 `}}},
-	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/shard.go",
-		`			s.put(g, false)
+	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/internal/sched/worker.go",
+		`			s.put(seat, false)
 		}
-		s.wheel.set(g, due)`, `			s.put(g, false)
+		s.wheel.set(seat, due)`, `			s.put(seat, false)
 		} else {
-			g.runnable.leave()
+			seat.runnable.Leave()
 		}
-		s.wheel.set(g, due)`}}},
+		s.wheel.set(seat, due)`}}},
 	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/authority.go",
 		`return len(a.without) == 0
 }
@@ -216,7 +216,7 @@ var runtimeBugs = []bug{
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
-		`p.owner.number <= number; p`, `true; p`}}},
+		`p.Owner.number <= number; p`, `true; p`}}},
 	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "sim", found: "TestPlacement", rare: true, args: "-placements 2", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
@@ -244,8 +244,8 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
-	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/takeover.go",
-		`g.outgoing.to = w.sender(g)`, `g.outgoing.to = w`}}},
+	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
+		`g.outgoing.to = g.senderOf(out.(*outbox))`, `g.outgoing.to = out.(*outbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {

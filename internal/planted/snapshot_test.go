@@ -59,10 +59,10 @@ var snapshotBugs = []bug{
 	// Removing.
 	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/store.go",
 		`	if err := d.Sync(); err != nil {
-		err = fmt.Errorf(`, `	if err := error(nil); err != nil {
-		err = fmt.Errorf(`}}},
+		stuck := `, `	if err := error(nil); err != nil {
+		stuck := `}}},
 	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/store.go",
-		`		s.stuck[id] = err
+		`		s.stuck[id] = stuck
 `, ``}}},
 	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/store.go",
 		`	d, err := s.fs.OpenDir(dir)
@@ -70,7 +70,7 @@ var snapshotBugs = []bug{
 `, `	d, err := s.fs.OpenDir(dir)
 	if err != nil {
 		s.mu.Lock()
-		s.stuck[id] = err
+		s.stuck[id] = &StuckError{ID: id, Dir: dir, Err: err}
 		s.mu.Unlock()
 `}}},
 	{name: "snapshot_received_part_dropped_without_descriptor", in: "snapshot", what: "what was received of a part is thrown away when it cannot be opened for a moment", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/receiver.go",

@@ -34,12 +34,20 @@ var verdictBugs = []bug{
 	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/founding.go",
 		`			g.askFounders()
 `, ``}}},
+	{name: "slow_disk_is_well", what: "Explain names no disk whose every write takes longer than an election timeout", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "sim", test: "TestExplain"}}, edits: []edit{{"host/explainwatch.go",
+		`before.busy && w.disk.done != before.done {`, `false && before.busy && w.disk.done != before.done {`}, {"host/explaincauses.go",
+		`waits && e.now-since > slow {`, `waits && e.now-since > 1000*slow {`}}},
+	{name: "tolerance_is_a_stall", what: "a leader says that the disk of a follower stalls that takes less than StallTimeout", in: "host", found: "TestEachCauseBeginsAndEnds", edits: []edit{{"host/explaincauses.go",
+		`max(2*e.waitBound(), e.host.config.stallTicks()+e.waitBound()):`, `2*e.waitBound():`}}},
+	{name: "stuck_snapshot_unnamed", what: "Explain does not name a directory of a snapshot that stays until the host is started again", in: "host", found: "TestExplainNamesAStuckSnapshot", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/explain.go",
+		`	(*examination).lookForStuckSnapshots,
+`, ``}}},
 	{name: "token_names_no_ca", what: "a join token that is made while the certificate cannot be read names no CA", in: "host", found: "TestNoJoinTokenWithoutTheCertificate", edits: []edit{{"host/jointoken.go",
 		`ca, err := g.host.issuer()
 	if err != nil {`, `ca, err := g.host.issuer()
 	if err != nil && false {`}}},
 	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
-		`return c == CodePaused || c`, `return c`}}},
+		`case CodePaused, Code`, `case Code`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
 	{name: "token_untold_by_followers", what: "only the leader tells a host that is refused what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/applicants.go",

@@ -1,5 +1,7 @@
 package host
 
+import "github.com/millrace/millrace/host/internal/sched"
+
 // A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's
 // heartbeats are left to the list. Its deadlines still come, one in each election timeout, but a turn would
 // only find that all is well and set the next one. So the shard looks for itself, without a turn, and moves
@@ -47,34 +49,24 @@ func (g *Group) checksNext(missed int64) bool {
 	return g.pulsed && g.remains == int64(g.host.config.electionTicks()) && g.at.missed == missed
 }
 
-// leadOn moves the deadlines of leaders that sleep, and wakes those that no quorum has answered. It is called
-// by the clock, without the shard's lock: that of the pulses comes before it.
-func (s *shard) leadOn(now, missed int64) {
-	if len(s.due) == 0 {
-		return
+// Deadline implements sched.Turner.
+func (s *seated) Deadline(at sched.Moment) sched.Verdict {
+	switch g := (*Group)(s); {
+	case g.hearsOn(at.Ticks, at.Missed):
+		return sched.Verdict{Due: g.wakeAt()}
+	case g.checksNext(at.Missed):
+		return sched.Verdict{Asks: true, Since: g.activeAt}
 	}
-	groupOf(s.due[0].Leader).host.pulses.AnswerAll(s.due)
-	fresh := false
-	s.mu.Lock()
-	for _, l := range s.due {
-		g := groupOf(l.Leader)
-		if l.Answered && s.rests(g) && g.timer.in == nil && !g.closed && g.checksNext(missed) && g.activeAt == l.Since {
-			g.at.ticks, g.activeAt = now, now-missed
-			g.nextDue = now + g.remains
-			s.wheel.set(g, g.wakeAt())
-			continue
-		}
-		fresh = s.put(g, true) || fresh
-	}
-	s.mu.Unlock()
-	clear(s.due)
-	s.due = s.due[:0]
-	if fresh {
-		s.task.Wake()
-	}
+	return sched.Verdict{}
 }
 
-// rests reports whether no turn of the group is under way, or waits.
-func (s *shard) rests(g *Group) bool {
-	return g.runnable.in == nil && s.running.group != g && !g.stuck
+// Confirmed implements sched.Turner: a quorum has answered pulses, so the check of the quorum succeeds.
+func (s *seated) Confirmed(at sched.Moment, since int64) (due int64, sleeps bool) {
+	g := (*Group)(s)
+	if !g.checksNext(at.Missed) || g.activeAt != since {
+		return 0, false
+	}
+	g.at.ticks, g.activeAt = at.Ticks, at.Ticks-at.Missed
+	g.nextDue = at.Ticks + g.remains
+	return g.wakeAt(), true
 }

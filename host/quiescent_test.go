@@ -52,7 +52,7 @@ func TestSleepingFollowerIsAsAwake(t *testing.T) {
 				break
 			}
 		}
-		a, b := asleep.group.shard.turns, awake.group.shard.turns
+		a, b := asleep.turns(), awake.turns()
 		if a > b {
 			t.Errorf("seed %d: the sleeping twin ran %d turns, the other %d", seed, a, b)
 		}
@@ -70,7 +70,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 		p.followIn(3)
 		p.cover(1, 3)
 		run := func(ticks int) uint64 {
-			before := p.group.shard.turns
+			before := p.turns()
 			if p.campaigns(ticks, func(tick int) {
 				if tick%ticksPerHeartbeat == 0 {
 					p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
@@ -78,7 +78,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 			}) {
 				t.Fatal("a follower whose leader is heard campaigns")
 			}
-			return p.group.shard.turns - before
+			return p.turns() - before
 		}
 		run(100)
 		if turns := run(10_000); turns > 0 {
@@ -90,13 +90,13 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 		p.leadInTerm1()
 		p.untilPulsed()
 		run := func(ticks int) uint64 {
-			before := p.group.shard.turns
+			before := p.turns()
 			for range ticks {
 				p.manual.tick()
 				p.answerFor(2)
 				p.sent = map[uint64]pulse.Record{}
 			}
-			return p.group.shard.turns - before
+			return p.turns() - before
 		}
 		run(100)
 		if turns := run(10_000); turns > 0 {

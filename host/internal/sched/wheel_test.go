@@ -1,27 +1,27 @@
-package host
+package sched
 
 import (
 	"testing"
 
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/internal/turn"
 	"pgregory.net/rapid"
 )
 
 // naiveWheel is the twin of wheel: it looks at every group at every tick.
 type naiveWheel struct {
 	now int64
-	due map[*Group]int64
+	due map[*Seat]int64
 }
 
-func (w *naiveWheel) set(g *Group, due int64) {
+func (w *naiveWheel) set(g *Seat, due int64) {
 	delete(w.due, g)
-	if due < never {
+	if due < turn.Never {
 		w.due[g] = max(due, w.now+1)
 	}
 }
 
-func (w *naiveWheel) advance(now int64) (ran map[*Group]bool) {
-	ran = map[*Group]bool{}
+func (w *naiveWheel) advance(now int64) (ran map[*Seat]bool) {
+	ran = map[*Seat]bool{}
 	w.now = max(w.now, now)
 	for g, due := range w.due {
 		if due <= w.now {
@@ -32,9 +32,9 @@ func (w *naiveWheel) advance(now int64) (ran map[*Group]bool) {
 	return ran
 }
 
-func wheelGroup() *Group {
-	g := &Group{}
-	g.timer.owner = g
+func wheelSeat() *Seat {
+	g := &Seat{}
+	g.timer.Owner = g
 	return g
 }
 
@@ -43,18 +43,18 @@ func wheelGroup() *Group {
 func TestWheelBesideItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w wheel
-		twin := naiveWheel{due: map[*Group]int64{}}
-		groups := make([]*Group, rapid.IntRange(1, 8).Draw(t, "groups"))
+		twin := naiveWheel{due: map[*Seat]int64{}}
+		groups := make([]*Seat, rapid.IntRange(1, 8).Draw(t, "groups"))
 		for i := range groups {
-			groups[i] = wheelGroup()
+			groups[i] = wheelSeat()
 		}
 		// Around a turn of the wheel, and several turns away.
-		distance := rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(wheelSlots-2, wheelSlots+2), rapid.Int64Range(0, 5*wheelSlots), rapid.Just(never))
+		distance := rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(wheelSlots-2, wheelSlots+2), rapid.Int64Range(0, 5*wheelSlots), rapid.Just(turn.Never))
 		pause := rapid.OneOf(rapid.Int64Range(-3, 3), rapid.Int64Range(wheelSlots-2, wheelSlots+2), rapid.Int64Range(0, 10*wheelSlots))
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
 				g, due := rapid.SampledFrom(groups).Draw(t, "group"), distance.Draw(t, "in")
-				if due < never {
+				if due < turn.Never {
 					due += w.now
 				}
 				w.set(g, due)
@@ -62,13 +62,13 @@ func TestWheelBesideItsTwin(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				g := rapid.SampledFrom(groups).Draw(t, "group")
-				g.timer.leave()
+				g.timer.Leave()
 				delete(twin.due, g)
 			},
 			"advance": func(t *rapid.T) {
 				now := w.now + pause.Draw(t, "ticks")
-				ran := map[*Group]bool{}
-				w.advance(now, func(g *Group) {
+				ran := map[*Seat]bool{}
+				w.advance(now, func(g *Seat) {
 					if ran[g] {
 						t.Fatalf("a group runs twice at tick %d", now)
 					}
@@ -95,14 +95,4 @@ func TestWheelBesideItsTwin(t *testing.T) {
 			},
 		})
 	})
-}
-
-// A core that never has anything to do is never due.
-func TestDueIn(t *testing.T) {
-	if due := dueIn(7, raft.NoEvent); due != never {
-		t.Errorf("a core without an event is due at tick %d", due)
-	}
-	if due := dueIn(7, 3); due != 10 {
-		t.Errorf("3 ticks after tick 7 is tick %d", due)
-	}
 }

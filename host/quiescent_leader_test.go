@@ -41,9 +41,9 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 				ticks = 1 + rng.IntN(12)
 			}
 			lived += int64(ticks) - missedTicks(int64(ticks))
-			before := p.group.shard.turns
+			before := p.turns()
 			p.manual.tickLate(ticks)
-			turns += p.group.shard.turns - before
+			turns += p.turns() - before
 			if rng.IntN(200) == 0 && p.group.Status().Role == RoleLeader {
 				if _, err := p.group.Submit([]byte("x")); err == nil {
 					last++

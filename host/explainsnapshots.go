@@ -1,0 +1,39 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/snapshot"
+)
+
+// What Explain says of directories of snapshots that this process must not touch any more, because a sync of
+// them failed. Only the next process can remove them.
+
+// fixStuck is what to do about them.
+const fixStuck = "look at the disk and at the kernel's log, then start this host again: it removes the directory; the other snapshots and the log stay as they are"
+
+// lookForStuckSnapshots finds directories that this process must not touch.
+func (e *examination) lookForStuckSnapshots() {
+	store := e.snapshots.opened.Load()
+	if store == nil {
+		return
+	}
+	stuck := store.Stuck()
+	if len(stuck) == 0 {
+		return
+	}
+	others := ""
+	if n := len(stuck) - 1; n > 0 {
+		others = fmt.Sprintf("; %d later directories are left alone, too", n)
+	}
+	e.add(Cause{Code: CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
+}
+
+// fixSnapshot is what to do about a snapshot that could not be taken.
+func fixSnapshot(err error) string {
+	if errors.As(err, new(*snapshot.StuckError)) {
+		return fixStuck
+	}
+	return "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine; it is tried again by itself"
+}

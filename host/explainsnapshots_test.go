@@ -1,0 +1,52 @@
+package host
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/snapshot"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// sticks makes a snapshot of entry 5 begin and end, with a directory that cannot be synced.
+func (l *testHost) sticks() {
+	l.t.Helper()
+	store, err := l.group.snapshots.store()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	w, err := store.Create(snapshot.ID{Index: 5, Term: 1})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSyncDir {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := w.Abort(); !errors.As(err, new(*snapshot.StuckError)) {
+		l.t.Fatalf("setup: %v", err)
+	}
+	l.disk.SetHook(nil)
+}
+
+// A directory of a snapshot that stays until the host is started again is named with its path, its error and
+// what to do, also by a snapshot that fails because of it.
+func TestExplainNamesAStuckSnapshot(t *testing.T) {
+	l := openLone(t)
+	l.sticks()
+	d := l.group.Explain()
+	page := d.String()
+	if !d.Healthy || !containsEach(page, []string{"warning: snapshot stuck", "snapshots/", "0005", "input/output error", "start this host again: it removes the directory"}) {
+		t.Errorf("the page is\n%s", page)
+	}
+	store, _ := l.group.snapshots.store()
+	_, err := store.Create(snapshot.ID{Index: 5, Term: 1})
+	l.group.snapshots.failures, l.group.snapshots.lastErr = 1, err
+	if d := l.group.Explain(); len(d.Causes) != 1 || d.Causes[0].Code != CodeSnapshotFails || d.Causes[0].Fix != fixStuck || strings.Contains(d.Causes[0].Evidence, "tried again") {
+		t.Errorf("a snapshot that needs the directory: %v", d)
+	}
+}

@@ -1,0 +1,234 @@
+package sched
+
+import (
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/env"
+)
+
+// Shard runs the turns of its groups: those that have something to do wait in a ring, and each call runs one
+// of them. A group belongs to one shard for life. Nothing in a turn may wait for a disk, a state machine or a
+// network, so one goroutine is enough for a shard; a host has several shards to use several processors.
+//
+// What a group has to do is in its inbox. To give it something, put it there first and wake the group after:
+// the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
+type Shard struct {
+	settings Settings
+	task     env.Task
+
+	mu     sync.Mutex
+	urgent Ring[*Seat] // elections and membership
+	others Ring[*Seat]
+	lazy   Ring[*Seat] // have something that can wait for the next tick
+	wheel  wheel
+	missed int64      // ticks in which this process did not run, since the host was opened
+	asked  []Question // belongs to the callback of the clock
+	inARow int        // urgent turns since one of the others
+
+	running  running
+	worker   *Worker
+	behind   []*Worker // were replaced while a turn hung
+	schedule func(env.Worker) env.Task
+	turns    uint64 // so far
+}
+
+// Settings are what a shard needs of its host.
+type Settings struct {
+	Now      func() time.Duration
+	LongTurn time.Duration // a turn that takes longer hangs: its group is not vouched for
+	Hasten   func()        // a group was woken: the clock must beat at the end of the tick. The lock is held
+	Outbox   func() Outbox // of a new worker
+	// Answer answers questions, in place. The clock's callback calls it, without the lock.
+	Answer func([]Question)
+}
+
+// running is the turn under way.
+type running struct {
+	seat  *Seat
+	since time.Duration
+}
+
+// New returns a shard, which runs nothing before Start.
+func New(s Settings) *Shard { return &Shard{settings: s} }
+
+// Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
+func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
+	s.mu.Lock()
+	seat.turner, seat.shard, seat.runnable.Owner, seat.timer.Owner = t, s, seat, seat
+	begin(s.now())
+	s.mu.Unlock()
+	seat.Wake()
+}
+
+// now is the time as of the last beat.
+func (s *Shard) now() Moment { return Moment{s.wheel.now, s.missed} }
+
+// put puts a group into a ring, and reports whether the shard must be woken for it.
+func (s *Shard) put(seat *Seat, urgent bool) (fresh bool) {
+	switch {
+	case seat.stuck:
+		seat.wokenStuck = true
+		return false
+	case seat.runnable.In() == &s.urgent || seat.runnable.In() == &s.others && !urgent:
+		return false
+	case seat.runnable.In() == &s.others:
+		seat.runnable.Leave()
+	case seat.runnable.In() == &s.lazy:
+		seat.runnable.Leave()
+		fresh = true
+	case seat.closed:
+		return false
+	default:
+		fresh = true
+	}
+	if urgent {
+		s.urgent.Push(&seat.runnable)
+	} else {
+		s.others.Push(&seat.runnable)
+	}
+	s.settings.Hasten()
+	return fresh
+}
+
+// wakeAll wakes groups of this shard with one lock and one wake.
+func (s *Shard) wakeAll(seats []*Seat) {
+	fresh := false
+	s.mu.Lock()
+	for _, seat := range seats {
+		fresh = s.put(seat, false) || fresh
+	}
+	s.mu.Unlock()
+	if fresh {
+		s.task.Wake()
+	}
+}
+
+// Advance tells the shard the time, and wakes the groups that are due. The clock of the host calls it.
+func (s *Shard) Advance(at Moment) {
+	fresh := false
+	s.mu.Lock()
+	s.missed = at.Missed
+	s.wheel.advance(at.Ticks, func(seat *Seat) {
+		if s.rests(seat) {
+			switch v := seat.turner.Deadline(at); {
+			case v.Due > at.Ticks:
+				s.wheel.set(seat, v.Due)
+				return
+			case v.Asks:
+				s.asked = append(s.asked, Question{Turner: seat.turner, Since: v.Since, seat: seat})
+				return
+			}
+		}
+		fresh = s.put(seat, true) || fresh
+	})
+	for p := s.lazy.Pop(); p != nil; p = s.lazy.Pop() {
+		fresh = s.put(p.Owner, false) || fresh
+	}
+	s.mu.Unlock()
+	if fresh {
+		s.task.Wake()
+	}
+	s.ask(at)
+}
+
+// ask asks whether groups may sleep on, and wakes those that may not. It is called without the lock: that of
+// whatever answers comes before it.
+func (s *Shard) ask(at Moment) {
+	if len(s.asked) == 0 {
+		return
+	}
+	s.settings.Answer(s.asked)
+	fresh := false
+	s.mu.Lock()
+	for i := range s.asked {
+		q := &s.asked[i]
+		if q.Yes && s.rests(q.seat) && q.seat.timer.in == nil && !q.seat.closed {
+			if due, sleeps := q.Turner.Confirmed(at, q.Since); sleeps {
+				s.wheel.set(q.seat, due)
+				continue
+			}
+		}
+		fresh = s.put(q.seat, true) || fresh
+	}
+	s.mu.Unlock()
+	clear(s.asked)
+	s.asked = s.asked[:0]
+	if fresh {
+		s.task.Wake()
+	}
+}
+
+// rests reports whether no turn of the group is under way, or waits.
+func (s *Shard) rests(seat *Seat) bool {
+	return seat.runnable.in == nil && s.running.seat != seat && !seat.stuck
+}
+
+// RestsFor reports whether nothing runs, waits, or is due in fewer ticks.
+func (s *Shard) RestsFor(ticks int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.urgent.n+s.others.n+s.lazy.n == 0 && s.running.seat == nil && len(s.behind) == 0 && !s.wheel.dueBefore(s.wheel.now+ticks)
+}
+
+// next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
+func (s *Shard) next() *Place[*Seat] {
+	if s.inARow < maxUrgentInARow || s.others.n == 0 {
+		if p := s.urgent.Pop(); p != nil {
+			s.inARow++
+			return p
+		}
+	}
+	s.inARow = 0
+	return s.others.Pop()
+}
+
+// maxUrgentInARow bounds the urgent turns before one of another group. More deadlines than a processor can
+// serve, or a peer that asks for votes without end, must not stop the commands of all groups.
+const maxUrgentInARow = 16
+
+// Hangs reports whether a turn has been under way for too long.
+func (s *Shard) Hangs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running.seat != nil && s.settings.Now()-s.running.since > s.settings.LongTurn
+}
+
+// Counts returns the turns so far, and how many hang.
+func (s *Shard) Counts() (turns uint64, hung int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.behind {
+		if !w.idle {
+			hung++
+		}
+	}
+	return s.turns, hung
+}
+
+// Gathers implements env.Gatherer: a turn for many commands costs little more than one for a single command.
+// It asks only if one group has something to do: with several, one gathers while another runs.
+func (s *Shard) Gathers() bool {
+	t := s.Gatherer()
+	return t != nil && t.Gathers()
+}
+
+// Gathered implements env.Gatherer.
+func (s *Shard) Gathered(took time.Duration) {
+	s.mu.Lock()
+	p := s.others.first
+	s.mu.Unlock()
+	if p != nil {
+		p.Owner.turner.Gathered(took)
+	}
+}
+
+// Gatherer returns the group that may gather, or nil.
+func (s *Shard) Gatherer() Turner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.urgent.n > 0 || s.others.n != 1 {
+		return nil
+	}
+	return s.others.first.Owner.turner
+}

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/transport"
+)
+
+// How a group sits in its shard (host/internal/sched): what its shard asks it, and who wakes it. What it
+// answers while it sleeps is in quiescent.go.
+
+// moment is the time as a turn sees it, in ticks since the host was opened.
+type moment struct {
+	ticks  int64
+	missed int64 // how many of them the process has missed
+}
+
+func momentOf(at sched.Moment) moment { return moment{at.Ticks, at.Missed} }
+
+// seated is a group as its shard sees it.
+type seated Group
+
+// seatedGroup is the group that a shard means.
+func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
+
+// Turn implements sched.Turner.
+func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bool, due int64) {
+	g := (*Group)(s)
+	g.outgoing.to = g.senderOf(out.(*outbox))
+	return g.runTurn(momentOf(at), crowded)
+}
+
+// Left implements sched.Turner.
+func (s *seated) Left() { (*Group)(s).partDone(theTurn) }
+
+// Gathers implements sched.Turner.
+func (s *seated) Gathers() bool { return (*Group)(s).gathers() }
+
+// Gathered implements sched.Turner.
+func (s *seated) Gathered(took time.Duration) { (*Group)(s).gathered(took) }
+
+// sit makes a group run on a shard from now on.
+func (g *Group) sit(s *sched.Shard) {
+	s.Enter(&g.seat, (*seated)(g), func(at sched.Moment) {
+		g.awaitsAppend.Store(true) // until its first turn says otherwise
+		g.awaitsApply.Store(true)
+		g.awaitsAcks.Store(true)
+		g.at = momentOf(at)
+		g.wanted.Want(turn.All) // the first turn looks at everything
+		g.stretchPromise(0)     // of the start
+	})
+}
+
+// wake makes the group run a turn that begins after this call.
+func (g *Group) wake() { g.seat.Wake() }
+
+// wakeUrgently is wake, before other groups.
+func (g *Group) wakeUrgently() { g.seat.WakeUrgently() }
+
+// wakeLazily makes the group run a turn before long: with its next wake, or at the next tick. It wakes
+// nothing.
+func (g *Group) wakeLazily() { g.seat.WakeLazily() }
+
+// newShard makes a shard of this host.
+func (h *Host) newShard() *sched.Shard {
+	to := watchedSender{h.transport, h}
+	return sched.New(sched.Settings{
+		Now: h.env.env.Clock.Now, LongTurn: h.config.HeartbeatInterval, Hasten: h.clock.hasten, Answer: h.answerLeaders,
+		Outbox: func() sched.Outbox { return &outbox{outgoing{to: to}} },
+	})
+}
+
+// outbox is what the turns of one worker send: the messages leave when no other group waits, or after some
+// turns.
+type outbox struct{ outgoing outgoing }
+
+// Send implements sender.
+func (o *outbox) Send(to uint64, batch []transport.Envelope) bool {
+	p := o.outgoing.peer(to)
+	p.batch = append(p.batch, batch...)
+	return true
+}
+
+// Flush implements sched.Outbox.
+func (o *outbox) Flush() { o.outgoing.flush() }
+
+// senderOf returns where a turn of a group sends. One that waits for the disk (pipelines basic and parallel)
+// must not keep its messages until it ends: parallel is to send before it writes.
+func (g *Group) senderOf(o *outbox) sender {
+	if g.host.env.pipeline.AsyncStorageWrites() {
+		return o
+	}
+	return o.outgoing.to
+}
+
+// answerLeaders answers which leaders a quorum has answered. The callback of the clock calls it.
+func (h *Host) answerLeaders(asked []sched.Question) {
+	h.asked = h.asked[:0]
+	for i := range asked {
+		h.asked = append(h.asked, pulse.Question{Leader: (*pulseLeader)(seatedGroup(asked[i].Turner)), Since: asked[i].Since})
+	}
+	h.pulses.AnswerAll(h.asked)
+	for i := range asked {
+		asked[i].Yes = h.asked[i].Answered
+	}
+	clear(h.asked)
+}
+
+// lookForHungTurns takes over shards that hang. It is called by the clock.
+func (h *Host) lookForHungTurns() {
+	if !h.env.pipeline.AsyncStorageWrites() {
+		return // its turns wait for the disk and the state machine
+	}
+	for _, s := range h.shards {
+		s.Reap()
+		if t, ran := s.TakeOver(); t != nil {
+			h.leftBehind(seatedGroup(t), ran)
+		}
+	}
+}
+
+// leftBehind stops vouching for a group that a shard has left behind. Its turn may have returned meanwhile,
+// and another one may have found nothing to do, so the group is woken.
+func (h *Host) leftBehind(g *Group, ran time.Duration) {
+	h.pulses.Drop((*pulseLeader)(g))
+	g.inbox.putExcepted() // so that its next turn sends heartbeats
+	g.wake()
+	h.events.emit(event.TurnStalled{Group: g.id, For: ran})
+	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
+}
