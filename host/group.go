@@ -41,7 +41,7 @@ type Group struct {
 	executions  executions
 	append      *appendQueue
 	apply       *applyQueue
-	storage     *storage
+	storage     *groupStorage
 	snapshots   groupSnapshots
 	objects     groupObjects
 	installs    installs
