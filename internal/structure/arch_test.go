@@ -43,7 +43,7 @@ object                                                                          
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert                                                                                                |
-transport/tcp          raft/raftpb env transport transport/cert internal/repetition                            | golang.org/x/sys
+transport/tcp          raft/raftpb env vfs transport transport/cert internal/repetition                        | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
