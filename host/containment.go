@@ -24,13 +24,8 @@ var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
-<<<<<<< HEAD
-	memberWatches members peers placer proposalQueue published queue readLane readers reading
+	memberWatches members peers placer proposalQueue published queue reading
 	recentMoves shortages shutdown
-=======
-	memberWatches members peers pendingByTerm placer published queue reading
-	recentMoves routedCalls shortages shutdown
->>>>>>> main
 	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender
 	sched.Seat sched.Shard sched.Worker sched.relay storage.Reader storage.Readers`)
