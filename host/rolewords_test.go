@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport/tcp"
 )
 
 // Roles are words, in text as in JSON, and are read again.
@@ -50,7 +51,7 @@ func TestWordsAreWordsInJSON(t *testing.T) {
 			}
 		}
 	}
-	if n := countEvents(t); n != len(someEvents) {
+	if n := countEvents(t, "event"); n != len(someEvents) {
 		t.Errorf("package event has %d events, and the list of this test %d", n, len(someEvents))
 	}
 	for _, event := range someEvents {
@@ -71,12 +72,15 @@ var someEvents = []event.Event{
 	event.ObjectReceived{}, event.ObjectTransferFailed{}, event.LogEvent{}, event.EventsDropped{}, event.TLSEvent{},
 }
 
-var eventMethod = regexp.MustCompile(`(?m)^func \(.*\) isEvent\(\)`)
+// tlsEvents has one event of each type that an event.TLSEvent may hold.
+var tlsEvents = []tcp.TLSEvent{tcp.CertificateRefused{}, tcp.CertificateExpires{}, tcp.CredentialsLoaded{}, tcp.CredentialsRefused{}}
 
-// countEvents counts the types of package event that are events.
-func countEvents(t *testing.T) (n int) {
+var eventMethod = regexp.MustCompile(`(?m)^func \(.*\) is(TLS)?Event\(\)`)
+
+// countEvents counts the types of a package that are events.
+func countEvents(t *testing.T, dir string) (n int) {
 	t.Helper()
-	files, err := filepath.Glob("event/*.go")
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

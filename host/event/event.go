@@ -1,7 +1,7 @@
 // Package event has what happens to a host and its groups as values: what Host.Events and host.WithEvents
 // pass to a program, and what a simulation and metrics read. The types are here, with no behaviour; package
-// host emits them (host/events.go). In reading order: event.go, role.go, rolecause.go, diverged.go. There is
-// no state and no lock.
+// host emits them (host/events.go). In JSON a role is a word and an error its text, null without one. In
+// reading order: event.go, role.go, rolecause.go, diverged.go, json.go. There is no state and no lock.
 package event
 
 import (

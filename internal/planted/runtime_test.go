@@ -96,6 +96,8 @@ var runtimeBugs = []bug{
 		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
 		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
+	{name: "event_error_object", what: "an error in an event is an empty object in JSON", in: "host", found: "TestErrorsOfEventsAreTextInJSON", edits: []edit{{"host/event/json.go",
+		`	return err.Error()`, `	return err`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
