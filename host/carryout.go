@@ -40,7 +40,7 @@ func (s *steps) Send(messages []raftpb.Message) {
 			s.called.noteSent(last, (*Group)(s).now)
 		}
 	}
-	s.outgoing.send(s.id, (*Group)(s).keepSnapshots(messages))
+	s.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
 func (s *steps) Acknowledge(committed []raftpb.Entry) {

@@ -177,7 +177,7 @@ var runtimeBugs = []bug{
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
-	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host", found: "TestSupersedes", edits: []edit{{"host/send.go",
+	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",
 		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
 	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/placing.go",
 		`		if p.rejectHost(id, now) != "" {`, `		l.leads = 0
@@ -245,7 +245,7 @@ var runtimeBugs = []bug{
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
-		`g.outgoing.to = g.senderOf(out.(*outbox))`, `g.outgoing.to = out.(*outbox)`}}},
+		`g.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
