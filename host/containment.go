@@ -24,11 +24,11 @@ var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority called drain events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
-	memberWatches members peers pendingByTerm placer published queue readLane readers reading
+	memberWatches members peers pendingByTerm placer published queue reading
 	recentMoves routedCalls shortages shutdown
 	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission pulse.PeerPulses pulse.Receiver pulse.Sender
-	sched.Seat sched.Shard sched.Worker sched.relay`)
+	sched.Seat sched.Shard sched.Worker sched.relay storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -61,9 +62,10 @@ func TestPanicOfADutyStopsTheGroup(t *testing.T) {
 func TestPanicUnderALockGoesOn(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.LogCacheBytes = -1 })
 	l.lead()
-	l.readers.start = func(string, env.Worker) env.Task { return nil }
+	l.readers = storage.StartReaders(l.others(), func(string, env.Worker) env.Task { return nil }, nil)
+	l.group.storage.Begin((*storageGroup)(l.group), l.readers)
 	defer func() {
-		if p := fmt.Sprint(recover()); !strings.Contains(p, "host.(*readers).ask may have left what groups share half-done") {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "host/internal/storage.(*Readers).ask may have left what groups share half-done") {
 			t.Errorf("the turn: %v", p)
 		}
 	}()
@@ -153,7 +155,7 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/host.(*Group).setRoster":                   false,
 		"github.com/millrace/millrace/host.(*Group).setRefuses.func1":            false,
 		"github.com/millrace/millrace/host.(*steps).Apply":                       false,
-		"github.com/millrace/millrace/host.(*storage).Term":                      true,
+		"github.com/millrace/millrace/host/internal/storage.(*Storage).Term":     true,
 		"github.com/millrace/millrace/host.(*backlog[...]).take":                 false,
 		"github.com/millrace/millrace/host.(*ring[...]).pop":                     true,
 		"github.com/millrace/millrace/host/internal/pulse.(*Sender).Set":         false,

@@ -119,7 +119,7 @@ func (g *Group) changes() bool {
 // dropFetched drops entries that were read for followers, when this member does not lead.
 func (g *Group) dropFetched() (again bool) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
-		g.storage.forget()
+		g.storage.Forget()
 	}
 	return false
 }

@@ -79,8 +79,8 @@ func (g *Group) openFounding() error {
 	case found == nil && g.members.joins:
 		return nil // it learns of the list by the entry
 	case found == nil:
-		if len(g.storage.conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
-			g.storage.conf = raftpb.ConfState{Voters: g.memberIDs()}
+		if len(g.storage.Conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
+			g.storage.Conf = raftpb.ConfState{Voters: g.memberIDs()}
 		}
 		return g.rejectOutsider()
 	case g.current(false) == nil && !g.members.joins:
@@ -90,7 +90,7 @@ func (g *Group) openFounding() error {
 	}
 	ids := found.bound.IDs()
 	g.members.ids.Store(&ids)
-	g.storage.conf = raftpb.ConfState{Voters: ids}
+	g.storage.Conf = raftpb.ConfState{Voters: ids}
 	if g.members.joins {
 		return nil
 	}

@@ -42,7 +42,7 @@ type Group struct {
 	executions  executions
 	append      *appendQueue
 	apply       *applyQueue
-	storage     *storage
+	storage     *groupStorage
 	snapshots   groupSnapshots
 	objects     groupObjects
 	installs    installs

@@ -171,7 +171,7 @@ func (h *Host) rejectSecondGroup() error {
 
 func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
 	stored := h.log.Group(c.ID)
-	store := &storage{log: stored}
+	store := newStorage(stored)
 	g := &Group{
 		id:        c.ID,
 		self:      h.config.ID,
@@ -227,7 +227,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.loseAuthority(&core); err != nil {
 		return nil, err
 	}
-	h.learnHosts(store.members()) // before the core
+	h.learnHosts(store.Members()) // before the core
 	g.flight = h.flight.recorder.Open(c.ID)
 	if g.node, err = flight.NewNode(core, store, g.flight); err != nil {
 		g.flight.Close()
@@ -243,7 +243,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		core.Seed++
 		return flight.NewNode(core, store, g.flight)
 	}
-	store.group = g
+	if h.env.pipeline.AsyncStorageWrites() {
+		store.Begin((*storageGroup)(g), h.readers)
+	} else {
+		store.Begin((*storageGroup)(g), nil)
+	}
 	if !g.founded {
 		if g.setBound(); g.bound.Load() == nil && !g.members.joins {
 			g.countUnfounded(true)

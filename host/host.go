@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -37,7 +38,7 @@ type Host struct {
 	asked     []pulse.Question // scratch memory of answerLeaders
 	lane      *appendLane
 	appliers  *applyLanes
-	readers   *readers
+	readers   *storage.Readers
 	shortages shortages
 
 	snapshotLanes snapshotLanes

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -31,10 +32,10 @@ type inbox struct {
 type inputs struct {
 	campaign    bool
 	handOver    bool
-	transfer    *Transfer // nil: none was asked for
-	wish        *wish     // of placement; nil: none
-	fetched     []fetched // of the readers
-	excepted    bool      // a follower is not covered by a pulse
+	transfer    *Transfer        // nil: none was asked for
+	wish        *wish            // of placement; nil: none
+	fetched     []storage.Result // of the readers
+	excepted    bool             // a follower is not covered by a pulse
 	forgot      forgetOutcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
@@ -169,7 +170,7 @@ func (b *inbox) putExcepted() {
 	b.mu.Unlock()
 }
 
-func (b *inbox) putFetched(f fetched) {
+func (b *inbox) putFetched(f storage.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {

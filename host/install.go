@@ -104,7 +104,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.id.Index {
 		return
 	}
-	g.storage.conf = answer.Snapshot.Metadata.ConfState
+	g.storage.Conf = answer.Snapshot.Metadata.ConfState
 	g.handed = max(g.handed, p.id.Index)
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.id.Index })
 	block, err := entry.DecodeBlock(p.manifest.Host)

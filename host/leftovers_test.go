@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -43,28 +44,16 @@ func TestStandInOfARemovedGroupDoesNotRun(t *testing.T) {
 func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	h := openTestHost(t, 3)
 	h.lead()
-	read := fetched{reader: 3, lo: 1, entries: span(1, 9, 1)}
+	read := storage.Result{Reader: 3, Lo: 1, Entries: span(1, 9, 1)}
 	h.group.inbox.putFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
-	if n := len(h.group.storage.fetched); n > 0 {
+	if n := h.group.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others", n)
 	}
 	h.group.inbox.putFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
-	if n := len(h.group.storage.fetched); n > 0 {
+	if n := h.group.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others that came late", n)
-	}
-}
-
-// While a read hangs, leaderships come and go: one request of a group waits behind it, the latest.
-func TestWaitingReadIsReplaced(t *testing.T) {
-	l, g := readLane{host: 2}, &Group{id: theGroup}
-	for term := range uint64(5) {
-		l.put(readRequest{group: g, reader: 2, lo: term, hi: term + 1})
-		l.put(readRequest{group: &Group{id: 100 + term}, reader: 2})
-	}
-	if n := len(l.waiting); n != 6 || l.waiting[0].group != g || l.waiting[0].lo != 4 {
-		t.Errorf("%d requests wait, the first for entries from %d of group %d; want 6, the first for 4 of %d", n, l.waiting[0].lo, l.waiting[0].group.id, theGroup)
 	}
 }
 

@@ -308,13 +308,13 @@ func (g *Group) removedBy(member uint64, r removal) {
 // the log begins with.
 func (g *Group) adoptFounders() {
 	b := g.bound.Load()
-	if b == nil || g.roster() != nil || len(g.storage.conf.Voters) > 0 {
+	if b == nil || g.roster() != nil || len(g.storage.Conf.Voters) > 0 {
 		return
 	}
 	ids := b.IDs()
 	g.host.learnHosts(ids)
 	g.members.ids.Store(&ids)
-	g.storage.conf = raftpb.ConfState{Voters: ids}
+	g.storage.Conf = raftpb.ConfState{Voters: ids}
 	for _, id := range ids {
 		g.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})
 	}

@@ -127,7 +127,7 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 		h.meetings.add(id)
 		h.meetings.of(id).begin(h.clock.livedAtBeat())
 		h.pulses.Add(id)
-		h.readers.add(id)
+		h.readers.Add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
 		p.ids.Store(&ids)
 	}

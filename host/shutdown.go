@@ -54,8 +54,8 @@ func (h *Host) parts() []part {
 		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.flight.task.Stop)})
 	}
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
-	for _, l := range h.readers.all() {
-		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	for _, l := range h.readers.All() {
+		parts = append(parts, part{l.Doing, joined(l.Stop)})
 	}
 	for _, l := range h.appliers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})

@@ -177,7 +177,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	if err != nil {
 		return nil, err
 	}
-	g.storage.conf = m.Conf
+	g.storage.Conf = m.Conf
 	g.snapshots.newest.Store(p)
 	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
 	return nil, nil

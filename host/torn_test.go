@@ -44,7 +44,7 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 		for _, size := range []int{20, 300, 1024} {
 			t.Run(fmt.Sprintf("%s/%d bytes", way.name, size), func(t *testing.T) {
 				w := &tornWrite{t: t, lane: newTestLane(t), conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}, bytes: size}
-				node, err := raft.NewRawNode(w.config(&storage{log: w.lane.log.Group(theGroup), conf: w.conf}, way.name == "append lane"))
+				node, err := raft.NewRawNode(w.config(storageWith(w.lane.log.Group(theGroup), w.conf), way.name == "append lane"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func (w *tornWrite) judge() {
 		images++
 		log := openLog(t, &manualEnv{}, image)
 		g := log.Group(theGroup)
-		node, err := raft.NewRawNode(w.config(&storage{log: g, conf: w.conf}, false))
+		node, err := raft.NewRawNode(w.config(storageWith(g, w.conf), false))
 		if err != nil {
 			t.Fatalf("image %s: %v", desc.Code(), err)
 		}
@@ -186,4 +186,10 @@ func (w *tornWrite) judge() {
 		t.Errorf("of %d images %d hold the write; both kinds must be seen", images, whole)
 	}
 	t.Logf("%d images, of which %d hold the write", images, whole)
+}
+
+func storageWith(log GroupLog, conf raftpb.ConfState) *groupStorage {
+	s := newStorage(log)
+	s.Conf = conf
+	return s
 }

@@ -118,8 +118,8 @@ func (g *Group) stepAnswers() {
 	}
 	for i := range g.taken.fetched {
 		f := g.taken.fetched[i]
-		g.storage.put(f)
-		g.node.EntriesArrived(f.reader)
+		g.storage.Keep(f)
+		g.node.EntriesArrived(f.Reader)
 	}
 	for _, s := range g.taken.snapshots {
 		g.node.ReportSnapshot(s.member, s.status)

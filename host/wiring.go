@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
 )
 
@@ -39,9 +40,9 @@ func (h *Host) startLanes() {
 		},
 		event: h.events.emit,
 	}
-	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
+	h.readers = storage.StartReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
-	})
+	}, h.shortages.later)
 	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
 	h.snapshotLanes.now, h.snapshotLanes.ticks, h.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.events.emit
 	h.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
@@ -55,7 +56,7 @@ func (h *Host) startLanes() {
 // rosterChanged tells the other parts of the group and of its host that a roster is in force, in this order.
 // A group that is being opened tells only the first of them.
 func (g *Group) rosterChanged(was, now *membership.Roster) {
-	g.storage.conf = now.Conf          // what a core that begins reads from the log
+	g.storage.Conf = now.Conf          // what a core that begins reads from the log
 	g.host.keys.announcing.Store(true) // keys.go: members may not know this host's key
 	if g.node == nil {
 		return

@@ -42,9 +42,9 @@ var runtimeBugs = []bug{
 		a.review`, `if false {
 		a.review`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}}},
-	{name: "forget_vote", what: "a restart forgets the vote of the node in its term", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "has two leaders: host", edits: []edit{{"host/storage.go",
-		`	return hs, s.conf, nil`, `	hs.Vote = raft.None
-	return hs, s.conf, nil`}}},
+	{name: "forget_vote", what: "a restart forgets the vote of the node in its term", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "has two leaders: host", edits: []edit{{"host/internal/storage/storage.go",
+		`	return hs, s.Conf, nil`, `	hs.Vote = raft.None
+	return hs, s.Conf, nil`}}},
 	{name: "one_hard_state", what: "each message of a round is one write, and the only hard state is in the first of them", in: "host", found: "TestTornRoundCommitsNothing", edits: []edit{{"host/append.go",
 		`	q.joint.writes = needed
 `, `	if q.joint.writes = needed; len(needed) > 0 {
@@ -77,9 +77,9 @@ var runtimeBugs = []bug{
 		g.host.learnMembers(next)
 	}
 	m := &g.members`}, {"host/groups.go",
-		`	h.learnHosts(store.members()) // before the core
+		`	h.learnHosts(store.Members()) // before the core
 `, ``}}},
-	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/readers.go",
+	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/internal/storage/readers.go",
 		`	if l == nil {
 		return`, `	if l == nil && false {
 		return`}}},
@@ -119,7 +119,7 @@ var runtimeBugs = []bug{
 		`		if vfs.IsShort(err) {
 			return nil, 0, retried{err}`, `		if vfs.IsShort(err) && false {
 			return nil, 0, retried{err}`}}},
-	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/readers.go",
+	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/storage/readers.go",
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
@@ -217,7 +217,7 @@ var runtimeBugs = []bug{
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
-	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "sim", found: "TestPlacement", rare: true, args: "-placements 2", edits: []edit{{"host/placed.go",
+	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
 		return ""

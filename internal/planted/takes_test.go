@@ -10,7 +10,7 @@ var takeBugs = []bug{
 	{name: "take_before_added", what: "a member that reads in the log how it was added takes a snapshot from before that", in: "host", found: "TestNoSnapshotFromBeforeAMemberWasAdded", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 1053 -seeds 1 -faults 1500ms"}}, edits: []edit{{"host/snapshottake.go",
 		`early := !q.group.wasMemberAt(id.Index)`, `early := !q.group.wasMemberAt(id.Index) && false`}}},
 	{name: "conf_of_the_log_stays", what: "after an install a member that starts again has the configuration that its log had", same: "the roster in the snapshot sets the same configuration", edits: []edit{{"host/install.go",
-		`	g.storage.conf = answer.Snapshot.Metadata.ConfState
+		`	g.storage.Conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},
 	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-first 60 -churns 10", edits: []edit{{"host/install.go",
 		`		g.takeRoster(block.Roster)

@@ -23,7 +23,7 @@ var turnBugs = []bug{
 		m :=`}}},
 	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host", found: "TestShareOfARound", edits: []edit{{"host/lane.go",
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
-	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/storage.go",
+	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host/internal/storage", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/internal/storage/storage.go",
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
 	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/turn.go",
 		`counting = min(left, g.node.TicksToEvent()-1)`, `counting = left`}}},
