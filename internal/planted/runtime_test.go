@@ -2,14 +2,14 @@ package planted_test
 
 // runtimeBugs are bugs in the runtime, package host and those below it.
 var runtimeBugs = []bug{
-	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/placingmoves.go",
+	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/leadership.go",
 		`if m == nil {
 		return 0
 	}
-	return m.count`, `if true {
+	return m.Count`, `if true {
 		return 0
 	}
-	return m.count`}}},
+	return m.Count`}}},
 	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/meeting.go",
 		`h.admission.Incarnation(peer.ID); known {`, `h.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
