@@ -29,7 +29,7 @@ var largeObjectBugs = []bug{
 	if at :=`}}},
 	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 6 -objects 5", says: "is not on a quorum of disks", edits: []edit{{"host/objects.go",
 		`case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):`, `case false:`}}},
-	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "sim", found: "TestObjects", rare: true, args: "-first 62 -objects 15", edits: []edit{{"host/objects.go",
+	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "host", found: "TestFilesOfAnExpiredObjectStayForTheLog", edits: []edit{{"host/objects.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/objects.go",
 		`o.ended[n].Index < first {`, `(o.ended[n].Index < first || true) {`}}},
 }

@@ -43,7 +43,7 @@ var poisonBugs = []bug{
 		`	to := q.rebuildTo
 `, `	to := q.through.Load()
 `}}},
-	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "not told", edits: []edit{{"host/halted.go",
+	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "host", found: "TestRebuildTellsTheCallers", edits: []edit{{"host/halted.go",
 		`	if q.halting.answered.Load() != q.halting.now.Load() {`, `	if q.halting.now.Load() == nil {`}}},
 	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/rebuild.go",
 		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},

@@ -217,7 +217,7 @@ var runtimeBugs = []bug{
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
 		`if number == rd.number {`, `if true {`}, {"host/read.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
-	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "sim", found: "TestPlacement", rare: true, args: "-placements 2", edits: []edit{{"host/placed.go",
+	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
 		return ""
