@@ -180,7 +180,7 @@ var runtimeBugs = []bug{
 	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host", found: "TestSupersedes", edits: []edit{{"host/send.go",
 		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
 	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/placing.go",
-		`		if p.rejectHost(id, now) != "" {`, `		l.leads = 0
+		`		if p.rejectHost(id, now) != "" {`, `		l.Leads = 0
 		if p.rejectHost(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},

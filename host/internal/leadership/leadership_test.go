@@ -50,7 +50,7 @@ func TestMoves(t *testing.T) {
 		t.Errorf("%d hand-overs within 100 ticks, want 2", n)
 	}
 	if m.Rests(0) {
-		t.Error("nobody has asked for a hand-over, and placement rests")
+		t.Error("no caller has asked for a hand-over, and placement rests")
 	}
 	m.RestUntil(50)
 	m.RestUntil(40)
