@@ -2,56 +2,59 @@ package host
 
 import (
 	"fmt"
-	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// pendingByTerm holds the clients that wait for proposals of this host: a list for each term that it led, in
-// log order. Only committed entries decide the outcome of a proposal, since an entry that another leader has
-// overwritten here may survive elsewhere and come back. So waiting clients outlive the leadership in which
-// they proposed, but not for long: terms never decrease along a log (thesis §3.5), so once an entry of a
-// later term is committed, no entry of an earlier term can be committed behind it. Every new leader commits
-// an entry of its own at once.
+// proposalQueue holds the clients of this host whose commands a turn has taken, until they know everything:
 //
-// The group's turn fills the lists and answers from them. Close answers all clients from another goroutine,
-// since the turn may hang on a disk forever. Each method is one atomic step under mu.
-type pendingByTerm struct {
-	budget *budget
+//	offered      by a turn to the core, which takes them in batches
+//	ring         in the log, by index: what happens to the entry, and the result of a call
+//	calls        on their way to another host, or in the log under a number of a session (calls.go)
+//
+// A client that waits in the ring may outlive the leadership in which it proposed, but not for long
+// (proposals.Ring). The group's turn fills the queue and answers for what is committed. An apply lane takes
+// the calls of what it applies (called.go). Close answers all clients from another goroutine, since the
+// turn may hang on a disk forever. Each method is one atomic step under mu, and an owner of a call is told
+// under mu, so that it hears of one call from one goroutine at a time. Locks that come before mu: none.
+// Behind it: those of the clock of the log (logTime) and of the transport.
+type proposalQueue struct {
+	budget   *budget
+	maxBytes int                  // about the size of a batch
+	clock    func() time.Duration // of a group with calls; else nil
 
-	mu     sync.Mutex
-	closed error // not nil: all clients were answered, and new ones are answered at once
-
+	mu        sync.Mutex
+	closed    error      // not nil: all clients were answered, and new ones are answered at once
 	offered   []proposal // of the group's turn, not proposed yet
 	proposing int        // how many of them are being proposed
-	all       []pendingTerm
-	bytes     int64         // of all pending proposals, with overhead
+	ring      proposals.Ring[*waiter]
+	calls     routedCalls
+	applying  []Caller      // of the commands that are with the state machine
 	at        time.Duration // when the latest commit was seen,
 	by        uint64        // and who completed its quorum
 	committed uint64        // proposals that got a receipt
-	refusals  refusalCounts // any goroutine may count here
-	count     int
-}
 
-type pendingTerm struct {
-	term    uint64
-	next    uint64 // index of waiting[0]
-	waiting []pendingProposal
-}
+	bytes    atomic.Int64  // of all that is in the log or in calls, with overhead; changed under mu
+	refusals refusalCounts // any goroutine may count here
 
-type pendingProposal struct {
-	waiter *waiter // nil: an entry of this host for which no client waits
-	bytes  int64
+	// Owned by the turn.
+	oldest   uint64 // no client of an earlier term waits for its answer in the ring
+	answered uint64 // all clients through this commit index are answered
 }
 
 // offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
 // commands that no client waits for any more would fill the log. The first of them came at since. offer
 // reuses the slice.
-func (t *pendingByTerm) offer(proposals []proposal, since time.Duration) {
-	kept, callBytes := proposals[:0], int64(0)
-	for _, p := range proposals {
+func (q *proposalQueue) offer(batch []proposal, since time.Duration) {
+	if len(batch) == 0 {
+		return
+	}
+	kept, callBytes := batch[:0], int64(0)
+	for _, p := range batch {
 		if p.waiter.take() {
 			kept = append(kept, p)
 			if c := p.waiter.call; c != nil {
@@ -60,300 +63,274 @@ func (t *pendingByTerm) offer(proposals []proposal, since time.Duration) {
 			}
 		}
 	}
-	if n := len(proposals) - len(kept); n > 0 {
-		t.refusals.withdrawn.Add(uint64(n))
+	if n := len(batch) - len(kept); n > 0 {
+		q.refusals.withdrawn.Add(uint64(n))
 	}
-	clear(proposals[len(kept):])
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.offered = kept
-	if callBytes > 0 {
-		t.hold(callBytes)
-	}
-	if t.closed != nil {
-		t.refuseOffered(wrap(ErrStopped, t.closed))
-	}
+	clear(batch[len(kept):])
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hold(callBytes)
+	q.setOffered(kept)
 }
 
 // offerAgain takes calls whose tries have surely ended, and which are counted already. Nothing else is
 // offered then.
-func (t *pendingByTerm) offerAgain(proposals []proposal) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	kept := proposals[:0]
-	for _, p := range proposals {
+func (q *proposalQueue) offerAgain(batch []proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := batch[:0]
+	for _, p := range batch {
 		if p.waiter.take() {
 			kept = append(kept, p)
 		} else {
-			t.hold(-p.bytes())
+			q.hold(-p.bytes())
 		}
 	}
-	t.offered = kept
-	if t.closed != nil {
-		t.refuseOffered(wrap(ErrStopped, t.closed))
-	}
+	q.setOffered(kept)
 }
 
-// stampCommit notes when what is answered next was committed, and who completed the quorum. It reads the
-// clock only if a client waits.
-func (t *pendingByTerm) stampCommit(clock func() time.Duration, by uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.count > 0 {
-		t.at, t.by = clock(), by
+func (q *proposalQueue) setOffered(batch []proposal) {
+	q.offered, q.proposing = batch, 0
+	if q.closed != nil {
+		q.refuseFirst(batch, wrap(ErrStopped, q.closed))
 	}
-}
-
-// space returns how many bytes more this group may hold.
-func (t *pendingByTerm) space() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.budget.max - t.budget.used.Load() - t.bytes
-}
-
-// releaseCalls releases the bytes of calls that have left the lists of the group.
-func (t *pendingByTerm) releaseCalls(bytes int64) {
-	if bytes == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hold(-bytes)
 }
 
 // next returns the next commands to propose, about maxBytes at most, or none when all were proposed or
 // answered. The caller must then call accept or refuse.
-func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (q *proposalQueue) next() (batch []proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.nextBatch()
+}
+
+func (q *proposalQueue) nextBatch() (batch []proposal) {
 	n, bytes := 0, 0
-	for n < len(t.offered) && (n == 0 || bytes+t.offered[n].size() <= maxBytes) {
-		bytes += t.offered[n].size()
+	for n < len(q.offered) && (n == 0 || bytes+q.offered[n].size() <= q.maxBytes) {
+		bytes += q.offered[n].size()
 		n++
 	}
-	t.proposing = n
-	return t.offered[:n]
+	q.proposing = n
+	return q.offered[:n]
 }
 
-// hasSpace reports whether the budget has bytes more for this group.
-func (t *pendingByTerm) hasSpace(bytes int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.budget.fits(t.bytes, bytes)
-}
-
-// hold counts bytes of pending proposals; less than 0 gives them back.
-func (t *pendingByTerm) hold(bytes int64) {
-	t.bytes += bytes
-	t.budget.hold(bytes)
-}
-
-// refuse answers a batch of next that the core has not taken.
-func (t *pendingByTerm) refuse(batch []proposal, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed != nil {
-		return // answered
+// refuse answers a batch of next that the core has not taken, and is next.
+func (q *proposalQueue) refuse(batch []proposal, err error) (next []proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return nil // answered
 	}
-	t.answerOffered(batch, err)
-	t.offered, t.proposing = t.offered[len(batch):], 0
+	q.refuseFirst(batch, err)
+	return q.nextBatch()
 }
 
-// accept registers that a batch of next is in the log as entries of term, starting at index.
-func (t *pendingByTerm) accept(term, index uint64, batch []proposal) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed != nil {
-		return // answered
-	}
-	t.offered, t.proposing = t.offered[len(batch):], 0
-	t.add(term, index, batch)
-}
-
-// severalWait reports whether more than one client waits for a commit.
-func (t *pendingByTerm) severalWait() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.count > 1
-}
-
-// add registers the clients of the entries of term, starting at index. Within a term indexes only grow.
-// Entries in between without a client (the leader's first) are filled in.
-func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
-	if n := len(t.all); n == 0 || t.all[n-1].term != term {
-		t.all = append(t.all, pendingTerm{term: term, next: index})
-	}
-	last := &t.all[len(t.all)-1]
-	if len(last.waiting) == 0 {
-		last.next = index
-	}
-	for last.next+uint64(len(last.waiting)) < index {
-		last.waiting = append(last.waiting, pendingProposal{})
-	}
-	for _, p := range proposals {
-		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
-		if p.waiter.call == nil { // a call is counted since its first turn
-			t.hold(p.bytes())
+// refuseFirst answers the first of the commands that are offered.
+func (q *proposalQueue) refuseFirst(batch []proposal, err error) {
+	for _, p := range batch {
+		if p.waiter.call == nil {
+			q.refusals.note(err, 1)
+			p.waiter.answer(settlement{err: err})
+		} else if bytes := p.bytes(); !q.answerCall(p.waiter.call, settlement{err: err}) {
+			q.hold(-bytes)
 		}
 	}
-	t.count += len(proposals)
+	q.offered, q.proposing = q.offered[len(batch):], 0
 }
 
-// answerCommitted answers every pending proposal with an index in the committed entries: with a receipt if
-// the entry is its own, with ErrDropped if another leader's entry took its place. A pending proposal below
-// the first of them was skipped because a snapshot covers its index. No entry at that index was seen here, so
-// the answer is ErrIndeterminate.
-func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(committed) == 0 || len(t.all) == 0 {
+// accept registers that a batch of next is in the log as entries of term, starting at index, and is next.
+func (q *proposalQueue) accept(term, index uint64, batch []proposal) (next []proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return nil // answered
+	}
+	q.offered, q.proposing = q.offered[len(batch):], 0
+	q.oldest = min(q.oldest, term)
+	q.put(term, index, batch)
+	return q.nextBatch()
+}
+
+// put registers the clients of the entries of a term, starting at index.
+func (q *proposalQueue) put(term, index uint64, batch []proposal) {
+	bytes, now := int64(0), time.Duration(0)
+	if q.clock != nil {
+		now = q.clock()
+	}
+	places := q.ring.Put(term, index, len(batch))
+	for i, p := range batch {
+		held := p.bytes()
+		places[i], p.waiter.bytes = p.waiter, uint32(held)
+		if c := p.waiter.call; c == nil {
+			bytes += held
+		} else { // it is counted since its first turn
+			c.index, c.appended = index+uint64(i), now
+		}
+	}
+	q.hold(bytes)
+}
+
+// hold counts bytes of proposals; less than 0 gives them back.
+func (q *proposalQueue) hold(bytes int64) {
+	if bytes != 0 {
+		q.bytes.Add(bytes)
+		q.budget.hold(bytes)
+	}
+}
+
+// space returns how many bytes more this group may hold.
+func (q *proposalQueue) space() int64 { return q.budget.max - q.budget.used.Load() - q.bytes.Load() }
+
+// hasSpace reports whether the budget has bytes more for this group.
+func (q *proposalQueue) hasSpace(bytes int64) bool { return q.budget.fits(q.bytes.Load(), bytes) }
+
+// severalWait reports whether more than one client waits for a commit.
+func (q *proposalQueue) severalWait() bool { return q.ring.Unanswered() > 1 }
+
+// counts returns how many commands got a receipt, and the bytes of those that are pending.
+func (q *proposalQueue) counts() (committed uint64, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.committed, q.bytes.Load()
+}
+
+// shrink releases memory, if no client waits.
+func (q *proposalQueue) shrink() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ring.Shrink()
+}
+
+// answerCommitted answers the clients through the last of the entries, which are committed: with a receipt
+// if the entry is theirs, with ErrDropped if another leader's entry took its place. A client below the
+// first of them was skipped because a snapshot covers its index. No entry at that index was seen here, so
+// the answer is ErrIndeterminate. The member by completed the quorum; 0 if that is not known.
+func (q *proposalQueue) answerCommitted(committed []raftpb.Entry, by uint64) {
+	if len(committed) == 0 || q.ring.Unanswered() == 0 {
 		return
 	}
 	first, last := committed[0].Index, committed[len(committed)-1].Index
-	kept := t.all[:0]
-	for _, pt := range t.all {
-		for len(pt.waiting) > 0 && pt.next <= last {
-			switch index := pt.next; {
-			case index < first:
-				t.answerNext(&pt, settlement{err: errCovered(index)})
-			case committed[index-first].Term == pt.term:
-				t.answerNext(&pt, settlement{receipt: Receipt{Index: index, Term: pt.term}})
-			default:
-				t.answerNext(&pt, settlement{err: ErrDropped})
+	q.atCommit(by, func() {
+		q.ring.Answer(last, func(index uint64) (term uint64, ok bool) {
+			if index < first {
+				return 0, false
 			}
-		}
-		if len(pt.waiting) > 0 {
-			kept = append(kept, pt)
-		}
-	}
-	clear(t.all[len(kept):])
-	t.all = kept
+			return committed[index-first].Term, true
+		}, q.answer)
+	})
 }
 
-// answerByTerm answers every pending proposal up to the commit index: with a receipt if the log has an entry
-// of its term there, with ErrDropped if it has another. If the log does not know the entry any more, a
-// snapshot covers it, and the outcome is indeterminate.
-func (t *pendingByTerm) answerByTerm(commit uint64, termAt func(index uint64) (term uint64, ok bool)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.all) == 0 {
+// answerOwn answers the clients of the leader of term, for everything up to the commit index.
+func (q *proposalQueue) answerOwn(term, commit, by uint64) {
+	if commit > q.answered && q.ring.Unanswered() > 0 {
+		q.atCommit(by, func() { q.ring.AnswerOwn(term, commit, q.answer) })
+	}
+}
+
+// answerByTerm answers every client up to the commit index by what the log has there. If the log does not
+// know the entry any more, a snapshot covers it, and the outcome is indeterminate. A host that leads in the
+// term own need not look at its own entries; 0 if it does not lead.
+func (q *proposalQueue) answerByTerm(own, commit, by uint64, termAt func(index uint64) (term uint64, ok bool)) {
+	if commit <= q.answered || q.ring.Unanswered() == 0 {
 		return
 	}
-	kept := t.all[:0]
-	for _, pt := range t.all {
-		for len(pt.waiting) > 0 && pt.next <= commit {
-			switch term, ok := termAt(pt.next); {
-			case !ok:
-				t.answerNext(&pt, settlement{err: errCovered(pt.next)})
-			case term == pt.term:
-				t.answerNext(&pt, settlement{receipt: Receipt{Index: pt.next, Term: term}})
-			default:
-				t.answerNext(&pt, settlement{err: ErrDropped})
-			}
-		}
-		if len(pt.waiting) > 0 {
-			kept = append(kept, pt)
-		}
+	q.atCommit(by, func() {
+		q.ring.AnswerOwn(own, commit, q.answer)
+		q.ring.Answer(commit, termAt, q.answer)
+	})
+	q.answered = commit
+}
+
+// atCommit calls f under mu, to answer for what is committed now.
+func (q *proposalQueue) atCommit(by uint64, f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.clock != nil {
+		q.at, q.by = q.clock(), by
 	}
-	clear(t.all[len(kept):])
-	t.all = kept
+	f()
+	q.oldest = q.ring.Oldest()
+}
+
+// dropDeposed answers with ErrDropped the clients that a leader of an earlier term than the core's has left
+// and whose entries can no longer be committed (proposals.Ring.Drop).
+func (q *proposalQueue) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ring.Drop(commit, commitTerm, termAt, func(w *waiter) { q.tell(w, settlement{err: ErrDropped}) })
+	q.oldest = q.ring.Oldest()
+}
+
+// answer tells a client what happened to its entry.
+func (q *proposalQueue) answer(w *waiter, index, term uint64, f proposals.Fate) {
+	switch f {
+	case proposals.Committed:
+		q.tell(w, settlement{receipt: Receipt{Index: index, Term: term}})
+	case proposals.Dropped:
+		q.tell(w, settlement{err: ErrDropped})
+	case proposals.Covered:
+		q.tell(w, settlement{err: errCovered(index)})
+	}
 }
 
 func errCovered(index uint64) error {
 	return fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)
 }
 
-// before reports whether proposals of an earlier term than this one are pending.
-func (t *pendingByTerm) before(term uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.all) > 0 && t.all[0].term < term
+func (q *proposalQueue) tell(w *waiter, o settlement) {
+	bytes, c := int64(w.bytes), w.call // a client may use its waiter again as soon as it is told
+	if c == nil || o.err == nil && c.Session == nil {
+		q.note(o) // other calls are counted when their outcome is final
+	}
+	kept := false
+	if c == nil {
+		w.answer(o)
+	} else {
+		o.receipt.Committed, o.receipt.By = q.at, q.by
+		kept = q.answerCall(c, o)
+	}
+	if !kept {
+		q.hold(-bytes)
+	}
 }
 
-// dropDeposed answers with ErrDropped the pending proposals that can no longer be committed. These belong to
-// a term before commitTerm, the term of the last committed entry, and their index holds an entry of another
-// term or is not committed. termAt returns the term of a committed entry of this host's log; ok is false if
-// the log no longer knows it.
-//
-// answerCommitted makes the same decision, but only when entries are applied, so a state machine that hangs
-// would keep the clients waiting. dropDeposed gives no receipts, as each pipeline gives them at its own time.
-func (t *pendingByTerm) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	kept := t.all[:0]
-	for _, pt := range t.all {
-		if pt.term < commitTerm {
-			t.dropFrom(&pt, pt.survivors(commit, termAt))
+// answerCall takes the outcome of a try that was in this host's log, or was offered to it. It reports whether
+// the group keeps the call and tries again.
+func (q *proposalQueue) answerCall(c *Call, o settlement) (kept bool) {
+	switch {
+	case o.err == nil && c.Session != nil:
+		return false // it may be a duplicate: what the state machine gets decides
+	case o.err == nil:
+		if c.w.finish() {
+			o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = c.queued, c.appended, c.replicated
+			c.group.tellCommitted(c.Owner, o.receipt)
 		}
-		if len(pt.waiting) > 0 {
-			kept = append(kept, pt)
-		}
+		return false
 	}
-	clear(t.all[len(kept):])
-	t.all = kept
+	if c.index > 0 {
+		c.index, c.appended, c.replicated = 0, 0, 0 // the receipt is that of another try
+	}
+	if !c.Here && endsTry(o.err) && q.closed == nil && q.calls.putAgain(c) {
+		return true
+	}
+	c.fail(o.err)
+	return false
 }
 
-// survivors counts the first pending proposals of a deposed leader that may still get a receipt. They are a
-// prefix: behind the point where the committed log diverges from the leader's, it has no entry of the leader
-// (Log Matching, thesis §3.5). If the log no longer knows the term, answerCommitted will answer.
-func (pt *pendingTerm) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
-	if commit < pt.next {
-		return 0
-	}
-	return sort.Search(min(len(pt.waiting), int(commit-pt.next)+1), func(i int) bool {
-		term, ok := termAt(pt.next + uint64(i))
-		return ok && term != pt.term
-	})
-}
-
-// dropFrom answers the pending proposals of a term, starting at the nth, with ErrDropped.
-func (t *pendingByTerm) dropFrom(pt *pendingTerm, n int) {
-	for i := n; i < len(pt.waiting); i++ {
-		t.answer(pt.waiting[i], settlement{err: ErrDropped})
-	}
-	clear(pt.waiting[n:])
-	pt.waiting = pt.waiting[:n]
-}
-
-// answerOwn answers the clients of the leader of term, for everything up to the commit index. The entries
-// that it proposed in its term stay in its log while it leads, so it need not look at them. The followers'
-// disks may commit them before they are on this host's disk, and so before they are applied.
-func (t *pendingByTerm) answerOwn(term, commit uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.all) == 0 {
+// note counts an outcome.
+func (q *proposalQueue) note(o settlement) {
+	if o.err == nil {
+		q.committed++
 		return
 	}
-	pt := &t.all[len(t.all)-1]
-	if pt.term != term {
-		return
-	}
-	for len(pt.waiting) > 0 && pt.next <= commit {
-		t.answerNext(pt, settlement{receipt: Receipt{Index: pt.next, Term: term}})
-	}
+	q.refusals.note(o.err, 1)
 }
 
-// answerNext removes the first pending proposal of a term and answers it.
-func (t *pendingByTerm) answerNext(pt *pendingTerm, o settlement) {
-	c := pt.waiting[0]
-	pt.waiting[0] = pendingProposal{}
-	pt.waiting, pt.next = pt.waiting[1:], pt.next+1
-	t.answer(c, o)
-}
-
-func (t *pendingByTerm) answer(c pendingProposal, o settlement) {
-	if c.waiter != nil {
-		t.count--
-		if c.waiter.call != nil {
-			o.receipt.Committed, o.receipt.By = t.at, t.by
-		}
-		if call := c.waiter.call; call == nil || o.err == nil && call.Session == nil {
-			t.note(o) // other calls are counted when their outcome is final
-		}
-		if !c.waiter.answer(o) {
-			t.hold(-c.bytes)
-		}
-	}
+// endedCalls are calls and callers that must be told that they have ended.
+type endedCalls struct {
+	applying []Caller   // of commands that are with the state machine
+	results  []*Call    // that wait for results only
+	lost     []lostCall // the others
 }
 
 // lostCall is a call that must be told an error.
@@ -364,91 +341,106 @@ type lostCall struct {
 
 // abandon answers all waiting clients, and later ones at once. A command that was not proposed has certainly
 // not been committed; any other may have been. The caller must answer the calls that abandon returns.
-func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed != nil {
-		return nil
+func (q *proposalQueue) abandon(cause error) (e endedCalls) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return endedCalls{}
 	}
-	t.closed = cause
-	for i, p := range t.offered {
-		err := ErrStopped
-		if i < t.proposing {
-			err = ErrIndeterminate
+	q.closed = cause
+	for i, p := range q.offered {
+		err := wrap(ErrStopped, cause)
+		if i < q.proposing {
+			err = wrap(ErrIndeterminate, cause)
 		}
-		if c := p.waiter.call; c != nil {
-			calls = append(calls, lostCall{c, wrap(err, cause)})
-			t.hold(-p.bytes())
-			continue
+		held := int64(0)
+		if p.waiter.call != nil { // a plain command is counted when it is in the log
+			held = p.bytes()
 		}
-		t.refusals.note(err, 1)
-		p.waiter.answer(settlement{err: wrap(err, cause)})
+		q.endWaiter(&e, p.waiter, err, held)
 	}
-	t.offered, t.proposing = nil, 0
-	for _, pt := range t.all {
-		for _, c := range pt.waiting {
-			if c.waiter == nil {
-				continue
-			}
-			t.hold(-c.bytes)
-			t.count--
-			if call := c.waiter.call; call != nil {
-				calls = append(calls, lostCall{call, wrap(ErrIndeterminate, cause)})
-				continue
-			}
-			t.refusals.note(ErrIndeterminate, 1)
-			c.waiter.answer(settlement{err: wrap(ErrIndeterminate, cause)})
-		}
-	}
-	t.all = nil
-	return calls
+	q.offered, q.proposing = nil, 0
+	q.endRing(&e, wrap(ErrIndeterminate, cause))
+	q.endRouted(&e, wrap(ErrStopped, cause), wrap(ErrIndeterminate, cause))
+	return e
 }
 
-// forgetCalls forgets the calls that wait, and returns them. Their entries may be committed.
-func (t *pendingByTerm) forgetCalls() (calls []*Call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, pt := range t.all {
-		for i := range pt.waiting {
-			if c := &pt.waiting[i]; c.waiter != nil && c.waiter.call != nil {
-				calls = append(calls, c.waiter.call)
-				t.hold(-c.bytes)
-				t.count--
-				*c = pendingProposal{}
-			}
-		}
+// endCalls ends all calls, and others may begin. It is part of a turn, and nothing is offered. why is for
+// those that are certainly not committed. The caller must answer the calls that endCalls returns.
+func (q *proposalQueue) endCalls(why error) (e endedCalls) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.clock != nil {
+		q.endRing(&e, wrap(ErrIndeterminate, why))
+		q.endRouted(&e, why, wrap(ErrIndeterminate, why))
 	}
-	return calls
+	return e
 }
 
-func (t *pendingByTerm) refuseOffered(err error) {
-	t.answerOffered(t.offered, err)
-	t.offered, t.proposing = nil, 0
-}
-
-// answerOffered answers commands that were not proposed.
-func (t *pendingByTerm) answerOffered(proposals []proposal, err error) {
-	for _, p := range proposals {
-		if p.waiter.call == nil {
-			t.refusals.note(err, 1)
+func (q *proposalQueue) endRing(e *endedCalls, unknown error) {
+	e.applying, q.applying = q.applying, nil
+	q.ring.End(func(w *waiter, answered, _ bool) {
+		if answered {
+			e.results = append(e.results, w.call)
+			return
 		}
-		if isCall := p.waiter.call != nil; !p.waiter.answer(settlement{err: err}) && isCall {
-			t.hold(-p.bytes())
-		}
-	}
+		q.endWaiter(e, w, unknown, int64(w.bytes))
+	})
 }
 
-// note counts an outcome.
-func (t *pendingByTerm) note(o settlement) {
-	if o.err == nil {
-		t.committed++
+// endWaiter ends the wait for what happens to a command that holds some bytes.
+func (q *proposalQueue) endWaiter(e *endedCalls, w *waiter, err error, bytes int64) {
+	q.hold(-bytes)
+	if w.call != nil {
+		e.lost = append(e.lost, lostCall{w.call, err})
 		return
 	}
-	t.refusals.note(o.err, 1)
+	q.refusals.note(err, 1)
+	w.answer(settlement{err: err})
 }
 
-func answerAll(proposals []proposal, err error) {
-	for _, p := range proposals {
-		p.waiter.answer(settlement{err: err})
+// endRouted ends the calls that are not in the ring. One without a live try is certainly not committed.
+func (q *proposalQueue) endRouted(e *endedCalls, why, unknown error) {
+	for p := q.calls.again.First(); p != nil; p = q.calls.again.First() {
+		q.endCall(e, p.Owner, why)
+	}
+	for p := q.calls.sent.First(); p != nil; p = q.calls.sent.First() {
+		q.endCall(e, p.Owner, unknown)
+	}
+}
+
+func (q *proposalQueue) endCall(e *endedCalls, c *Call, err error) {
+	q.hold(-c.bytes())
+	q.calls.remove(c)
+	e.lost = append(e.lost, lostCall{c, err})
+}
+
+// tellEnded answers calls that have ended, because of why.
+func (g *Group) tellEnded(e endedCalls, why error) {
+	for _, c := range e.applying {
+		g.tellFailed(c, wrap(ErrNoResult, why))
+	}
+	for _, c := range e.results {
+		switch {
+		case !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may refuse it
+			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
+		default:
+			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
+		}
+	}
+	for _, l := range e.lost {
+		l.call.fail(l.err)
+	}
+}
+
+// answerAll answers commands that no turn has taken.
+func answerAll(batch []proposal, err error) {
+	for _, p := range batch {
+		if c := p.waiter.call; c != nil {
+			c.fail(err)
+		} else {
+			p.waiter.answer(settlement{err: err})
+		}
 	}
 }

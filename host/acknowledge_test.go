@@ -38,19 +38,19 @@ func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 // Two leaderships have pending proposals at the same indexes. The committed entries decide, for each index
 // separately.
 func TestTenuresOverlap(t *testing.T) {
-	c := pendingByTerm{budget: &budget{}}
+	c := proposalQueue{budget: &budget{}}
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
-	c.add(3, 10, oldBatch)
+	c.put(3, 10, oldBatch)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
-	c.add(5, 12, youngBatch)
-	if c.bytes != 7*(4+overheadBytes) || c.count != 7 {
-		t.Errorf("%d bytes of %d commands are pending", c.bytes, c.count)
+	c.put(5, 12, youngBatch)
+	if c.bytes.Load() != 7*(4+overheadBytes) || c.ring.Unanswered() != 7 {
+		t.Errorf("%d bytes of %d commands are pending", c.bytes.Load(), c.ring.Unanswered())
 	}
-	c.answerCommitted(span(8, 10, 2)) // before all pending proposals
+	c.answerCommitted(span(8, 10, 2), 0) // before all pending proposals
 	if told(old[0]) != "nothing" {
 		t.Error("answered too early")
 	}
-	c.answerCommitted(append(span(10, 12, 3), span(12, 14, 5)...))
+	c.answerCommitted(append(span(10, 12, 3), span(12, 14, 5)...), 0)
 	for i, want := range []string{"10@3", "11@3", ErrDropped.Error(), ErrDropped.Error()} {
 		if got := told(old[i]); got != want {
 			t.Errorf("old %d: %s, want %s", i, got, want)
@@ -65,40 +65,40 @@ func TestTenuresOverlap(t *testing.T) {
 	if got := told(young[2]); got != ErrIndeterminate.Error() {
 		t.Errorf("abandoned: %s", got)
 	}
-	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
+	if c.bytes.Load() != 0 || c.ring.Unanswered() != 0 {
+		t.Errorf("%d bytes of %d commands are left", c.bytes.Load(), c.ring.Unanswered())
 	}
 }
 
 // Entries of the term that no client waits for are between the pending proposals.
 func TestPendingWithGaps(t *testing.T) {
-	c := pendingByTerm{budget: &budget{}}
+	c := proposalQueue{budget: &budget{}}
 	a, batchA := waitersFor(1)
-	c.add(1, 2, batchA)
+	c.put(1, 2, batchA)
 	b, batchB := waitersFor(1)
-	c.add(1, 5, batchB)
-	c.answerCommitted(span(1, 5, 1))
+	c.put(1, 5, batchB)
+	c.answerCommitted(span(1, 5, 1), 0)
 	if got := told(a[0]); got != "2@1" {
 		t.Error(got)
 	}
 	if got := told(b[0]); got != "nothing" {
 		t.Error(got)
 	}
-	c.answerCommitted(span(5, 6, 1))
+	c.answerCommitted(span(5, 6, 1), 0)
 	if got := told(b[0]); got != "5@1" {
 		t.Error(got)
 	}
-	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
+	if c.bytes.Load() != 0 || c.ring.Unanswered() != 0 {
+		t.Errorf("%d bytes of %d commands are left", c.bytes.Load(), c.ring.Unanswered())
 	}
 }
 
 // A snapshot skips indexes. This host has not seen what was committed there, so it may be the command.
 func TestPendingSkippedBySnapshot(t *testing.T) {
-	c := pendingByTerm{budget: &budget{}}
+	c := proposalQueue{budget: &budget{}}
 	ws, batch := waitersFor(3)
-	c.add(3, 10, batch)
-	c.answerCommitted(span(12, 14, 3))
+	c.put(3, 10, batch)
+	c.answerCommitted(span(12, 14, 3), 0)
 	const advice = "; read the state machine before you propose it again"
 	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
 		if got := told(ws[i]); got != want {
@@ -111,9 +111,9 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 // that wait for such an entry are answered even if nothing was handed out; clients whose entries may be
 // committed wait for their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
-	c := pendingByTerm{budget: &budget{}}
+	c := proposalQueue{budget: &budget{}}
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
-	c.add(3, 10, batch)
+	c.put(3, 10, batch)
 	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
 	termAt := func(i uint64) (uint64, bool) { term, ok := log[i]; return term, ok }
 	c.dropDeposed(11, 3, termAt)
@@ -126,14 +126,14 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
 	}
-	c.answerCommitted(span(10, 12, 3))
+	c.answerCommitted(span(10, 12, 3), 0)
 	for i, want := range []string{"10@3", "11@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
 	}
-	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
+	if c.bytes.Load() != 0 || c.ring.Unanswered() != 0 {
+		t.Errorf("%d bytes of %d commands are left", c.bytes.Load(), c.ring.Unanswered())
 	}
 }
 
@@ -144,7 +144,7 @@ func TestTenuresTwin(t *testing.T) {
 		w           *waiter
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		c := pendingByTerm{budget: &budget{}}
+		c := proposalQueue{budget: &budget{}}
 		var twin []pendingTwin
 		term, last, committed := uint64(1), uint64(0), uint64(0)
 		log := map[uint64]uint64{} // index → term, the log of this host
@@ -152,7 +152,7 @@ func TestTenuresTwin(t *testing.T) {
 			switch rapid.SampledFrom([]string{"propose", "propose", "noop", "lose", "commit"}).Draw(rt, "step") {
 			case "propose":
 				ws, batch := waitersFor(rapid.IntRange(1, 4).Draw(rt, "n"))
-				c.add(term, last+1, batch)
+				c.put(term, last+1, batch)
 				for _, w := range ws {
 					last++
 					log[last] = term
@@ -178,7 +178,7 @@ func TestTenuresTwin(t *testing.T) {
 				if term, ok := log[committed]; ok {
 					c.dropDeposed(committed, term, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
 				}
-				c.answerCommitted(entries)
+				c.answerCommitted(entries, 0)
 			}
 			var waiting []pendingTwin
 			var bytes int64
@@ -199,8 +199,8 @@ func TestTenuresTwin(t *testing.T) {
 				}
 			}
 			twin = waiting
-			if c.bytes != bytes || c.count != len(waiting) {
-				rt.Fatalf("%d bytes of %d commands are pending, want %d of %d", c.bytes, c.count, bytes, len(waiting))
+			if c.bytes.Load() != bytes || c.ring.Unanswered() != len(waiting) {
+				rt.Fatalf("%d bytes of %d commands are pending, want %d of %d", c.bytes.Load(), c.ring.Unanswered(), bytes, len(waiting))
 			}
 		}
 		c.abandon(errors.New("end"))
@@ -214,19 +214,19 @@ func TestTenuresTwin(t *testing.T) {
 
 // A leader's own commands are answered up to the commit index, and no other leader's.
 func TestAnswerOwn(t *testing.T) {
-	ts := pendingByTerm{budget: &budget{}}
+	ts := proposalQueue{budget: &budget{}}
 	old, mine, late := newWaiter(), newWaiter(), newWaiter()
-	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
-	ts.add(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
-	ts.answerOwn(3, 100) // another term's leader
-	ts.answerOwn(4, 7)
+	ts.put(2, 5, []proposal{{command: []byte("old"), waiter: old}})
+	ts.put(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
+	ts.answerOwn(3, 100, 0) // another term's leader
+	ts.answerOwn(4, 7, 0)
 	if got := told(mine); got != "7@4" {
 		t.Errorf("have %s", got)
 	}
 	if old.answered() || late.answered() {
 		t.Error("a proposal of another term, or beyond the commit index, was answered")
 	}
-	if ts.count != 2 {
-		t.Errorf("%d pending proposals left, want 2", ts.count)
+	if ts.ring.Unanswered() != 2 {
+		t.Errorf("%d pending proposals left, want 2", ts.ring.Unanswered())
 	}
 }

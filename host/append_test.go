@@ -43,7 +43,7 @@ func newTestLane(t *testing.T) *testLane {
 
 // add makes a group that has nothing but its queue to the lane.
 func (s *testLane) add(id uint64) *appendQueue {
-	g := &Group{id: id, self: 1, host: s.host, pending: pendingByTerm{budget: &s.host.memory.proposed}, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+	g := &Group{id: id, self: 1, host: s.host, proposals: proposalQueue{budget: &s.host.memory.proposed}, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.inbox.memory = &s.host.memory
 	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
 	q.ready.Owner, g.append = q, q

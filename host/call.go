@@ -37,7 +37,7 @@ type Call struct {
 
 	replicated time.Duration
 
-	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
+	// Written by the turn. The apply lane removes the call (proposalQueue.findCallers).
 	place   sched.Place[*Call] // in a list of routedCalls
 	index   uint64             // of its latest entry in this host's log; 0: none
 	number  uint64             // in the group's own session; 0: none
@@ -97,7 +97,7 @@ func (g *Group) CheckSize(n int) error {
 		return nil
 	}
 	err := g.tooLarge(n)
-	g.pending.refusals.note(err, 1)
+	g.proposals.refusals.note(err, 1)
 	return err
 }
 
@@ -142,10 +142,10 @@ func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	for {
 		switch {
 		case c.w.withdraw():
-			g.calls.gaveUp(g)
+			g.gaveUpCall()
 			return g.notProposed(ctx)
 		case c.w.giveUp():
-			g.calls.gaveUp(g)
+			g.gaveUpCall()
 			return g.Indeterminate(ctx)
 		case c.w.answered():
 			return nil
@@ -156,35 +156,11 @@ func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	}
 }
 
-// answer takes the outcome of a try that was in this host's log, or was offered to it. It reports whether the
-// group keeps the call and tries again.
-func (c *Call) answer(o settlement) (kept bool) {
-	switch {
-	case o.err == nil && c.Session != nil:
-		return false // it may be a duplicate: what the state machine gets decides
-	case o.err == nil:
-		if c.w.finish() {
-			o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = c.queued, c.appended, c.replicated
-			c.group.tellCommitted(c.Owner, o.receipt)
-		}
-		return false
-	}
-	if c.index > 0 {
-		c.group.called.forget(c.index, c)
-		c.index, c.appended, c.replicated = 0, 0, 0 // the receipt is that of another try
-	}
-	if !c.Here && endsTry(o.err) && c.group.calls.putAgain(c) {
-		return true
-	}
-	c.fail(o.err)
-	return false
-}
-
 // fail tells the owner that there will be no result.
 func (c *Call) fail(err error) {
 	if c.w.finish() {
 		if c.group != nil {
-			c.group.pending.refusals.note(err, 1)
+			c.group.proposals.refusals.note(err, 1)
 		}
 		c.group.tellFailed(c.Owner, err)
 	}

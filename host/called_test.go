@@ -4,65 +4,29 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
-// calledBatch is a batch of one call.
-func calledBatch() []proposal {
-	c := newEchoCaller().call("x")
-	c.w.call = c
-	return []proposal{{waiter: &c.w}}
-}
-
-// A leader that has lost its calls and leads again, a million entries later, begins with an empty list.
-func TestCalledBeginsAnew(t *testing.T) {
-	var s called
-	lost := calledBatch()
-	s.add(2, 10, lost, 0)
-	s.forget(10, lost[0].waiter.call)
-	again := calledBatch()
-	s.add(4, 1_000_010, again, 0)
-	if s.len() != 1 {
-		t.Fatalf("%d places for one call", s.len())
-	}
-	if got := s.takeOne(1_000_010, 4); got != again[0].waiter.call || s.n.Load() != 0 {
-		t.Fatalf("takes %p, want %p; %d are left", got, again[0].waiter.call, s.n.Load())
-	}
-}
-
-// A leader has forgotten entries after a full disk, leads again and proposes others in their places. Then the
-// first ones are committed, which other members had: their calls get their results.
-func TestCallsOfForgottenEntriesAreFound(t *testing.T) {
-	var s called
-	first, lost, again := calledBatch(), calledBatch(), calledBatch()
-	s.add(3, 60, first, 0)
-	s.add(3, 61, lost, 0)
-	s.add(5, 60, again, 0)
-	if got := s.takeOne(60, 3); got != first[0].waiter.call {
-		t.Errorf("entry 60 of term 3 takes %p, want %p", got, first[0].waiter.call)
-	}
-	if got := s.takeOne(61, 6); got != nil || s.n.Load() != 0 || len(s.displaced) > 0 {
-		t.Errorf("entry 61 of another term takes %p; %d are left", got, s.n.Load())
-	}
-}
-
-// A snapshot that is installed ends the calls through its index, and leaves the one behind it.
+// A snapshot that is installed ends the calls through its index, and leaves the call behind it.
 func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 	for through := uint64(9); through <= 13; through++ {
-		var s called
+		q := proposalQueue{budget: &budget{}}
+		q.takeCalls(func() time.Duration { return 1 }, 1)
 		var calls []*Call
 		for index := uint64(10); index <= 12; index++ {
-			batch := calledBatch()
-			calls = append(calls, batch[0].waiter.call)
-			s.add(2, index, batch, 0)
+			c := newEchoCaller().call("x")
+			c.w.call = c
+			calls = append(calls, c)
+			q.put(2, index, []proposal{{waiter: &c.w}})
 		}
-		s.overtaken(through)
+		q.overtaken(through)
 		for i, call := range calls {
 			index := uint64(10 + i)
 			want := call
 			if index <= through {
 				want = nil
 			}
-			if got := s.takeOne(index, 2); got != want {
+			if got := q.take(index, 2); got != want {
 				t.Errorf("a snapshot through %d: entry %d takes %p, want %p", through, index, got, want)
 			}
 		}

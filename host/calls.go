@@ -1,16 +1,16 @@
 package host
 
 import (
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 )
 
-// routedCalls routes the calls of this host that its log does not hold as plain entries (called.go). Each
-// turn looks where they can go:
+// routedCalls routes the calls of this host that its log does not hold as plain entries
+// (proposalQueue.ring). Each turn looks where they can go:
 //
 //	this host leads             a call without a number is proposed with a plain header
 //	another host leads          it gets a number of this host's session and is forwarded (forward.go)
@@ -27,15 +27,14 @@ import (
 // what a leader has not applied yet. While calls cannot go on, the inbox keeps them (canGo), so a client gets
 // ErrOverloaded before the group takes more than it may.
 //
-// The turn and the apply lanes share the lists, under mu. mu comes after the lock of pendingByTerm.
+// The turn and the apply lanes share the lists, under proposalQueue.mu.
 type routedCalls struct {
 	most      int          // numbers that may wait at a time
 	n         atomic.Int64 // calls in the lists; 0 spares turn and apply lane the lock
 	withdrawn atomic.Int64 // calls that were given up since the latest look
 	fresh     atomic.Bool  // a try has ended since the latest look
 
-	mu     sync.Mutex
-	closed bool
+	// Under proposalQueue.mu, as the methods are that do not say where they run.
 	again  sched.Ring[*Call] // have no live try
 	sent   sched.Ring[*Call] // have one
 	id     session.ID        // of this host's own session; zero: not drawn
@@ -72,11 +71,14 @@ const (
 // maxNumbers is how many numbers of its session this host uses at a time.
 func (s *commandGroup) maxNumbers() int { return min(maxNumbers, s.table.Options().MaxNumbers()) }
 
+// takeCalls makes it the queue of a group with calls, of which most may wait under a number at a time.
+func (q *proposalQueue) takeCalls(clock func() time.Duration, most int) {
+	q.clock, q.calls.most, q.ring.Results = clock, most, true
+}
+
 // putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
 func (s *routedCalls) putAgain(c *Call) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || !c.w.putBack() {
+	if !c.w.putBack() {
 		return false
 	}
 	s.again.Push(&c.place)
@@ -148,9 +150,10 @@ func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.drawSession(g.
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
 // no live try then (Group.expireCall).
-func (s *routedCalls) renew(id session.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (q *proposalQueue) renew(id session.ID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := &q.calls
 	if s.id != id || id.IsZero() {
 		return false
 	}
@@ -170,23 +173,9 @@ func (s *routedCalls) renew(id session.ID) bool {
 	return true
 }
 
-// findCallers finds the calls of commands that are applied now.
-func (s *routedCalls) findCallers(g *Group, commands []Command) {
-	bytes, committed := s.takeCallers(g, commands)
-	if committed > 0 {
-		g.counts.callsCommitted.Add(committed)
-	}
-	g.pending.releaseCalls(bytes)
-	if bytes > 0 && g.inbox.hasProposals() {
-		g.wake()
-	}
-}
-
-// takeCallers is findCallers under mu.
-func (s *routedCalls) takeCallers(g *Group, commands []Command) (bytes int64, committed uint64) {
-	now := g.now()
-	s.mu.Lock()
-	defer s.mu.Unlock() // also if a Caller ends this goroutine
+// takeCallers finds the calls of commands that are applied now, and removes them. It returns their bytes, and
+// how many of them are told their commit.
+func (s *routedCalls) takeCallers(commands []Command, now time.Duration) (bytes int64, committed uint64) {
 	for i := range commands {
 		c := &commands[i]
 		if c.Number == 0 || c.Caller != nil {
@@ -201,7 +190,7 @@ func (s *routedCalls) takeCallers(g *Group, commands []Command) (bytes int64, co
 		if call.w.finish() {
 			c.Caller = call.Owner
 			committed++
-			g.tellCommitted(c.Caller, call.appliedReceipt(c, now))
+			call.group.tellCommitted(c.Caller, call.appliedReceipt(c, now))
 		}
 	}
 	if committed > 0 {
@@ -218,20 +207,6 @@ func relaxed(bound int) int {
 	return 2 * bound
 }
 
-// removeMarked removes the call with a mark, and returns it.
-func (s *routedCalls) removeMarked(g *Group, m session.Mark) *Call {
-	s.mu.Lock()
-	c := s.find(m)
-	if c != nil {
-		s.remove(c)
-	}
-	s.mu.Unlock()
-	if c != nil {
-		g.pending.releaseCalls(c.bytes())
-	}
-	return c
-}
-
 func (s *routedCalls) find(m session.Mark) *Call {
 	if m.ID == s.id {
 		if at := m.Number - s.base; at < uint64(len(s.window)) {
@@ -242,9 +217,9 @@ func (s *routedCalls) find(m session.Mark) *Call {
 	return s.named[keyOf(m)]
 }
 
-// gaveUp is called after a client has given up a call. The group forgets it in a later turn.
-func (s *routedCalls) gaveUp(g *Group) {
-	s.withdrawn.Add(1)
+// gaveUpCall is called after a client has given up a call. The group forgets it in a later turn.
+func (g *Group) gaveUpCall() {
+	g.proposals.calls.withdrawn.Add(1)
 	g.wakeLazily()
 }
 
@@ -263,56 +238,9 @@ func (s *routedCalls) sweep() (bytes int64) {
 	return bytes
 }
 
-// abandon ends all calls of the lists. A call without a live try is certainly not committed.
-func (s *routedCalls) abandon(g *Group, cause error) {
-	var again, sent []*Call
-	var bytes int64
-	s.mu.Lock()
-	s.closed = true
-	for p := s.again.Pop(); p != nil; p = s.again.Pop() {
-		again, bytes = append(again, p.Owner), bytes+p.Owner.bytes()
-	}
-	for p := s.sent.Pop(); p != nil; p = s.sent.Pop() {
-		sent, bytes = append(sent, p.Owner), bytes+p.Owner.bytes()
-	}
-	s.window, s.named = nil, nil
-	s.n.Store(0)
-	s.mu.Unlock()
-	g.pending.releaseCalls(bytes)
-	for _, c := range again {
-		c.fail(wrap(ErrStopped, cause))
-	}
-	for _, c := range sent {
-		c.fail(wrap(ErrIndeterminate, cause))
-	}
-}
-
-// end ends all calls of the lists, and others may begin. why is for those that are certainly not committed.
-func (s *routedCalls) end(g *Group, why, unknown error) {
-	var again, sent []*Call
-	var bytes int64
-	s.mu.Lock()
-	for p := s.again.First(); p != nil; p = s.again.First() {
-		again, bytes = append(again, p.Owner), bytes+p.Owner.bytes()
-		s.remove(p.Owner)
-	}
-	for p := s.sent.First(); p != nil; p = s.sent.First() {
-		sent, bytes = append(sent, p.Owner), bytes+p.Owner.bytes()
-		s.remove(p.Owner)
-	}
-	s.mu.Unlock()
-	g.pending.releaseCalls(bytes)
-	for _, c := range again {
-		c.fail(why)
-	}
-	for _, c := range sent {
-		c.fail(unknown)
-	}
-}
-
 // canGo reports whether the group can do something with calls: propose or forward them.
 func (g *Group) canGo() bool {
-	st, s := g.node.BasicStatus(), &g.calls
+	st, s := g.node.BasicStatus(), &g.proposals.calls
 	switch {
 	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
 		return false
@@ -330,14 +258,15 @@ func (s *routedCalls) paused(now int64, st raft.BasicStatus) bool {
 // changes. The core refuses while too much is not applied yet.
 func (g *Group) pauseCalls(ticks int64) {
 	st := g.node.BasicStatus()
-	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
+	s := &g.proposals.calls
+	s.pausedUntil, s.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
 }
 
 // pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded
 // or its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a
 // row the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
 func (g *Group) pauseRefused(ticks int64) {
-	s := &g.calls
+	s := &g.proposals.calls
 	if s.paused(g.at.ticks, g.node.BasicStatus()) {
 		return // a frame that was sent together with one that was refused before
 	}
@@ -356,7 +285,7 @@ func (g *Group) callBytes(most int64) int64 {
 		}
 		return -1
 	}
-	return min(most, g.pending.space())
+	return min(most, g.proposals.space())
 }
 
 // sweepInbox ends the calls in the inbox that do not wait for a leader, or for nothing any more.
@@ -375,7 +304,8 @@ func (g *Group) mustRoute() bool {
 		return false
 	}
 	bytes, waits := g.inbox.firstProposal()
-	return g.calls.n.Load() > 0 && g.calls.fresh.Load() || waits && bytes <= g.pending.space()
+	calls := &g.proposals.calls
+	return calls.n.Load() > 0 && calls.fresh.Load() || waits && bytes <= g.proposals.space()
 }
 
 // callsDue returns the tick at which calls need a turn if nothing else happens.
@@ -387,8 +317,8 @@ func (g *Group) callsDue() int64 {
 	if commands, _ := g.inbox.peek(); commands > 0 || g.spaces.n.Load() > 0 {
 		due = g.at.ticks + 1
 	}
-	if g.calls.n.Load() > 0 {
-		due = min(due, g.calls.due(g.at.ticks))
+	if g.proposals.calls.n.Load() > 0 {
+		due = min(due, g.proposals.callsDue(g.at.ticks))
 	}
 	return due
 }

@@ -94,7 +94,7 @@ func TestCallsOnEveryHost(t *testing.T) {
 		}
 	}
 	for k, g := range c.groups {
-		if n := g.calls.n.Load(); n != 0 {
+		if n := g.proposals.calls.n.Load(); n != 0 {
 			t.Errorf("host %d still has %d calls on their way", k+1, n)
 		}
 		if err := c.hosts[k].Close(t.Context()); err != nil {

@@ -27,16 +27,16 @@ const maxForwardBytes = 60 << 10
 
 // routeCalls sends the calls that can go on.
 func (g *Group) routeCalls() {
-	s := &g.calls
+	q := &g.proposals
+	s := &q.calls
 	if s.n.Load() == 0 {
 		return
 	}
 	st := g.node.BasicStatus()
-	s.mu.Lock()
+	q.mu.Lock()
 	s.fresh.Store(false)
-	var swept int64
 	if s.withdrawn.Swap(0) > 0 {
-		swept = s.sweep()
+		q.hold(-s.sweep())
 	}
 	changed := s.lead != st.Lead || s.term != st.Term
 	if s.lead, s.term = st.Lead, st.Term; changed {
@@ -50,11 +50,10 @@ func (g *Group) routeCalls() {
 		g.proposeMarked(st.Term, changed)
 		g.takePlain()
 	}
-	s.mu.Unlock()
-	g.pending.releaseCalls(swept)
+	q.mu.Unlock()
 	if plain := g.router.plain; len(plain) > 0 {
 		g.router.plain = nil
-		g.pending.offerAgain(plain)
+		q.offerAgain(plain)
 		g.proposeAll()
 		clear(plain)
 		g.router.plain = plain[:0]
@@ -64,10 +63,11 @@ func (g *Group) routeCalls() {
 // isDue reports whether a call that has a live try must be sent again.
 func (c *Call) isDue(now int64, changed bool) bool { return changed || now >= c.retryAt }
 
-// due returns the tick of the next try.
-func (s *routedCalls) due(now int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// callsDue returns the tick of the next try.
+func (q *proposalQueue) callsDue(now int64) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := &q.calls
 	due := never
 	if s.again.Len() > 0 {
 		due = max(now, s.pausedUntil-1) + 1
@@ -80,7 +80,7 @@ func (s *routedCalls) due(now int64) int64 {
 
 // noteTry notes that a try of a call is under way.
 func (g *Group) noteTry(c *Call, frame uint64) {
-	s := &g.calls
+	s := &g.proposals.calls
 	c.live++
 	c.frame = frame
 	if c.tries > 0 {
@@ -115,7 +115,7 @@ func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) (goin
 
 // forwardCalls sends the calls that are due to the leader, in as many frames as it may be sent.
 func (g *Group) forwardCalls(to, term uint64, changed bool) {
-	s, r := &g.calls, &g.router
+	s, r := &g.proposals.calls, &g.router
 	g.beginFrame(term)
 	frames := 1
 	sends := func(c *Call) bool {
@@ -194,7 +194,7 @@ func (g *Group) sendFrame(to, term uint64) (sent bool) {
 
 // proposeMarked proposes the calls that may be in a log already and are due, with their numbers.
 func (g *Group) proposeMarked(term uint64, changed bool) {
-	s := &g.calls
+	s := &g.proposals.calls
 	var entries []raftpb.Entry
 	var batch []*Call
 	bytes := 0
@@ -229,7 +229,7 @@ func (g *Group) proposeMarked(term uint64, changed bool) {
 
 // takePlain takes the calls without a live try, to propose them without a number.
 func (g *Group) takePlain() {
-	s := &g.calls
+	s := &g.proposals.calls
 	for p := s.again.First(); p != nil; {
 		c := p.Owner
 		p = p.Next()
@@ -274,13 +274,13 @@ func (g *Group) entryOf(c *Call, first bool) []byte {
 
 // takeRefusals takes the answers of leaders that have refused a forward frame.
 func (g *Group) takeRefusals() {
-	s := &g.calls
+	q := &g.proposals
+	s := &q.calls
 	if len(g.taken.refusals) == 0 || s.n.Load() == 0 {
 		return
 	}
 	var failed []*Call
-	var bytes int64
-	s.mu.Lock()
+	q.mu.Lock()
 	for _, r := range g.taken.refusals {
 		pause := int64(1)
 		if r.why == refusesLeader {
@@ -303,7 +303,7 @@ func (g *Group) takeRefusals() {
 				c.retryAt = g.at.ticks + pause
 				s.nextRetry = min(s.nextRetry, c.retryAt)
 			case r.why == refusesSize && c.alone:
-				bytes += c.bytes()
+				q.hold(-c.bytes())
 				s.remove(c)
 				failed = append(failed, c)
 			case c.w.putBack():
@@ -320,8 +320,7 @@ func (g *Group) takeRefusals() {
 			g.pauseRefused(pause)
 		}
 	}
-	s.mu.Unlock()
-	g.pending.releaseCalls(bytes)
+	q.mu.Unlock()
 	for _, c := range failed {
 		c.fail(fmt.Errorf("%w: %d bytes, which this host allows and the leader does not; set the same MaxCommandBytes and MemoryBytes for all members", ErrTooLarge, len(c.Data)-CallRoom))
 	}

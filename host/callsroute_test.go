@@ -137,11 +137,11 @@ func TestRefusedCallsDoNotKeepOnComing(t *testing.T) {
 // sent, so the group takes no turn for it.
 func TestNothingIsRoutedWithoutACall(t *testing.T) {
 	l, g := followGroup(t, &forwardTransport{recordingTransport: &recordingTransport{}})
-	g.calls.mu.Lock()
-	g.calls.draw(g)
-	id := g.calls.id
-	g.calls.mu.Unlock()
-	if !g.calls.renew(id) {
+	g.proposals.mu.Lock()
+	g.proposals.calls.draw(g)
+	id := g.proposals.calls.id
+	g.proposals.mu.Unlock()
+	if !g.proposals.renew(id) {
 		t.Fatal("the session is not given up")
 	}
 	l.manual.runIdle()

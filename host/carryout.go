@@ -29,7 +29,7 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 }
 
 func (s *steps) Send(messages []raftpb.Message) {
-	if s.hasCommands && s.called.n.Load() > 0 {
+	if s.hasCommands && s.proposals.ring.Unapplied() > 0 {
 		last := uint64(0)
 		for i := range messages {
 			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
@@ -37,34 +37,27 @@ func (s *steps) Send(messages []raftpb.Message) {
 			}
 		}
 		if last > 0 {
-			s.called.noteSent(last, (*Group)(s).now)
+			s.proposals.sent(last)
 		}
 	}
 	s.outgoing.send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
 func (s *steps) Acknowledge(committed []raftpb.Entry) {
-	(*Group)(s).stampCommit()
-	s.pending.answerCommitted(committed)
-}
-
-// stampCommit notes when and by whom what is answered next was committed.
-func (g *Group) stampCommit() {
-	if g.hasCommands {
-		g.pending.stampCommit(g.now, g.node.BasicStatus().CommittedBy)
-	}
+	s.proposals.answerCommitted(committed, s.node.BasicStatus().CommittedBy)
 }
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
-	(*Group)(s).stampCommit()
-	s.pending.answerCommitted(committed) // only of parallel; async hands out ranges
-	st := s.node.BasicStatus()
+	st, own := s.node.BasicStatus(), uint64(0)
 	if st.RaftState == raft.StateLeader {
-		s.pending.answerOwn(st.Term, st.Commit)
+		own = st.Term
 	}
 	if s.host.env.pipeline.AsyncStorageWrites() {
-		s.pending.answerByTerm(st.Commit, s.node.EntryTerm)
+		s.proposals.answerByTerm(own, st.Commit, st.CommittedBy, s.node.EntryTerm)
+		return
 	}
+	s.proposals.answerCommitted(committed, st.CommittedBy)
+	s.proposals.answerOwn(own, st.Commit, st.CommittedBy)
 }
 
 func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }

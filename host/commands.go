@@ -295,7 +295,9 @@ func (s *commandGroup) flush() error {
 		return err
 	}
 	s.last = s.batch[len(s.batch)-1].Index
-	s.group.appliedBatch()
+	if hasCaller(s.batch) {
+		s.group.appliedBatch()
+	}
 	switch {
 	case s.options.KeepResults:
 		for i := range s.batch {

@@ -203,7 +203,8 @@ func TestADuplicateInTheSameBatch(t *testing.T) {
 	c := &storyCaller{*newEchoCaller(), make(chan string, 1)}
 	call := c.call("a")
 	call.Owner, call.Session, call.group, call.w.call = c, &h.Mark, s.group, call
-	s.group.called.add(3, 2, []proposal{{waiter: &call.w}}, 0)
+	s.group.proposals.takeCalls(s.group.now, 1)
+	s.group.proposals.put(3, 2, []proposal{{waiter: &call.w}})
 	if err := s.Apply(entries); err != nil {
 		t.Fatal(err)
 	}

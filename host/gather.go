@@ -61,7 +61,7 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 //
 // The shard calls it, and gathered, between two turns of the group.
 func (g *Group) gathers() bool {
-	if len(g.taken.proposals) <= 1 && !g.pending.severalWait() {
+	if len(g.taken.proposals) <= 1 && !g.proposals.severalWait() {
 		return false
 	}
 	commands, urgent := g.inbox.peek()

@@ -27,9 +27,7 @@ type Group struct {
 	seat sched.Seat // in its shard
 
 	inbox       inbox
-	pending     pendingByTerm
-	called      called
-	calls       routedCalls
+	proposals   proposalQueue
 	drain       drain
 	spaces      spaces
 	time        logTime
@@ -124,15 +122,15 @@ func (g *Group) ID() uint64 { return g.id }
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
 // indexes.
 func (g *Group) proposeAll() {
-	for batch := g.pending.next(g.config.MaxAppendBytes); len(batch) > 0; batch = g.pending.next(g.config.MaxAppendBytes) {
-		g.propose(batch)
+	for batch := g.proposals.next(); len(batch) > 0; {
+		batch = g.propose(batch)
 	}
 }
 
-func (g *Group) propose(batch []proposal) {
+// propose offers a batch, and returns the next one.
+func (g *Group) propose(batch []proposal) (next []proposal) {
 	if err := g.rejectBatch(batch); err != nil {
-		g.pending.refuse(batch, err)
-		return
+		return g.proposals.refuse(batch, err)
 	}
 	g.entries = g.entries[:0]
 	bytes := 0
@@ -156,18 +154,14 @@ func (g *Group) propose(batch []proposal) {
 			g.pauseCalls(1) // those that are tried again would be refused again at once
 			refusal = g.overloaded()
 		}
-		g.pending.refuse(batch, refusal)
+		return g.proposals.refuse(batch, refusal)
 	case err != nil:
-		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		return g.proposals.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		g.counts.batches.Add(1)
 		g.counts.commands.Add(uint64(len(batch)))
 		g.counts.bytes.Add(uint64(bytes))
-		term := g.node.BasicStatus().Term
-		if g.hasCommands {
-			g.called.add(term, first, batch, g.now())
-		}
-		g.pending.accept(term, first, batch)
+		return g.proposals.accept(g.node.BasicStatus().Term, first, batch)
 	}
 }
 
@@ -181,7 +175,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		return g.host.notLeader(st.Lead)
 	case !g.takesCommands():
 		return g.notFounded()
-	case !g.hasCommands && !g.pending.hasSpace(proposalBytes(batch)): // calls are counted already
+	case !g.hasCommands && !g.proposals.hasSpace(proposalBytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}
@@ -257,30 +251,9 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.pending.refusals.note(wrap(ErrStopped, cause), len(left))
+	g.proposals.refusals.note(wrap(ErrStopped, cause), len(left))
 	answerAll(left, wrap(ErrStopped, cause))
-	results, applying := g.called.abandon()
-	for _, c := range applying {
-		g.tellFailed(c, wrap(ErrNoResult, cause))
-	}
-	lost := g.pending.abandon(cause)
-	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
-	for _, l := range lost {
-		told[l.call] = true
-	}
-	for _, c := range results {
-		switch {
-		case told[c] || !c.w.waits():
-		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			g.tellFailed(c.Owner, wrap(ErrIndeterminate, cause))
-		default:
-			g.tellFailed(c.Owner, wrap(ErrNoResult, cause))
-		}
-	}
-	for _, l := range lost {
-		l.call.fail(l.err)
-	}
-	g.calls.abandon(g, cause)
+	g.tellEnded(g.proposals.abandon(cause), cause)
 	g.reads.close(cause)
 	g.spaces.close(cause)
 }

@@ -177,7 +177,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		host:      h,
 		config:    c,
 		inbox:     inbox{memory: &h.memory, now: h.env.env.Clock.Now},
-		pending:   pendingByTerm{budget: &h.memory.proposed},
+		proposals: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes},
 		storage:   store,
 		nextDue:   never,
 		outgoing:  outgoing{holdEmpty: true}, // to its shard
@@ -196,7 +196,8 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		if err := m.open(g); err != nil {
 			return nil, err
 		}
-		g.hasCommands, g.calls.most = true, m.maxNumbers()
+		g.hasCommands = true
+		g.proposals.takeCalls(h.env.env.Clock.Now, m.maxNumbers())
 	}
 	g.reads.init(&h.memory.waiting)
 	g.placing.preference.Store(c.Placement.clone())
@@ -419,7 +420,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
-	g.pending.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory, h.env.env.Clock.Now
+	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
 	g.append = &appendQueue{group: g}
 	g.append.ready.Owner = g.append

@@ -305,31 +305,11 @@ func (g *Group) answerHalted() (again bool) {
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
-	g.pending.refusals.note(why, len(left))
+	g.proposals.refusals.note(why, len(left))
 	answerAll(left, why)
-	g.pending.answerByTerm(g.node.BasicStatus().Commit, g.node.EntryTerm)
-	lost := g.pending.forgetCalls()
-	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
-	for _, c := range lost {
-		told[c] = true
-	}
-	results, applying := g.called.endAll()
-	for _, c := range applying {
-		g.tellFailed(c, wrap(ErrNoResult, why))
-	}
-	for _, c := range results {
-		switch {
-		case told[c] || !c.w.waits():
-		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
-		default:
-			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
-		}
-	}
-	for _, c := range lost {
-		c.fail(wrap(ErrIndeterminate, why))
-	}
-	g.calls.end(g, why, wrap(ErrIndeterminate, why))
+	st := g.node.BasicStatus()
+	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.node.EntryTerm)
+	g.tellEnded(g.proposals.endCalls(why), why)
 	g.spaces.release()
 	return g.apply.unanswered.Load() > 0
 }

@@ -170,9 +170,9 @@ func (q *appendQueue) restore(in *install) {
 		g.fail(errRestore(err))
 		return
 	}
-	g.called.overtaken(p.id.Index)
+	g.proposals.overtaken(p.id.Index)
 	if m, ok := g.apply.machine.(*commandGroup); ok {
-		g.calls.overtaken(g, m.table)
+		g.overtakeRouted(m.table)
 	}
 	in.restored.Store(true)
 	g.host.lane.enqueue(q)
@@ -224,42 +224,12 @@ func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
 	return err
 }
 
-// overtaken ends the wait for results of commands through an index: a snapshot that has their effects was
-// installed, and they are not applied here any more. For calls that go by their number in a session see
-// routedCalls.overtaken.
-func (s *called) overtaken(through uint64) {
-	var calls []*Call
-	s.mu.Lock()
-	s.removeDisplaced(through, func(d *displacedCall) { calls = append(calls, d.call) })
-	for s.len() > 0 && s.first <= through {
-		if c := s.calls[s.head].call; c != nil {
-			calls = append(calls, c)
-		}
-		s.drop(s.calls[s.head])
-		s.calls[s.head] = calledAt{}
-		s.head++
-		s.first++
-	}
-	if s.len() == 0 {
-		s.calls, s.head = s.calls[:0], 0
-	}
-	s.mu.Unlock()
-	for _, c := range calls {
-		switch {
-		case !c.w.waits():
-		case c.w.finish(): // not told Committed: the table of sessions may have refused it
-			c.group.tellFailed(c.Owner, errCovered(c.index))
-		default:
-			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
-		}
-	}
-}
-
-// overtaken ends the calls whose commands the table of a snapshot has, which was installed: their entries are
-// not applied here any more. A call of this host's own session that was sent, and that the table may have
-// forgotten, ends without a known outcome. The others were not applied before the snapshot: so what this host
-// applies from now on tells their outcome, as if it had applied everything before (Group.expireCall).
-func (s *routedCalls) overtaken(g *Group, t *session.Table) {
+// overtakeRouted ends the calls whose commands the table of a snapshot has, which was installed: their
+// entries are not applied here any more. A call of this host's own session that was sent, and that the
+// table may have forgotten, ends without a known outcome. The others were not applied before the snapshot:
+// so what this host applies from now on tells their outcome, as if it had applied everything before
+// (Group.expireCall).
+func (g *Group) overtakeRouted(t *session.Table) {
 	type ended struct {
 		call  *Call
 		first session.Record
@@ -267,7 +237,9 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 	}
 	var all []ended
 	var bytes int64
-	s.mu.Lock()
+	q := &g.proposals
+	s := &q.calls
+	q.mu.Lock()
 	for _, list := range []*sched.Ring[*Call]{&s.again, &s.sent} {
 		for p := list.First(); p != nil; {
 			c := p.Owner
@@ -287,7 +259,8 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 			}
 		}
 	}
-	s.mu.Unlock()
+	q.hold(-bytes)
+	q.mu.Unlock()
 	for _, e := range all {
 		switch {
 		case !e.known:
@@ -298,7 +271,6 @@ func (s *routedCalls) overtaken(g *Group, t *session.Table) {
 			g.tellDuplicate(e.call.Owner, Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}
 	}
-	g.pending.releaseCalls(bytes)
 	if bytes > 0 && g.inbox.hasProposals() {
 		g.wake()
 	}

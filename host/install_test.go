@@ -383,21 +383,21 @@ func TestInstallEndsCalls(t *testing.T) {
 		}
 		l.manual.runIdle()
 	}
-	id := g.calls.id
+	id := g.proposals.calls.id
 	table := session.New(session.Options{})
 	if v, _ := table.Apply(session.Mark{ID: id, Number: 2, Low: 1}, 70, 7); v != session.Fresh {
 		t.Fatal(v)
 	}
-	g.calls.overtaken(g, table)
+	g.overtakeRouted(table)
 	if d := callers[1].duplicates; len(d) != 1 || d[0] != (Receipt{Index: 70, Term: 7}) {
 		t.Errorf("call 2 is told %+v", d)
 	}
-	if n := g.calls.n.Load(); n != 2 || len(callers[0].failed)+len(callers[2].failed) > 0 {
+	if n := g.proposals.calls.n.Load(); n != 2 || len(callers[0].failed)+len(callers[2].failed) > 0 {
 		t.Errorf("%d calls wait, want 2", n)
 	}
 	late := session.New(session.Options{})
 	late.Advance(1000 * time.Hour)
-	g.calls.overtaken(g, late)
+	g.overtakeRouted(late)
 	for _, i := range []int{0, 2} {
 		select {
 		case err := <-callers[i].failed:

@@ -288,7 +288,7 @@ func (g *Group) Metrics() GroupMetrics {
 		m.HaltedAt = h.First
 	}
 	m.Divergence = g.divergenceMetrics()
-	r := &g.pending.refusals
+	r := &g.proposals.refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
 		Refused: Refusals{
@@ -297,7 +297,7 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Batches = g.batching.metrics()
-	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
+	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
 	if s, ok := g.apply.machine.(*commandGroup); ok {
@@ -308,13 +308,6 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Objects = g.objects.metrics()
 	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
 	return m
-}
-
-// counts returns how many commands got a receipt, and the bytes of those that are pending.
-func (t *pendingByTerm) counts() (committed uint64, bytes int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.committed, t.bytes
 }
 
 // bytes returns what waits for a turn.

@@ -69,8 +69,8 @@ func (q *applyQueue) pass() {
 		g.fail(errRestore(err))
 		return
 	}
-	g.called.overtaken(p.id.Index)
-	g.calls.overtaken(g, g.apply.machine.(*commandGroup).table)
+	g.proposals.overtaken(p.id.Index)
+	g.overtakeRouted(g.apply.machine.(*commandGroup).table)
 	g.objects.lost.Store(0)
 	g.snapshots.publish(p)
 	g.host.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})

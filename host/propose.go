@@ -96,7 +96,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *waiter) error {
 	err := g.take(command, w)
-	g.pending.refusals.note(err, 1)
+	g.proposals.refusals.note(err, 1)
 	return err
 }
 

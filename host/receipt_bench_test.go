@@ -15,11 +15,7 @@ func BenchmarkReceipts(b *testing.B) {
 	for _, size := range []int{1, 16, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			calls, commands := make([]Call, size), make([]Command, size)
-			batch := make([]calledAt, size)
-			for i := range calls {
-				batch[i] = calledAt{call: &calls[i]}
-			}
-			pending := pendingByTerm{count: 1}
+			q := proposalQueue{clock: clock}
 			var last Receipt
 			for n := 0; n < b.N; n += size {
 				queued := clock() // Group.Call
@@ -30,11 +26,13 @@ func BenchmarkReceipts(b *testing.B) {
 				for i := range calls {
 					calls[i].appended = appended
 				}
-				sent := called{first: 1, calls: batch}
-				sent.noteSent(uint64(size), clock)
-				pending.stampCommit(clock, 2)
+				replicated := clock()
+				for i := range calls {
+					calls[i].replicated = replicated
+				}
+				q.atCommit(2, func() {})
 				for i := range calls { // the commit, and the result
-					o := settlement{receipt: Receipt{Committed: pending.at, By: pending.by}}
+					o := settlement{receipt: Receipt{Committed: q.at, By: q.by}}
 					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
 					last = o.receipt
 				}

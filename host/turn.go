@@ -65,7 +65,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	g.wanted.Want(dutiesOf(&g.taken))
 	g.dropUncounted()
 	g.dropLateOrders()
-	g.pending.offer(g.taken.proposals, g.taken.since)
+	g.proposals.offer(g.taken.proposals, g.taken.since)
 	g.onHold(&g.taken)
 	return left
 }
@@ -149,7 +149,9 @@ func (g *Group) stepMessages() {
 // has forgotten what its full disk refused.
 func (g *Group) offerCommands() {
 	g.takeRefusals()
-	g.proposeAll()
+	if len(g.taken.proposals) > 0 {
+		g.proposeAll()
+	}
 	g.proposeForwarded()
 	g.routeCalls()
 	g.goOn()
@@ -227,9 +229,9 @@ func (g *Group) handle(rd raft.Ready) {
 
 // dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
-	if st := g.node.BasicStatus(); g.pending.before(st.Term) {
+	if st := g.node.BasicStatus(); g.proposals.oldest < st.Term {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
-			g.pending.dropDeposed(st.Commit, term, g.node.EntryTerm)
+			g.proposals.dropDeposed(st.Commit, term, g.node.EntryTerm)
 		}
 	}
 }
@@ -252,6 +254,7 @@ func (g *Group) shrink() {
 	g.outgoing.shrink()
 	g.inbox.shrink()
 	g.batching.shrink()
+	g.proposals.shrink()
 }
 
 // whenDue returns the tick at which the core or a duty has something to do if nothing else happens.

@@ -11,6 +11,7 @@ import (
 // Each change of phase is one atomic step, so that a command is never both withdrawn and proposed.
 type waiter struct {
 	phase   atomic.Uint32
+	bytes   uint32        // that it holds since it is in the log; of the turn
 	outcome settlement    // written before the phase becomes waiterAnswered, and not changed after that
 	token   chan struct{} // gets one element with the answer; capacity 1, so that answering never blocks
 	call    *Call         // not nil: its owner is told instead
@@ -59,16 +60,11 @@ func (w *waiter) withdraw() bool { return w.phase.CompareAndSwap(waiterQueued, w
 // answered reports whether outcome may be read.
 func (w *waiter) answered() bool { return w.phase.Load() == waiterAnswered }
 
-// answer is called once, with the outcome of the command. It reports whether the group keeps the command and
-// tries again, which is only for a call.
-func (w *waiter) answer(o settlement) (kept bool) {
-	if w.call != nil {
-		return w.call.answer(o)
-	}
+// answer is called once, with the outcome of the command. It is not for calls (proposalQueue.answerCall).
+func (w *waiter) answer(o settlement) {
 	w.outcome = o
 	w.phase.Store(waiterAnswered)
 	w.token <- struct{}{}
-	return false
 }
 
 // putBack makes a call that was taken one that its client may withdraw. It returns false if the client has

@@ -3,11 +3,16 @@ package planted_test
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/acknowledge.go",
-		`t.answerNext(&pt, settlement{err: errCovered(index)})`, `t.answerNext(&pt, settlement{err: ErrDropped})`}}},
+		`q.tell(w, settlement{err: errCovered(index)})`, `q.tell(w, settlement{err: ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/acknowledge.go",
-		`		for _, c := range pt.waiting {
-			if c.waiter == nil {`, `		for _, c := range pt.waiting[:0] {
-			if c.waiter == nil {`}}},
+		`	q.endRing(&e, wrap(ErrIndeterminate, cause))
+	q.endRouted(&e, wrap(ErrStopped`, `	q.endRouted(&e, wrap(ErrStopped`}}},
+	{name: "answer_for_another_term", what: "a client is told that its command is committed although another leader's entry has its place", in: "host/internal/proposals", found: "TestRingTwin", also: []judge{{in: "host", test: "TestTenuresOverlap"}}, edits: []edit{{"host/internal/proposals/answer.go",
+		`			case term == run.term:
+				f`, `			case term == run.term || true:
+				f`}}},
+	{name: "result_of_another_term", what: "a client gets the result of another leader's command, which was committed in the place of its own", in: "host/internal/proposals", found: "TestClientsOfForgottenEntriesAreFound", edits: []edit{{"host/internal/proposals/take.go",
+		`if at == index && run.term == term {`, `if at == index {`}}},
 	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/acknowledge.go",
 		`		if p.waiter.take() {
 			kept = append(kept, p)

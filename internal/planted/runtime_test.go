@@ -36,7 +36,7 @@ var runtimeBugs = []bug{
 		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
 	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9285 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
-		`return g.calls.n.Load() > 0 && g.calls.fresh.Load() || waits`, `return g.calls.fresh.Load() || waits`}}},
+		`return calls.n.Load() > 0 && calls.fresh.Load() || waits`, `return calls.fresh.Load() || waits`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host/internal/identity", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/internal/identity/admission.go",
 		`if replaces {
 		a.review`, `if false {
@@ -211,7 +211,7 @@ var runtimeBugs = []bug{
 `, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
-		`if st := g.node.BasicStatus(); g.pending.before(st.Term) {`, `if st := g.node.BasicStatus(); false {`}}},
+		`if st := g.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",

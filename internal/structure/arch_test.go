@@ -43,7 +43,7 @@ object                                                                          
 object/files           object snapshot vfs                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/cert                                                                                                |
-transport/tcp          raft/raftpb env transport transport/cert internal/repetition                            | golang.org/x/sys
+transport/tcp          raft/raftpb env vfs transport transport/cert internal/repetition                        | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
@@ -62,7 +62,8 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
 host/internal/leadership host/internal/control                                                              |
-host                   host/internal/leadership host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage |
+host/internal/proposals                                                                                       |
+host                   host/internal/leadership host/internal/proposals host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage |
 .                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

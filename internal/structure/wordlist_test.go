@@ -126,7 +126,7 @@ var names = []declared{
 	{"", "", `^(?:slab|maxSlab|smallSlab|messageSlab)s?$`, `arena`, "slab", "slabby"},
 	{"", "", `^heralds?$`, `lossReporter`, "herald", "heralded"},
 	{"", "", `^(?:mailbags?|bags?|patient|patience)$`, `outgoing, perPeer, holdEmptyAppends, maxHold`, "mailbag", "baggage"},
-	{"", "", `^tenures?$`, `pendingTerm, pendingByTerm`, "tenures", "tenured"},
+	{"", "", `^tenures?$`, `proposals.Ring and its runs`, "tenures", "tenured"},
 	{"host", "", `^claims?$`, `pending`, "claim", "claimed"},
 	{"host", "type", `^(?:world|stage)$`, `environment; in tests: fixture`, "world", "worlds"},
 	{"cmd", "type", `^world$`, `terminal, streams: say what it is`, "world", "worlds"},

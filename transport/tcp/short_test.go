@@ -2,8 +2,10 @@ package tcp
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -113,24 +115,53 @@ func TestDialWaitsForADescriptor(t *testing.T) {
 	}
 }
 
-// Files of certificates, keys, CAs and revocations that cannot be opened for now change nothing, and are read
-// again.
+// Files of certificates, keys and CAs that cannot be opened for now change nothing, and are not refused. Each
+// look tries again, and the log says so at growing distances. With descriptors, what is new is taken.
 func TestCredentialsWaitForADescriptor(t *testing.T) {
 	a := newAuthority(t, "ours")
 	ends, sources := pairUnder(t, a)
 	one, source, before := ends[0], sources[0], sources[0].current.Load()
-	source.current.Store(a.credentials(1, a.valid(50*time.Hour)))
-	for _, cause := range short {
-		err := error(&os.PathError{Op: "open", Path: "host.crt", Err: cause})
-		source.err.Store(&err)
-		one.reviewTrust()
-		if one.trust.wanted.Load() != before {
-			t.Errorf("%v: other credentials were taken", cause)
+	heard := newHeardLog()
+	one.trust.logger = heard.logger
+	looks := func(n int) {
+		t.Helper()
+		for range n {
+			one.reviewTrust()
 		}
-		event[CredentialsRefused](t, one)
+		if n := len(one.events); n > 0 {
+			t.Fatalf("have event %#v, want none", <-one.events)
+		}
+		if one.trust.wanted.Load() != before || one.Stats().TLS.LoadFailures > 0 {
+			t.Error("other credentials were taken or refused")
+		}
+	}
+	source.current.Store(a.credentials(1, a.valid(200*time.Hour)))
+	for i, cause := range short {
+		err := fmt.Errorf("the key: %w", &os.PathError{Op: "open", Path: "host.key", Err: cause})
+		source.err.Store(&err)
+		looks(300)
+		lines := heard.take()
+		if first := i == 0; first && len(lines) != 4 || !first && len(lines) > 1 {
+			t.Errorf("%v: have %d lines for 300 looks: %q", cause, len(lines), lines)
+		}
+		for _, line := range lines {
+			if !strings.Contains(line, "certificates cannot be opened for now") || !strings.Contains(line, cause.Error()) {
+				t.Errorf("%v: have %q", cause, line)
+			}
+		}
 	}
 	reaches(t, ends[0], ends[1], 7)
 	source.err.Store(nil)
 	one.reviewTrust()
 	event[CredentialsLoaded](t, one)
+	before = one.trust.wanted.Load()
+	if before != source.current.Load() {
+		t.Error("the new credentials were not taken")
+	}
+	heard.take()
+	err := error(syscall.EMFILE)
+	source.err.Store(&err)
+	if looks(1); len(heard.take()) != 1 {
+		t.Error("another lack is not said at once")
+	}
 }

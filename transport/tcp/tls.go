@@ -87,7 +87,8 @@ type CredentialsLoaded struct {
 }
 
 // CredentialsRefused reports that new credentials cannot be used, and that the host keeps what it had. It is
-// reported once for each reason, and again after an hour.
+// reported once for each reason, and again after an hour. It is not reported while files cannot be opened for
+// lack of descriptors or memory. They are opened again at the next look, and only the log says so.
 type CredentialsRefused struct{ Err error }
 
 func (CertificateRefused) isTLSEvent() {}

@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/cert"
+	"github.com/millrace/millrace/vfs"
 )
 
 // trust is what this host presents and trusts now. One goroutine (keepTrust) loads it again, ends connections
@@ -34,6 +36,10 @@ type trust struct {
 	refusal struct { // of credentials
 		why string
 		at  time.Time
+	}
+	lack struct { // of descriptors or memory
+		looks time.Duration // that were without, in a row; each counts as a second of the gate
+		gate  repetition.Gate
 	}
 	warned map[string]time.Time // fingerprint: when it was warned of last
 
@@ -107,6 +113,12 @@ func (t *Transport) reviewTrust() {
 func (t *trust) load() {
 	before := t.wanted.Load()
 	next, err := t.o.read()
+	if vfs.IsShort(err) {
+		t.lacks(err)
+		return
+	}
+	t.lack.looks = 0
+	t.lack.gate.End()
 	if err == nil && next.Equal(before) {
 		t.refusal.why = ""
 		return
@@ -131,6 +143,16 @@ func (t *trust) load() {
 	loaded := CredentialsLoaded{Certificate: cert.Text(chain[0]), NotAfter: chain[0].NotAfter, CAs: len(next.Roots)}
 	t.event(loaded)
 	t.logger.Info("certificates were loaded", "certificate", loaded.Certificate, "not_after", loaded.NotAfter, "cas", loaded.CAs)
+}
+
+// lacks says that the credentials cannot be opened for lack of descriptors or memory. So nothing is known of
+// them, and nothing is refused: the next look tries again. The lines come at growing numbers of looks, since
+// the time between two looks may be longer than what the gate takes for the end of its topic.
+func (t *trust) lacks(err error) {
+	t.lack.looks++
+	if repeats, ok := t.lack.gate.Admit(t.lack.looks * time.Second); ok {
+		t.logger.Warn("certificates cannot be opened for now; the host keeps the ones that it has, and looks again", "error", err, "repeats", repeats)
+	}
 }
 
 // present makes what was loaded last what is presented, if the other hosts know its key, or if there is
