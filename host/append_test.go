@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -31,7 +32,7 @@ func newTestLane(t *testing.T) *testLane {
 	log := NewLog(openLog(t, manual, s.disk))
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendLane = &appendLane{
-		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: &s.peers},
+		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outbox.Batches{To: &s.peers},
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}

@@ -40,7 +40,7 @@ func (s *steps) Send(messages []raftpb.Message) {
 			s.proposals.sent(last)
 		}
 	}
-	s.outgoing.send(s.id, (*Group)(s).keepSnapshots(messages))
+	s.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
 func (s *steps) Acknowledge(committed []raftpb.Entry) {

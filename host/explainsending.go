@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -11,13 +12,13 @@ import (
 
 // watchedSender is the transport, as far as messages of groups go. It notes what the transport refuses.
 type watchedSender struct {
-	sender
+	to   outbox.Sender
 	host *Host
 }
 
-// Send implements sender.
+// Send implements outbox.Sender.
 func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
-	sent := s.sender.Send(to, batch)
+	sent := s.to.Send(to, batch)
 	if !sent {
 		s.host.noteUnsent(to)
 	}

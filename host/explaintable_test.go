@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -239,8 +240,8 @@ var causeTests = []causeTest{
 	}},
 	{code: CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
-		for range maxPlacements {
-			l.group.placing.recentOrNew().note(l.clock.livedAtBeat())
+		for range leadership.MaxPlacements {
+			l.group.placing.recentOrNew().Note(l.clock.livedAtBeat())
 		}
 	}, end: func(l *testHost) { _ = l.group.SetPlacement(Placement{}) }},
 	{code: CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {

@@ -222,7 +222,7 @@ func (s *copies) add(m session.Mark, index uint64) {
 }
 
 // forwarders says which hosts wait for the commit of commands that they have forwarded. The commit index goes
-// to them as soon as it covers one, and is not held back (hold.go).
+// to them as soon as it covers one, and is not held back (host/internal/outbox).
 type forwarders []forwarder
 
 type forwarder struct{ host, first, last uint64 } // indexes

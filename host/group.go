@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
@@ -52,7 +53,7 @@ type Group struct {
 	at       moment      // through which the core's clocks have run
 	nextDue  int64       // the tick at which the core wants to run
 	taken    inputs
-	outgoing outgoing
+	outgoing outbox.Batches
 	hard     raftpb.HardState // basic and parallel: as last told by the core,
 	stated   stated           // and as written
 	entries  []raftpb.Entry   // scratch for proposals
@@ -62,7 +63,7 @@ type Group struct {
 	dutiesAt moment      // of the last turn,
 	bearing  bearing     // and what it was when a duty was called last
 	releases bool        // a duty lets commands go, so another turn must follow
-	held     held
+	held     outbox.CommitDelay
 	batching batching // its own comments say who owns what
 	gathering
 	forgetting

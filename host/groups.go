@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/outbox"
 )
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
@@ -180,7 +181,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		proposals: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes},
 		storage:   store,
 		nextDue:   never,
-		outgoing:  outgoing{holdEmpty: true}, // to its shard
+		outgoing:  outbox.Batches{HoldEmpty: true}, // to its shard
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),
@@ -188,6 +189,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		leaving:   leaving{gone: make(chan struct{})},
 		gathering: gathering{now: h.env.env.Clock.Now},
 	}
+	g.held.Clock, g.held.Wake = h.env.env.Clock, g.wake
 	g.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.hard, stated: g.stated}
 	g.append.ready.Owner = g.append
 	g.apply = &applyQueue{group: g, machine: machine}
@@ -318,7 +320,7 @@ func (g *Group) partDone(part leavingPart) {
 			continue
 		}
 		if was != now && leavingPart(now) == allParts {
-			g.held.stop()
+			g.held.Stop()
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.snapshots.close()
 			if g.append.deleted {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -52,7 +53,7 @@ type appendLane struct {
 	round    []*appendQueue // written, to be synced and answered
 	parked   []*appendQueue // refused by a full disk
 	sync     bool           // the round, as far as it is written, holds something that must be durable
-	outgoing outgoing
+	outgoing outbox.Batches
 	own      answers
 }
 
@@ -294,7 +295,7 @@ func (l *appendLane) deliver(q *appendQueue) {
 			if m := &q.round[i].Responses[j]; m.To == l.self {
 				l.own.put(m)
 			} else {
-				l.outgoing.put(q.group.id, m)
+				l.outgoing.Put(q.group.id, m)
 			}
 		}
 	}
@@ -310,7 +311,7 @@ func (l *appendLane) deliver(q *appendQueue) {
 
 // answer sends what deliver has collected: one call of the transport for each peer, one wake for each shard.
 func (l *appendLane) answer() {
-	l.outgoing.flush()
+	l.outgoing.Flush()
 	l.own.Wake()
 }
 
@@ -470,7 +471,7 @@ type answers struct {
 // put adds an answer, and drops those that it repeats. The last two are enough: answers come in pairs.
 func (a *answers) put(m *raftpb.Message) {
 	for j := len(a.messages) - 1; j >= max(0, len(a.messages)-2); j-- {
-		if supersedes(m, &a.messages[j]) {
+		if outbox.Supersedes(m, &a.messages[j]) {
 			a.messages[j] = *m
 			return
 		}

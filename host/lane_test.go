@@ -122,7 +122,7 @@ func (c *calls) Send(to uint64, batch []transport.Envelope) bool {
 
 // testShard returns a shard that nothing advances, with its worker, which has that task.
 func testShard(task env.Task) (s *sched.Shard, w *sched.Worker) {
-	s = sched.New(sched.Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Second, Hasten: func() {}, Outbox: func() sched.Outbox { return &outbox{} }})
+	s = sched.New(sched.Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Second, Hasten: func() {}, Outbox: func() sched.Outbox { return &workerOutbox{} }})
 	s.Start(func(worker env.Worker) env.Task {
 		w = worker.(*sched.Worker)
 		return task
@@ -141,7 +141,7 @@ func (w *wakes) Stop() {}
 func TestManyGroupsInOneRound(t *testing.T) {
 	s, queues := laneOf(t, 50)
 	sent := &calls{map[uint64][][]transport.Envelope{}}
-	s.outgoing.to = sent
+	s.outgoing.To = sent
 	tasks := []*wakes{{}, {}}
 	var shards []*sched.Shard
 	var workers []*sched.Worker

@@ -151,7 +151,7 @@ func (g *Group) placedBecause(to *target) string {
 func (p *placer) zone(id uint64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.loads[id].zone
+	return p.loads[id].Zone
 }
 
 // wishDue returns the tick at which a turn must look at its wish again.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"unicode/utf8"
 
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -20,8 +20,8 @@ import (
 // Both are hints. They never take part in an election: a group without a leader takes the first one that it
 // can get. And the leader follows its own configuration: it has what must be known (who is level), so members
 // need not agree, and a wrong opinion cannot stop a group. Members that disagree would hand the leadership to
-// and fro; so the members of a group count such hand-overs together (placingmoves.go), and after
-// maxPlacements of them in an hour the leader stays where it is.
+// and fro; so the members of a group count such hand-overs together (host/internal/leadership), and after
+// leadership.MaxPlacements of them in an hour the leader stays where it is.
 //
 // The host chooses for which groups something should change (placing.go), and the turn of the group looks
 // whether a member is level, and hands over (placed.go). Decision 0024 has the reasons.
@@ -44,7 +44,6 @@ const (
 	maxPriority       = 100
 	maxPriorities     = 1 << 10
 	maxZones          = 64
-	maxZoneBytes      = 64
 	placementTimeouts = 10 // election timeouts for which a leader leads, and a target is heard, before a hand-over
 )
 
@@ -76,7 +75,7 @@ func (p Placement) Validate() error {
 		return fmt.Errorf("millrace: Placement.Zones names %d zones, want at most %d", len(p.Zones), maxZones)
 	}
 	for i, zone := range p.Zones {
-		switch why := rejectZone(zone); {
+		switch why := leadership.RejectZone(zone); {
 		case zone == "":
 			return fmt.Errorf("millrace: Placement.Zones[%d] is empty; leave it out: a zone that is not named comes last", i)
 		case why != nil:
@@ -84,14 +83,6 @@ func (p Placement) Validate() error {
 		case slices.Index(p.Zones, zone) < i:
 			return fmt.Errorf("millrace: Placement.Zones names %q twice", zone)
 		}
-	}
-	return nil
-}
-
-// rejectZone says what is wrong with the name of a zone, or returns nil.
-func rejectZone(zone string) error {
-	if len(zone) > maxZoneBytes || !utf8.ValidString(zone) {
-		return fmt.Errorf("it has %d bytes, want text of at most %d", len(zone), maxZoneBytes)
 	}
 	return nil
 }
@@ -170,8 +161,8 @@ func (g *Group) Placement() PlacementStatus {
 
 // lookForPlacement finds a group whose leader should be elsewhere, and was moved too often.
 func (e *examination) lookForPlacement() {
-	if s := e.Placement(); s.Wants != 0 && s.Recent >= maxPlacements {
+	if s := e.Placement(); s.Wants != 0 && s.Recent >= leadership.MaxPlacements {
 		e.found(CodePlacementRests, s.Wants, e.now, "give all members the same Placement (SetPlacement), and look at the host of that member, and the network to it",
-			"host %d should lead this group by the Placement of this member, and in the past %v the leadership was handed over for placement %d times, the most for a group", s.Wants, placementWindow, s.Recent)
+			"host %d should lead this group by the Placement of this member, and in the past %v the leadership was handed over for placement %d times, the most for a group", s.Wants, leadership.Window, s.Recent)
 	}
 }

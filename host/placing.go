@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
 )
@@ -44,7 +45,7 @@ type placer struct {
 	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
 	prefers int                // of them, those with a Placement
 	number  uint64             // of the latest question
-	loads   map[uint64]load
+	loads   map[uint64]leadership.Load
 	asked   bool  // the next step is to look
 	next    int64 // the tick of the next step; ticks that were missed do not count
 	left    int   // groups that this survey has not looked at
@@ -53,9 +54,9 @@ type placer struct {
 
 // survey is what the looks of a survey go by.
 type survey struct {
-	fits   map[uint64]*load // hosts that may get a leadership
-	spare  int              // groups that lead here, without those that the survey gives
-	quotas map[uint64]int   // how many a host may still get to balance the loads
+	fits   map[uint64]*leadership.Load // hosts that may get a leadership
+	spare  int                         // groups that lead here, without those that the survey gives
+	quotas map[uint64]int              // how many a host may still get to balance the loads
 }
 
 const (
@@ -87,9 +88,9 @@ type target struct {
 
 // groupPlacing is a group's part in placement.
 type groupPlacing struct {
-	preference atomic.Pointer[Placement]   // nil: all members are equal
-	recent     atomic.Pointer[recentMoves] // nil: none
-	behind     atomic.Pointer[string]      // why the latest wish was not carried out; nil: it was
+	preference atomic.Pointer[Placement]        // nil: all members are equal
+	recent     atomic.Pointer[leadership.Moves] // nil: none
+	behind     atomic.Pointer[string]           // why the latest wish was not carried out; nil: it was
 
 	led     sched.Place[*Group] // guarded by the lock of the placer,
 	prefers bool                // as this: it is counted there
@@ -98,7 +99,7 @@ type groupPlacing struct {
 }
 
 func (p *placer) init(h *Host) {
-	p.host, p.loads = h, map[uint64]load{}
+	p.host, p.loads = h, map[uint64]leadership.Load{}
 	p.balance.Store(h.config.Balance)
 }
 
@@ -151,32 +152,32 @@ func (p *placer) leads() int {
 }
 
 // load is what this host says of itself.
-func (h *Host) load(number uint64) load {
-	return load{number: number, leads: uint64(h.placer.leads()), unfit: h.unfit(), zone: h.config.Zone}
+func (h *Host) load(number uint64) leadership.Load {
+	return leadership.Load{Number: number, Leads: uint64(h.placer.leads()), Unfit: h.unfit(), Zone: h.config.Zone}
 }
 
 // unfit says why this host should get no leadership.
-func (h *Host) unfit() unfitness {
+func (h *Host) unfit() leadership.Unfitness {
 	now := h.clock.livedAtBeat()
 	since, works := h.watch.stalledDisk(h.lane, now)
 	switch {
 	case h.closing.Load() || now < h.placer.stops.Load():
-		return stopsSoon
+		return leadership.StopsSoon
 	case h.lane.failed() || h.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
-		return diskStands
+		return leadership.DiskStands
 	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
-		return turnsHang
+		return leadership.TurnsHang
 	case h.appliers.metrics().ApplyHung > 0:
-		return machinesHang
+		return leadership.MachinesHang
 	}
-	return fit
+	return leadership.Fit
 }
 
 // answered takes the answer of another host.
-func (p *placer) answered(from uint64, l load) {
+func (p *placer) answered(from uint64, l leadership.Load) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asked && l.number == p.number {
+	if p.asked && l.Number == p.number {
 		p.loads[from] = l
 	}
 }
@@ -215,7 +216,7 @@ func (p *placer) step(now int64) (question []byte, wishes []*wish) {
 	case !p.asked:
 		p.number++
 		p.asked, p.next = true, now+timeout
-		return encodeLoadQuestion(p.number), nil
+		return leadership.EncodeQuestion(p.number), nil
 	default:
 		p.begin(now)
 	}
@@ -228,15 +229,15 @@ func (p *placer) step(now int64) (question []byte, wishes []*wish) {
 
 // begin begins the looks of a survey.
 func (p *placer) begin(now int64) {
-	maps.DeleteFunc(p.loads, func(_ uint64, l load) bool { return l.number != p.number })
+	maps.DeleteFunc(p.loads, func(_ uint64, l leadership.Load) bool { return l.Number != p.number })
 	p.left = p.led.Len()
-	p.survey = survey{fits: map[uint64]*load{}, spare: p.led.Len(), quotas: map[uint64]int{}}
+	p.survey = survey{fits: map[uint64]*leadership.Load{}, spare: p.led.Len(), quotas: map[uint64]int{}}
 	for id, l := range p.loads {
 		if p.rejectHost(id, now) != "" {
 			continue
 		}
 		p.fits[id] = &l
-		if fewer := p.spare - int(l.leads); fewer >= 2 {
+		if fewer := p.spare - int(l.Leads); fewer >= 2 {
 			p.quotas[id] = max(1, fewer/(2*len(p.loads)))
 		}
 	}
@@ -253,8 +254,8 @@ func (p *placer) rejectHost(id uint64, now int64) string {
 		return fmt.Sprintf("host %d has not been heard without a break for %v yet", id, p.host.config.ticksLong(steady))
 	case !answered:
 		return fmt.Sprintf("host %d has not said yet how much it leads", id)
-	case l.unfit != fit:
-		return fmt.Sprintf("host %d %v", id, l.unfit)
+	case l.Unfit != leadership.Fit:
+		return fmt.Sprintf("host %d %v", id, l.Unfit)
 	}
 	return ""
 }
@@ -290,9 +291,9 @@ func (p *placer) targets(g *Group, now int64) (to []target) {
 		if l == nil || g.leavesOutMember(id) {
 			continue
 		}
-		t := target{id: id, rank: preference.rank(id, l.zone), leads: l.leads, here: p.spare}
+		t := target{id: id, rank: preference.rank(id, l.Zone), leads: l.Leads, here: p.spare}
 		t.better = t.rank > mine
-		evens := p.balance.Load() && t.rank == mine && p.quotas[id] > 0 && p.spare-int(l.leads) >= 2
+		evens := p.balance.Load() && t.rank == mine && p.quotas[id] > 0 && p.spare-int(l.Leads) >= 2
 		if t.better || evens {
 			better = better || t.better
 			to = append(to, t)
@@ -304,7 +305,7 @@ func (p *placer) targets(g *Group, now int64) (to []target) {
 	})
 	if len(to) > 0 {
 		p.spare--
-		p.fits[to[0].id].leads++
+		p.fits[to[0].id].Leads++
 		if !better {
 			p.quotas[to[0].id]--
 		}
@@ -324,9 +325,9 @@ func (p *placer) rejectGroup(g *Group, now int64) string {
 	case since < 0 || now-since < c.placementTicks():
 		return fmt.Sprintf("this member has not led for %v yet", c.ticksLong(c.placementTicks()))
 	case g.placing.rests(now):
-		return fmt.Sprintf("a caller has asked for a transfer of the leadership less than %v ago", placementWindow)
-	case g.placing.moves(now, c.hourTicks()) >= maxPlacements:
-		return fmt.Sprintf("the leadership was handed over for placement %d times within %v, the most for a group", maxPlacements, placementWindow)
+		return fmt.Sprintf("a caller has asked for a transfer of the leadership less than %v ago", leadership.Window)
+	case g.placing.moves(now, c.hourTicks()) >= leadership.MaxPlacements:
+		return fmt.Sprintf("the leadership was handed over for placement %d times within %v, the most for a group", leadership.MaxPlacements, leadership.Window)
 	}
 	return ""
 }
@@ -337,7 +338,7 @@ func (p *placer) explain(g *Group, preference *Placement) (wants uint64, waits s
 	defer p.mu.Unlock()
 	best := preference.rank(g.self, p.host.config.Zone)
 	for _, id := range g.voters() {
-		if rank := preference.rank(id, p.loads[id].zone); id != g.self && rank > best {
+		if rank := preference.rank(id, p.loads[id].Zone); id != g.self && rank > best {
 			wants, best = id, rank
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -83,28 +84,24 @@ func TestLoadRecords(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.Zone = "east" })
 	defer l.Close(context.Background())
 	l.lead()
-	want := load{number: 7, leads: 1, zone: "east"}
-	if have, err := decodeLoad(l.load(7).encode()); err != nil || have != want {
+	want := leadership.Load{Number: 7, Leads: 1, Zone: "east"}
+	if have, err := leadership.DecodeLoad(l.load(7).Encode()); err != nil || have != want {
 		t.Errorf("have %+v, %v, want %+v", have, err, want)
 	}
 	l.HandOver()
-	if have := l.load(8); have.unfit != stopsSoon {
-		t.Errorf("a host that hands over because it will be stopped says %v", have.unfit)
-	}
-	moved := movedRecord{group: 3, moveName: moveName{4, 2}, asked: true}
-	if have, err := decodeMoved(moved.encode()); err != nil || have != moved {
-		t.Errorf("have %+v, %v", have, err)
+	if have := l.load(8); have.Unfit != leadership.StopsSoon {
+		t.Errorf("a host that hands over because it will be stopped says %v", have.Unfit)
 	}
 	for _, body := range [][]byte{
 		{control.LoadQuestion}, {control.LoadQuestion, 1, 1}, {control.LoadAnswer}, {control.LoadAnswer, 1, 1},
-		load{zone: strings.Repeat("z", maxZoneBytes+1)}.encode(), load{zone: "\xff"}.encode(), load{leads: maxLeads + 1}.encode(),
+		leadership.Load{Zone: strings.Repeat("z", leadership.MaxZone+1)}.Encode(), leadership.Load{Zone: "\xff"}.Encode(), leadership.Load{Leads: leadership.MaxLeads + 1}.Encode(),
 		{control.Moved, 1, 1, 1}, {control.Moved, 1, 1, 1, 2}, {control.Moved, 1, 1, 1, 1, 1},
 	} {
 		if err := l.Host.control(2, transport.Control, body); !errors.Is(err, control.ErrBad) {
 			t.Errorf("%v is taken: %v", body, err)
 		}
 	}
-	if err := l.Host.control(2, transport.Control, load{number: 1 << 60, leads: 1, unfit: 99}.encode()); err != nil { // of a later version
+	if err := l.Host.control(2, transport.Control, leadership.Load{Number: 1 << 60, Leads: 1, Unfit: 99}.Encode()); err != nil { // of a later version
 		t.Error(err)
 	}
 }
@@ -112,7 +109,7 @@ func TestLoadRecords(t *testing.T) {
 // placed is a testHost that leads, with two other hosts that the test plays.
 type placed struct {
 	*testHost
-	says  map[uint64]load // what the others answer
+	says  map[uint64]leadership.Load // what the others answer
 	holds map[uint64]uint64
 }
 
@@ -124,7 +121,7 @@ func openPlaced(t *testing.T, p Placement) *placed {
 	if err := l.group.SetPlacement(p); err != nil {
 		t.Fatal(err)
 	}
-	return &placed{l, map[uint64]load{2: {}, 3: {}}, map[uint64]uint64{2: begun, 3: begun}}
+	return &placed{l, map[uint64]leadership.Load{2: {}, 3: {}}, map[uint64]uint64{2: begun, 3: begun}}
 }
 
 // pass lets the time of some heartbeats pass, in which the others answer. It returns the hosts that were told
@@ -138,9 +135,9 @@ func (p *placed) pass(heartbeats int) (told []uint64) {
 			in.Receive(id, []transport.Envelope{{Group: theGroup, Message: m}, {Group: theGroup, Message: a}})
 			says := p.says[id]
 			p.placer.mu.Lock()
-			says.number = p.placer.number
+			says.Number = p.placer.number
 			p.placer.mu.Unlock()
-			in.Deliver(id, transport.Control, says.encode())
+			in.Deliver(id, transport.Control, says.Encode())
 		}
 		p.manual.runIdle()
 		for range ticksPerHeartbeat {
@@ -202,14 +199,14 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 	})
 	t.Run("unfit", func(t *testing.T) {
 		p := openPlaced(t, two)
-		p.says[2] = load{unfit: machinesHang}
+		p.says[2] = leadership.Load{Unfit: leadership.MachinesHang}
 		if told := p.pass(ledLong + 40); !slices.Equal(told, []uint64{3}) {
 			t.Errorf("the leader hands over to %v, want host 3: a state machine hangs on host 2", told)
 		}
 	})
 	t.Run("zone", func(t *testing.T) {
 		p := openPlaced(t, Placement{Zones: []string{"there", "here"}})
-		p.says[3] = load{zone: "there", unfit: stopsSoon}
+		p.says[3] = leadership.Load{Zone: "there", Unfit: leadership.StopsSoon}
 		if told := p.pass(ledLong + 40); told != nil {
 			t.Errorf("the leader hands over to %v", told)
 		}
@@ -251,15 +248,15 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 func TestMovesAreBounded(t *testing.T) {
 	p := openPlaced(t, Placement{Priorities: map[uint64]int{2: 5}})
 	moved := func(term, number uint64) {
-		(*inbound)(p.Host).Deliver(3, transport.Control, movedRecord{group: theGroup, moveName: moveName{term, number}}.encode())
+		(*inbound)(p.Host).Deliver(3, transport.Control, leadership.Moved{Group: theGroup, MoveName: leadership.MoveName{Term: term, Number: number}}.Encode())
 	}
-	for n := range uint64(maxPlacements) {
+	for n := range uint64(leadership.MaxPlacements) {
 		moved(1, n)
 		moved(1, n)
 		moved(2, n) // in a term that is not known
 	}
-	if n := p.group.Placement().Recent; n != maxPlacements {
-		t.Fatalf("%d hand-overs are counted, want %d", n, maxPlacements)
+	if n := p.group.Placement().Recent; n != leadership.MaxPlacements {
+		t.Fatalf("%d hand-overs are counted, want %d", n, leadership.MaxPlacements)
 	}
 	if told := p.pass(2 * ledLong); told != nil || !p.group.Explain().Has(CodePlacementRests) {
 		t.Errorf("after %d hand-overs the leader hands over to %v; %v", p.group.Placement().Recent, told, p.group.Explain())
@@ -293,8 +290,8 @@ func TestStepsAreBounded(t *testing.T) {
 	if question, _ := p.step(now); question == nil {
 		t.Fatal("a host with many groups asks nothing")
 	}
-	p.answered(2, load{number: p.number, leads: groups})
-	p.answered(3, load{number: p.number, leads: 0})
+	p.answered(2, leadership.Load{Number: p.number, Leads: groups})
+	p.answered(3, leadership.Load{Number: p.number, Leads: 0})
 	steps, given := 0, 0
 	began := time.Now()
 	for now = p.next; p.asked; steps++ {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -138,9 +139,9 @@ func replaces(next, prev *raftpb.Message) bool {
 	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return next.Reject == prev.Reject
 	case raftpb.MsgAppResp:
-		return supersedes(next, prev) || next.From != next.To && next.Reject == prev.Reject
+		return outbox.Supersedes(next, prev) || next.From != next.To && next.Reject == prev.Reject
 	}
-	return supersedes(next, prev)
+	return outbox.Supersedes(next, prev)
 }
 
 // take returns what is queued, in order, at most maxBytes of it but at least one message. A message that

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
@@ -30,7 +31,7 @@ func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 // Turn implements sched.Turner.
 func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bool, due int64) {
 	g := (*Group)(s)
-	g.outgoing.to = g.senderOf(out.(*outbox))
+	g.outgoing.To = g.senderOf(out.(*workerOutbox))
 	return g.runTurn(momentOf(at), crowded)
 }
 
@@ -70,31 +71,30 @@ func (h *Host) newShard() *sched.Shard {
 	to := watchedSender{h.transport, h}
 	return sched.New(sched.Settings{
 		Now: h.env.env.Clock.Now, LongTurn: h.config.HeartbeatInterval, Hasten: h.clock.hasten, Answer: h.answerLeaders,
-		Outbox: func() sched.Outbox { return &outbox{outgoing{to: to}} },
+		Outbox: func() sched.Outbox { return &workerOutbox{outbox.Batches{To: to}} },
 	})
 }
 
-// outbox is what the turns of one worker send: the messages leave when no other group waits, or after some
-// turns.
-type outbox struct{ outgoing outgoing }
+// workerOutbox is what the turns of one worker send: the messages leave when no other group waits, or after
+// some turns.
+type workerOutbox struct{ batches outbox.Batches }
 
-// Send implements sender.
-func (o *outbox) Send(to uint64, batch []transport.Envelope) bool {
-	p := o.outgoing.peer(to)
-	p.batch = append(p.batch, batch...)
+// Send implements outbox.Sender.
+func (o *workerOutbox) Send(to uint64, batch []transport.Envelope) bool {
+	o.batches.Append(to, batch)
 	return true
 }
 
 // Flush implements sched.Outbox.
-func (o *outbox) Flush() { o.outgoing.flush() }
+func (o *workerOutbox) Flush() { o.batches.Flush() }
 
 // senderOf returns where a turn of a group sends. One that waits for the disk (pipelines basic and parallel)
 // must not keep its messages until it ends: parallel is to send before it writes.
-func (g *Group) senderOf(o *outbox) sender {
+func (g *Group) senderOf(o *workerOutbox) outbox.Sender {
 	if g.host.env.pipeline.AsyncStorageWrites() {
 		return o
 	}
-	return o.outgoing.to
+	return o.batches.To
 }
 
 // answerLeaders answers which leaders a quorum has answered. The callback of the clock calls it.

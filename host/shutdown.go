@@ -95,7 +95,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	all(stops)
 	h.transfers.CloseAll()
 	for _, g := range h.groups.all() {
-		g.held.stop()
+		g.held.Stop()
 		g.snapshots.close()
 	}
 	h.lane.later.Stop()

@@ -159,7 +159,10 @@ func (g *Group) offerCommands() {
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
 func (g *Group) finishTurn(crowded bool) (left bool) {
-	g.sendHeld(crowded)
+	g.forwarders.due(g.node.BasicStatus().Commit, g.outgoing.FlushHeldTo)
+	if g.held.Step(&g.outgoing, crowded) {
+		g.wakeLazily()
+	}
 	if err := g.node.Err(); err != nil {
 		g.node.Publish() // for the file that is written about it
 		g.fail(err)
@@ -251,7 +254,7 @@ func (g *Group) awaits() (came bool) {
 // shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
 func (g *Group) shrink() {
 	g.taken, g.entries = inputs{}, nil
-	g.outgoing.shrink()
+	g.outgoing.Shrink()
 	g.inbox.shrink()
 	g.batching.shrink()
 	g.proposals.shrink()

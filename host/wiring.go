@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
 )
@@ -26,7 +27,7 @@ func (h *Host) startLanes() {
 		})
 		h.shards = append(h.shards, s)
 	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, slowTicks: int64(h.config.electionTicks()), outgoing: outgoing{to: watchedSender{h.transport, h}}}
+	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, slowTicks: int64(h.config.electionTicks()), outgoing: outbox.Batches{To: watchedSender{h.transport, h}}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.shortages.logger, h.shortages.now = h.env.logger, h.env.env.Clock.Now

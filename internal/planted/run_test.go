@@ -188,7 +188,7 @@ func allJudges(b *bug) []judge {
 	if of("host/membership/") {
 		judges = append(judges, judge{in: "host/membership"})
 	}
-	for _, part := range []string{"bulk", "divergence", "entry", "identity", "pulse", "sched", "storage"} {
+	for _, part := range []string{"bulk", "divergence", "entry", "identity", "leadership", "outbox", "pulse", "sched", "storage"} {
 		if of("host/internal/" + part + "/") {
 			judges = append(judges, judge{in: "host/internal/" + part})
 		}

@@ -2,14 +2,14 @@ package planted_test
 
 // runtimeBugs are bugs in the runtime, package host and those below it.
 var runtimeBugs = []bug{
-	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/placingmoves.go",
+	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/leadership.go",
 		`if m == nil {
 		return 0
 	}
-	return m.count`, `if true {
+	return m.Count`, `if true {
 		return 0
 	}
-	return m.count`}}},
+	return m.Count`}}},
 	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/meeting.go",
 		`h.admission.Incarnation(peer.ID); known {`, `h.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
@@ -179,10 +179,10 @@ var runtimeBugs = []bug{
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
-	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host", found: "TestSupersedes", edits: []edit{{"host/send.go",
+	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",
 		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
 	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/placing.go",
-		`		if p.rejectHost(id, now) != "" {`, `		l.leads = 0
+		`		if p.rejectHost(id, now) != "" {`, `		l.Leads = 0
 		if p.rejectHost(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
@@ -247,7 +247,7 @@ var runtimeBugs = []bug{
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
-		`g.outgoing.to = g.senderOf(out.(*outbox))`, `g.outgoing.to = out.(*outbox)`}}},
+		`g.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {

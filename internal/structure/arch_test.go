@@ -54,6 +54,7 @@ host/internal/turn                                                              
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/pulse                                                                                           |
+host/internal/outbox   raft/raftpb transport env                                                          |
 host/internal/sched    host/internal/turn env                                                                |
 host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
@@ -61,8 +62,9 @@ host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
+host/internal/leadership host/internal/control                                                              |
 host/internal/proposals                                                                                       |
-host                   host/internal/proposals host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/outbox host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage host/internal/proposals host/internal/leadership |
 .                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |

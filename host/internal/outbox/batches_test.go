@@ -1,11 +1,33 @@
-package host
+package outbox
 
 import (
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
 )
+
+// record is a transport that keeps what it is given.
+type record struct {
+	calls int
+	sent  []raftpb.Message
+}
+
+func (r *record) Send(_ uint64, batch []transport.Envelope) bool {
+	r.calls++
+	for i := range batch {
+		r.sent = append(r.sent, batch[i].Message)
+	}
+	return true
+}
+
+func span(first, last, term uint64) (entries []raftpb.Entry) {
+	for i := first; i <= last; i++ {
+		entries = append(entries, raftpb.Entry{Index: i, Term: term})
+	}
+	return entries
+}
 
 func TestSupersedes(t *testing.T) {
 	ack := func(term, index uint64) raftpb.Message {
@@ -47,23 +69,23 @@ func TestSupersedes(t *testing.T) {
 		{"votes", raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3}, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3}, false},
 		{"heartbeats", raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3}, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3}, false},
 	} {
-		if got := supersedes(&row.next, &row.prev); got != row.want {
+		if got := Supersedes(&row.next, &row.prev); got != row.want {
 			t.Errorf("%s: %t", row.what, got)
 		}
 	}
 }
 
 // There is one call of the transport for each destination, in the order in which messages were put.
-func TestMailbagSortsByDestination(t *testing.T) {
-	out := &recordingTransport{}
-	o := outgoing{to: out}
-	o.send(theGroup, []raftpb.Message{
+func TestBatchesSortByDestination(t *testing.T) {
+	out := &record{}
+	o := Batches{To: out}
+	o.Send(1, []raftpb.Message{
 		{Type: raftpb.MsgHeartbeat, To: 2, Commit: 1}, {Type: raftpb.MsgHeartbeat, To: 3, Commit: 2}, {Type: raftpb.MsgHeartbeat, To: 2, Commit: 3},
 	})
 	if out.calls != 2 || len(out.sent) != 3 || out.sent[0].Commit != 1 || out.sent[1].Commit != 3 || out.sent[2].To != 3 {
 		t.Errorf("%d calls: %v", out.calls, out.sent)
 	}
-	o.flush()
+	o.Flush()
 	if out.calls != 2 {
 		t.Error("an empty batch was sent")
 	}
@@ -71,14 +93,14 @@ func TestMailbagSortsByDestination(t *testing.T) {
 
 // Whatever is left out loses nothing: each destination gets the same rejections and votes, in order, all
 // entries, and by the end of each flush the highest acknowledgement of each term and kind.
-func TestMailbagLosesNothing(t *testing.T) {
+func TestBatchesLoseNothing(t *testing.T) {
 	type key struct {
 		to, term uint64
 		kind     raftpb.MessageType
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		out := &recordingTransport{}
-		o := outgoing{to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
+		out := &record{}
+		o := Batches{To: out, HoldEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
 		var precious []raftpb.Message // must arrive one by one
 		appends := map[key]bool{}     // by index instead of term
 		acks := map[key]uint64{}
@@ -112,14 +134,14 @@ func TestMailbagLosesNothing(t *testing.T) {
 			if !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgStorageAppendResp) {
 				acks[k] = max(acks[k], m.Index)
 			}
-			o.put(theGroup, &m)
+			o.Put(1, &m)
 			if rapid.IntRange(0, 4).Draw(rt, "flush") == 0 {
-				o.flush()
+				o.Flush()
 			}
 		}
-		o.flushHeld()
-		if o.holding() {
-			rt.Fatal("something is held back after flushHeld")
+		o.FlushHeld()
+		if o.Holding() {
+			rt.Fatal("something is held back after FlushHeld")
 		}
 		next := map[uint64]int{}
 		for _, m := range out.sent {

@@ -1,4 +1,4 @@
-package host
+package outbox
 
 import (
 	"slices"
@@ -7,18 +7,18 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// outgoing sorts messages by destination, so that the transport is called once for each host, and drops
+// Batches sorts messages by destination, so that the transport is called once for each host, and drops
 // messages that a later one repeats. It belongs to one group's turn, or to one lane, and reuses its memory.
-type outgoing struct {
-	to    sender
+type Batches struct {
+	To    Sender
 	peers []perPeer
-	// holdEmpty makes it hold back appends without entries until one with entries replaces them, or until
-	// flushHeld is called (hold.go). Only for one group.
-	holdEmpty bool
+	// HoldEmpty makes it hold back appends without entries until one with entries replaces them, or until
+	// FlushHeld is called (commitdelay.go). Only for one group.
+	HoldEmpty bool
 }
 
-// sender is the part of a Transport that outgoing needs.
-type sender interface {
+// Sender is the part of a transport that Batches need.
+type Sender interface {
 	Send(to uint64, batch []transport.Envelope) bool
 }
 
@@ -29,38 +29,38 @@ type perPeer struct {
 	held  transport.Envelope // if holds
 }
 
-// send passes messages of one group to the transport.
-func (o *outgoing) send(group uint64, messages []raftpb.Message) {
+// Send passes messages of one group to the transport.
+func (o *Batches) Send(group uint64, messages []raftpb.Message) {
 	for i := range messages {
-		o.put(group, &messages[i])
+		o.Put(group, &messages[i])
 	}
-	o.flush()
+	o.Flush()
 }
 
-// flush passes what was put to the transport. Raft may lose any of it, so a refusal is not an error; the
+// Flush passes what was put to the transport. Raft may lose any of it, so a refusal is not an error; the
 // transport reports it as Unreachable.
-func (o *outgoing) flush() {
+func (o *Batches) Flush() {
 	for i := range o.peers {
 		if p := &o.peers[i]; len(p.batch) > 0 {
-			o.to.Send(p.to, p.batch)
+			o.To.Send(p.to, p.batch)
 			clear(p.batch)
 			p.batch = p.batch[:0]
 		}
 	}
 }
 
-// flushHeld sends the messages that were held back.
-func (o *outgoing) flushHeld() {
+// FlushHeld sends the messages that were held back.
+func (o *Batches) FlushHeld() {
 	for i := range o.peers {
 		o.peers[i].release()
 	}
-	o.flush()
+	o.Flush()
 }
 
-// flushHeldTo sends what was held back for one host.
-func (o *outgoing) flushHeldTo(host uint64) {
+// FlushHeldTo sends what was held back for one host.
+func (o *Batches) FlushHeldTo(host uint64) {
 	o.peer(host).release()
-	o.flush()
+	o.Flush()
 }
 
 func (p *perPeer) release() {
@@ -70,13 +70,13 @@ func (p *perPeer) release() {
 	}
 }
 
-// holding reports whether anything is held back.
-func (o *outgoing) holding() bool {
+// Holding reports whether anything is held back.
+func (o *Batches) Holding() bool {
 	return slices.ContainsFunc(o.peers, func(p perPeer) bool { return p.holds })
 }
 
-// shrink releases the batches of the peers for which nothing waits.
-func (o *outgoing) shrink() {
+// Shrink releases the batches of the peers for which nothing waits.
+func (o *Batches) Shrink() {
 	for i := range o.peers {
 		if p := &o.peers[i]; len(p.batch) == 0 {
 			p.batch = nil
@@ -84,9 +84,10 @@ func (o *outgoing) shrink() {
 	}
 }
 
-func (o *outgoing) put(group uint64, m *raftpb.Message) {
+// Put adds a message of a group, or puts it in the place of those that it repeats.
+func (o *Batches) Put(group uint64, m *raftpb.Message) {
 	p := o.peer(m.To)
-	if o.holdEmpty && m.Type == raftpb.MsgApp {
+	if o.HoldEmpty && m.Type == raftpb.MsgApp {
 		if len(m.Entries) == 0 {
 			p.holds, p.held = true, transport.Envelope{Group: group, Message: *m}
 			return
@@ -97,7 +98,7 @@ func (o *outgoing) put(group uint64, m *raftpb.Message) {
 	}
 	// The last two are enough: a group's answers come in pairs.
 	for j := len(p.batch) - 1; j >= max(0, len(p.batch)-2); j-- {
-		if e := &p.batch[j]; e.Group == group && supersedes(m, &e.Message) {
+		if e := &p.batch[j]; e.Group == group && Supersedes(m, &e.Message) {
 			e.Message = *m
 			return
 		}
@@ -105,7 +106,13 @@ func (o *outgoing) put(group uint64, m *raftpb.Message) {
 	p.batch = append(p.batch, transport.Envelope{Group: group, Message: *m})
 }
 
-func (o *outgoing) peer(to uint64) *perPeer {
+// Append adds messages to those for a host, as they are.
+func (o *Batches) Append(to uint64, batch []transport.Envelope) {
+	p := o.peer(to)
+	p.batch = append(p.batch, batch...)
+}
+
+func (o *Batches) peer(to uint64) *perPeer {
 	for i := range o.peers {
 		if o.peers[i].to == to {
 			return &o.peers[i]
@@ -115,10 +122,10 @@ func (o *outgoing) peer(to uint64) *perPeer {
 	return &o.peers[len(o.peers)-1]
 }
 
-// supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
+// Supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
 // of the same log, or appends the same entries and more. (A leader that was paused answers many heartbeat
 // responses in one turn, each with the same append for a follower that it probes.)
-func supersedes(next, prev *raftpb.Message) bool {
+func Supersedes(next, prev *raftpb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false
 	}
