@@ -13,7 +13,7 @@ func (h *Host) startAdmin() (err error) {
 	if !h.config.AdminSocket {
 		return nil
 	}
-	h.admin, err = admin.Listen(h.config.Dir, administered{h}, h.env.logger)
+	h.reports.admin, err = admin.Listen(h.config.Dir, administered{h}, h.env.logger)
 	return err
 }
 
@@ -30,7 +30,7 @@ func (a administered) group(id uint64) (*Group, error) {
 
 // Status implements admin.Host.
 func (a administered) Status(id uint64) (admin.Status, error) {
-	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.directory.Identity().Cluster, Groups: []admin.Group{}}
+	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.trust.directory.Identity().Cluster, Groups: []admin.Group{}}
 	ids := a.h.Groups()
 	if id != 0 {
 		ids = []uint64{id}

@@ -49,7 +49,7 @@ func (a administered) Members(group uint64) (admin.Members, error) {
 	g.awaitView(context.Background())
 	m := g.Members()
 	of := admin.Members{
-		Host: g.self, Cluster: a.h.directory.Identity().Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
+		Host: g.self, Cluster: a.h.trust.directory.Identity().Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
 		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, View: m.View, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
 	}
 	if r := g.roster(); r != nil && r.Plan != nil {
@@ -114,7 +114,7 @@ func (a administered) Plan(ctx context.Context, group uint64, changes []admin.Ch
 	if err != nil {
 		return admin.Plan{}, err
 	}
-	a.h.plans.keep(&administeredPlan{id: p.plan.ID, group: g, plan: p})
+	a.h.changes.plans.keep(&administeredPlan{id: p.plan.ID, group: g, plan: p})
 	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), View: p.View, Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
 	for _, s := range p.Stages {
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
@@ -186,8 +186,8 @@ func (a administered) Execute(ctx context.Context, group uint64, id, seen string
 	if err != nil {
 		return admin.Progress{}, err
 	}
-	if m := a.h.plans.find(g, id); m != nil {
-		a.h.plans.begin(m)
+	if m := a.h.changes.plans.find(g, id); m != nil {
+		a.h.changes.plans.begin(m)
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
@@ -214,7 +214,7 @@ func (a administered) progress(g *Group, id string) (p admin.Progress, err error
 	if r == nil {
 		return p, g.notFounded()
 	}
-	if m := a.h.plans.find(g, id); m != nil && m.execution != nil {
+	if m := a.h.changes.plans.find(g, id); m != nil && m.execution != nil {
 		var wrong error
 		p.Plan = hex.EncodeToString(m.id[:])
 		p.Done, wrong = m.execution.Poll()
@@ -237,10 +237,10 @@ func (a administered) progress(g *Group, id string) (p admin.Progress, err error
 		}
 	case r.Plan != nil && isNamed(r.Plan.ID, id):
 		p.Plan, p.State = hex.EncodeToString(r.Plan.ID[:]), r.Plan.String()
-		if why := g.plan.waits.Load(); why != nil && *why != "" {
+		if why := g.members.plan.waits.Load(); why != nil && *why != "" {
 			p.State += "; it waits: " + *why
 		}
-	case a.h.plans.find(g, id) == nil:
+	case a.h.changes.plans.find(g, id) == nil:
 		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host: it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, maxPlansMade)
 	}
 	return p, nil

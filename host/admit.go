@@ -16,14 +16,14 @@ import (
 // order, and which of them learn the decision. What a directory must be is in host/internal/identity.
 
 // Introduce implements transport.Receiver.
-func (h *inbound) Introduce() transport.Introduction { return h.admission.Self() }
+func (h *inbound) Introduce() transport.Introduction { return h.trust.admission.Self() }
 
 // Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
-	before := h.admission.Last(peer.ID)
+	before := h.trust.admission.Last(peer.ID)
 	fix := fixCluster
-	err := h.admission.RejectFounding(peer)
+	err := h.trust.admission.RejectFounding(peer)
 	if err == nil {
 		fix = ""
 		err = (*Host)(h).noteApplicant(peer, remote)
@@ -37,17 +37,17 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = (*Host)(h).rejectUnbound(peer, remote)
 	}
 	if err == nil {
-		err = h.admission.Admit(peer, remote, (*Host)(h).isVouched(peer))
+		err = h.trust.admission.Admit(peer, remote, (*Host)(h).isVouched(peer))
 	}
 	if err == nil {
-		h.keys.note(peer)
+		h.trust.keys.note(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
-		if p := h.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
+		if p := h.network.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
 			p.settings.Store(nil)
 		}
-		h.watch.noteAdmitted(peer.ID)
+		h.reports.watch.noteAdmitted(peer.ID)
 		return nil
 	}
 	var refused *transport.DirectoryRefused
@@ -60,11 +60,11 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 			err = identity.RefuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}
 	}
-	if h.meetings.of(peer.ID) != nil && fix != "" {
-		h.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
+	if h.network.meetings.of(peer.ID) != nil && fix != "" {
+		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
-	if h.admission.IsNews(peer.ID, remote, err) {
-		h.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
+	if h.trust.admission.IsNews(peer.ID, remote, err) {
+		h.reports.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
 }

@@ -77,8 +77,8 @@ func (q *appendQueue) wrote() {
 		q.stated.wrote(&q.joint.writes[i])
 	}
 	q.joint.reset()
-	if q.group.logReaders.Load() > 0 {
-		q.group.logGrown.notify()
+	if q.group.writes.logReaders.Load() > 0 {
+		q.group.writes.logGrown.notify()
 	}
 	q.roundBytes += q.takenBytes
 	if len(q.round) == 0 {
@@ -110,4 +110,18 @@ func verdictOn(err error) verdict {
 		return invalid
 	}
 	return broken
+}
+
+// groupWrites is the way of a group to its log. The turn owns what is not atomic.
+type groupWrites struct {
+	append     *appendQueue
+	storage    *groupStorage
+	forgetting forgetting
+	stated     stated // and as written
+
+	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool  // and one of the apply lanes,
+	awaitsAcks   atomic.Bool  // and a follower's acknowledgement of what is committed
+	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
+	logGrown     signal
 }

@@ -36,7 +36,7 @@ func newTestLane(t *testing.T) *testLane {
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
-	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: pulse.New(1, 0, nil, nil), env: environment{logger: quiet}}
+	s.host = &Host{storage: hostStorage{log: log, lane: s.appendLane}, reports: hostReports{events: new(events)}, network: hostNetwork{pulses: pulse.New(1, 0, nil, nil)}, env: environment{logger: quiet}}
 	s.host.groups.init(nil)
 	s.q = s.add(theGroup)
 	return s
@@ -44,10 +44,10 @@ func newTestLane(t *testing.T) *testLane {
 
 // add makes a group that has nothing but its queue to the lane.
 func (s *testLane) add(id uint64) *appendQueue {
-	g := &Group{id: id, self: 1, host: s.host, proposals: proposalQueue{budget: &s.host.memory.proposed}, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
-	g.inbox.memory = &s.host.memory
+	g := &Group{member: member{id: id, self: 1, host: s.host}, proposals: groupProposals{proposalQueue: proposalQueue{budget: &s.host.memory.proposed}}, life: newLife()}
+	g.inbox.memory = &s.host.memory.memory
 	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
-	q.ready.Owner, g.append = q, q
+	q.ready.Owner, g.writes.append = q, q
 	shard, _ := testShard(&manualTask{})
 	g.sit(shard)
 	s.host.groups.set(id, g)

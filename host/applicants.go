@@ -153,7 +153,7 @@ func (c *applicants) last(id uint64) []applicant {
 // what the roster of a member here says that hears its leader; "": that is not known. A host that is refused
 // hears of it from whichever member it dials: the leader cannot speak to it, and it may not know the leader.
 func (h *Host) tokenRefusal(id uint64) (why string) {
-	for _, a := range h.applicants.last(id) {
+	for _, a := range h.changes.applicants.last(id) {
 		why = cmp.Or(why, a.refusal)
 		g := h.groups.get(a.group)
 		if g == nil || why != "" {
@@ -186,18 +186,18 @@ func (c *applicants) asks(id, group uint64) (is bool) {
 
 // noteApplicant takes what a host proves when it connects.
 func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
-	if len(peer.Proof) == 0 && h.applicants.count.Load() == 0 {
+	if len(peer.Proof) == 0 && h.changes.applicants.count.Load() == 0 {
 		return nil
 	}
 	all, err := readProof(h.Cluster(), peer)
 	if err != nil {
 		return err
 	}
-	if len(all) > 0 && h.ownTCP && h.config.TLS == nil && !onLoopback(remote) {
+	if len(all) > 0 && h.network.ownTCP && h.config.TLS == nil && !onLoopback(remote) {
 		return fmt.Errorf("host %d comes with a join token over plain TCP, from %s: who listens in between could join in its place; set Config.TLS on all hosts", peer.ID, remote)
 	}
-	groups, err := h.applicants.note(peer.ID, all)
-	if len(groups) > 0 && peer.Addr != "" && h.applicants.mayBeTold(peer.ID, h.clock.livedAtBeat()) {
+	groups, err := h.changes.applicants.note(peer.ID, all)
+	if len(groups) > 0 && peer.Addr != "" && h.changes.applicants.mayBeTold(peer.ID, h.clock.livedAtBeat()) {
 		// The leader must hear the applicant, which may know this host only, and may be refused here. The
 		// leader looks elsewhere as long as it hears the directory before, so this is said again and again.
 		h.tellOthers(peer.ID, location{said: peer.Addr, incarnation: peer.Incarnation, generation: peer.Generation})
@@ -214,11 +214,11 @@ func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
 // planJoin begins a plan for the first host that may join by its token, and tells the others why they may
 // not. It is part of a leader's turn, and no plan is under way.
 func (g *Group) planJoin(r *membership.Roster) {
-	ids, all := g.host.applicants.list(g.id)
+	ids, all := g.host.changes.applicants.list(g.id)
 	for i, id := range ids {
 		c := all[i]
 		if m, ok := r.Member(id); ok && m.Incarnation == c.incarnation {
-			g.host.applicants.drop(id, g.id)
+			g.host.changes.applicants.drop(id, g.id)
 			continue
 		}
 		p, err := g.joinPlan(r, id, c)
@@ -235,7 +235,7 @@ func (g *Group) planJoin(r *membership.Roster) {
 // logTime returns about the log time now.
 func (g *Group) logTime() time.Duration {
 	now := g.now()
-	return max(g.time.estimate(now), g.members.time.estimate(now))
+	return max(g.machine.time.estimate(now), g.members.time.estimate(now))
 }
 
 // joinPlan returns the plan that makes a host a member by its token, or why there is none.
@@ -258,15 +258,15 @@ func (g *Group) joinPlan(r *membership.Roster, id uint64, c applicant) (p member
 
 // refuseJoin tells a host why it is not made a member.
 func (g *Group) refuseJoin(id uint64, why error) {
-	news, waits := g.host.applicants.tell(id, g.id, why.Error())
+	news, waits := g.host.changes.applicants.tell(id, g.id, why.Error())
 	if news {
-		g.host.events.emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
+		g.host.reports.events.emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
 		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
 	}
 	if !waits {
 		return
 	}
-	g.host.transport.SendBytes(id, transport.Control, encodeJoinRefused(g.id, why.Error()))
+	g.host.network.transport.SendBytes(id, transport.Control, encodeJoinRefused(g.id, why.Error()))
 }
 
 func encodeJoinRefused(group uint64, why string) []byte {
@@ -287,7 +287,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, why)
 	if was := g.members.joinRefused.Swap(&text); was == nil || *was != text {
 		h.env.logger.Warn("this host is not made a member of the group", "group", group, "host", h.config.ID, "cause", text)
-		h.events.emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
+		h.reports.events.emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
 	}
 	return nil
 }
@@ -297,4 +297,12 @@ func (g *Group) noteJoined(r *membership.Roster) {
 	if m, ok := r.Member(g.self); ok && m.Incarnation == g.host.incarnation() {
 		g.members.joinRefused.Store(nil)
 	}
+}
+
+// memberChanges is how members are to change, as asked for on this host.
+type memberChanges struct {
+	plans      administeredPlans // that were made over it
+	applicants applicants
+	executing  atomic.Int64 // plans that callers here wait for (execute.go)
+	placer     placer
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/divergence"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 			q.calls.Add(1)
 			q.entries.Add(uint64(n))
 		}
-		for n < len(rest) && (!isCommand(&rest[n]) || q.group.skips.of(rest[n].Index) > 0) {
+		for n < len(rest) && (!isCommand(&rest[n]) || q.group.machine.skips.of(rest[n].Index) > 0) {
 			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
 				if returned = true; errors.As(err, new(retried)) {
@@ -109,7 +110,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 
 // together returns how many of the first entries are one call of the machine.
 func (q *applyQueue) together(rest []raftpb.Entry) (n int) {
-	for n < len(rest) && isCommand(&rest[n]) && q.group.skips.of(rest[n].Index) == 0 {
+	for n < len(rest) && isCommand(&rest[n]) && q.group.machine.skips.of(rest[n].Index) == 0 {
 		if n > 0 && (q.isSuspect(rest[n].Index) || q.isSuspect(rest[n-1].Index)) {
 			return n
 		}
@@ -120,7 +121,7 @@ func (q *applyQueue) together(rest []raftpb.Entry) (n int) {
 
 // applyOwn does what an entry means for the machine that the machine is not given.
 func (q *applyQueue) applyOwn(e *raftpb.Entry) error {
-	if q.group.skips.of(e.Index) > 0 {
+	if q.group.machine.skips.of(e.Index) > 0 {
 		return q.skip(e)
 	}
 	if entry.IsSkip(e.Type, e.Data) {
@@ -138,8 +139,8 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 			return // it was counted
 		}
 		q.group.snapshots.noteApplied(entries)
-		if q.group.objects.on {
-			q.group.objects.noteApplied()
+		if q.group.machine.objects.on {
+			q.group.machine.objects.noteApplied()
 		}
 	}
 }
@@ -182,7 +183,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
 	}
-	if q.parkedAt() > 0 || q.group.objects.passing.Load() != nil {
+	if q.parkedAt() > 0 || q.group.machine.objects.passing.Load() != nil {
 		q.pass()
 	}
 	if len(q.work) == 0 {
@@ -193,7 +194,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
-		if q.group.awaitsApply.Load() {
+		if q.group.writes.awaitsApply.Load() {
 			q.group.wake()
 		} else {
 			q.group.wakeLazily()
@@ -206,7 +207,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
-		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+		q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
 		return false
 	}
 	if halted := (*HaltedError)(nil); errors.As(err, &halted) {
@@ -326,10 +327,10 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 // read returns entries of the log, at least one, about maxBytes at most.
 func (q *applyQueue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 	most := uint64(min(max(maxBytes, 1), maxReadBytes))
-	if entries, ok := q.group.storage.log.Recent(lo, hi, most); ok {
+	if entries, ok := q.group.writes.storage.log.Recent(lo, hi, most); ok {
 		return entries, nil
 	}
-	return q.group.storage.log.Entries(lo, hi, most)
+	return q.group.writes.storage.log.Entries(lo, hi, most)
 }
 
 // firstIndex returns the first entry that a message hands out.
@@ -346,4 +347,13 @@ func lastIndex(m *raftpb.Message) uint64 {
 		return m.Entries[n-1].Index
 	}
 	return m.Commit
+}
+
+// groupMachine is the way of a group to its state machine.
+type groupMachine struct {
+	apply      *applyQueue
+	time       logTime
+	skips      skips
+	divergence divergence.Comparison
+	objects    groupObjects
 }

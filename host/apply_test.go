@@ -64,8 +64,8 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	s := newTestLane(t)
 	m := &shape{}
 	q := &applyQueue{machine: m, group: s.q.group}
-	q.ready.Owner, q.group.apply = q, q
-	q.group.status.Store(Status{})
+	q.ready.Owner, q.group.machine.apply = q, q
+	q.group.life.status.Store(Status{})
 	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
 	p.grow(2)
 	for i := range uint64(3) {

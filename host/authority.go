@@ -104,7 +104,7 @@ func (g *Group) rejectHelpless() error {
 
 // loseAuthority makes a group that is being opened begin without authority.
 func (g *Group) loseAuthority(core *raft.Config) error {
-	if !g.host.authority.open(g.id) {
+	if !g.host.trust.authority.open(g.id) {
 		return nil
 	}
 	if err := g.rejectHelpless(); err != nil {
@@ -116,8 +116,8 @@ func (g *Group) loseAuthority(core *raft.Config) error {
 
 // setAuthority sets what the next run of the core begins with.
 func (g *Group) setAuthority(core *raft.Config, without bool) {
-	mark := g.host.authority.mark
-	g.withoutAuthority.Store(without)
+	mark := g.host.trust.authority.mark
+	g.members.withoutAuthority.Store(without)
 	core.WithoutAuthority, core.LacksTerms, core.Life = without, without && mark.LacksTerms, 0
 	if without {
 		core.Life = mark.Generation
@@ -126,37 +126,37 @@ func (g *Group) setAuthority(core *raft.Config, without bool) {
 
 // tellAuthorityLost reports that a group was opened without authority.
 func (g *Group) tellAuthorityLost() {
-	if !g.withoutAuthority.Load() {
+	if !g.members.withoutAuthority.Load() {
 		return
 	}
-	g.lostAt = g.host.clock.livedAtBeat()
-	g.host.events.emit(event.AuthorityLost{Group: g.id})
+	g.members.lostAt = g.host.clock.livedAtBeat()
+	g.host.reports.events.emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }
 
 // regainAuthority takes authority when a leader has said that this member may have it. It is part of a turn.
 func (g *Group) regainAuthority() (again bool) {
-	if !g.withoutAuthority.Load() || !g.node.MayRegain() || !g.hasMetVoters() {
-		return g.withoutAuthority.Load()
+	if !g.members.withoutAuthority.Load() || !g.core.node.MayRegain() || !g.hasMetVoters() {
+		return g.members.withoutAuthority.Load()
 	}
-	g.node.Regain()
-	g.withoutAuthority.Store(false)
-	g.objects.regained()
-	st := g.node.BasicStatus()
-	g.host.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
+	g.core.node.Regain()
+	g.members.withoutAuthority.Store(false)
+	g.machine.objects.regained()
+	st := g.core.node.BasicStatus()
+	g.host.reports.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
-	if g.host.authority.done(g.id) {
-		g.host.lane.forgetAmnesia()
+	if g.host.trust.authority.done(g.id) {
+		g.host.storage.lane.forgetAmnesia()
 	}
 	return false
 }
 
 // hasMetVoters reports whether this host has met the hosts of all other voters in this life, if it must.
 func (g *Group) hasMetVoters() bool {
-	if !g.host.authority.mark.LacksTerms {
+	if !g.host.trust.authority.mark.LacksTerms {
 		return true
 	}
-	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.meetings.has(id) })
+	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.meetings.has(id) })
 }
 
 // forgetAmnesia makes the lane remove the mark of a log whose groups all have authority.
@@ -179,14 +179,14 @@ func (l *appendLane) removeMark() (done bool) {
 
 // removedGroup notes that a group was removed: the log needs no authority for it.
 func (h *Host) removedGroup(id uint64) {
-	if h.authority.done(id) {
-		h.lane.forgetAmnesia()
+	if h.trust.authority.done(id) {
+		h.storage.lane.forgetAmnesia()
 	}
 }
 
 // lookForAuthority finds a member without authority: this one or, on a leader, another.
 func (e *examination) lookForAuthority() {
-	if e.withoutAuthority.Load() {
+	if e.members.withoutAuthority.Load() {
 		fix := "wait: it is fed by the leader; the events and the log of this host say when it has authority again"
 		s := e.d.Status
 		why := fmt.Sprintf("the log of this host may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", s.Durable)
@@ -197,7 +197,7 @@ func (e *examination) lookForAuthority() {
 		case !e.hasMetVoters():
 			fix = "start the other members: this log was repaired, so all voters must be heard once"
 		}
-		e.found(CodeWithoutAuthority, 0, e.lostAt, fix, "%s", why)
+		e.found(CodeWithoutAuthority, 0, e.members.lostAt, fix, "%s", why)
 	}
 	for _, v := range e.memberViews() {
 		if v.lostSince >= 0 {

@@ -33,7 +33,7 @@ const roundWeight = 8
 
 // measureBatches makes what the turn has put into the log a batch, and forgets those that are committed.
 func (g *Group) measureBatches() {
-	b, st := &g.batching, g.node.BasicStatus()
+	b, st := &g.proposals.batching, g.core.node.BasicStatus()
 	term := uint64(0)
 	if st.RaftState == raft.StateLeader {
 		term = st.Term

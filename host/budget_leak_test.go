@@ -113,7 +113,7 @@ func TestBudgetsReturn(t *testing.T) {
 				t.Errorf("host %d: all groups are closed, and the budget %q holds %d bytes", i+1, b.name, n)
 			}
 		}
-		for _, r := range h.pulses.Beat() {
+		for _, r := range h.network.pulses.Beat() {
 			if r.Pulses {
 				t.Errorf("host %d vouches for groups %v to host %d, and none is open", i+1, r.Lines, r.Peer)
 			}

@@ -44,31 +44,31 @@ type bulkHost Host
 
 func (h *bulkHost) Now() int64         { return h.clock.livedAtBeat() }
 func (h *bulkHost) Hasten()            { h.clock.hasten() }
-func (h *bulkHost) Emit(e event.Event) { h.events.emit(e) }
+func (h *bulkHost) Emit(e event.Event) { h.reports.events.emit(e) }
 func (h *bulkHost) Number() uint64     { return (*Host)(h).nextFrame() }
 
 func (h *bulkHost) Send(to uint64, kind transport.Kind, body []byte) bool {
-	return h.transport.SendBytes(to, kind, body)
+	return h.network.transport.SendBytes(to, kind, body)
 }
 
 func (h *bulkHost) Warn(text string, args ...any) { h.env.logger.Warn(text, args...) }
 
 func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (enqueue func()) {
 	w := &laneWork{group: (*Group)(g.(*bulkGroup)), doing: doing, piece: piece}
-	return func() { h.snapshotLanes.enqueue(w) }
+	return func() { h.bulk.snapshotLanes.enqueue(w) }
 }
 
 // bulkGroup implements bulk.Group.
 type bulkGroup Group
 
 func (g *bulkGroup) ID() uint64  { return g.id }
-func (g *bulkGroup) Leads() bool { return g.status.Load().Role == RoleLeader }
+func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == RoleLeader }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
 	if p := g.snapshots.latest(); p != nil && p.hash == hash {
 		return &sentSnapshot{(*Group)(g), p}
 	}
-	if g.objects.files == nil {
+	if g.machine.objects.files == nil {
 		return nil
 	}
 	return &sentObject{group: (*Group)(g), of: hash}
@@ -85,25 +85,25 @@ func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
 	case control.SnapshotBlock:
 		b, err := bulk.DecodeBlock(body)
 		if err == nil {
-			h.forPeer(from, b.Group, func(g *Group) { h.transfers.Arrived((*bulkGroup)(g), from, &b) })
+			h.forPeer(from, b.Group, func(g *Group) { h.bulk.transfers.Arrived((*bulkGroup)(g), from, &b) })
 		}
 		return err
 	case control.SnapshotOffer:
 		o, err := bulk.DecodeOffer(body)
 		if err == nil {
-			h.forPeer(from, o.Group, func(g *Group) { h.transfers.offered(g, from, o) })
+			h.forPeer(from, o.Group, func(g *Group) { h.bulk.transfers.offered(g, from, o) })
 		}
 		return err
 	case control.SnapshotAsk:
 		a, err := bulk.DecodeAsk(body)
 		if err == nil {
-			h.forMember(from, a.Group, func(g *Group) { h.transfers.Asked((*bulkGroup)(g), from, &a) })
+			h.forMember(from, a.Group, func(g *Group) { h.bulk.transfers.Asked((*bulkGroup)(g), from, &a) })
 		}
 		return err
 	default: // the end
 		e, err := bulk.DecodeEnd(body)
 		if err == nil {
-			h.forMember(from, e.Group, func(g *Group) { h.transfers.Ended((*bulkGroup)(g), from, e) })
+			h.forMember(from, e.Group, func(g *Group) { h.bulk.transfers.Ended((*bulkGroup)(g), from, e) })
 		}
 		return err
 	}
@@ -113,7 +113,7 @@ func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
 func (h *Host) forMember(from, group uint64, f func(*Group)) {
 	h.forPeer(from, group, func(g *Group) {
 		if !g.isMember(from) {
-			h.strays.Add(1)
+			h.network.strays.Add(1)
 			return
 		}
 		f(g)
@@ -125,7 +125,7 @@ func (h *Host) forMember(from, group uint64, f func(*Group)) {
 func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 	g := h.groups.get(group)
 	if g == nil || g.Err() != nil || from == g.self || g.leavesOutMember(from) {
-		h.strays.Add(1)
+		h.network.strays.Add(1)
 		return
 	}
 	f(g)
@@ -133,6 +133,6 @@ func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 
 // leavesOutMember reports whether the group does not hear a member: it comes with another directory.
 func (g *Group) leavesOutMember(id uint64) bool {
-	refused := g.refuses.Load()
+	refused := g.members.founding.refuses.Load()
 	return refused != nil && slices.Contains(*refused, id)
 }

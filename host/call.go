@@ -108,13 +108,13 @@ func (g *Group) tooLarge(n int) error {
 func (g *Group) rejectCall(c *Call) error {
 	n := len(c.Data) - CallRoom
 	switch {
-	case !g.hasCommands:
+	case !g.proposals.hasCommands:
 		return fmt.Errorf("millrace: group %d takes plain entries (Propose, Submit); open it with Commands to use Call", g.id)
 	case n < 0:
 		return fmt.Errorf("millrace: the Data of a Call has %d bytes, want %d bytes of room and the command", len(c.Data), CallRoom)
 	case n > g.config.MaxCommandBytes:
 		return g.tooLarge(n)
-	case g.host.closing.Load():
+	case g.host.shutdown.closing.Load():
 		return ErrStopped
 	}
 	if err := g.rejectHalted(); err != nil {

@@ -20,7 +20,7 @@ func (g *Group) findCallers(commands []Command) {
 	}
 	freed, routed := q.findCallers(commands, g.now())
 	if routed > 0 {
-		g.counts.callsCommitted.Add(routed)
+		g.life.counts.callsCommitted.Add(routed)
 	}
 	if freed > 0 && g.inbox.hasProposals() {
 		g.wake()
@@ -111,7 +111,7 @@ func (g *Group) refuseCall(index, term uint64, m session.Mark, err error) {
 // calls get numbers of a new one: this host has applied all entries up to here, and none of them was one of
 // the calls that still wait, and none that follows can be applied.
 func (g *Group) expireCall(index, term uint64, m session.Mark, err error) {
-	g.counts.expired.Add(1)
+	g.life.counts.expired.Add(1)
 	if g.proposals.renew(m.ID) {
 		g.wake()
 		return

@@ -146,7 +146,9 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 
 // draw draws the id of a new session. One that is born too early, since this host has not applied its log
 // yet, is drawn again (renew).
-func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.drawSession(g.time.last()), 1, nil }
+func (s *routedCalls) draw(g *Group) {
+	s.id, s.base, s.window = g.drawSession(g.machine.time.last()), 1, nil
+}
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
 // no live try then (Group.expireCall).
@@ -240,9 +242,9 @@ func (s *routedCalls) sweep() (bytes int64) {
 
 // canGo reports whether the group can do something with calls: propose or forward them.
 func (g *Group) canGo() bool {
-	st, s := g.node.BasicStatus(), &g.proposals.calls
+	st, s := g.core.node.BasicStatus(), &g.proposals.calls
 	switch {
-	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
+	case g.writes.forgetting.asked || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 		return false
 	case st.RaftState == raft.StateLeader:
 		return true
@@ -257,9 +259,9 @@ func (s *routedCalls) paused(now int64, st raft.BasicStatus) bool {
 // pause makes the group send nothing for some ticks, unless more is committed or applied, or the leader
 // changes. The core refuses while too much is not applied yet.
 func (g *Group) pauseCalls(ticks int64) {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	s := &g.proposals.calls
-	s.pausedUntil, s.pausedAt = g.at.ticks+ticks, st.Commit+st.Applied
+	s.pausedUntil, s.pausedAt = g.core.at.ticks+ticks, st.Commit+st.Applied
 }
 
 // pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded
@@ -267,7 +269,7 @@ func (g *Group) pauseCalls(ticks int64) {
 // row the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
 func (g *Group) pauseRefused(ticks int64) {
 	s := &g.proposals.calls
-	if s.paused(g.at.ticks, g.node.BasicStatus()) {
+	if s.paused(g.core.at.ticks, g.core.node.BasicStatus()) {
 		return // a frame that was sent together with one that was refused before
 	}
 	g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
@@ -276,7 +278,7 @@ func (g *Group) pauseRefused(ticks int64) {
 
 // callBytes returns how many bytes of commands a turn may take out of the inbox, less than 0 for none at all.
 func (g *Group) callBytes(most int64) int64 {
-	if !g.hasCommands {
+	if !g.proposals.hasCommands {
 		return most
 	}
 	if !g.canGo() {
@@ -290,7 +292,7 @@ func (g *Group) callBytes(most int64) int64 {
 
 // sweepInbox ends the calls in the inbox that do not wait for a leader, or for nothing any more.
 func (g *Group) sweepInbox() {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	for _, p := range g.inbox.takeIf(func(p proposal) bool {
 		return !p.waiter.waits() || p.waiter.call.Here && st.RaftState != raft.StateLeader
 	}) {
@@ -300,7 +302,7 @@ func (g *Group) sweepInbox() {
 
 // mustRoute reports whether calls can go on in another turn.
 func (g *Group) mustRoute() bool {
-	if !g.hasCommands || !g.canGo() {
+	if !g.proposals.hasCommands || !g.canGo() {
 		return false
 	}
 	bytes, waits := g.inbox.firstProposal()
@@ -310,15 +312,15 @@ func (g *Group) mustRoute() bool {
 
 // callsDue returns the tick at which calls need a turn if nothing else happens.
 func (g *Group) callsDue() int64 {
-	if !g.hasCommands {
+	if !g.proposals.hasCommands {
 		return never
 	}
 	due := never
-	if commands, _ := g.inbox.peek(); commands > 0 || g.spaces.n.Load() > 0 {
-		due = g.at.ticks + 1
+	if commands, _ := g.inbox.peek(); commands > 0 || g.proposals.spaces.n.Load() > 0 {
+		due = g.core.at.ticks + 1
 	}
 	if g.proposals.calls.n.Load() > 0 {
-		due = min(due, g.proposals.callsDue(g.at.ticks))
+		due = min(due, g.proposals.callsDue(g.core.at.ticks))
 	}
 	return due
 }

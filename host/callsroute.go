@@ -32,7 +32,7 @@ func (g *Group) routeCalls() {
 	if s.n.Load() == 0 {
 		return
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	q.mu.Lock()
 	s.fresh.Store(false)
 	if s.withdrawn.Swap(0) > 0 {
@@ -43,7 +43,7 @@ func (g *Group) routeCalls() {
 		s.pausedUntil, s.framesMost, s.refusals = 0, 0, 0
 	}
 	switch {
-	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st):
+	case g.writes.forgetting.asked || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 	case st.RaftState != raft.StateLeader && st.Lead != g.self:
 		g.forwardCalls(st.Lead, st.Term, changed)
 	case st.RaftState == raft.StateLeader && g.takesCommands():
@@ -51,12 +51,12 @@ func (g *Group) routeCalls() {
 		g.takePlain()
 	}
 	q.mu.Unlock()
-	if plain := g.router.plain; len(plain) > 0 {
-		g.router.plain = nil
+	if plain := g.proposals.router.plain; len(plain) > 0 {
+		g.proposals.router.plain = nil
 		q.offerAgain(plain)
 		g.proposeAll()
 		clear(plain)
-		g.router.plain = plain[:0]
+		g.proposals.router.plain = plain[:0]
 	}
 }
 
@@ -84,9 +84,9 @@ func (g *Group) noteTry(c *Call, frame uint64) {
 	c.live++
 	c.frame = frame
 	if c.tries > 0 {
-		g.counts.retried.Add(1)
+		g.life.counts.retried.Add(1)
 	}
-	c.retryAt = g.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
+	c.retryAt = g.core.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
 	c.tries++
 	s.nextRetry = min(s.nextRetry, c.retryAt)
 	c.place.Leave()
@@ -115,7 +115,7 @@ func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) (goin
 
 // forwardCalls sends the calls that are due to the leader, in as many frames as it may be sent.
 func (g *Group) forwardCalls(to, term uint64, changed bool) {
-	s, r := &g.proposals.calls, &g.router
+	s, r := &g.proposals.calls, &g.proposals.router
 	g.beginFrame(term)
 	frames := 1
 	sends := func(c *Call) bool {
@@ -141,7 +141,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		r.batch, r.bytes = append(r.batch, c), r.bytes+c.bytes()
 		return true
 	}
-	if !s.eachDue(g.at.ticks, changed, sends) {
+	if !s.eachDue(g.core.at.ticks, changed, sends) {
 		return
 	}
 	for p := s.again.First(); p != nil; {
@@ -156,7 +156,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 
 // beginFrame begins the next body.
 func (g *Group) beginFrame(term uint64) {
-	r := &g.router
+	r := &g.proposals.router
 	clear(r.batch)
 	r.batch, r.bytes = r.batch[:0], 0
 	r.number = g.host.nextFrame()
@@ -166,7 +166,7 @@ func (g *Group) beginFrame(term uint64) {
 // sendFrame sends the body, and begins another. If the transport refuses it, its calls are as they were, and
 // the group pauses.
 func (g *Group) sendFrame(to, term uint64) (sent bool) {
-	r := &g.router
+	r := &g.proposals.router
 	if len(r.batch) == 0 {
 		return true
 	}
@@ -174,8 +174,8 @@ func (g *Group) sendFrame(to, term uint64) (sent bool) {
 	if len(r.body) > maxForwardBytes {
 		kind = transport.Bulk
 	}
-	if g.host.transport.SendBytes(to, kind, r.body) {
-		g.counts.forwarded.Add(uint64(len(r.batch)))
+	if g.host.network.transport.SendBytes(to, kind, r.body) {
+		g.life.counts.forwarded.Add(uint64(len(r.batch)))
 		for _, c := range r.batch {
 			g.noteTry(c, r.number)
 		}
@@ -198,7 +198,7 @@ func (g *Group) proposeMarked(term uint64, changed bool) {
 	var entries []raftpb.Entry
 	var batch []*Call
 	bytes := 0
-	s.eachDue(g.at.ticks, changed, func(c *Call) bool {
+	s.eachDue(g.core.at.ticks, changed, func(c *Call) bool {
 		m, ok := s.mark(g, c)
 		if !ok {
 			return true
@@ -215,7 +215,7 @@ func (g *Group) proposeMarked(term uint64, changed bool) {
 	}
 	switch _, err := g.proposeEntries(entries); {
 	case errors.Is(err, raft.ErrProposalDropped):
-		s.nextRetry = g.at.ticks + 1
+		s.nextRetry = g.core.at.ticks + 1
 		for _, c := range batch {
 			c.retryAt = s.nextRetry
 		}
@@ -235,17 +235,17 @@ func (g *Group) takePlain() {
 		p = p.Next()
 		s.remove(c)
 		c.frame, c.tries = 0, 0
-		g.router.plain = append(g.router.plain, proposal{waiter: &c.w})
+		g.proposals.router.plain = append(g.proposals.router.plain, proposal{waiter: &c.w})
 	}
 }
 
 // proposeEntries proposes entries, all or none, and returns the index of the first.
 func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
-	if err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
+	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err
 	}
-	last := g.node.BasicStatus().LastIndex
-	g.batching.next = last
+	last := g.core.node.BasicStatus().LastIndex
+	g.proposals.batching.next = last
 	return last + 1 - uint64(len(entries)), nil
 }
 
@@ -254,7 +254,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
 		return 0, false
 	}
-	return g.time.next(g.now())
+	return g.machine.time.next(g.now())
 }
 
 // entryOf returns the entry of a call that is proposed without a number of the group's own session.
@@ -276,12 +276,12 @@ func (g *Group) entryOf(c *Call, first bool) []byte {
 func (g *Group) takeRefusals() {
 	q := &g.proposals
 	s := &q.calls
-	if len(g.taken.refusals) == 0 || s.n.Load() == 0 {
+	if len(g.work.taken.refusals) == 0 || s.n.Load() == 0 {
 		return
 	}
 	var failed []*Call
 	q.mu.Lock()
-	for _, r := range g.taken.refusals {
+	for _, r := range g.work.taken.refusals {
 		pause := int64(1)
 		if r.why == refusesLeader {
 			pause = ticksPerHeartbeat // this host will hear of the new leader
@@ -300,7 +300,7 @@ func (g *Group) takeRefusals() {
 			}
 			switch {
 			case c.live > 0:
-				c.retryAt = g.at.ticks + pause
+				c.retryAt = g.core.at.ticks + pause
 				s.nextRetry = min(s.nextRetry, c.retryAt)
 			case r.why == refusesSize && c.alone:
 				q.hold(-c.bytes())

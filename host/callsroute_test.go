@@ -82,7 +82,7 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 8})
 	for range 100 {
 		l.manual.runIdle()
-		if n := g.counts.forwarded.Load(); n != out.commands {
+		if n := g.life.counts.forwarded.Load(); n != out.commands {
 			t.Fatalf("%d commands have left, and %d tries are counted", out.commands, n)
 		}
 		l.manual.tick()

@@ -82,7 +82,7 @@ func (d *drain) perSecond(now time.Duration) float64 {
 func (g *Group) overloaded() error {
 	commands, bytes := g.inbox.waitingCommands()
 	e := &OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.max, RetryAfter: g.host.config.HeartbeatInterval}
-	if rate := g.drain.perSecond(g.now()); rate > 0 {
+	if rate := g.proposals.drain.perSecond(g.now()); rate > 0 {
 		e.RetryAfter = time.Duration(min(float64(bytes)/rate, maxRetryAfter.Seconds()) * float64(time.Second))
 	}
 	e.RetryAfter = min(max(e.RetryAfter, minRetryAfter), maxRetryAfter).Round(time.Microsecond)
@@ -111,7 +111,7 @@ type spaces struct {
 // and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
 	w.bytes, w.done, w.place.Owner = c.bytes(), make(chan struct{}), w
-	s := &g.spaces
+	s := &g.proposals.spaces
 	s.mu.Lock()
 	switch {
 	case s.closed != nil:
@@ -150,7 +150,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		g.spaces.leave(&w)
+		g.proposals.spaces.leave(&w)
 		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
 	}
 }
@@ -166,7 +166,7 @@ func (s *spaces) leave(w *SpaceWait) {
 
 // grantSpace ends the first waits, as many as fit.
 func (g *Group) grantSpace() {
-	s := &g.spaces
+	s := &g.proposals.spaces
 	if s.n.Load() == 0 {
 		return
 	}

@@ -55,7 +55,7 @@ func TestSpaceForCalls(t *testing.T) {
 	if err := g.WaitSpace(ctx, refused); !errors.Is(err, ErrOverloaded) || !errors.Is(err, context.Canceled) || MayHaveCommitted(err) {
 		t.Errorf("error %v of a wait that ended with its context", err)
 	}
-	if n := g.spaces.n.Load(); n != 0 {
+	if n := g.proposals.spaces.n.Load(); n != 0 {
 		t.Errorf("%d waits are left", n)
 	}
 	waits := make(chan error, 1)

@@ -15,21 +15,21 @@ type steps Group
 func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
 	(*Group)(s).noteEntries(entries)
 	if !raft.IsEmptyHardState(hs) {
-		s.hard = hs
+		s.core.hard = hs
 	}
-	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
-	if !sync || !s.stated.setHardState(&w) {
+	w := wal.Write{Group: s.id, Entries: entries, HardState: s.core.hard}
+	if !sync || !s.writes.stated.setHardState(&w) {
 		return nil // at most a commit index, which goes with a later write
 	}
-	if err := s.host.log.Append([]wal.Write{w}); err != nil {
+	if err := s.host.storage.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
-	s.stated.wrote(&w)
-	return s.host.log.Sync()
+	s.writes.stated.wrote(&w)
+	return s.host.storage.log.Sync()
 }
 
 func (s *steps) Send(messages []raftpb.Message) {
-	if s.hasCommands && s.proposals.ring.Unapplied() > 0 {
+	if s.proposals.hasCommands && s.proposals.ring.Unapplied() > 0 {
 		last := uint64(0)
 		for i := range messages {
 			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
@@ -40,69 +40,69 @@ func (s *steps) Send(messages []raftpb.Message) {
 			s.proposals.sent(last)
 		}
 	}
-	s.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
+	s.work.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
 func (s *steps) Acknowledge(committed []raftpb.Entry) {
-	s.proposals.answerCommitted(committed, s.node.BasicStatus().CommittedBy)
+	s.proposals.answerCommitted(committed, s.core.node.BasicStatus().CommittedBy)
 }
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
-	st, own := s.node.BasicStatus(), uint64(0)
+	st, own := s.core.node.BasicStatus(), uint64(0)
 	if st.RaftState == raft.StateLeader {
 		own = st.Term
 	}
 	if s.host.env.pipeline.AsyncStorageWrites() {
-		s.proposals.answerByTerm(own, st.Commit, st.CommittedBy, s.node.EntryTerm)
+		s.proposals.answerByTerm(own, st.Commit, st.CommittedBy, s.core.node.EntryTerm)
 		return
 	}
 	s.proposals.answerCommitted(committed, st.CommittedBy)
 	s.proposals.answerOwn(own, st.Commit, st.CommittedBy)
 }
 
-func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }
+func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }
 
 func (s *steps) QueueAppend(m raftpb.Message) {
 	(*Group)(s).noteEntries(m.Entries)
 	if m.Snapshot != nil {
-		s.installs.pending.Store(true)
+		s.snapshots.installs.pending.Store(true)
 	}
-	s.append.put(m)
-	s.host.lane.enqueue(s.append)
+	s.writes.append.put(m)
+	s.host.storage.lane.enqueue(s.writes.append)
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them. In a group with objects it may have to wait for one.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.handed = lastIndex(&m)
-	(*Group)(s).noteCommitted(s.handed)
-	if s.config.NonBlocking && !s.objects.on && s.applyNow(&m) {
+	s.writes.forgetting.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.writes.forgetting.handed)
+	if s.config.NonBlocking && !s.machine.objects.on && s.applyNow(&m) {
 		return
 	}
-	s.apply.put(m)
-	s.host.appliers.enqueue(s.apply)
+	s.machine.apply.put(m)
+	s.host.appliers.enqueue(s.machine.apply)
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 || s.skips.ordered.Load() != nil || s.apply.halted() != nil || !s.apply.calling.TryLock() {
+	if s.machine.apply.held.Load() > 0 || s.machine.skips.ordered.Load() != nil || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
 		return false
 	}
-	defer s.apply.calling.Unlock()
+	defer s.machine.apply.calling.Unlock()
 	entries := m.Entries
 	if len(entries) == 0 {
-		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
+		recent, ok := s.writes.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
 		if !ok || recent[len(recent)-1].Index < m.Commit {
 			return false
 		}
 		entries = recent
 	}
-	if err := s.apply.apply(entries); err != nil {
+	if err := s.machine.apply.apply(entries); err != nil {
 		return s.haltNow(m, err)
 	}
-	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.machine.apply.applied.Store(entries[len(entries)-1].Index)
 	s.reads.noteApplied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
-	if s.awaitsApply.Load() {
+	if s.writes.awaitsApply.Load() {
 		(*Group)(s).wake()
 	} else {
 		(*Group)(s).wakeLazily()
@@ -117,8 +117,8 @@ func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
 		(*Group)(s).fail(err)
 		return true
 	}
-	s.apply.put(*m)
-	s.apply.halt(halted)
+	s.machine.apply.put(*m)
+	s.machine.apply.halt(halted)
 	return true
 }
 
@@ -128,12 +128,12 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	}
 	last := committed[len(committed)-1].Index
 	(*Group)(s).noteCommitted(last)
-	s.apply.calling.Lock()
-	defer s.apply.calling.Unlock()
-	if err := s.apply.apply(committed); err != nil {
+	s.machine.apply.calling.Lock()
+	defer s.machine.apply.calling.Unlock()
+	if err := s.machine.apply.apply(committed); err != nil {
 		return err
 	}
-	s.apply.applied.Store(last)
+	s.machine.apply.applied.Store(last)
 	s.reads.noteApplied(last)
 	return nil
 }
@@ -141,7 +141,7 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 // noteEntries notes the founding entries among those that are appended to this host's log.
 func (g *Group) noteEntries(entries []raftpb.Entry) {
 	g.noteMembers(entries)
-	if g.founded {
+	if g.members.founding.founded {
 		return
 	}
 	for i := range entries {
@@ -157,7 +157,7 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 // noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
 // machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
 func (g *Group) noteCommitted(through uint64) {
-	if !g.founded {
+	if !g.members.founding.founded {
 		g.commitFounding(through)
 	}
 	g.commitMembers(through)

@@ -47,7 +47,7 @@ func (c *hostClock) beat() (ticks int) {
 	missed := missedTicks(passed)
 	c.missed += missed
 	if missed > 0 {
-		h.watch.notePause(c.ticks, missed)
+		h.reports.watch.notePause(c.ticks, missed)
 	}
 	if missed >= h.config.lateTicks() {
 		c.pauses.longAt.Store(c.ticks - c.missed)
@@ -62,7 +62,7 @@ func (c *hostClock) beat() (ticks int) {
 		h.greetUnmet()
 		h.askPlans()
 		h.announceKeys()
-		h.placer.beat(c.ticks - c.missed)
+		h.changes.placer.beat(c.ticks - c.missed)
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
 			h.forgetDeparted()
@@ -70,12 +70,12 @@ func (c *hostClock) beat() (ticks int) {
 		}
 	}
 	h.lookForHungTurns()
-	h.lane.tick()
-	h.shortages.beat()
+	h.storage.lane.tick()
+	h.storage.shortages.beat()
 	h.appliers.look()
-	h.snapshotLanes.look()
-	h.transfers.Beat(c.ticks - c.missed)
-	h.watch.stalledDisk(h.lane, c.ticks-c.missed)
+	h.bulk.snapshotLanes.look()
+	h.bulk.transfers.Beat(c.ticks - c.missed)
+	h.reports.watch.stalledDisk(h.storage.lane, c.ticks-c.missed)
 	return c.pause()
 }
 
@@ -92,7 +92,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.lane.parking.Load() > 0 || h.transfers.Active() > 0 || h.appliers.awaited() {
+	if h.storage.lane.parking.Load() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {

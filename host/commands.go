@@ -152,11 +152,11 @@ func (s *commandGroup) open(g *Group) error {
 		if o.Applied != nil {
 			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), and such a one cannot have objects: which of them it keeps is decided when commands are applied, and it gets none twice", g.id)
 		}
-		if err := g.objects.open(g, *o.Objects); err != nil {
+		if err := g.machine.objects.open(g, *o.Objects); err != nil {
 			return err
 		}
 		if m, ok := s.machine.(ObjectUser); ok {
-			if err := callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{&g.objects}); return nil }, nil); err != nil {
+			if err := callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{&g.machine.objects}); return nil }, nil); err != nil {
 				return err
 			}
 		}
@@ -170,7 +170,7 @@ func (s *commandGroup) open(g *Group) error {
 // the log had made it durable. If it is not, one of the two was wiped or restored.
 func (s *commandGroup) readApplied(g *Group) error {
 	held, err := s.appliedHere()
-	switch last := g.storage.log.LastIndex(); {
+	switch last := g.writes.storage.log.LastIndex(); {
 	case err != nil:
 		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", g.id, err)
 	case g.config.Volatile:
@@ -198,14 +198,14 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		var c object.Command
 		var wrong error
-		if s.group.objects.on {
+		if s.group.machine.objects.on {
 			if c, wrong, err = s.beforeEntry(e, &h, command); err != nil {
 				return err
 			}
 			command = c.Data
 		}
 		if h.HasStamp {
-			s.group.time.note(s.table.Advance(h.Stamp), s.group.now())
+			s.group.machine.time.note(s.table.Advance(h.Stamp), s.group.now())
 		}
 		verdict := session.Fresh
 		if h.HasMark {
@@ -219,7 +219,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		switch {
 		case verdict != session.Fresh:
-		case s.group.objects.on && !s.applyObjects(e, &h, &c, wrong):
+		case s.group.machine.objects.on && !s.applyObjects(e, &h, &c, wrong):
 		case e.Index > s.held:
 			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
@@ -257,7 +257,7 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	s.suppressed.Add(1)
 	switch {
 	case v == session.Duplicate && first.Refused:
-		s.group.refuseApplied(e.Index, e.Term, m, s.group.apply.refusedBefore(first.Index))
+		s.group.refuseApplied(e.Index, e.Term, m, s.group.machine.apply.refusedBefore(first.Index))
 	case v == session.Duplicate:
 		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
@@ -320,7 +320,7 @@ func (o *CommandOptions) comparesResults() bool { return o.KeepResults || o.Resu
 
 // applyBatch calls the machine, which may keep and release objects meanwhile.
 func (s *commandGroup) applyBatch() error {
-	if o := &s.group.objects; o.on {
+	if o := &s.group.machine.objects; o.on {
 		o.setApplying(true)
 		defer o.setApplying(false)
 	}

@@ -47,11 +47,11 @@ func (m *listMachine) digest() (sum uint64) {
 // bareCommands is the adapter of a group without host, log and core: nothing but Apply may be called.
 func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
 	s := Commands(m, o).(*commandGroup)
-	h := &Host{events: new(events), transport: &controlTransport{recordingTransport: &recordingTransport{}}}
+	h := &Host{reports: hostReports{events: new(events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{id: 1, self: 1, host: h, apply: &applyQueue{}}
-	g.status.Store(Status{Leader: 2}) // which gets the checkpoints
+	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
+	g.life.status.Store(Status{Leader: 2}) // which gets the checkpoints
 	s.group, s.table, s.held = g, session.New(s.options.Sessions), held
 	s.compare()
 	return s
@@ -59,7 +59,7 @@ func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
 
 // checkpointsOf returns the checkpoints that a member of bareCommands has told its leader.
 func checkpointsOf(t interface{ Fatal(...any) }, s *commandGroup) (all []divergence.Checkpoint) {
-	for _, b := range s.group.host.transport.(*controlTransport).bodies {
+	for _, b := range s.group.host.network.transport.(*controlTransport).bodies {
 		r, _, err := divergence.Decode(b.body)
 		if err != nil || b.to != 2 {
 			t.Fatal(b.to, err)

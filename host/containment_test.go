@@ -26,7 +26,7 @@ func TestPanicOfATurnStopsTheGroup(t *testing.T) {
 	l.lead()
 	p := l.submit("x")
 	l.manual.runIdle()
-	l.group.node.RawNode = nil
+	l.group.core.node.RawNode = nil
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 
 	var panicked *panicked
@@ -62,8 +62,8 @@ func TestPanicOfADutyStopsTheGroup(t *testing.T) {
 func TestPanicUnderALockGoesOn(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.LogCacheBytes = -1 })
 	l.lead()
-	l.readers = storage.StartReaders(l.others(), func(string, env.Worker) env.Task { return nil }, nil)
-	l.group.storage.Begin((*storageGroup)(l.group), l.readers)
+	l.storage.readers = storage.StartReaders(l.others(), func(string, env.Worker) env.Task { return nil }, nil)
+	l.group.writes.storage.Begin((*storageGroup)(l.group), l.storage.readers)
 	defer func() {
 		if p := fmt.Sprint(recover()); !strings.Contains(p, "host/internal/storage.(*Readers).ask may have left what groups share half-done") {
 			t.Errorf("the turn: %v", p)

@@ -24,7 +24,7 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 func (h *Host) forgetDeparted() {
 	now := h.clock.livedAtBeat()
 	for _, id := range h.others() {
-		p := h.meetings.of(id)
+		p := h.network.meetings.of(id)
 		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
 			h.forget(id)
 		}
@@ -40,12 +40,12 @@ func (h *Host) isDeparted(id uint64) bool {
 		}
 		departed = departed || g.hasRemoved(id)
 	}
-	return departed && !h.applicants.has(id)
+	return departed && !h.changes.applicants.has(id)
 }
 
 // needs reports whether a host is a member of the group, leads it, or is about to become a member.
 func (g *Group) needs(id uint64) bool {
-	if g.isMember(id) || g.status.Load().Leader == id {
+	if g.isMember(id) || g.life.status.Load().Leader == id {
 		return true
 	}
 	if hint := g.members.hint.Load(); hint != nil && hint.Role(id) != membership.None {
@@ -75,24 +75,24 @@ func (c *applicants) has(id uint64) bool {
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.
 func (h *Host) forget(id uint64) {
-	p := &h.peers
+	p := &h.network.peers
 	p.adding.Lock()
 	defer p.adding.Unlock()
 	ids := h.others()
 	at, known := slices.BinarySearch(ids, id)
-	if !known || h.closing.Load() {
+	if !known || h.shutdown.closing.Load() {
 		return
 	}
 	ids = slices.Delete(slices.Clone(ids), at, at+1)
 	p.ids.Store(&ids)
-	h.pulses.Remove(id)
-	h.heard.Forget(id)
-	h.meetings.remove(id)
-	h.watch.noteAdmitted(id)
+	h.network.pulses.Remove(id)
+	h.network.heard.Forget(id)
+	h.network.meetings.remove(id)
+	h.reports.watch.noteAdmitted(id)
 	p.mu.Lock()
 	delete(p.addrs, id)
 	p.mu.Unlock()
-	if t, dials := h.transport.(demandDialer); dials {
+	if t, dials := h.network.transport.(demandDialer); dials {
 		t.DialOnDemand(id)
 	}
 	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
@@ -100,7 +100,7 @@ func (h *Host) forget(id uint64) {
 
 // recall makes a host known again that was forgotten and speaks.
 func (h *Host) recall(id uint64) {
-	if last := h.admission.Last(id); last.ID == id && h.isDeparted(id) {
+	if last := h.trust.admission.Last(id); last.ID == id && h.isDeparted(id) {
 		if err := h.locate(id, lastSaid(last)); err != nil {
 			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
 		}

@@ -16,8 +16,8 @@ func (h *Host) takeDivergence(from uint64, body []byte) error {
 	if r == nil {
 		return err
 	}
-	if g := h.groups.get(group); g != nil && g.hasCommands {
-		g.divergence.Take(from, r)
+	if g := h.groups.get(group); g != nil && g.proposals.hasCommands {
+		g.machine.divergence.Take(from, r)
 	}
 	return nil
 }
@@ -30,20 +30,20 @@ func (s *commandGroup) compare() {
 		m.Digest = s.digest
 	}
 	s.sums = divergence.NewSums(&m, s.held == 0)
-	g.divergence.Init(g.id, g.self, m, (*comparison)(g))
+	g.machine.divergence.Init(g.id, g.self, m, (*comparison)(g))
 }
 
 // checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
 func (s *commandGroup) checkpoint(index uint64, current bool) {
-	if c := s.sums.Checkpoint(index, current); !s.group.apply.rebuilding {
-		s.group.divergence.Put(c)
+	if c := s.sums.Checkpoint(index, current); !s.group.machine.apply.rebuilding {
+		s.group.machine.divergence.Put(c)
 	}
 }
 
 // comparison implements divergence.Wiring.
 type comparison Group
 
-func (g *comparison) Leader() uint64          { return g.status.Load().Leader }
+func (g *comparison) Leader() uint64          { return g.life.status.Load().Leader }
 func (g *comparison) Members() []uint64       { return (*Group)(g).memberIDs() }
 func (g *comparison) IsMember(id uint64) bool { return (*Group)(g).isMember(id) }
 func (g *comparison) IsThere(id uint64) bool  { return (*Group)(g).isThere(id) }
@@ -53,18 +53,18 @@ func (g *comparison) Voters() int {
 	if r := (*Group)(g).roster(); r != nil {
 		return len(r.Conf.Voters)
 	}
-	if b := g.bound.Load(); b != nil {
+	if b := g.members.founding.bound.Load(); b != nil {
 		return len(*b)
 	}
 	return len((*Group)(g).memberIDs())
 }
 
 func (g *comparison) Send(to uint64, record []byte) {
-	g.host.transport.SendBytes(to, transport.Control, record)
+	g.host.network.transport.SendBytes(to, transport.Control, record)
 }
 
 func (g *comparison) Found(d *event.Diverged) {
-	g.host.events.emit(*d)
+	g.host.reports.events.emit(*d)
 	g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", d.String())
 }
 
@@ -84,7 +84,7 @@ func (g *comparison) Stop(o *divergence.Order) {
 // isThere reports whether something of a member, and of its host, was heard lately. Any goroutine of a leader
 // may call it.
 func (g *Group) isThere(member uint64) bool {
-	for _, v := range g.views.load() {
+	for _, v := range g.life.views.load() {
 		if v.id == member && v.at-v.activeAt > 2*int64(g.host.config.electionTicks()) {
 			return false
 		}
@@ -96,7 +96,7 @@ func (g *Group) isThere(member uint64) bool {
 // leader that it follows. It is false if there is none, or no leader is known. It never waits, and any
 // goroutine may call it.
 func (g *Group) Diverged() (event.Diverged, bool) {
-	if found, _, _ := g.divergence.Standing(); found != nil {
+	if found, _, _ := g.machine.divergence.Standing(); found != nil {
 		return *found, true
 	}
 	return event.Diverged{}, false
@@ -104,16 +104,16 @@ func (g *Group) Diverged() (event.Diverged, bool) {
 
 // divergenceMetrics returns what Metrics says of the comparison.
 func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
-	if found, _, _ := g.divergence.Standing(); found != nil {
+	if found, _, _ := g.machine.divergence.Standing(); found != nil {
 		m.DifferAt = found.Index
 	}
-	m.AgreedAt, m.Found = g.divergence.Counts()
+	m.AgreedAt, m.Found = g.machine.divergence.Counts()
 	return m
 }
 
 // lookForDivergence finds members whose states differ (Explain).
 func (e *examination) lookForDivergence() {
-	d, by, since := e.divergence.Standing()
+	d, by, since := e.machine.divergence.Standing()
 	if d == nil {
 		return
 	}

@@ -34,9 +34,9 @@ func openMember(t *testing.T, leads bool) (*testHost, *Group, *controlTransport)
 }
 
 func follow(g *Group, leader uint64) {
-	st := g.status.Load()
+	st := g.life.status.Load()
 	st.Leader = leader
-	g.status.Store(st)
+	g.life.status.Store(st)
 }
 
 // A member believes the leader that it follows, while it follows it.
@@ -62,17 +62,17 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	has(false, "told by a host that does not lead")
 	tell(2, &found)
 	has(true, "told by the leader")
-	_, _, since := g.divergence.Standing()
+	_, _, since := g.machine.divergence.Standing()
 	l.silence(3)
 	again := found
 	again.Index = 9
 	follow(g, 2)
 	tell(2, &again)
-	if d, _, now := g.divergence.Standing(); now != since || d.Index != 9 {
+	if d, _, now := g.machine.divergence.Standing(); now != since || d.Index != 9 {
 		t.Errorf("told again: %+v", d)
 	}
 	tell(2, &found)
-	g.divergence.Put(divergence.Checkpoint{Index: 6})
+	g.machine.divergence.Put(divergence.Checkpoint{Index: 6})
 	body := out.bodies[len(out.bodies)-1]
 	if r, _, err := divergence.Decode(body.body); err != nil || !r.(*divergence.Report).Told || body.to != 2 {
 		t.Errorf("the report %+v, %v, to host %d does not say that the member was told", r, err, body.to)
@@ -91,7 +91,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 // What a program of another format says about divergence is not compared, and is no error.
 func TestOtherFormatsAreLeftAlone(t *testing.T) {
 	l, g, _ := openMember(t, true)
-	own := g.divergence.Report()
+	own := g.machine.divergence.Report()
 	for _, kind := range []byte{control.Report, control.Stop, control.Finding} {
 		for _, format := range []byte{1, own.Encode()[1] + 1} {
 			if err := l.Host.control(2, transport.Control, []byte{kind, format, 2, 0, 0}); err != nil {

@@ -23,13 +23,13 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 	l.manual.runIdle()
 	l.leadGroup(g)
 	reports := func(from, digest uint64) {
-		r := g.divergence.Report()
+		r := g.machine.divergence.Report()
 		r.Checkpoints = []divergence.Checkpoint{{Index: 7, Digest: digest, HasDigest: true}}
 		if err := l.Host.control(from, transport.Control, r.Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.divergence.Put(divergence.Checkpoint{Index: 7, Digest: 4, HasDigest: true})
+	g.machine.divergence.Put(divergence.Checkpoint{Index: 7, Digest: 4, HasDigest: true})
 	reports(2, 4)
 	order := (&divergence.Order{Group: 2, Index: 7, In: event.DivergedState, Sum: 4}).Encode()
 	ordered := func() []uint64 {

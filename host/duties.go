@@ -96,7 +96,7 @@ func dutiesOf(in *inputs) (s turn.Set) {
 
 // want makes the group's next turn call a duty, for which the caller has left an input. Any goroutine may
 // call it, and wakes the group after it.
-func (g *Group) want(duty int) { g.wanted.Want(turn.Of(duty)) }
+func (g *Group) want(duty int) { g.work.wanted.Want(turn.Of(duty)) }
 
 // bearing is what makes duties wanted when it changes.
 type bearing struct {
@@ -107,28 +107,28 @@ type bearing struct {
 
 // changes reports whether role, term, leader or roster have changed since the last call.
 func (g *Group) changes() bool {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	now := bearing{st.Term, st.Lead, st.RaftState, g.roster()}
-	if now == g.bearing {
+	if now == g.work.bearing {
 		return false
 	}
-	g.bearing = now
+	g.work.bearing = now
 	return true
 }
 
 // dropFetched drops entries that were read for followers, when this member does not lead.
 func (g *Group) dropFetched() (again bool) {
-	if g.node.BasicStatus().RaftState != raft.StateLeader {
-		g.storage.Forget()
+	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
+		g.writes.storage.Forget()
 	}
 	return false
 }
 
 // handOverIfAsked hands the leadership over when the host is about to stop.
 func (g *Group) handOverIfAsked() (again bool) {
-	if g.taken.handOver && !g.handOver() {
-		g.staysLeader.Store(true)
-		g.roleChanged.notify()
+	if g.work.taken.handOver && !g.handOver() {
+		g.leadership.staysLeader.Store(true)
+		g.life.roleChanged.notify()
 	}
 	return false
 }
@@ -137,15 +137,15 @@ func (g *Group) handOverIfAsked() (again bool) {
 func (g *Group) transferLeadership() (again bool) {
 	g.startTransfer()
 	g.advanceTransfer()
-	return g.transfer != nil
+	return g.leadership.transfer != nil
 }
 
 // reportFounding publishes how far the founding is, and holds commands until it takes them.
 func (g *Group) reportFounding() (again bool) {
-	if g.founded {
+	if g.members.founding.founded {
 		return false
 	}
 	g.publishFounding()
-	g.releases = g.holdCommands() || g.releases
+	g.work.releases = g.holdCommands() || g.work.releases
 	return true
 }

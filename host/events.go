@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"github.com/millrace/millrace/host/admin"
 	"iter"
 	"log/slog"
 	"sync"
@@ -67,12 +68,12 @@ func (h *Host) Events(ctx context.Context) iter.Seq[event.Event] {
 		default:
 		}
 	}}
-	h.events.add(l)
-	remove := context.AfterFunc(ctx, func() { h.events.remove(l) })
+	h.reports.events.add(l)
+	remove := context.AfterFunc(ctx, func() { h.reports.events.remove(l) })
 	return func(yield func(event.Event) bool) {
 		defer func() {
 			remove()
-			h.events.remove(l)
+			h.reports.events.remove(l)
 		}()
 		for closed := false; ; {
 			for e, ok := l.next(); ok; e, ok = l.next() {
@@ -193,4 +194,14 @@ func (b *backlog[T]) take() (v T, dropped int, ok bool) {
 	b.waiting[0] = none
 	b.waiting = b.waiting[1:]
 	return v, 0, true
+}
+
+// hostReports is what others see of a host.
+type hostReports struct {
+	events    *events
+	logWriter *logWriter
+	hook      *hook         // nil: there is none
+	admin     *admin.Server // the same
+	watch     hostWatch
+	flight    flightRecorder
 }

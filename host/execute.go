@@ -164,7 +164,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 		if c.want.Op == membership.Add {
 			came := g.host.cameWith(c.want.ID, r)
 			c.want.Incarnation, c.want.Keys = came.Incarnation, membership.Keys{came.Key}
-			c.want.Addr = g.host.peers.addr(c.want.ID)
+			c.want.Addr = g.host.network.peers.addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 			}
@@ -175,7 +175,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 	}
-	p := &MemberPlan{group: g.id, host: g.self, leader: g.status.Load().Leader, View: g.viewer(), plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
+	p := &MemberPlan{group: g.id, host: g.self, leader: g.life.status.Load().Leader, View: g.viewer(), plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
 	for _, id := range r.IDs() {
 		if p.View != raft.None && !g.isHere(id) {
 			p.Absent = append(p.Absent, id)
@@ -195,9 +195,9 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 // left its address to another host.
 func (g *Group) rejectAddrOf(id uint64, addr string) error {
 	for _, other := range g.memberIDs() {
-		at := g.host.peers.addr(other)
+		at := g.host.network.peers.addr(other)
 		if other == g.self {
-			at = g.host.admission.Self().Addr
+			at = g.host.trust.admission.Self().Addr
 		}
 		if addr != "" && at == addr && other != id && g.isHere(other) {
 			return fmt.Errorf("%w: %s is the address of member %d; each member needs its own: correct the address of host %d, in its configuration or with Host.SetPeer", membership.ErrRefused, addr, other, id)
@@ -281,11 +281,11 @@ func (g *Group) execution(data []byte, what string, args ...any) *Execution {
 }
 
 func (e *Execution) start() *Execution {
-	x := &e.group.executions
+	x := &e.group.members.executions
 	x.mu.Lock()
 	x.all = append(x.all, e)
 	x.mu.Unlock()
-	e.group.host.executing.Add(1)
+	e.group.host.changes.executing.Add(1)
 	e.ask()
 	return e
 }
@@ -321,7 +321,7 @@ func (e *Execution) wait(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-e.done:
-		case <-e.group.ended:
+		case <-e.group.life.ended:
 		case <-ctx.Done():
 			e.stop()
 			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, e.group.waitEnd(ctx))
@@ -362,13 +362,13 @@ func (e *Execution) finish(err error) {
 
 // stop makes this host ask no more.
 func (e *Execution) stop() {
-	x := &e.group.executions
+	x := &e.group.members.executions
 	x.mu.Lock()
 	n := len(x.all)
 	x.all = slices.DeleteFunc(x.all, func(other *Execution) bool { return other == e })
 	n -= len(x.all)
 	x.mu.Unlock()
-	e.group.host.executing.Add(int64(-n))
+	e.group.host.changes.executing.Add(int64(-n))
 }
 
 // ask asks the leader.
@@ -404,11 +404,11 @@ func (x *executions) refuse(id membership.PlanID, why error) {
 
 // askPlans asks again for all plans that this host waits for. It is called once in a heartbeat interval.
 func (h *Host) askPlans() {
-	if h.executing.Load() == 0 {
+	if h.changes.executing.Load() == 0 {
 		return
 	}
 	for _, g := range h.groups.all() {
-		for _, e := range g.executions.list() {
+		for _, e := range g.members.executions.list() {
 			e.ask()
 		}
 	}
@@ -422,7 +422,7 @@ func (h *Host) takePlanRecord(from uint64, body []byte) error {
 			h.takeUnbound(from, a)
 		}
 		if g := h.groups.get(a.group); err == nil && g != nil {
-			g.executions.refuse(a.id, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.why))
+			g.members.executions.refuse(a.id, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.why))
 		}
 		return err
 	}
@@ -432,7 +432,7 @@ func (h *Host) takePlanRecord(from uint64, body []byte) error {
 	}
 	q.from = from
 	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
-		g.inbox.putPlan(&g.plan, q)
+		g.inbox.putPlan(&g.members.plan, q)
 		g.want(dutyPlan)
 		g.wake()
 	}

@@ -261,7 +261,7 @@ var symptoms = []func(*examination){
 func (g *Group) Explain() Diagnosis {
 	e := examination{Group: g, now: g.host.clock.lived()}
 	e.d = Diagnosis{Group: g.id, Host: g.self, Status: g.Status()}
-	if since := g.roleTimes.leaderless.Load(); since >= 0 && g.Err() == nil {
+	if since := g.life.roleTimes.leaderless.Load(); since >= 0 && g.Err() == nil {
 		e.d.Leaderless = max(e.duration(e.now-since), 1)
 	}
 	if err := g.Err(); err != nil {

@@ -25,12 +25,12 @@ func (e *examination) explainStopped(err error) {
 		fix = "do what the error says; the group works without this host"
 	case errors.Is(err, wal.ErrDiskFull):
 		fix = "make space, then start the host again"
-	case e.host.lane.failed():
+	case e.host.storage.lane.failed():
 		fix = "look at the disk and at the kernel's log, then start this host again; what it has acknowledged is safe on the others"
 	case errors.As(err, &refused):
 		fix = "see \"identity refused\""
 	}
-	since := e.roleTimes.stopped.Load()
+	since := e.life.roleTimes.stopped.Load()
 	e.found(CodeStopped, 0, since, fix, "the group has stopped on this host: %v", err)
 	if refused != nil {
 		e.found(CodeIdentityRefused, 0, since, fixDirectory, "%v", err)
@@ -47,14 +47,14 @@ const (
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
 	for _, id := range e.memberIDs() {
-		p := e.host.meetings.of(id)
+		p := e.host.network.meetings.of(id)
 		if p == nil {
 			continue
 		}
 		if why := p.refuses.Load(); why != nil {
 			e.found(CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
 		}
-		if r, ok := e.host.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
+		if r, ok := e.host.reports.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
 			e.found(CodeIdentityRefused, id, r.since, r.fix, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
 		}
 	}
@@ -62,8 +62,8 @@ func (e *examination) lookForIdentity() {
 		if silent, ever := e.silence(id, 0); !ever || silent > e.host.config.refusedTicks() {
 			continue // it came with that directory once; now it does not come
 		}
-		came, _ := e.host.admission.Incarnation(id)
-		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
+		came, _ := e.host.trust.admission.Incarnation(id)
+		e.found(CodeIdentityRefused, id, e.members.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
 	}
 }
@@ -81,7 +81,7 @@ func (c Config) refusedTicks() int64 { return refusedTimeouts * int64(c.election
 
 // lookForFounding finds a group that is not founded although two election timeouts have passed.
 func (e *examination) lookForFounding() {
-	f, opened := e.Founding(), e.roleTimes.opened.Load()
+	f, opened := e.Founding(), e.life.roleTimes.opened.Load()
 	if f.Founded && !f.Joins || e.now-opened <= e.waitBound() {
 		return
 	}
@@ -112,7 +112,7 @@ func (e *examination) isFounded() bool { return e.Founding().Founded }
 
 // lookForFullDisk finds a disk that refuses this group's entries.
 func (e *examination) lookForFullDisk() {
-	q := e.Group.append
+	q := e.Group.writes.append
 	if !q.full.Load() {
 		return
 	}
@@ -131,8 +131,8 @@ func (e *examination) lookForFullDisk() {
 func (e *examination) lookForStalledDisk() {
 	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; if it does not recover, stop the host"
 	bound := e.host.config.stallTicks()
-	if since, stalls := e.host.watch.stalledDisk(e.host.lane, e.now); stalls && e.now-since > bound {
-		s := e.host.log.Stats()
+	if since, stalls := e.host.reports.watch.stalledDisk(e.host.storage.lane, e.now); stalls && e.now-since > bound {
+		s := e.host.storage.log.Stats()
 		e.found(CodeDiskStalled, 0, since, fix,
 			"the oldest write of this host has waited for %v (Config.StallTimeout is %v), and %d bytes wait with it; %d syncs were completed before",
 			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.used.Load(), s.Syncs)
@@ -154,13 +154,13 @@ func (e *examination) lookForSlowDisk() {
 		return
 	}
 	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; commands of the groups that this host leads take as long"
-	slow := e.host.lane.slowTicks
-	if since, waits := e.host.watch.stalledDisk(e.host.lane, e.now); waits && e.now-since > slow {
+	slow := e.host.storage.lane.slowTicks
+	if since, waits := e.host.reports.watch.stalledDisk(e.host.storage.lane, e.now); waits && e.now-since > slow {
 		e.found(CodeDiskSlow, 0, since, fix, "the oldest write of this host has waited for %v (Config.ElectionTimeout is %v, Config.StallTimeout %v)",
 			rounded(e.duration(e.now-since)), e.host.config.ElectionTimeout, e.host.config.StallTimeout)
 		return
 	}
-	if s, is := e.host.watch.slowDisk(e.now, slow); is {
+	if s, is := e.host.reports.watch.slowDisk(e.now, slow); is {
 		e.found(CodeDiskSlow, 0, s.since, fix, "%d writes or syncs of this host took longer than Config.ElectionTimeout (%v) in the last %v, the longest %v, and all were completed (Config.StallTimeout is %v)",
 			s.n, e.host.config.ElectionTimeout, rounded(e.duration(e.now-s.since)), rounded(e.duration(s.longest)), e.host.config.StallTimeout)
 	}
@@ -178,7 +178,7 @@ func (e *examination) lookForStuckApply() {
 		}
 		return
 	}
-	s := e.host.appliers.stateOf(e.apply)
+	s := e.host.appliers.stateOf(e.machine.apply)
 	if !s.busy || e.now-s.since <= bound {
 		return
 	}
@@ -195,12 +195,12 @@ func (e *examination) lookForStuckApply() {
 
 // lookForLackingObject finds a machine that waits for a large object.
 func (e *examination) lookForLackingObject() {
-	p := e.apply.parked.Load()
+	p := e.machine.apply.parked.Load()
 	if p == nil || e.now-p.since <= e.host.config.stallTicks() {
 		return
 	}
 	text := "other members have it, or a snapshot that is beyond the entry"
-	if e.objects.lost.Load() == p.index {
+	if e.machine.objects.lost.Load() == p.index {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
 	e.found(CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
@@ -209,7 +209,7 @@ func (e *examination) lookForLackingObject() {
 
 // lookForLeader finds a group without a leader for more than two election timeouts.
 func (e *examination) lookForLeader() {
-	since := e.roleTimes.leaderless.Load()
+	since := e.life.roleTimes.leaderless.Load()
 	if since < 0 || e.now-since <= e.waitBound() || !e.isFounded() {
 		return
 	}
@@ -221,7 +221,7 @@ func (e *examination) lookForLeader() {
 		case id == e.self:
 			heard, heardSince[id] = append(heard, id), 0
 		case silent <= e.unheardBound():
-			heard, heardSince[id] = append(heard, id), e.host.meetings.heardSince(id)
+			heard, heardSince[id] = append(heard, id), e.host.network.meetings.heardSince(id)
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
 		default:
@@ -243,7 +243,7 @@ func (e *examination) lookForLeader() {
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
 // did before a tick does not count against it.
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
-	p := e.host.meetings.of(id)
+	p := e.host.network.meetings.of(id)
 	if p == nil {
 		return e.now - before, false
 	}
@@ -252,7 +252,7 @@ func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) 
 
 // lookForMembers finds what is wrong with the followers of this leader.
 func (e *examination) lookForMembers() {
-	leads := e.roleTimes.leads.Load()
+	leads := e.life.roleTimes.leads.Load()
 	if leads < 0 || e.d.Status.Role != RoleLeader || !e.isFounded() {
 		return
 	}
@@ -264,7 +264,7 @@ func (e *examination) lookForMembers() {
 		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
 			when := ""
 			switch {
-			case e.host.meetings.of(id) == nil:
+			case e.host.network.meetings.of(id) == nil:
 				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", identity.MaxHosts)
 			case !ever:
 				when = ", since this host has started"
@@ -294,7 +294,7 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.meetings.heardSince(v.id))
+	silentSince := max(v.activeAt, e.host.network.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, its turns hang, or what this host sends does not arrive there", v.id),
@@ -323,7 +323,7 @@ func (e *examination) memberViews() []memberView {
 	if e.d.Status.Role != RoleLeader {
 		return nil
 	}
-	views := e.views.load()
+	views := e.life.views.load()
 	return slices.DeleteFunc(views, func(v memberView) bool { return e.now-v.at > e.waitBound() })
 }
 
@@ -331,7 +331,7 @@ func (e *examination) memberViews() []memberView {
 func (e *examination) lookForPauses() {
 	timeout := int64(e.host.config.electionTicks())
 	within := pausedTimeouts * timeout
-	n, missed, longest, since := e.host.watch.paused(e.host.clock.latest().ticks, within)
+	n, missed, longest, since := e.host.reports.watch.paused(e.host.clock.latest().ticks, within)
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
@@ -354,11 +354,11 @@ func (e *examination) lookForOverload() {
 	m := e.host.Memory()
 	shares := fmt.Sprintf("of the shares of Config.MemoryBytes (%d), waiting commands use %d of %d bytes, proposed ones %d of %d, received messages %d of %d, entries for the disk %d of %d; one group gets half of a share at most",
 		e.host.config.MemoryBytes, m.Waiting.Used, m.Waiting.Share, m.Proposed.Used, m.Proposed.Share, m.Received.Used, m.Received.Share, m.Writing.Used, m.Writing.Share)
-	if since, latest, n := e.overload.commands.load(); n > 0 && e.now-latest <= e.waitBound() {
+	if since, latest, n := e.proposals.overload.commands.load(); n > 0 && e.now-latest <= e.waitBound() {
 		e.found(CodeOverloaded, 0, since, "propose less at a time, or spread the commands over more groups and hosts; if there is memory, raise Config.MemoryBytes",
 			"%d commands were refused with ErrOverloaded, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
 	}
-	if since, latest, n := e.overload.messages.load(); n > 0 && e.now-latest <= e.waitBound() && latest-since > e.waitBound() {
+	if since, latest, n := e.proposals.overload.messages.load(); n > 0 && e.now-latest <= e.waitBound() && latest-since > e.waitBound() {
 		e.found(CodeOverloaded, 0, since, "look at the disk and the processor of this host, which is slower than its leader; if there is memory, raise Config.MemoryBytes",
 			"%d messages of other members were dropped for lack of memory, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
 	}

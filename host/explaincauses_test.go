@@ -37,8 +37,8 @@ func (l *testHost) examine(now int64, look func(*examination)) []Cause {
 // hears makes hosts heard at a tick, without a pause of the last hour.
 func (l *testHost) hears(now int64, ids ...uint64) {
 	for _, id := range ids {
-		l.meetings.of(id).heardAt.Store(now)
-		l.meetings.of(id).heardSince.Store(0)
+		l.network.meetings.of(id).heardAt.Store(now)
+		l.network.meetings.of(id).heardSince.Store(0)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestExplainCountsVoters(t *testing.T) {
 			l.hears(0, 4, 5)
 		}
 		l.group.members.roster.Store(&r)
-		l.group.roleTimes.leaderless.Store(0)
+		l.group.life.roleTimes.leaderless.Store(0)
 		l.hears(0, 1, 3)
 		l.hears(now, row.heard...)
 		causes := l.examine(now, (*examination).lookForLeader)
@@ -104,7 +104,7 @@ func TestExplainCertificates(t *testing.T) {
 		{true, "renew the certificate of this host, or make host 3 trust its CA", "host 3 refuses the certificate of this host: the reason"},
 		{false, "renew the certificate of host 3, or make this host trust its CA", "this host refuses a certificate of host 3, which speaks from there: the reason"},
 	} {
-		l.Host.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Remote: "there", ByPeer: row.byPeer, Err: errors.New("the reason")}, now, 1)
+		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Remote: "there", ByPeer: row.byPeer, Err: errors.New("the reason")}, now, 1)
 		causes := l.examine(now, (*examination).lookForCertificates)
 		if len(causes) != 1 || causes[0].Member != 3 || !strings.Contains(causes[0].Fix, row.fix) || !strings.Contains(causes[0].Evidence, row.words) {
 			t.Errorf("%+v, want %q, %q", causes, row.fix, row.words)
@@ -129,10 +129,10 @@ func TestExplainAuthority(t *testing.T) {
 		{"a repaired log", 1, true, "start the other members: this log was repaired"},
 	} {
 		l := openSecond(t)
-		l.group.withoutAuthority.Store(true)
+		l.group.members.withoutAuthority.Store(true)
 		if row.unmet {
-			l.authority.mark.LacksTerms = true
-			l.meetings.of(3).met.Store(false)
+			l.trust.authority.mark.LacksTerms = true
+			l.network.meetings.of(3).met.Store(false)
 		}
 		e := examination{Group: l.group, d: Diagnosis{Status: Status{Leader: row.leader}}}
 		e.lookForAuthority()
@@ -148,10 +148,10 @@ func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 	l := openLeader(t)
 	now := l.clock.livedAtBeat()
 	l.seesThird(func(v *memberView) { v.activeAt = 0 })
-	l.group.pulsed = true
-	l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, 0)
-	for _, r := range l.pulses.Beat() {
-		l.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, now)
+	l.group.leadership.quietLead.pulsed = true
+	l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, 0)
+	for _, r := range l.network.pulses.Beat() {
+		l.network.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, now)
 	}
 	l.group.notePeers()
 	if d := l.group.Explain(); d.Has(CodeMemberSilent) {

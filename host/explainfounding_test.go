@@ -32,10 +32,10 @@ func openFounder(t *testing.T) *testHost {
 // restart starts the group again, in a life in which no other host was met yet.
 func (l *testHost) restart() {
 	l.reopen()
-	for _, p := range l.meetings.all() {
+	for _, p := range l.network.meetings.all() {
 		p.met.Store(false)
 	}
-	l.group.roleTimes.opened.Store(l.clock.livedAtBeat())
+	l.group.life.roleTimes.opened.Store(l.clock.livedAtBeat())
 	l.manual.runIdle()
 }
 
@@ -128,7 +128,7 @@ func TestFounderAsksWhetherOthersAreAlive(t *testing.T) {
 	l, c := openAlone(t, 3)
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.meet()
-	for _, p := range l.meetings.all() {
+	for _, p := range l.network.meetings.all() {
 		p.ready.Store(true)
 	}
 	c.bodies = nil

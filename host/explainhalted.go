@@ -6,7 +6,7 @@ const CodeMachineHalted CauseCode = "machine halted"
 
 // lookForHalted finds a state machine that is halted.
 func (e *examination) lookForHalted() {
-	h := e.apply.halting.now.Load()
+	h := e.machine.apply.halting.now.Load()
 	if h == nil {
 		return
 	}

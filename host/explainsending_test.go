@@ -37,7 +37,7 @@ func TestExplainNotSent(t *testing.T) {
 		{"they were dropped before", 9, now - 3*timeout, behind, CodeDiskStalled},
 		{"it is level", 9, now, level, ""},
 	} {
-		p := l.meetings.of(3)
+		p := l.network.meetings.of(3)
 		p.unsent.n.Store(0)
 		for range row.refused {
 			to.Send(3, nil)
@@ -52,7 +52,7 @@ func TestExplainNotSent(t *testing.T) {
 		case row.want == CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
 			t.Errorf("%s: %s", row.name, causes[0].Evidence)
 		}
-		if n := l.meetings.of(1).unsent.n.Load(); n != 0 {
+		if n := l.network.meetings.of(1).unsent.n.Load(); n != 0 {
 			t.Errorf("%s: %d messages to host 1 count as dropped", row.name, n)
 		}
 	}

@@ -87,7 +87,7 @@ func openFollower(t *testing.T) *testHost {
 
 // compares lets the leader compare its state after an entry with that of host 3, which may differ.
 func (l *testHost) compares(index, differs uint64) {
-	d := &l.group.divergence
+	d := &l.group.machine.divergence
 	if index == 9 {
 		d.Init(1, 1, divergence.Machine{}, (*comparison)(l.group))
 	}
@@ -102,9 +102,9 @@ func (l *testHost) seesThird(change func(*memberView)) {
 	now := l.clock.livedAtBeat()
 	v := memberView{id: 3, at: now, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, lostSince: -1}
 	change(&v)
-	l.group.views.views = []memberView{v}
+	l.group.life.views.views = []memberView{v}
 	l.hears(now, 3)
-	l.meetings.of(3).heardSince.Store(0)
+	l.network.meetings.of(3).heardSince.Store(0)
 }
 
 func (l *testHost) hearsLeader() {
@@ -116,54 +116,54 @@ var causeTests = []causeTest{
 	{code: CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
 	{code: CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
-		l.Host.watch.noteRefused(3, errors.New("another directory"), fixDirectory, "there", l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.noteRefused(3, errors.New("another directory"), fixDirectory, "there", l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
 	{code: CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.livedAtBeat(), 3)
-		l.group.refuses.Store(&[]uint64{3})
-	}, end: func(l *testHost) { l.group.refuses.Store(nil) }},
+		l.group.members.founding.refuses.Store(&[]uint64{3})
+	}, end: func(l *testHost) { l.group.members.founding.refuses.Store(nil) }},
 	{code: CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
 		l.group.fail(&refusedDirectoryError{errors.New("another directory")})
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
 	{code: CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: CodeNotFounded, open: func(t *testing.T) *testHost {
 		l := openTestHost(t, 3)
 		t.Cleanup(func() { _ = l.Close(over()) })
 		return l
-	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.founded = true; l.group.publishFounding() }},
+	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.founded = true; l.group.publishFounding() }},
 	{code: CodeNotAdded, open: openFollower, begin: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
 		l.group.members.joins = true
-		l.group.roleTimes.opened.Store(0)
+		l.group.life.roleTimes.opened.Store(0)
 		l.group.members.roster.Store(&r)
 	}, end: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members[1].Incarnation = l.incarnation()
 	}},
-	{code: CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.withoutAuthority.Store(false) }},
+	{code: CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.members.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.members.withoutAuthority.Store(false) }},
 	{code: CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.lostSince = v.at }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.append.full.Store(true) }, end: func(l *testHost) { l.group.append.full.Store(false) }},
-	{code: CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.lane.working.Store(false) }},
+	{code: CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.full.Store(true) }, end: func(l *testHost) { l.group.writes.append.full.Store(false) }},
+	{code: CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.working.Store(false) }},
 	{code: CodeDiskStalled, way: "a read", open: openLeader, begin: func(l *testHost) {
 		l.leadFor(l.config.stallTicks() + 1)
 		l.seesThird(func(v *memberView) { v.readingSince = 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
+	{code: CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
 	{code: CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
-		l.lane.working.Store(true)
+		l.storage.lane.working.Store(true)
 		l.silence(2)
-		l.lane.pieces.Add(1)
+		l.storage.lane.pieces.Add(1)
 		l.manual.tick()
-	}, end: func(l *testHost) { l.lane.working.Store(false); l.silence(3) }},
+	}, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
 	{code: CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }
@@ -174,9 +174,9 @@ var causeTests = []causeTest{
 		l.reopen()
 	}},
 	{code: CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
-		l.group.apply.running, l.group.apply.since = true, l.clock.livedAtBeat()
+		l.group.machine.apply.running, l.group.machine.apply.since = true, l.clock.livedAtBeat()
 		l.passStall()
-	}, end: func(l *testHost) { l.group.apply.running = false }},
+	}, end: func(l *testHost) { l.group.machine.apply.running = false }},
 	{code: CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
@@ -205,7 +205,7 @@ var causeTests = []causeTest{
 		}
 		l.manual.runIdle()
 	}},
-	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.apply.parked.Store(nil) }},
+	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.machine.apply.parked.Store(nil) }},
 	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
 	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
@@ -219,21 +219,23 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
+			l.network.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
 		}
-		l.meetings.of(3).unsent.since.Store(0)
+		l.network.meetings.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
 	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
-		l.group.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
-		l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
-	}, end: func(l *testHost) { l.group.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1}) }},
+		l.group.machine.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
+		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
+	}, end: func(l *testHost) {
+		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1})
+	}},
 	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
 	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
-		lane := l.snapshotLanes.all()[0]
-		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.snapshotLanes.now()-snapshotStall
-	}, end: func(l *testHost) { l.snapshotLanes.all()[0].work = nil }},
+		lane := l.bulk.snapshotLanes.all()[0]
+		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.bulk.snapshotLanes.now()-snapshotStall
+	}, end: func(l *testHost) { l.bulk.snapshotLanes.all()[0].work = nil }},
 	{code: CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
 		l.disk.SetHook(nil)
 		l.reopen()
@@ -241,7 +243,7 @@ var causeTests = []causeTest{
 	{code: CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
 		for range leadership.MaxPlacements {
-			l.group.placing.recentOrNew().Note(l.clock.livedAtBeat())
+			l.group.leadership.placing.recentOrNew().Note(l.clock.livedAtBeat())
 		}
 	}, end: func(l *testHost) { _ = l.group.SetPlacement(Placement{}) }},
 	{code: CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {

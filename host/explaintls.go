@@ -13,9 +13,9 @@ import (
 
 // tlsEvent passes on an event of the transport, and notes a refusal for Explain.
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
-	h.events.emit(event.TLSEvent{TLSEvent: e})
-	if refused, ok := e.(tcp.CertificateRefused); ok && h.meetings.of(refused.Peer) != nil {
-		h.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.refusedTicks())
+	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
+	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.meetings.of(refused.Peer) != nil {
+		h.reports.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.refusedTicks())
 	}
 }
 
@@ -51,7 +51,7 @@ func (w *hostWatch) certificate(id uint64, now, recent int64) (c refusedCertific
 // lookForCertificates finds members with which this host does not speak because of a certificate.
 func (e *examination) lookForCertificates() {
 	for _, id := range e.memberIDs() {
-		c, ok := e.host.watch.certificate(id, e.now, e.host.config.refusedTicks())
+		c, ok := e.host.reports.watch.certificate(id, e.now, e.host.config.refusedTicks())
 		if silent, _ := e.silence(id, 0); !ok || silent <= e.unheardBound() {
 			continue
 		}

@@ -183,12 +183,12 @@ func (s *stretch) load() (since, latest, n int64) {
 
 // noteOverload notes commands that were refused for lack of memory.
 func (g *Group) noteOverload(n int) {
-	g.overload.commands.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+	g.proposals.overload.commands.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }
 
 // noteNoSpace notes messages that were dropped for lack of memory.
 func (g *Group) noteNoSpace(n int) {
-	g.overload.messages.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+	g.proposals.overload.messages.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }
 
 // memberView is what a turn of a leader has seen of a follower. Moments are in ticks that were not missed.
@@ -235,8 +235,8 @@ func (w *memberWatches) load() []memberView {
 
 // watchMembers looks at the followers, once in a tick at most. It is part of a turn.
 func (g *Group) watchMembers() (again bool) {
-	w, now := &g.views, g.at.ticks-g.at.missed
-	st := g.node.BasicStatus()
+	w, now := &g.life.views, g.core.at.ticks-g.core.at.missed
+	st := g.core.node.BasicStatus()
 	if leads := st.RaftState == raft.StateLeader; !leads && w.next == 0 && w.views == nil || leads && now == w.at && w.views != nil {
 		return false
 	}
@@ -254,7 +254,7 @@ func (g *Group) watchMembers() (again bool) {
 		w.next++
 	}
 	n := 0
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == g.self {
 			return
 		}
@@ -344,7 +344,7 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 // askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
 // down from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.meetings.of(id)
+	p := h.network.meetings.of(id)
 	if p == nil {
 		return
 	}

@@ -80,7 +80,7 @@ const (
 
 // startFlightRecorder makes the recorder and its worker, if Config.FlightRecorder is set.
 func (h *Host) startFlightRecorder() {
-	f := &h.flight
+	f := &h.reports.flight
 	if f.host = h; h.config.FlightRecorder.Bytes == 0 {
 		return
 	}
@@ -138,10 +138,10 @@ func (f *flightRecorder) RunOnce() (more bool) {
 // WriteFlight writes what the flight recorder has of the given groups, or of all if none are given, as a file
 // of package host/flight. The groups go on meanwhile. It needs Config.FlightRecorder.
 func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
-	if h.flight.recorder == nil {
+	if h.reports.flight.recorder == nil {
 		return ErrNoFlightRecorder
 	}
-	return h.flight.recorder.WriteTo(w, h.flight.meta(reason), groups...)
+	return h.reports.flight.recorder.WriteTo(w, h.reports.flight.meta(reason), groups...)
 }
 
 // DumpFlight writes what the flight recorder has of the given groups, or of all if none are given, to a new
@@ -149,22 +149,22 @@ func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 // whole and durable. The latest 16 files are kept. It needs Config.FlightRecorder, and a host that is not
 // closed: WriteFlight works afterwards, too.
 func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
-	if h.flight.recorder == nil {
+	if h.reports.flight.recorder == nil {
 		return "", ErrNoFlightRecorder
 	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	if h.closing.Load() { // the directory may be another process's already
+	if h.shutdown.closing.Load() { // the directory may be another process's already
 		return "", fmt.Errorf("%w; WriteFlight works", ErrStopped)
 	}
-	return h.flight.dump(reason, groups...)
+	return h.reports.flight.dump(reason, groups...)
 }
 
 func (f *flightRecorder) meta(reason string) flight.Meta {
 	return flight.Meta{
 		Host:       f.host.config.ID,
-		Cluster:    f.host.directory.Identity().Cluster,
+		Cluster:    f.host.trust.directory.Identity().Cluster,
 		Version:    flight.Version(),
 		Reason:     reason,
 		WallMillis: time.Now().UnixMilli(),

@@ -64,44 +64,44 @@ func (f *forgetting) hears(m *raftpb.Message, term uint64) {
 
 // goOn starts a new core when the append lane has forgotten what it could not write.
 func (g *Group) goOn() {
-	if g.taken.forgot == notAsked {
+	if g.work.taken.forgot == notAsked {
 		return
 	}
-	if g.taken.forgot == forgotten {
-		node, err := g.restart(g.node.BasicStatus().Applied)
+	if g.work.taken.forgot == forgotten {
+		node, err := g.writes.forgetting.restart(g.core.node.BasicStatus().Applied)
 		if err != nil {
 			g.fail(err)
 			return
 		}
-		g.node = node
+		g.core.node = node
 		g.forgetMembers()
-		g.wanted.Want(turn.All)
+		g.work.wanted.Want(turn.All)
 		g.stretchPromise(0)
-		g.host.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
+		g.host.reports.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}
-	g.asked, g.unheard = false, 0
+	g.writes.forgetting.asked, g.writes.forgetting.unheard = false, 0
 }
 
 // ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
 func (g *Group) ask() (again bool) {
-	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() || g.installs.pending.Load() {
-		return g.unheard > 0
+	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.full.Load() || g.core.node.HasReady() || g.snapshots.installs.pending.Load() {
+		return g.writes.forgetting.unheard > 0
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	if st.RaftState == raft.StateLeader || st.LastIndex == st.Durable {
-		return g.unheard > 0
+		return g.writes.forgetting.unheard > 0
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
 	// A volatile machine may have applied what is not on the disk; a core that begins there could not read
 	// its log. For the same reason nothing is forgotten while a snapshot is installed.
-	if st.Applied >= g.handed && st.Applied <= st.Durable {
-		g.asked = true
-		g.append.forget.Store(true)
-		g.host.lane.enqueue(g.append)
+	if st.Applied >= g.writes.forgetting.handed && st.Applied <= st.Durable {
+		g.writes.forgetting.asked = true
+		g.writes.append.forget.Store(true)
+		g.host.storage.lane.enqueue(g.writes.append)
 	}
-	return g.unheard > 0
+	return g.writes.forgetting.unheard > 0
 }
 
 // forgetRefused is the append lane's part. It reports whether it wrote.

@@ -45,8 +45,8 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		return err
 	}
 	g := h.groups.get(r.group)
-	if g == nil || !g.hasCommands || !g.isMember(from) {
-		h.strays.Add(1)
+	if g == nil || !g.proposals.hasCommands || !g.isMember(from) {
+		h.network.strays.Add(1)
 		return nil
 	}
 	f := forwarded{from: from, bulk: kind == transport.Bulk, term: r.term, frame: r.frame}
@@ -56,7 +56,7 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		if header, command, others, err = nextForwarded(others); err != nil {
 			return err
 		}
-		if g.objects.on && object.IsOfLeader(command) {
+		if g.machine.objects.on && object.IsOfLeader(command) {
 			return fmt.Errorf("%w: a leader says by itself which members hold an object", errBadForward)
 		}
 		if len(command) > g.config.MaxCommandBytes {
@@ -86,7 +86,7 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil && g.hasCommands && g.isMemberOrLeads(from) {
+	if g := h.groups.get(r.group); g != nil && g.proposals.hasCommands && g.isMemberOrLeads(from) {
 		g.inbox.putRefusal(r)
 		g.wake()
 	}
@@ -94,13 +94,15 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 }
 
 // nextFrame returns a frame number that no life of this host has used.
-func (h *Host) nextFrame() uint64 { return h.log.Fence().Generation<<40 + h.frames.Add(1) }
+func (h *Host) nextFrame() uint64 {
+	return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)
+}
 
 // proposeForwarded proposes what other hosts have forwarded.
 func (g *Group) proposeForwarded() {
-	for i := range g.taken.forwards {
-		f := &g.taken.forwards[i]
-		if !g.frames.take(f) {
+	for i := range g.work.taken.forwards {
+		f := &g.work.taken.forwards[i]
+		if !g.proposals.frames.take(f) {
 			continue
 		}
 		why := f.refuse
@@ -108,22 +110,22 @@ func (g *Group) proposeForwarded() {
 			why = g.proposeFrame(f)
 		}
 		if why != 0 {
-			r := forwardRefusal{group: g.id, frame: f.frame, why: why, sure: f.term > g.openTerm}
-			g.host.transport.SendBytes(f.from, transport.Control, r.encode())
+			r := forwardRefusal{group: g.id, frame: f.frame, why: why, sure: f.term > g.core.openTerm}
+			g.host.network.transport.SendBytes(f.from, transport.Control, r.encode())
 		}
 	}
 }
 
 // proposeFrame proposes the commands of a frame, or says why not.
 func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
-	switch st := g.node.BasicStatus(); {
+	switch st := g.core.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader || st.Term != f.term:
 		return refusesLeader
 	case !g.takesCommands():
 		return refusesFounding
 	}
 	copies := g.copiesOf(f.from)
-	g.entries = g.entries[:0]
+	g.work.entries = g.work.entries[:0]
 	fresh := f.commands[:0]
 	for _, c := range f.commands {
 		if copies.has(c.mark) {
@@ -132,14 +134,14 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 		fresh = append(fresh, c)
 		h := session.Header{Mark: c.mark, HasMark: true}
 		h.Stamp, h.HasStamp = g.stamp(len(fresh) == 1)
-		g.entries = append(g.entries, raftpb.Entry{Data: h.Put(c.data)})
+		g.work.entries = append(g.work.entries, raftpb.Entry{Data: h.Put(c.data)})
 	}
 	if len(fresh) == 0 {
 		return 0
 	}
-	first, err := g.proposeEntries(g.entries)
-	n := uint64(len(g.entries))
-	clear(g.entries)
+	first, err := g.proposeEntries(g.work.entries)
+	n := uint64(len(g.work.entries))
+	clear(g.work.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
 		return refusesOverload
@@ -149,8 +151,8 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 	for i := range fresh {
 		copies.add(fresh[i].mark, first+uint64(i))
 	}
-	g.counts.taken.Add(n)
-	g.forwarders.note(f.from, first, first+n-1)
+	g.life.counts.taken.Add(n)
+	g.proposals.forwarders.note(f.from, first, first+n-1)
 	return 0
 }
 
@@ -178,20 +180,20 @@ const maxCopies = 2 * maxNumbers
 
 // copiesOf returns the copies of a host, as of now.
 func (g *Group) copiesOf(host uint64) *copies {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	has := st.Commit // of a host that is no member
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == host {
 			has = min(has, pr.Match)
 		}
 	})
-	s := g.copies[host]
+	s := g.proposals.copies[host]
 	if s == nil {
-		if g.copies == nil {
-			g.copies = map[uint64]*copies{}
+		if g.proposals.copies == nil {
+			g.proposals.copies = map[uint64]*copies{}
 		}
 		s = &copies{}
-		g.copies[host] = s
+		g.proposals.copies[host] = s
 	}
 	s.prune(st.Term, has)
 	return s

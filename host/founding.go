@@ -68,7 +68,7 @@ const foundingPage = 64 << 10
 
 // openFounding makes the founding list that of the log, if it has one, and that of the configuration if not.
 func (g *Group) openFounding() error {
-	if g.founded {
+	if g.members.founding.founded {
 		return nil // a snapshot has said so
 	}
 	if err := g.readFounding(); err != nil {
@@ -79,8 +79,8 @@ func (g *Group) openFounding() error {
 	case found == nil && g.members.joins:
 		return nil // it learns of the list by the entry
 	case found == nil:
-		if len(g.storage.Conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
-			g.storage.Conf = raftpb.ConfState{Voters: g.memberIDs()}
+		if len(g.writes.storage.Conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
+			g.writes.storage.Conf = raftpb.ConfState{Voters: g.memberIDs()}
 		}
 		return g.rejectOutsider()
 	case g.current(false) == nil && !g.members.joins:
@@ -90,7 +90,7 @@ func (g *Group) openFounding() error {
 	}
 	ids := found.bound.IDs()
 	g.members.ids.Store(&ids)
-	g.storage.Conf = raftpb.ConfState{Voters: ids}
+	g.writes.storage.Conf = raftpb.ConfState{Voters: ids}
 	if g.members.joins {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (g *Group) rejectOutsider() error {
 // readFounding reads the founding entries from the log when a group is opened. They come before the first
 // command, so little is read.
 func (g *Group) readFounding() error {
-	log := g.storage.log
+	log := g.writes.storage.log
 	for lo, last := log.FirstIndex(), log.LastIndex(); lo <= last; {
 		page, err := log.Entries(lo, last+1, foundingPage)
 		if err != nil {
@@ -126,13 +126,13 @@ func (g *Group) readFounding() error {
 					return fmt.Errorf("millrace: group %d has a command at index %d of its log and no founding before it; the log was written by an older program, and there is no migration: found the group again with empty directories",
 						g.id, e.Index)
 				}
-				g.knew = true
+				g.members.founding.knew = true
 				return nil
 			}
 		}
 		lo += uint64(len(page))
 	}
-	g.knew = g.current(false) != nil
+	g.members.founding.knew = g.current(false) != nil
 	return nil
 }
 
@@ -143,27 +143,27 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
 	}
 	if b != nil {
-		if g.node != nil {
+		if g.core.node != nil {
 			err = g.rejectBinding(b)
 		}
 		if err := cmp.Or(err, g.rejectPromises(data)); err != nil {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(g.seen, func(e foundingEntry) bool { return e.index == index && e.term == term }) {
+	if !slices.ContainsFunc(g.members.founding.seen, func(e foundingEntry) bool { return e.index == index && e.term == term }) {
 		e := foundingEntry{index: index, term: term, bound: b}
 		if b != nil {
 			e.promise = entry.PromiseOf(data)
 		}
-		g.seen = append(g.seen, e)
+		g.members.founding.seen = append(g.members.founding.seen, e)
 	}
 	return nil
 }
 
 // current returns the last entry found, or founded, that is in the log now.
 func (g *Group) current(found bool) (last *foundingEntry) {
-	for i := range g.seen {
-		e := &g.seen[i]
+	for i := range g.members.founding.seen {
+		e := &g.members.founding.seen[i]
 		if (e.bound != nil) != found || last != nil && e.index < last.index {
 			continue
 		}
@@ -176,10 +176,10 @@ func (g *Group) current(found bool) (last *foundingEntry) {
 
 // entryTerm returns the term of an entry, also while the group is being opened.
 func (g *Group) entryTerm(index uint64) (term uint64, ok bool) {
-	if g.node != nil {
-		return g.node.EntryTerm(index)
+	if g.core.node != nil {
+		return g.core.node.EntryTerm(index)
 	}
-	term, err := g.storage.log.Term(index)
+	term, err := g.writes.storage.log.Term(index)
 	return term, err == nil
 }
 
@@ -187,14 +187,14 @@ func (g *Group) commitFounding(through uint64) {
 	if e := g.current(false); e == nil || e.index > through {
 		return
 	}
-	g.founded = true
-	g.wanted.Want(turn.All)
-	g.foundRoster(*g.bound.Load())
+	g.members.founding.founded = true
+	g.work.wanted.Want(turn.All)
+	g.foundRoster(*g.members.founding.bound.Load())
 	g.keepFound()
 	g.publishFounding()
-	g.seen = nil
-	if !g.knew {
-		g.host.events.emit(event.GroupFounded{Group: g.id})
+	g.members.founding.seen = nil
+	if !g.members.founding.knew {
+		g.host.reports.events.emit(event.GroupFounded{Group: g.id})
 		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
 	}
 }
@@ -202,18 +202,18 @@ func (g *Group) commitFounding(through uint64) {
 // setBound puts the binding of this host's log in force.
 func (g *Group) setBound() {
 	var now *entry.Binding
-	g.promise = 0
+	g.members.founding.promise = 0
 	if e := g.current(true); e != nil {
-		now, g.promise = &e.bound, e.promise
+		now, g.members.founding.promise = &e.bound, e.promise
 	}
-	if was := g.bound.Load(); was == now || was != nil && now != nil && slices.Equal(*was, *now) {
+	if was := g.members.founding.bound.Load(); was == now || was != nil && now != nil && slices.Equal(*was, *now) {
 		return
 	}
 	if now != nil {
 		b := slices.Clone(*now)
 		now = &b
 	}
-	g.bound.Store(now)
+	g.members.founding.bound.Store(now)
 	if g.members.joins {
 		g.adoptFounders()
 	} else {
@@ -226,35 +226,35 @@ func (g *Group) setBound() {
 // greets the others at once, so that the last host that comes does not cost a heartbeat interval.
 func (g *Group) countUnfounded(is bool) {
 	switch {
-	case is && g.counted.CompareAndSwap(false, true):
-		if g.host.meetings.unfounded.Add(1) == 1 {
+	case is && g.members.founding.counted.CompareAndSwap(false, true):
+		if g.host.network.meetings.unfounded.Add(1) == 1 {
 			g.host.greetUnmet()
 		}
-	case !is && g.counted.CompareAndSwap(true, false):
-		g.host.meetings.unfounded.Add(-1)
+	case !is && g.members.founding.counted.CompareAndSwap(true, false):
+		g.host.network.meetings.unfounded.Add(-1)
 	}
 }
 
 // takesCommands reports whether a leader takes commands: founded is in its log, so every command is behind
 // it.
 func (g *Group) takesCommands() bool {
-	return g.founded || g.current(false) != nil
+	return g.members.founding.founded || g.current(false) != nil
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
 func (g *Group) advanceFounding() (again bool) {
-	if g.founded {
+	if g.members.founding.founded {
 		return false
 	}
 	g.setBound()
 	if g.members.joins {
 		return true
 	}
-	st := g.node.BasicStatus()
-	if leads := st.RaftState == raft.StateLeader; leads != g.leads {
-		g.leads, g.leadsSince = leads, g.at.ticks
+	st := g.core.node.BasicStatus()
+	if leads := st.RaftState == raft.StateLeader; leads != g.members.founding.leads {
+		g.members.founding.leads, g.members.founding.leadsSince = leads, g.core.at.ticks
 	}
-	if !g.leads {
+	if !g.members.founding.leads {
 		g.campaignFirst(st)
 		if st.Lead == raft.None {
 			g.askFounders()
@@ -283,13 +283,13 @@ func (g *Group) advanceFounding() (again bool) {
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
 // It may have asked for votes before, of members that could not: without this it would wait for its timeout.
 func (g *Group) campaignFirst(st raft.BasicStatus) {
-	if g.quick || st.Lead != raft.None || g.self != g.memberIDs()[0] {
+	if g.members.founding.quick || st.Lead != raft.None || g.self != g.memberIDs()[0] {
 		return
 	}
-	if !g.host.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
+	if !g.host.network.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
-	g.quick = true
+	g.members.founding.quick = true
 	g.campaign()
 }
 
@@ -298,7 +298,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 func (g *Group) askFounders() {
 	now := g.host.clock.livedAtBeat()
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
+		if p := g.host.network.meetings.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)
 		}
 	}
@@ -309,7 +309,7 @@ func (g *Group) bind() (b entry.Binding, all bool) {
 	for _, id := range g.memberIDs() {
 		i, known := g.host.incarnation(), true
 		if id != g.self {
-			i, known = g.host.admission.Incarnation(id)
+			i, known = g.host.trust.admission.Incarnation(id)
 		}
 		if !known {
 			return nil, false
@@ -322,7 +322,7 @@ func (g *Group) bind() (b entry.Binding, all bool) {
 // missing returns the members that an entry found binds and that have not acknowledged, in this leadership,
 // that they hold it durably.
 func (g *Group) missing(found *foundingEntry) (ids []uint64) {
-	progress := g.node.Status().Progress
+	progress := g.core.node.Status().Progress
 	for _, id := range found.bound.IDs() {
 		if pr, ok := progress[id]; !ok || pr.WithoutAuthority || pr.Match < found.index {
 			ids = append(ids, id)
@@ -334,14 +334,14 @@ func (g *Group) missing(found *foundingEntry) (ids []uint64) {
 // proposeFounding proposes an entry. If the core drops it, for example during a transfer of the leadership,
 // the next turn tries again.
 func (g *Group) proposeFounding(data []byte) (proposed bool) {
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
+	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
 	if err != nil {
 		if !errors.Is(err, raft.ErrProposalDropped) {
 			g.noteRefusal(err)
 		}
 		return false
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	g.noteEntries([]raftpb.Entry{{Type: raftpb.EntryHost, Term: st.Term, Index: st.LastIndex, Data: data}})
 	return true
 }
@@ -349,15 +349,17 @@ func (g *Group) proposeFounding(data []byte) (proposed bool) {
 // holdCommands decides whether commands stay in the inbox. A new leader lets them wait for the founding,
 // which takes two round trips, and refuses them when an election timeout has passed.
 func (g *Group) holdCommands() (released bool) {
-	hold := !g.founded && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
+	hold := !g.members.founding.founded && g.members.founding.leads && g.core.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.core.at.ticks < g.holdsUntil()
 	return g.inbox.hold(hold) && !hold
 }
 
-func (g *Group) holdsUntil() int64 { return g.leadsSince + int64(g.host.config.electionTicks()) }
+func (g *Group) holdsUntil() int64 {
+	return g.members.founding.leadsSince + int64(g.host.config.electionTicks())
+}
 
 // foundingDue returns the tick at which commands are no longer held.
 func (g *Group) foundingDue() int64 {
-	if g.founded || !g.leads || g.at.ticks >= g.holdsUntil() {
+	if g.members.founding.founded || !g.members.founding.leads || g.core.at.ticks >= g.holdsUntil() {
 		return never
 	}
 	return g.holdsUntil()
@@ -366,16 +368,16 @@ func (g *Group) foundingDue() int64 {
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() {
 	var now Founding
-	if g.founded {
+	if g.members.founding.founded {
 		now.Found, now.Founded = true, true
 	} else {
 		found := g.current(true)
 		now.Found, now.Founded, now.Unmet = found != nil, g.current(false) != nil, g.unmet()
-		if g.leads && found != nil && !now.Founded {
+		if g.members.founding.leads && found != nil && !now.Founded {
 			now.Missing = g.missing(found)
 		}
 	}
-	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {
-		g.reached.Store(&now)
+	if was := g.members.founding.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {
+		g.members.founding.reached.Store(&now)
 	}
 }

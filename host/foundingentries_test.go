@@ -39,7 +39,7 @@ func openUnmet(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	for _, p := range l.meetings.all() {
+	for _, p := range l.network.meetings.all() {
 		p.met.Store(false)
 	}
 	l.group = l.open(theGroup, l.machine)
@@ -224,7 +224,7 @@ func TestMemberThatDoesNotMatchStops(t *testing.T) {
 			if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), row.words) {
 				t.Errorf("%s, leader known %t: the group has stopped with %v", name, known, err)
 			}
-			if acks := l.out.take(raftpb.MsgAppResp); len(acks) > 0 || l.log.Group(theGroup).LastIndex() > 0 {
+			if acks := l.out.take(raftpb.MsgAppResp); len(acks) > 0 || l.storage.log.Group(theGroup).LastIndex() > 0 {
 				t.Errorf("%s, leader known %t: it has acknowledged %v", name, known, acks)
 			}
 		}
@@ -249,7 +249,7 @@ func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 		{control.Stranger}, {control.Stranger, 1, 1}} {
 		(*inbound)(l.Host).Deliver(2, transport.Control, body)
 	}
-	if n := l.strays.Load(); n != 9 {
+	if n := l.network.strays.Load(); n != 9 {
 		t.Errorf("%d of 9 control records were refused", n)
 	}
 }

@@ -185,7 +185,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	if s := l.group.Status(); s.LastIndex != 3 || s.Durable != 2 {
 		t.Fatalf("setup: %+v, want a log through 3, durable through 2", s)
 	}
-	for range l.group.forgetAfterTicks + 1 {
+	for range l.group.writes.forgetting.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
 	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != RoleFollower || l.group.Err() != nil {
@@ -198,8 +198,8 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	}
 	l.disk.SetHook(nil)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
-	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.append.held.Load() != 0 {
-		t.Errorf("with space again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
+	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.writes.append.held.Load() != 0 {
+		t.Errorf("with space again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.writes.append.held.Load())
 	}
 }
 

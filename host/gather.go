@@ -61,15 +61,15 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 //
 // The shard calls it, and gathered, between two turns of the group.
 func (g *Group) gathers() bool {
-	if len(g.taken.proposals) <= 1 && !g.proposals.severalWait() {
+	if len(g.work.taken.proposals) <= 1 && !g.proposals.severalWait() {
 		return false
 	}
 	commands, urgent := g.inbox.peek()
-	return !urgent && g.gathering.begins(commands)
+	return !urgent && g.proposals.gathering.begins(commands)
 }
 
 // gathered records how long such a wait took.
 func (g *Group) gathered(took time.Duration) {
 	commands, _ := g.inbox.peek()
-	g.gathering.ends(took, commands)
+	g.proposals.gathering.ends(took, commands)
 }

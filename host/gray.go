@@ -64,46 +64,46 @@ func (w *stallWatch) waits(busy bool, done uint64, now int64) int64 {
 // noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
 // nothing about the member's disk now.
 func (g *Group) noteAck(m *raftpb.Message) {
-	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.node.BasicStatus().Term {
+	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.core.node.BasicStatus().Term {
 		return
 	}
-	for i := range g.acks {
-		if g.acks[i].from == m.From {
-			g.acks[i].at = g.at.ticks
+	for i := range g.leadership.gray.acks {
+		if g.leadership.gray.acks[i].from == m.From {
+			g.leadership.gray.acks[i].at = g.core.at.ticks
 			return
 		}
 	}
-	g.acks = append(g.acks, ack{m.From, g.at.ticks})
+	g.leadership.gray.acks = append(g.leadership.gray.acks, ack{m.From, g.core.at.ticks})
 }
 
 // checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
 // once in a tick at most, and when members have answered.
 func (g *Group) checkStall() (again bool) {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
-		g.disk, g.full, g.machine.watch, g.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
-		g.machine.end()
-		g.acks, g.checkedAt = g.acks[:0], -1
+		g.leadership.gray.disk, g.leadership.gray.full, g.leadership.gray.machine.watch, g.leadership.gray.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
+		g.leadership.gray.machine.end()
+		g.leadership.gray.acks, g.leadership.gray.checkedAt = g.leadership.gray.acks[:0], -1
 		return false
 	}
-	now := g.at.ticks
-	if now == g.checkedAt && len(g.taken.applied) == 0 {
-		return g.machine.goal != 0
+	now := g.core.at.ticks
+	if now == g.leadership.gray.checkedAt && len(g.work.taken.applied) == 0 {
+		return g.leadership.gray.machine.goal != 0
 	}
-	g.checkedAt = now
+	g.leadership.gray.checkedAt = now
 	g.noteApplied()
-	hangs := g.disk.waits(g.append.held.Load() > 0, g.append.rounds.Load(), now)
-	full := g.full.waits(g.append.full.Load(), 0, now)
-	mayAct := now >= g.actAfter && st.LeadTransferee == raft.None
+	hangs := g.leadership.gray.disk.waits(g.writes.append.held.Load() > 0, g.writes.append.rounds.Load(), now)
+	full := g.leadership.gray.full.waits(g.writes.append.full.Load(), 0, now)
+	mayAct := now >= g.leadership.gray.actAfter && st.LeadTransferee == raft.None
 	switch bound := g.host.config.stallTicks(); {
 	case !mayAct:
 	case full > ticksPerHeartbeat:
-		g.giveUp(g.full.since, "its disk is full")
+		g.giveUp(g.leadership.gray.full.since, "its disk is full")
 	case hangs > bound:
-		g.giveUp(g.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
+		g.giveUp(g.leadership.gray.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
-	g.checkApply(now, mayAct && now >= g.actAfter)
-	return g.machine.goal != 0
+	g.checkApply(now, mayAct && now >= g.leadership.gray.actAfter)
+	return g.leadership.gray.machine.goal != 0
 }
 
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
@@ -114,16 +114,16 @@ func (g *Group) giveUp(since int64, cause string) {
 		g.askToWrite(since)
 		return
 	}
-	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
-	g.actAfter = g.at.ticks + int64(2*timeout)
-	if g.tried == term {
-		g.stepped = term
-		g.node.StepDown(quietTimeouts * timeout)
+	term, timeout := g.core.node.BasicStatus().Term, g.host.config.electionTicks()
+	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*timeout)
+	if g.leadership.gray.tried == term {
+		g.leadership.gray.stepped = term
+		g.core.node.StepDown(quietTimeouts * timeout)
 		g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
 		return
 	}
-	g.tried = term
-	if err := g.node.TransferLeader(target); err != nil {
+	g.leadership.gray.tried = term
+	if err := g.core.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 		return
 	}
@@ -134,18 +134,18 @@ func (g *Group) giveUp(since int64, cause string) {
 // is on their disks. It proposes none if all that have acknowledged nothing since a tick have something to
 // write already: the log must not grow for as long as a disk hangs.
 func (g *Group) askToWrite(since int64) {
-	if g.at.ticks < g.askAfter {
+	if g.core.at.ticks < g.leadership.gray.askAfter {
 		return
 	}
-	last, idle := g.node.BasicStatus().LastIndex, false
-	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+	last, idle := g.core.node.BasicStatus().LastIndex, false
+	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		idle = idle || kind == raft.ProgressTypePeer && id != g.self && pr.Match == last && !g.ackedSince(id, since)
 	})
 	if !idle {
 		return
 	}
-	g.askAfter = g.at.ticks + int64(g.host.config.electionTicks())
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
+	g.leadership.gray.askAfter = g.core.at.ticks + int64(g.host.config.electionTicks())
+	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
 	if !errors.Is(err, raft.ErrProposalDropped) { // then the others have enough to write
 		g.noteRefusal(err)
 	}
@@ -158,7 +158,7 @@ const quietTimeouts = 4
 // appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
 func (g *Group) readyWithout(since int64) (target uint64) {
 	voters, ready, most := 0, 0, uint64(0)
-	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if kind != raft.ProgressTypePeer {
 			return
 		}
@@ -177,7 +177,7 @@ func (g *Group) readyWithout(since int64) (target uint64) {
 }
 
 func (g *Group) ackedSince(id uint64, since int64) bool {
-	for _, a := range g.acks {
+	for _, a := range g.leadership.gray.acks {
 		if a.from == id {
 			return a.at > since
 		}
@@ -188,7 +188,7 @@ func (g *Group) ackedSince(id uint64, since int64) bool {
 // handOver hands the leadership to the member with most of the log, because this host is about to stop. It
 // reports whether a transfer is under way.
 func (g *Group) handOver() bool {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		return false
 	}
@@ -202,7 +202,7 @@ func (g *Group) handOver() bool {
 	if target == raft.None {
 		return false
 	}
-	if err := g.node.TransferLeader(target); err != nil {
+	if err := g.core.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 		return false
 	}
@@ -214,8 +214,8 @@ func (g *Group) handOver() bool {
 // lack an object that commands may name does not.
 func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
-	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.objects.lackedBy(id) == nil && (target == raft.None || pr.Match > most) {
+	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.machine.objects.lackedBy(id) == nil && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})
@@ -223,8 +223,8 @@ func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (targe
 }
 
 func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
-	g.counts.givenUp.Add(1)
-	g.host.events.emit(e)
+	g.life.counts.givenUp.Add(1)
+	g.host.reports.events.emit(e)
 	log := g.host.env.logger.Warn
 	if e.Placement {
 		log = g.host.env.logger.Info

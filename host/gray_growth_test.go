@@ -16,7 +16,7 @@ func TestLogDoesNotGrowWhileADiskHangs(t *testing.T) {
 	}
 	l.manual.runIdle()
 	for _, task := range l.manual.tasks {
-		if task.worker == any(l.Host.lane) {
+		if task.worker == any(l.Host.storage.lane) {
 			task.dead = true
 		}
 	}
@@ -38,7 +38,7 @@ func TestLogDoesNotGrowWhileADiskHangs(t *testing.T) {
 				continue
 			case m.Type == raftpb.MsgHeartbeat:
 				a.Type = raftpb.MsgHeartbeatResp
-			case m.Type == raftpb.MsgApp && m.To == 3 && m.Index > begun && l.group.node.Status().Progress[3].Match == begun:
+			case m.Type == raftpb.MsgApp && m.To == 3 && m.Index > begun && l.group.core.node.Status().Progress[3].Match == begun:
 				a.Type, a.Reject, a.Index, a.RejectHint, a.LogTerm = raftpb.MsgAppResp, true, m.Index, begun, 1
 			case m.Type == raftpb.MsgApp:
 				a.Type, a.Index = raftpb.MsgAppResp, m.Index+uint64(len(m.Entries))

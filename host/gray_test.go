@@ -20,7 +20,7 @@ func noteEvents[E event.Event](h *Host) (take func() []E) {
 			}
 		}
 	}
-	h.events.add(l)
+	h.reports.events.add(l)
 	return func() (taken []E) {
 		taken, found = found, nil
 		return taken
@@ -36,16 +36,16 @@ func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
 	l.last, l.term = begun, 1
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
 	timeout := int64(l.config.electionTicks())
-	l.group.append.full.Store(true)
-	began := l.group.at.ticks
+	l.group.writes.append.full.Store(true)
+	began := l.group.core.at.ticks
 	var events []event.LeadershipGivenUp
 	var at []int64
-	for len(events) < 2 && l.group.at.ticks < began+4*timeout {
+	for len(events) < 2 && l.group.core.at.ticks < began+4*timeout {
 		l.ack(3, begun-1)
 		l.ack(2, begun) // it has most of the log
 		l.manual.tick()
 		for _, e := range givenUp() {
-			events, at = append(events, e), append(at, l.group.at.ticks-began)
+			events, at = append(events, e), append(at, l.group.core.at.ticks-began)
 		}
 	}
 	if len(events) < 2 || events[0].To != 2 || events[1].To != raft.None || events[0].Term != 1 || events[1].Term != 1 {
@@ -65,9 +65,9 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 		_ = l.Close(over())
 	}()
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
-	l.group.actAfter = 1 << 60
+	l.group.leadership.gray.actAfter = 1 << 60
 	l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) })
-	l.group.append.full.Store(true)
+	l.group.writes.append.full.Store(true)
 	for range 3 * ticksPerHeartbeat { // it is full for longer than a heartbeat
 		l.pass(1, func(q controlRecord) { l.answer(q, l.last) })
 		l.ack(2, l.last)
@@ -76,7 +76,7 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 	if n := len(givenUp()); n > 0 || l.group.memberAhead() == raft.None {
 		t.Fatalf("setup: given up %d times, member %d is ahead", n, l.group.memberAhead())
 	}
-	l.group.actAfter, l.group.checkedAt = 0, 0 // as if it had not looked in this tick
+	l.group.leadership.gray.actAfter, l.group.leadership.gray.checkedAt = 0, 0 // as if it had not looked in this tick
 	l.group.checkStall()
 	if events := givenUp(); len(events) != 1 || l.transferee() == raft.None {
 		t.Errorf("given up %+v, the leadership goes to %d", events, l.transferee())
@@ -87,13 +87,13 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 func TestAStuckLeaderDoesNotSleep(t *testing.T) {
 	l := openStuckHost(t, 3)
 	l.pass(1, func(controlRecord) {})
-	if l.group.remains != 0 {
-		t.Errorf("the deadline may be moved by %d ticks without a turn", l.group.remains)
+	if l.group.pulse.asleep.remains != 0 {
+		t.Errorf("the deadline may be moved by %d ticks without a turn", l.group.pulse.asleep.remains)
 	}
 	l.release()
 	l.manual.runIdle()
 	l.pass(2*l.config.electionTicks(), func(controlRecord) {})
-	if l.group.remains == 0 {
+	if l.group.pulse.asleep.remains == 0 {
 		t.Error("the state machine works, and the leader does not sleep")
 	}
 }
@@ -117,7 +117,7 @@ func TestALeaderYieldsToAMemberThatStays(t *testing.T) {
 			if e.To != 3 || e.Term != 1 || e.Cause != "the plan under way takes the vote of this member" {
 				t.Fatalf("given up: %+v", e)
 			}
-			at = append(at, l.group.at.ticks)
+			at = append(at, l.group.core.at.ticks)
 		}
 		l.from(3, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 		l.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})

@@ -188,7 +188,7 @@ func TestReceiveChecksTheWay(t *testing.T) {
 	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)) || s.Term != 0 {
 		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused), s.Term)
 	}
-	if n := l.strays.Load(); n != 1 {
+	if n := l.network.strays.Load(); n != 1 {
 		t.Errorf("%d messages were for a group that is not open, want 1", n)
 	}
 	for _, typ := range sent {

@@ -34,7 +34,7 @@ func (t *groupTable) init(removed []uint64) {
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if g := t.open[id]; g != nil && g.storage != nil {
+	if g := t.open[id]; g != nil && g.writes.storage != nil {
 		return g
 	}
 	return nil
@@ -114,7 +114,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
 	}
 	c = c.withDefaults(h.config)
-	if _, byToken := h.tokens.of(c.ID); byToken {
+	if _, byToken := h.trust.tokens.of(c.ID); byToken {
 		c.Joins = true
 	}
 	if err := c.validate(h.config); err != nil {
@@ -123,7 +123,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: OpenGroup of group %d: %w", c.ID, context.Cause(ctx))
 	}
-	if err := h.lane.err(); err != nil {
+	if err := h.storage.lane.err(); err != nil {
 		return nil, fmt.Errorf("millrace: OpenGroup of group %d: the log of this host has failed: %w", c.ID, err)
 	}
 	if err := h.rejectSecondGroup(); err != nil {
@@ -147,10 +147,10 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
 	g.stopIfRefused()
-	if err := h.lane.err(); err != nil {
+	if err := h.storage.lane.err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}
-	if h.closing.Load() {
+	if h.shutdown.closing.Load() {
 		g.end(ErrStopped)
 		g.abandon()
 		return nil, ErrStopped
@@ -170,43 +170,35 @@ func (h *Host) rejectSecondGroup() error {
 }
 
 func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
-	stored := h.log.Group(c.ID)
+	stored := h.storage.log.Group(c.ID)
 	store := newStorage(stored)
 	g := &Group{
-		id:        c.ID,
-		self:      h.config.ID,
-		host:      h,
-		config:    c,
-		inbox:     inbox{memory: &h.memory, now: h.env.env.Clock.Now},
-		proposals: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes},
-		storage:   store,
-		nextDue:   never,
-		outgoing:  outbox.Batches{HoldEmpty: true}, // to its shard
-		hard:      stored.HardState(),
-		stated:    stated{hs: stored.HardState()},
-		ended:     make(chan struct{}),
-		failed:    make(chan struct{}),
-		leaving:   leaving{gone: make(chan struct{})},
-		gathering: gathering{now: h.env.env.Clock.Now},
+		member:    member{c.ID, h.config.ID, h, c},
+		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now},
+		core:      groupCore{hard: stored.HardState(), nextDue: never},
+		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
+		proposals: groupProposals{proposalQueue: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes}, gathering: gathering{now: h.env.env.Clock.Now}},
+		writes:    groupWrites{storage: store, stated: stated{hs: stored.HardState()}},
+		life:      newLife(),
 	}
-	g.held.Clock, g.held.Wake = h.env.env.Clock, g.wake
-	g.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.hard, stated: g.stated}
-	g.append.ready.Owner = g.append
-	g.apply = &applyQueue{group: g, machine: machine}
-	g.apply.ready.Owner = g.apply
+	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
+	g.writes.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.core.hard, stated: g.writes.stated}
+	g.writes.append.ready.Owner = g.writes.append
+	g.machine.apply = &applyQueue{group: g, machine: machine}
+	g.machine.apply.ready.Owner = g.machine.apply
 	if m, ok := machine.(*commandGroup); ok {
 		if err := m.open(g); err != nil {
 			return nil, err
 		}
-		g.hasCommands = true
+		g.proposals.hasCommands = true
 		g.proposals.takeCalls(h.env.env.Clock.Now, m.maxNumbers())
 	}
 	g.reads.init(&h.memory.waiting)
-	g.placing.preference.Store(c.Placement.clone())
+	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
-	g.objects.group = g
-	g.roleTimes.begin(h.clock.livedAtBeat())
-	g.reached.Store(&Founding{})
+	g.machine.objects.group = g
+	g.life.roleTimes.begin(h.clock.livedAtBeat())
+	g.members.founding.reached.Store(&Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
 		return nil, err
@@ -220,7 +212,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	if err := g.readMembers(core.Applied); err != nil {
 		return nil, err
 	}
-	committed, err := g.apply.openNote(core.Applied, g.hard.Commit)
+	committed, err := g.machine.apply.openNote(core.Applied, g.core.hard.Commit)
 	if err != nil {
 		return nil, err
 	}
@@ -229,32 +221,32 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		return nil, err
 	}
 	h.learnHosts(store.Members()) // before the core
-	g.flight = h.flight.recorder.Open(c.ID)
-	if g.node, err = flight.NewNode(core, store, g.flight); err != nil {
-		g.flight.Close()
+	g.core.flight = h.reports.flight.recorder.Open(c.ID)
+	if g.core.node, err = flight.NewNode(core, store, g.core.flight); err != nil {
+		g.core.flight.Close()
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
-	g.handed = core.Applied
-	g.openTerm = g.hard.Term
-	g.time.at = h.env.env.Clock.Now()
-	g.forgetAfterTicks = 2 * core.ElectionTick
-	g.restart = func(applied uint64) (*flight.Node, error) {
+	g.writes.forgetting.handed = core.Applied
+	g.core.openTerm = g.core.hard.Term
+	g.machine.time.at = h.env.env.Clock.Now()
+	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
+	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
-		g.setAuthority(&core, g.withoutAuthority.Load())
+		g.setAuthority(&core, g.members.withoutAuthority.Load())
 		core.Seed++
-		return flight.NewNode(core, store, g.flight)
+		return flight.NewNode(core, store, g.core.flight)
 	}
 	if h.env.pipeline.AsyncStorageWrites() {
-		store.Begin((*storageGroup)(g), h.readers)
+		store.Begin((*storageGroup)(g), h.storage.readers)
 	} else {
 		store.Begin((*storageGroup)(g), nil)
 	}
-	if !g.founded {
-		if g.setBound(); g.bound.Load() == nil && !g.members.joins {
+	if !g.members.founding.founded {
+		if g.setBound(); g.members.founding.bound.Load() == nil && !g.members.joins {
 			g.countUnfounded(true)
 		}
 	}
-	g.resuming.voted = g.bound.Load() != nil && (g.hard.Vote == g.self || g.isAlone())
+	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.schedule(g.snapshots.applied.Load())
 	g.publishFounding()
 	g.publish()
@@ -295,11 +287,11 @@ const (
 	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
 )
 
-func (g *Group) isLeaving() bool { return g.leaving.began.Load() }
+func (g *Group) isLeaving() bool { return g.life.leaving.began.Load() }
 
 // waitsFor names a part that has not released the group.
 func (g *Group) waitsFor() string {
-	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
+	switch left := allParts &^ leavingPart(g.life.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
 		return "its state machine, which is in Apply"
 	case left&theTurn != 0:
@@ -314,24 +306,24 @@ func (g *Group) waitsFor() string {
 // partDone records that a part of the host does nothing for the group any more.
 func (g *Group) partDone(part leavingPart) {
 	for {
-		was := g.leaving.done.Load()
+		was := g.life.leaving.done.Load()
 		now := was | uint32(part)
-		if !g.leaving.done.CompareAndSwap(was, now) {
+		if !g.life.leaving.done.CompareAndSwap(was, now) {
 			continue
 		}
 		if was != now && leavingPart(now) == allParts {
-			g.held.Stop()
-			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			g.work.held.Stop()
+			g.writes.append.hold(-g.writes.append.held.Load()) // the last turn may have queued something
 			g.snapshots.close()
-			if g.append.deleted {
+			if g.writes.append.deleted {
 				g.host.groups.bury(g.id)
 				g.host.removedGroup(g.id)
 				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)
-			g.flight.Close()
+			g.core.flight.Close()
 			g.host.groups.drop(g.id)
-			close(g.gone)
+			close(g.life.leaving.gone)
 		}
 		return
 	}
@@ -345,15 +337,15 @@ func (g *Group) partDone(part leavingPart) {
 func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, ErrStopped, false) }
 
 func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
-	if g.leaving.began.CompareAndSwap(false, true) {
+	if g.life.leaving.began.CompareAndSwap(false, true) {
 		g.end(cause)
 		g.abandon()
 		h := g.host
-		g.removes.Store(deletes)
-		h.lane.leave(g.append, deletes)
-		h.appliers.leave(g.apply)
-		h.snapshotLanes.leave(g)
-		h.transfers.Leave((*bulkGroup)(g))
+		g.life.leaving.removes.Store(deletes)
+		h.storage.lane.leave(g.writes.append, deletes)
+		h.appliers.leave(g.machine.apply)
+		h.bulk.snapshotLanes.leave(g)
+		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
 		}
@@ -364,15 +356,15 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 // waitGone waits until all parts of the host have done with the group.
 func (g *Group) waitGone(ctx context.Context) error {
 	select {
-	case <-g.gone:
-		return g.append.refusal()
+	case <-g.life.leaving.gone:
+		return g.writes.append.refusal()
 	default:
 	}
 	select {
-	case <-g.gone:
-		return g.append.refusal()
+	case <-g.life.leaving.gone:
+		return g.writes.append.refusal()
 	case <-g.host.shutdown.done:
-		if g.removes.Load() {
+		if g.life.leaving.removes.Load() {
 			return ErrStopped
 		}
 		return nil
@@ -390,10 +382,10 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if id == 0 {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
 	}
-	if h.closing.Load() {
+	if h.shutdown.closing.Load() {
 		return ErrStopped
 	}
-	if err := h.lane.err(); err != nil {
+	if err := h.storage.lane.err(); err != nil {
 		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
 	}
 	g, err := h.groups.toRemove(h, id)
@@ -412,21 +404,21 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	switch {
 	case taken && g == nil:
 		return nil, fmt.Errorf("millrace: group %d is being opened; remove it when OpenGroup has returned", id)
-	case taken && g.isLeaving() && !g.removes.Load():
+	case taken && g.isLeaving() && !g.life.leaving.removes.Load():
 		return nil, fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; remove it when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return g, nil
 	case t.removed[id]:
 		return nil, nil
 	}
-	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
-	g.status.Store(Status{})
-	g.reached.Store(&Founding{})
-	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory, h.env.env.Clock.Now
+	g = &Group{member: member{id: id, self: h.config.ID, host: h}, life: newLife()}
+	g.life.status.Store(Status{})
+	g.members.founding.reached.Store(&Founding{})
+	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
-	g.append = &appendQueue{group: g}
-	g.append.ready.Owner = g.append
-	g.apply = &applyQueue{group: g}
+	g.writes.append = &appendQueue{group: g}
+	g.writes.append.ready.Owner = g.writes.append
+	g.machine.apply = &applyQueue{group: g}
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

@@ -55,8 +55,8 @@ var failures = []failure{
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.As(err, new(*raft.BrokenInvariant)) }},
 	{"invalid write", nil, func(_ *testing.T, l *testHost, g *Group) {
-		g.append.put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
-		l.lane.enqueue(g.append)
+		g.writes.append.put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
+		l.storage.lane.enqueue(g.writes.append)
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }
@@ -171,14 +171,14 @@ func TestLateMessagesDoNoHarm(t *testing.T) {
 		t.Errorf("groups %v are open, want 1", open)
 	}
 	for id, want := range map[uint64]uint64{2: 1, 3: 0, 4: 0} {
-		if g := l.log.Group(id); g.LastIndex() != want || g.HardState().Term > 1 {
+		if g := l.storage.log.Group(id); g.LastIndex() != want || g.HardState().Term > 1 {
 			t.Errorf("the log of group %d ends at %d with %+v, want %d and no term of a late message", id, g.LastIndex(), g.HardState(), want)
 		}
 	}
 	if s := l.group.Status(); s.Term != 7 || s.Leader != 2 {
 		t.Errorf("the open group has %+v, want term 7", s)
 	}
-	if n := l.strays.Load(); n < 9 {
+	if n := l.network.strays.Load(); n < 9 {
 		t.Errorf("%d messages were counted, want at least 9", n)
 	}
 	l.open(2, &commands{})
@@ -231,7 +231,7 @@ func TestCloseInATurnFreesMemory(t *testing.T) {
 	}
 	out.hook = func() {
 		_ = l.group.Close(over())
-		for l.lane.RunOnce() {
+		for l.storage.lane.RunOnce() {
 		}
 	}
 	l.manual.runIdle()

@@ -127,7 +127,7 @@ func (q *applyQueue) halted() *HaltedError {
 // group whose machine is halted has not failed: Err is nil, and Failed stays open. The event.MachineHalted
 // tells a supervisor. It never waits.
 func (g *Group) Halted() error {
-	if e := g.apply.halted(); e != nil {
+	if e := g.machine.apply.halted(); e != nil {
 		return e
 	}
 	return nil
@@ -137,10 +137,12 @@ func (g *Group) Halted() error {
 // that is made again from a snapshot has an older state for a while. So a reader that reads the state after
 // StartRead, and not in a function of StartBetween, compares: what it has read counts if Halts is the same
 // before and after, and Halted is nil both times. It never waits.
-func (g *Group) Halts() uint64 { return g.apply.halting.count.Load() }
+func (g *Group) Halts() uint64 { return g.machine.apply.halting.count.Load() }
 
 // worksSince reports whether the machine works, and has not halted since Halts had returned a count.
-func (g *Group) worksSince(halts uint64) bool { return g.apply.halted() == nil && g.Halts() == halts }
+func (g *Group) worksSince(halts uint64) bool {
+	return g.machine.apply.halted() == nil && g.Halts() == halts
+}
 
 // rejectHalted says why a command is not taken, or returns nil.
 func (g *Group) rejectHalted() error {
@@ -178,8 +180,8 @@ func (q *applyQueue) halt(e *HaltedError) {
 		return // it was said
 	}
 	q.halting.count.Add(1)
-	g.host.flight.groupStopped(g.id, e)
-	g.host.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
+	g.host.reports.flight.groupStopped(g.id, e)
+	g.host.reports.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
 	if e.stack != nil {
 		about = append(about, "stack", string(e.stack))
@@ -195,7 +197,7 @@ func (q *applyQueue) resume() {
 	}
 	g := q.group
 	g.reads.goOn()
-	g.host.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
+	g.host.reports.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
 	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
 	g.wake()
 }
@@ -230,7 +232,7 @@ func (q *applyQueue) answerUnapplied() {
 	raise(&q.applied, q.through.Load())
 	var answers []raftpb.Message
 	q.unanswered.Store(0)
-	written := q.group.storage.log.LastIndex()
+	written := q.group.writes.storage.log.LastIndex()
 	keep := func(work []raftpb.Message) (kept []raftpb.Message, freed int64) {
 		kept = work[:0]
 		for i, m := range work {
@@ -286,30 +288,30 @@ func (q *applyQueue) machineApplied(core uint64) uint64 {
 func (q *applyQueue) refuseCapture() {
 	s := &q.group.snapshots
 	if s.granted.Swap(false) {
-		q.group.host.snapshotLanes.end(false)
+		q.group.host.bulk.snapshotLanes.end(false)
 		s.endWithout(nil, q.group.Halted())
 	}
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
 func (g *Group) answerHalted() (again bool) {
-	s := &g.apply.halting
+	s := &g.machine.apply.halting
 	h := s.now.Load()
-	if last := g.apply.unanswered.Load(); h != nil && last > 0 && last <= g.storage.log.LastIndex() {
-		g.host.appliers.enqueue(g.apply)
+	if last := g.machine.apply.unanswered.Load(); h != nil && last > 0 && last <= g.writes.storage.log.LastIndex() {
+		g.host.appliers.enqueue(g.machine.apply)
 	}
 	if h == s.answered.Load() || h == nil {
-		return h != nil && g.apply.unanswered.Load() > 0
+		return h != nil && g.machine.apply.unanswered.Load() > 0
 	}
-	defer g.host.appliers.enqueue(g.apply)
+	defer g.host.appliers.enqueue(g.machine.apply)
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
 	g.proposals.refusals.note(why, len(left))
 	answerAll(left, why)
-	st := g.node.BasicStatus()
-	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.node.EntryTerm)
+	st := g.core.node.BasicStatus()
+	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)
 	g.tellEnded(g.proposals.endCalls(why), why)
-	g.spaces.release()
-	return g.apply.unanswered.Load() > 0
+	g.proposals.spaces.release()
+	return g.machine.apply.unanswered.Load() > 0
 }

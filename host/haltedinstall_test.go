@@ -30,10 +30,10 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.id.Index {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.id.Index)
 	}
-	behind.group.installs.received.Store(before)
+	behind.group.snapshots.installs.received.Store(before)
 	behind.group.want(dutyInstall)
 	behind.group.wake()
-	c.load("the turn looks at it", 0, func() bool { return behind.group.installs.received.Load() == nil })
+	c.load("the turn looks at it", 0, func() bool { return behind.group.snapshots.installs.received.Load() == nil })
 	if behind.group.Halted() == nil || given != 1 || count[event.MachineResumed](behind) > 0 {
 		t.Errorf("after a snapshot of entry %d: %v; Apply was called %d times", before.id.Index, behind.group.Halted(), given)
 	}
@@ -63,14 +63,14 @@ func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	for at := uint64(3); at < 9; at += 2 {
 		l.commit(theGroup, at, at+2)
 	}
-	if core := l.group.node.BasicStatus(); core.Commit != 8 || core.Applied != 8 {
+	if core := l.group.core.node.BasicStatus(); core.Commit != 8 || core.Applied != 8 {
 		t.Errorf("the core has committed through %d and applied through %d, want 8", core.Commit, core.Applied)
 	}
 	if s := l.group.Status(); s.Applied != 2 || l.group.Halted() == nil || !slices.Equal(l.machine.indexes(), []uint64{1, 2}) {
 		t.Errorf("%+v, %v, given %v; want it halted at 3", s, l.group.Halted(), l.machine.indexes())
 	}
-	if work := len(l.group.apply.work) + len(l.group.apply.queued); work > 2 || l.group.apply.held.Load() > 2*overheadBytes {
-		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.apply.held.Load())
+	if work := len(l.group.machine.apply.work) + len(l.group.machine.apply.queued); work > 2 || l.group.machine.apply.held.Load() > 2*overheadBytes {
+		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.machine.apply.held.Load())
 	}
 	if err := l.Close(over()); err != nil {
 		t.Log(err)

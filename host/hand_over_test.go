@@ -26,8 +26,8 @@ func TestHandOverAtAnyTick(t *testing.T) {
 		p.out.take(raftpb.MsgTimeoutNow)
 		p.HandOver()
 		p.manual.runIdle()
-		if len(p.out.take(raftpb.MsgTimeoutNow)) == 0 || p.group.staysLeader.Load() {
-			t.Errorf("after %d ticks: no hand-over, although both members are level (stays: %v, role %v)", 60+ticks, p.group.staysLeader.Load(), p.group.Status().Role)
+		if len(p.out.take(raftpb.MsgTimeoutNow)) == 0 || p.group.leadership.staysLeader.Load() {
+			t.Errorf("after %d ticks: no hand-over, although both members are level (stays: %v, role %v)", 60+ticks, p.group.leadership.staysLeader.Load(), p.group.Status().Role)
 		}
 	}
 }
@@ -45,13 +45,13 @@ func TestHandOverAgain(t *testing.T) {
 	}
 	p.HandOver()
 	p.manual.runIdle()
-	if !p.group.staysLeader.Load() || p.group.Status().Role != RoleLeader {
+	if !p.group.leadership.staysLeader.Load() || p.group.Status().Role != RoleLeader {
 		t.Fatalf("a leader without an active member hands over: %+v", p.group.Status())
 	}
 	p.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 	p.HandOver()
 	p.manual.runIdle()
-	if p.group.staysLeader.Load() {
+	if p.group.leadership.staysLeader.Load() {
 		t.Fatal("the group counts as one that stays, although a transfer is under way")
 	}
 }
@@ -94,7 +94,7 @@ func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
 	if s := l.group.Status(); s.Role != RoleLeader || s.Term != 3 {
 		t.Fatalf("setup: %+v", s)
 	}
-	before := l.group.at.ticks
+	before := l.group.core.at.ticks
 	for range 3 {
 		l.manual.tick()
 	}

@@ -51,7 +51,7 @@ func TestAHostThatHasMovedIsLookedForWhereItSaidLast(t *testing.T) {
 		if err := l.Host.control(2, transport.Control, body); err != nil {
 			t.Fatal(err)
 		}
-		return l.peers.location(9)
+		return l.network.peers.location(9)
 	}
 	if err := l.SetPeer(9, "given:1"); err != nil {
 		t.Fatal(err)

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
-	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -24,57 +21,21 @@ import (
 // Host is one process of a cluster: a directory, a log, a transport, and the groups that share them. Its
 // methods may be called from any goroutine.
 type Host struct {
-	config    Config
-	env       environment
-	directory *identity.Directory
-	admission *identity.Admission
-	log       Log
-	authority authority
-	transport Transport
-	memory    memory
-	waiters   waiterPool
+	config  Config
+	env     environment
+	trust   hostTrust   // which directory this is, and whom it admits
+	memory  hostMemory  // what may wait
+	storage hostStorage // the log of all groups
 
-	shards    []*sched.Shard
-	asked     []pulse.Question // scratch memory of answerLeaders
-	lane      *appendLane
-	appliers  *applyLanes
-	readers   *storage.Readers
-	shortages shortages
-
-	snapshotLanes snapshotLanes
-	transfers     transfers
-	// uninstalled says why received snapshots of groups could not be installed; it is not changed after Open.
-	uninstalled map[uint64]error
-
-	groups groupTable
-
-	events    *events
-	logWriter *logWriter
-	hook      *hook             // nil: there is none
-	admin     *admin.Server     // the same
-	plans     administeredPlans // that were made over it
-
-	clock      hostClock
-	pulses     *pulse.Sender
-	meetings   meetings
-	peers      peers
-	heard      *pulse.Receiver
-	placer     placer
-	watch      hostWatch
-	keys       keys
-	applicants applicants
-	tokens     tokens        // that this host was given
-	ownTCP     bool          // the transport is not WithTransport's
-	strays     atomic.Uint64 // messages for groups that are not open here
-	frames     atomic.Uint64 // of forwarded commands, so far
-
-	flight flightRecorder
-
-	executing   atomic.Int64  // plans that callers here wait for (execute.go)
-	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
-
-	closing  atomic.Bool // Close was called
-	shutdown shutdown
+	network  hostNetwork    // to other hosts
+	shards   []*sched.Shard // where turns run
+	appliers *applyLanes    // where state machines run
+	bulk     hostBulk       // snapshots and objects, made and sent
+	groups   groupTable
+	changes  memberChanges // how members are to change
+	reports  hostReports   // what others see of it
+	clock    hostClock
+	shutdown hostShutdown
 }
 
 // Open starts a host on its directory, new or not. It opens no group: OpenGroup does. ctx bounds the opening
@@ -201,13 +162,20 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h = &Host{tokens: tokens, ownTCP: ownTCP, config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h = &Host{
+		config: c, env: e,
+		trust:    hostTrust{directory: directory, admission: admission, tokens: tokens},
+		storage:  hostStorage{log: log},
+		network:  hostNetwork{transport: e.transport, ownTCP: ownTCP},
+		reports:  hostReports{events: events, logWriter: writer, hook: hook},
+		shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}},
+	}
 	h.memory.init(c)
-	h.groups.init(h.log.Deleted())
-	h.peers.init(c)
-	h.placer.init(h)
-	h.authority.init(h.log)
-	h.meetings.init(h.others())
+	h.groups.init(h.storage.log.Deleted())
+	h.network.peers.init(c)
+	h.changes.placer.init(h)
+	h.trust.authority.init(h.storage.log)
+	h.network.meetings.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err
 	}
@@ -215,11 +183,11 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	h.startLanes()
-	h.pulses = pulse.New(h.config.ID, self.Life, h.others(), pulseShards(h.shards))
-	h.heard = pulse.NewReceiver(h.followPulse)
+	h.network.pulses = pulse.New(h.config.ID, self.Life, h.others(), pulseShards(h.shards))
+	h.network.heard = pulse.NewReceiver(h.followPulse)
 	h.clock.init(h)
 	h.recallAddrs()
-	h.transport.Start((*inbound)(h))
+	h.network.transport.Start((*inbound)(h))
 	h.clock.start(h)
 	if !e.pipeline.AsyncStorageWrites() {
 		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
@@ -229,7 +197,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 }
 
 // incarnation returns the incarnation of this host's directory.
-func (h *Host) incarnation() transport.Incarnation { return h.directory.Identity().Incarnation }
+func (h *Host) incarnation() transport.Incarnation { return h.trust.directory.Identity().Incarnation }
 
 const (
 	maxShards     = 16
@@ -246,9 +214,9 @@ func (h *Host) failAll(err error) {
 
 // diskFull reports that the disk refuses a group's entries.
 func (h *Host) diskFull(g *Group, err error) {
-	g.append.fullSince.Store(h.clock.livedAtBeat())
-	g.append.fullBecause.Store(&err)
-	h.events.emit(event.DiskFull{Group: g.id, Err: err})
+	g.writes.append.fullSince.Store(h.clock.livedAtBeat())
+	g.writes.append.fullBecause.Store(&err)
+	h.reports.events.emit(event.DiskFull{Group: g.id, Err: err})
 	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
 	if vfs.IsShort(err) {
 		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
@@ -265,7 +233,7 @@ const minStall = time.Second
 
 // Addr returns the address on which the host's transport listens, or "" if the transport has none.
 func (h *Host) Addr() string {
-	if t, ok := h.transport.(interface{ Addr() string }); ok {
+	if t, ok := h.network.transport.(interface{ Addr() string }); ok {
 		return t.Addr()
 	}
 	return ""
@@ -274,11 +242,11 @@ func (h *Host) Addr() string {
 // TransportStats returns the counts of the host's transport, including the number of connected peers. They
 // are zero if the transport does not count.
 func (h *Host) TransportStats() transport.Stats {
-	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
+	if t, ok := h.network.transport.(interface{ Stats() transport.Stats }); ok {
 		return t.Stats()
 	}
 	return transport.Stats{}
 }
 
 // LogStats returns the counts of the host's log.
-func (h *Host) LogStats() wal.Stats { return h.log.Stats() }
+func (h *Host) LogStats() wal.Stats { return h.storage.log.Stats() }

@@ -40,7 +40,7 @@ var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 // newHostilePeer makes a peer from a member whose host is not running any more.
 func newHostilePeer(t *testing.T, was *Host, c *cert.Credentials, others []*Host) *hostilePeer {
 	t.Helper()
-	p := &hostilePeer{id: was.config.ID, self: was.admission.Self(), addrs: map[uint64]string{}, reads: true, bodies: map[transport.Kind][][]byte{}, closed: make(chan struct{})}
+	p := &hostilePeer{id: was.config.ID, self: was.trust.admission.Self(), addrs: map[uint64]string{}, reads: true, bodies: map[transport.Kind][][]byte{}, closed: make(chan struct{})}
 	p.self.Generation++
 	p.self.Life ^= 1 << 40
 	p.config = &tls.Config{

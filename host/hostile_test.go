@@ -161,7 +161,7 @@ func newFortress(t *testing.T) *fortress {
 	}
 	for _, h := range all {
 		for i, other := range all {
-			h.transport.(*tcp.Transport).SetPeer(uint64(i+1), other.Addr())
+			h.network.transport.(*tcp.Transport).SetPeer(uint64(i+1), other.Addr())
 		}
 	}
 	proposeSecured(t, all)

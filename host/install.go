@@ -56,59 +56,59 @@ func (g *Group) takesSnapshots() bool {
 // stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
 // waits for one, since the answer goes to a leader.
 func (g *Group) stepReceived() (again bool) {
-	p := g.installs.received.Load()
-	if p == nil || g.asked || g.installs.pending.Load() {
-		return g.installs.received.Load() != nil
+	p := g.snapshots.installs.received.Load()
+	if p == nil || g.writes.forgetting.asked || g.snapshots.installs.pending.Load() {
+		return g.snapshots.installs.received.Load() != nil
 	}
-	st := g.node.BasicStatus()
-	has, known := g.node.EntryTerm(p.id.Index)
+	st := g.core.node.BasicStatus()
+	has, known := g.core.node.EntryTerm(p.id.Index)
 	switch {
 	case st.Commit >= p.id.Index && g.passParked(p):
-		return g.installs.received.Load() != nil
+		return g.snapshots.installs.received.Load() != nil
 	case st.Commit >= p.id.Index:
 		g.dropReceived(p)
-		return g.installs.received.Load() != nil
+		return g.snapshots.installs.received.Load() != nil
 	case st.Lead == raft.None || st.Lead == g.self:
-		return g.installs.received.Load() != nil
+		return g.snapshots.installs.received.Load() != nil
 	}
 	conf := p.manifest.Conf
 	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
 		Data:     slices.Clone(p.hash[:]),
 		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: conf},
 	}}
-	g.installs.current.Store(p)
-	if err := g.node.Step(m); err != nil {
+	g.snapshots.installs.current.Store(p)
+	if err := g.core.node.Step(m); err != nil {
 		g.noteRefusal(err)
 		g.dropReceived(p)
-		return g.installs.received.Load() != nil
+		return g.snapshots.installs.received.Load() != nil
 	}
-	if g.node.BasicStatus().Commit < p.id.Index {
-		return g.installs.received.Load() != nil // it is tried again
+	if g.core.node.BasicStatus().Commit < p.id.Index {
+		return g.snapshots.installs.received.Load() != nil // it is tried again
 	}
-	if g.installs.received.CompareAndSwap(p, nil); known && has == p.id.Term {
-		g.host.transfers.installed(g, p) // the log has its last entry, and goes on
+	if g.snapshots.installs.received.CompareAndSwap(p, nil); known && has == p.id.Term {
+		g.host.bulk.transfers.installed(g, p) // the log has its last entry, and goes on
 	}
-	return g.installs.received.Load() != nil
+	return g.snapshots.installs.received.Load() != nil
 }
 
 // dropReceived forgets a snapshot that this member does not need.
 func (g *Group) dropReceived(p *publishedSnapshot) {
-	g.installs.received.CompareAndSwap(p, nil)
-	g.host.transfers.installed(g, p)
+	g.snapshots.installs.received.CompareAndSwap(p, nil)
+	g.host.bulk.transfers.installed(g, p)
 }
 
 // noteInstalled takes the answer of the append lane, which the core has taken already: the snapshot is
 // installed.
 func (g *Group) noteInstalled(answer *raftpb.Message) {
-	p := g.installs.current.Load()
+	p := g.snapshots.installs.current.Load()
 	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.id.Index {
 		return
 	}
-	g.storage.Conf = answer.Snapshot.Metadata.ConfState
-	g.handed = max(g.handed, p.id.Index)
+	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
+	g.writes.forgetting.handed = max(g.writes.forgetting.handed, p.id.Index)
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.id.Index })
 	block, err := entry.DecodeBlock(p.manifest.Host)
-	if err == nil && g.founded {
+	if err == nil && g.members.founding.founded {
 		g.takeRoster(block.Roster)
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
@@ -121,12 +121,12 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		g.fail(fmt.Errorf("millrace: snapshot %v of group %d was installed, and this member cannot go on: %w", p.id, g.id, err))
 		return
 	}
-	g.wanted.Want(turn.All)
+	g.work.wanted.Want(turn.All)
 	g.snapshots.publish(p)
-	g.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
-	g.host.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.snapshots.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
+	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.id.String(), "bytes", p.bytes)
-	g.host.transfers.installed(g, p)
+	g.host.bulk.transfers.installed(g, p)
 }
 
 // installs reports whether the next message of a queue carries a snapshot that must be restored first, and
@@ -141,7 +141,7 @@ func (l *appendLane) installs(q *appendQueue) bool {
 		in = &install{snapshot: s}
 		q.installing = in
 		q.fill()
-		q.group.apply.startDrained(func() { q.restore(in) })
+		q.group.machine.apply.startDrained(func() { q.restore(in) })
 	}
 	if !in.restored.Load() {
 		return true
@@ -158,24 +158,24 @@ func (q *appendQueue) restore(in *install) {
 	if g.Err() != nil {
 		return
 	}
-	p := g.installs.current.Load()
+	p := g.snapshots.installs.current.Load()
 	if p == nil || p.id.Index != in.snapshot.Metadata.Index || p.id.Term != in.snapshot.Metadata.Term {
 		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
 		return
 	}
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.host.shortages.later(func() { g.apply.startDrained(func() { q.restore(in) }) }, err)
+		g.host.storage.shortages.later(func() { g.machine.apply.startDrained(func() { q.restore(in) }) }, err)
 		return
 	} else if err != nil {
 		g.fail(errRestore(err))
 		return
 	}
 	g.proposals.overtaken(p.id.Index)
-	if m, ok := g.apply.machine.(*commandGroup); ok {
+	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
 		g.overtakeRouted(m.table)
 	}
 	in.restored.Store(true)
-	g.host.lane.enqueue(q)
+	g.host.storage.lane.enqueue(q)
 }
 
 func errRestore(err error) error {
@@ -266,7 +266,7 @@ func (g *Group) overtakeRouted(t *session.Table) {
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
 		case e.first.Refused:
-			e.call.fail(g.apply.refusedBefore(e.first.Index))
+			e.call.fail(g.machine.apply.refusedBefore(e.first.Index))
 		case e.call.w.finish():
 			g.tellDuplicate(e.call.Owner, Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}

@@ -80,8 +80,8 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	var taking *Taking
 	var index uint64
 	h.machine.restored = func() {
-		h.process.lane.task.(*manualTask).dead = true // the disk hangs
-		taking, index = h.group.StartSnapshot(), h.group.installs.current.Load().id.Index
+		h.process.storage.lane.task.(*manualTask).dead = true // the disk hangs
+		taking, index = h.group.StartSnapshot(), h.group.snapshots.installs.current.Load().id.Index
 	}
 	c.heal()
 	c.load("the member restores", 0, func() bool { return taking != nil })
@@ -93,10 +93,10 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.installs.current.Load().id.Term}); err != nil {
+	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.installs.current.Load().id.Term}); err != nil {
 		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
 	}
-	h.process.lane.task.(*manualTask).dead = false
+	h.process.storage.lane.task.(*manualTask).dead = false
 	c.load("all are equal", 0, c.equal)
 	c.load("the snapshot is taken", 0, func() bool {
 		_, done, _ := taking.Poll()
@@ -247,7 +247,7 @@ func TestTheReceiverCrashesAtEachStep(t *testing.T) {
 			}
 			h.crash(crashfs.LoseNothing)
 			h.start()
-			switch first := h.group.storage.log.FirstIndex(); {
+			switch first := h.group.writes.storage.log.FirstIndex(); {
 			case first > before+1:
 				came[1]++
 			default:
@@ -352,20 +352,20 @@ func TestATransferThatIsNotNeededEnds(t *testing.T) {
 	offer := bulk.Offer{Group: theGroup, Index: h.group.Status().Committed + 5, Term: 1, FirstIndex: 1, ManifestBytes: 100, Hash: someHash(1)}
 	(*h.receiver).Deliver(1, transport.Control, offer.Encode())
 	h.manual.runIdle()
-	if n := len(h.process.transfers.In()); n != 1 {
+	if n := len(h.process.bulk.transfers.In()); n != 1 {
 		t.Fatalf("%d transfers after an offer, want 1", n)
 	}
 	for range 3 * ticksPerHeartbeat {
 		c.tick()
 	}
-	if n := len(h.process.transfers.In()); n != 1 {
+	if n := len(h.process.bulk.transfers.In()); n != 1 {
 		t.Fatalf("%d transfers while the entries are not here, want 1", n)
 	}
 	c.load("the entries come", 1, func() bool { return h.group.Status().Committed >= offer.Index })
 	for range 3 * ticksPerHeartbeat {
 		c.tick()
 	}
-	if n := len(h.process.transfers.In()); n != 0 {
+	if n := len(h.process.bulk.transfers.In()); n != 0 {
 		t.Errorf("%d transfers when the entries are here, want none", n)
 	}
 }

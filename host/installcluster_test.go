@@ -157,7 +157,7 @@ func (c *installCluster) start() *installCluster {
 }
 
 // takesCommandsNow reports whether the group is founded, as far as its last turn knew.
-func (g *Group) takesCommandsNow() bool { return g.founded }
+func (g *Group) takesCommandsNow() bool { return g.members.founding.founded }
 
 func (h *installHost) start() {
 	h.all.t.Helper()
@@ -294,11 +294,11 @@ func (c *installCluster) describe() (text string) {
 			continue
 		}
 		s := h.group.Status()
-		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.apply.position().Index, h.group.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
-		for _, r := range h.process.transfers.In() {
+		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.machine.apply.position().Index, h.group.writes.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
+		for _, r := range h.process.bulk.transfers.In() {
 			text += ", " + r.String()
 		}
-		for _, s := range h.process.transfers.Out() {
+		for _, s := range h.process.bulk.transfers.Out() {
 			text += ", " + s.String()
 		}
 		text += "; "
@@ -313,12 +313,12 @@ func (c *installCluster) equal() bool {
 		return false
 	}
 	for _, h := range c.hosts {
-		if h.process == nil || h.group.Err() != nil || h.group.Status().Committed != want.group.Status().LastIndex || h.group.apply.position() != want.group.apply.position() {
+		if h.process == nil || h.group.Err() != nil || h.group.Status().Committed != want.group.Status().LastIndex || h.group.machine.apply.position() != want.group.machine.apply.position() {
 			return false
 		}
 	}
 	for _, h := range c.hosts {
-		a, b := h.group.apply.machine.(*commandGroup), want.group.apply.machine.(*commandGroup)
+		a, b := h.group.machine.apply.machine.(*commandGroup), want.group.machine.apply.machine.(*commandGroup)
 		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.State().Commands != b.sums.State().Commands {
 			c.t.Fatalf("host %d has applied the same entries as host %d, and has another state: %d and %d commands", h.id, want.id, h.machine.applied, want.machine.applied)
 		}
@@ -336,7 +336,7 @@ func (c *installCluster) heal() { c.cut = nil }
 // isBeyond reports whether a host needs a snapshot: the log of the leader begins behind the end of its own.
 func (c *installCluster) isBeyond(id uint64) bool {
 	l, h := c.leader(), c.hosts[id-1]
-	return l != nil && l != h && l.group.storage.log.FirstIndex() > h.group.Status().LastIndex+1
+	return l != nil && l != h && l.group.writes.storage.log.FirstIndex() > h.group.Status().LastIndex+1
 }
 
 func count[E event.Event](h *installHost) (n int) {

@@ -12,7 +12,7 @@ func (g *Group) openJoined() error {
 	if err != nil {
 		return err
 	}
-	log := g.storage.log
+	log := g.writes.storage.log
 	if g.members.joins = found; found || !g.config.Joins || log.LastIndex() > 0 {
 		return g.noteJoins()
 	}

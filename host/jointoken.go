@@ -296,8 +296,8 @@ const maxJoinTokens = 8
 //
 //	n × (group u64, public key 32 B, signature 64 B)
 func (h *inbound) Prove(channel [32]byte) (proof []byte) {
-	self := h.admission.Self()
-	for _, j := range h.tokens.all {
+	self := h.trust.admission.Self()
+	for _, j := range h.trust.tokens.all {
 		if g := h.groups.get(j.group); g != nil && g.isBoundHere() {
 			continue
 		}

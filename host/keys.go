@@ -43,7 +43,7 @@ type keyed interface {
 }
 
 func (h *Host) ownKey() (presented, wanted membership.Key) {
-	if t, ok := h.transport.(keyed); ok {
+	if t, ok := h.network.transport.(keyed); ok {
 		return t.Key()
 	}
 	return presented, wanted
@@ -85,14 +85,14 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 	if g == nil {
 		return nil
 	}
-	h.keys.mu.Lock()
-	if h.keys.refused == nil {
-		h.keys.refused = map[uint64]membership.Key{}
+	h.trust.keys.mu.Lock()
+	if h.trust.keys.refused == nil {
+		h.trust.keys.refused = map[uint64]membership.Key{}
 	}
-	if len(h.keys.refused) < identity.MaxHosts {
-		h.keys.refused[peer.ID] = peer.Key
+	if len(h.trust.keys.refused) < identity.MaxHosts {
+		h.trust.keys.refused[peer.ID] = peer.Key
 	}
-	h.keys.mu.Unlock()
+	h.trust.keys.mu.Unlock()
 	return fmt.Errorf("host %d, which speaks from %s, has a certificate with the key %v, and group %d has bound it to the key %v: a new key must be given to a host while it runs, so that it can name it to the others; if the certificate is the right one, accept it on this host (Host.AcceptKey), or else put the old one back",
 		peer.ID, remote, membership.Key(peer.Key), g.id, bound)
 }
@@ -100,7 +100,7 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 // boundToOtherKey returns a group that has bound the directory of a peer to another key than the peer has.
 func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.Key) {
 	key := membership.Key(peer.Key)
-	if presented, _ := h.ownKey(); presented.IsZero() || h.keys.isAccepted(peer.ID, key) {
+	if presented, _ := h.ownKey(); presented.IsZero() || h.trust.keys.isAccepted(peer.ID, key) {
 		return nil, key // this host has no TLS, so no other one proves anything
 	}
 	for _, g := range h.groups.all() {
@@ -128,7 +128,7 @@ func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.
 // nothing else says so. It returns an error if the host was not refused for its key. It is safe for
 // concurrent use.
 func (h *Host) AcceptKey(id uint64) error {
-	k := &h.keys
+	k := &h.trust.keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, ok := k.refused[id]
@@ -147,7 +147,7 @@ func (h *Host) AcceptKey(id uint64) error {
 // Keeps implements transport.Keeper: a connection goes on as long as its host is the one that was admitted
 // last.
 func (h *inbound) Keeps(peer transport.Introduction) bool {
-	if !h.admission.Keeps(peer) {
+	if !h.trust.admission.Keeps(peer) {
 		return false
 	}
 	g, _ := (*Host)(h).boundToOtherKey(peer)
@@ -156,7 +156,7 @@ func (h *inbound) Keeps(peer transport.Introduction) bool {
 
 // MayPresent implements transport.KeyReceiver: no group has bound this host to another key.
 func (h *inbound) MayPresent(key [32]byte) bool {
-	h.keys.announcing.Store(true)
+	h.trust.keys.announcing.Store(true)
 	for _, g := range h.groups.all() {
 		if r := g.roster(); r != nil {
 			if m, ok := r.Member(h.config.ID); ok && m.Incarnation == (*Host)(h).incarnation() && !m.Keys.Accepts(key) {
@@ -170,11 +170,11 @@ func (h *inbound) MayPresent(key [32]byte) bool {
 // announceKeys names this host's key in the groups that have bound it to another one, or to none. It is
 // called once in a heartbeat interval.
 func (h *Host) announceKeys() {
-	if !h.keys.announcing.Load() {
+	if !h.trust.keys.announcing.Load() {
 		return
 	}
 	presented, wanted := h.ownKey()
-	h.keys.announcing.Store(false) // before the look: what changes after it sets it again
+	h.trust.keys.announcing.Store(false) // before the look: what changes after it sets it again
 	if wanted.IsZero() {
 		return
 	}
@@ -188,7 +188,7 @@ func (h *Host) announceKeys() {
 		if !ok || m.Incarnation != h.incarnation() || m.Keys == (membership.Keys{wanted}) || m.Keys[0] == wanted && presented != wanted {
 			continue
 		}
-		h.keys.announcing.Store(true)
+		h.trust.keys.announcing.Store(true)
 		g.nameKey(membership.Rekey{ID: h.config.ID, Incarnation: m.Incarnation, Key: wanted})
 	}
 }
@@ -206,7 +206,7 @@ type groupMember struct{ group, id uint64 }
 // noteUnbound logs why a member is not bound to its key. The member names it again in each heartbeat
 // interval, so a cause is logged once.
 func (h *Host) noteUnbound(group, member uint64, cause string) {
-	k, m := &h.keys, groupMember{group, member}
+	k, m := &h.trust.keys, groupMember{group, member}
 	k.mu.Lock()
 	news := k.unbound[m] != cause
 	if k.unbound == nil {
@@ -250,13 +250,22 @@ func (g *Group) takeRekey(r *membership.Roster, q planRequest) error {
 
 // askLeader asks the leader for an entry.
 func (g *Group) askLeader(q planRequest) {
-	switch leader := g.status.Load().Leader; leader {
+	switch leader := g.life.status.Load().Leader; leader {
 	case raft.None:
 	case g.self:
-		g.inbox.putPlan(&g.plan, q)
+		g.inbox.putPlan(&g.members.plan, q)
 		g.want(dutyPlan)
 		g.wake()
 	default:
-		g.host.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
+		g.host.network.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
 	}
+}
+
+// hostTrust says which directory this is, whom it admits, and with which key.
+type hostTrust struct {
+	directory *identity.Directory
+	admission *identity.Admission
+	authority authority
+	keys      keys
+	tokens    tokens // that this host was given
 }

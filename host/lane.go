@@ -487,7 +487,7 @@ func (a *answers) giveTo(g *Group) {
 	g.inbox.putAnswers(a.messages)
 	clear(a.messages)
 	a.messages = a.messages[:0]
-	if g.awaitsAppend.Load() {
+	if g.writes.awaitsAppend.Load() {
 		a.Add(&g.seat)
 	} else {
 		g.wakeLazily()

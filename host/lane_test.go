@@ -291,7 +291,7 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 			for more := true; more; {
 				more = s.RunOnce()
 				select {
-				case <-leaves.group.gone:
+				case <-leaves.group.life.leaving.gone:
 				default:
 					continue
 				}
@@ -322,7 +322,7 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 
 func (q *appendQueue) isGone() bool {
 	select {
-	case <-q.group.gone:
+	case <-q.group.life.leaving.gone:
 		return true
 	default:
 		return false

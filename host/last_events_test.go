@@ -11,12 +11,12 @@ import (
 // A sequence of events ends with the host, and not before its last event: here one that is emitted between
 // the reader's look at an empty backlog and its wait.
 func TestEventsEndWithTheLast(t *testing.T) {
-	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{reports: hostReports{events: new(events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
 	ends := &waitsOnce{Context: t.Context()}
 	for range 64 { // select chooses at random
 		sequence, got := h.Events(ends), 0
 		ends.once, ends.first = sync.Once{}, func() {
-			h.events.emit(event.DiskFull{})
+			h.reports.events.emit(event.DiskFull{})
 			close(h.shutdown.done)
 		}
 		for range sequence {
@@ -45,14 +45,14 @@ func (w *waitsOnce) Done() <-chan struct{} {
 
 // A sequence that is never read is forgotten when its context ends, and one that was read, when it ends.
 func TestSequencesAreForgotten(t *testing.T) {
-	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{reports: hostReports{events: new(events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	h.Events(ctx)
-	h.events.emit(event.DiskFull{})
+	h.reports.events.emit(event.DiskFull{})
 	listeners := func() int {
-		h.events.mu.Lock()
-		defer h.events.mu.Unlock()
-		return len(h.events.listeners)
+		h.reports.events.mu.Lock()
+		defer h.reports.events.mu.Unlock()
+		return len(h.reports.events.listeners)
 	}
 	if n := listeners(); n != 1 {
 		t.Fatalf("%d listeners, want 1", n)
@@ -62,7 +62,7 @@ func TestSequencesAreForgotten(t *testing.T) {
 		runtime.Gosched() // the context calls its functions on goroutines of their own
 	}
 	sequence := h.Events(t.Context())
-	h.events.emit(event.DiskFull{})
+	h.reports.events.emit(event.DiskFull{})
 	for range sequence {
 		break
 	}

@@ -37,7 +37,7 @@ func (c Config) lateTicks() int64 { return max(int64(c.electionTicks()/2), 2*tic
 
 // noteOrderAt notes that an order has come. The transport calls it.
 func (g *Group) noteOrderAt() {
-	g.orderAt.CompareAndSwap(0, max(g.host.clock.metronome.ticks(), 1))
+	g.leadership.lateOrders.orderAt.CompareAndSwap(0, max(g.host.clock.metronome.ticks(), 1))
 }
 
 // mayBeLate reports whether an order to campaign that came at a tick may have waited too long. 0 is now.
@@ -49,12 +49,12 @@ func (g *Group) mayBeLate(since int64) bool {
 
 // dropLateOrders drops orders to campaign that may be late from what a turn has taken.
 func (g *Group) dropLateOrders() {
-	if !slices.ContainsFunc(g.taken.messages, isOrder) || !g.mayBeLate(g.orderAt.Swap(0)) {
+	if !slices.ContainsFunc(g.work.taken.messages, isOrder) || !g.mayBeLate(g.leadership.lateOrders.orderAt.Swap(0)) {
 		return
 	}
-	before := len(g.taken.messages)
-	g.taken.messages = slices.DeleteFunc(g.taken.messages, isOrder)
-	g.noteDropped(before-len(g.taken.messages), "an order to campaign that may come late: this process, or its turns, had paused")
+	before := len(g.work.taken.messages)
+	g.work.taken.messages = slices.DeleteFunc(g.work.taken.messages, isOrder)
+	g.noteDropped(before-len(g.work.taken.messages), "an order to campaign that may come late: this process, or its turns, had paused")
 }
 
 func isOrder(m raftpb.Message) bool { return m.Type == raftpb.MsgTimeoutNow }

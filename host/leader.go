@@ -18,10 +18,10 @@ func (g *Group) Campaign() {
 // without waiting. Groups without such a member stay. It is for a host that will be stopped: for 600 election
 // timeouts no leader hands over to it for placement. Close does it by itself, when its context can end.
 func (h *Host) HandOver() {
-	h.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
+	h.changes.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == RoleLeader {
-			g.staysLeader.Store(false) // it may be possible now
+		if g.life.status.Load().Role == RoleLeader {
+			g.leadership.staysLeader.Store(false) // it may be possible now
 			g.inbox.putHandOver()
 			g.wakeUrgently()
 		}
@@ -38,8 +38,8 @@ func (h *Host) handOverAll(ctx context.Context) {
 	defer timer.Stop()
 	for _, g := range h.groups.all() {
 		for {
-			changed := g.roleChanged.wait()
-			if g.Err() != nil || g.staysLeader.Load() || g.status.Load().Role != RoleLeader {
+			changed := g.life.roleChanged.wait()
+			if g.Err() != nil || g.leadership.staysLeader.Load() || g.life.status.Load().Role != RoleLeader {
 				break
 			}
 			select {
@@ -63,7 +63,7 @@ type Leader struct {
 
 // leader returns what this host knows of a host that leads.
 func (h *Host) leader(id uint64) Leader {
-	return Leader{ID: id, Addr: h.peers.addr(id), ClientAddr: h.config.ClientAddrs[id], Self: id == h.config.ID}
+	return Leader{ID: id, Addr: h.network.peers.addr(id), ClientAddr: h.config.ClientAddrs[id], Self: id == h.config.ID}
 }
 
 // notLeader is the error for what only a leader takes; leader is 0 if none is known.
@@ -82,16 +82,16 @@ func (g *Group) Leader() (Leader, bool) {
 // ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
 func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 	for {
-		changed := g.roleChanged.wait()
+		changed := g.life.roleChanged.wait()
 		if err := g.Err(); err != nil {
 			return Leader{}, wrap(ErrStopped, err)
 		}
-		if leader := g.status.Load().Leader; leader != raft.None {
+		if leader := g.life.status.Load().Leader; leader != raft.None {
 			return g.host.leader(leader), nil
 		}
 		select {
 		case <-changed:
-		case <-g.ended:
+		case <-g.life.ended:
 			return Leader{}, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
 			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))

@@ -3,6 +3,7 @@ package host
 import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/transport"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/leadership"
 )
@@ -38,7 +39,7 @@ func (p *groupPlacing) rests(now int64) bool {
 
 // noteHandedOver notes that the leadership is handed over from here, and tells the other members.
 func (g *Group) noteHandedOver(term uint64, asked bool) {
-	now, m := g.host.clock.livedAtBeat(), g.placing.recentOrNew()
+	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
 	if asked {
 		m.RestUntil(now + g.host.config.hourTicks())
 	} else {
@@ -47,17 +48,17 @@ func (g *Group) noteHandedOver(term uint64, asked bool) {
 	body := leadership.Moved{Group: g.id, MoveName: m.NameNext(term), Asked: asked}.Encode()
 	for _, id := range g.memberIDs() {
 		if id != g.self {
-			g.host.transport.SendBytes(id, transport.Control, body)
+			g.host.network.transport.SendBytes(id, transport.Control, body)
 		}
 	}
 }
 
 // takeMoved is told by a member that the leadership was handed over, in a term that this one knows.
 func (g *Group) takeMoved(from uint64, r leadership.Moved) {
-	if !g.isOther(from) || g.Err() != nil || r.Term > g.status.Load().Term {
+	if !g.isOther(from) || g.Err() != nil || r.Term > g.life.status.Load().Term {
 		return
 	}
-	now, m := g.host.clock.livedAtBeat(), g.placing.recentOrNew()
+	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
 	switch {
 	case !m.IsNew(r.MoveName):
 	case r.Asked:
@@ -75,13 +76,13 @@ func (h *Host) takePlacing(from uint64, body []byte) error {
 		if err := control.DecodeNumbers(body, "a question about load", &number); err != nil {
 			return err
 		}
-		h.transport.SendBytes(from, transport.Control, h.load(number).Encode())
+		h.network.transport.SendBytes(from, transport.Control, h.load(number).Encode())
 	case control.LoadAnswer:
 		l, err := leadership.DecodeLoad(body)
 		if err != nil {
 			return err
 		}
-		h.placer.answered(from, l)
+		h.changes.placer.answered(from, l)
 	default:
 		r, err := leadership.DecodeMoved(body)
 		if err != nil {
@@ -92,4 +93,17 @@ func (h *Host) takePlacing(from uint64, body []byte) error {
 		}
 	}
 	return nil
+}
+
+// groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
+type groupLeadership struct {
+	gray       gray
+	slow       slowMembers
+	resuming   resuming
+	lateOrders lateOrders
+	quietLead  quietLead
+	placing    groupPlacing // its own comments say who owns what
+	transfer   *Transfer    // under way, and owned by the turn; nil: none
+
+	staysLeader atomic.Bool // it was asked to hand over, and cannot
 }

@@ -40,7 +40,7 @@ type leaderViews struct {
 // view returns the view of the member that leads now, or nil if it has said nothing within two election
 // timeouts.
 func (g *Group) view() *leaderView {
-	v, s := g.leaderViews.latest.Load(), g.status.Load()
+	v, s := g.life.leaderViews.latest.Load(), g.life.status.Load()
 	if v == nil || v.from != s.Leader || v.term != s.Term || g.host.clock.livedAtBeat()-v.at > 2*int64(g.host.config.electionTicks()) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (g *Group) view() *leaderView {
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
 func (g *Group) viewer() uint64 {
-	if g.status.Load().Role == RoleLeader {
+	if g.life.status.Load().Role == RoleLeader {
 		return g.self
 	}
 	if v := g.view(); v != nil {
@@ -64,13 +64,13 @@ func (g *Group) isHere(id uint64) bool {
 	if id == g.self {
 		return true
 	}
-	if g.status.Load().Role == RoleLeader {
+	if g.life.status.Load().Role == RoleLeader {
 		return g.isThere(id)
 	}
 	if v := g.view(); v != nil {
 		return slices.Contains(v.here, id)
 	}
-	return g.host.meetings.has(id)
+	return g.host.network.meetings.has(id)
 }
 
 // isKnownHere is isHere for a reader: a member that no leader has told has heard the others itself, or not.
@@ -83,13 +83,13 @@ func (g *Group) isKnownHere(id uint64) bool {
 
 // askView asks the leader, at most once in a heartbeat interval.
 func (g *Group) askView() {
-	s, now := g.status.Load(), g.host.clock.livedAtBeat()+1
+	s, now := g.life.status.Load(), g.host.clock.livedAtBeat()+1
 	if s.Leader == raft.None || s.Leader == g.self || g.Err() != nil {
 		return
 	}
-	if was := g.leaderViews.askedAt.Load(); was == 0 || now-was >= ticksPerHeartbeat {
-		if g.leaderViews.askedAt.CompareAndSwap(was, now) {
-			g.host.transport.SendBytes(s.Leader, transport.Control, binary.AppendUvarint([]byte{control.ViewQuestion}, g.id))
+	if was := g.life.leaderViews.askedAt.Load(); was == 0 || now-was >= ticksPerHeartbeat {
+		if g.life.leaderViews.askedAt.CompareAndSwap(was, now) {
+			g.host.network.transport.SendBytes(s.Leader, transport.Control, binary.AppendUvarint([]byte{control.ViewQuestion}, g.id))
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (g *Group) awaitView(ctx context.Context) {
 	defer cancel()
 	again := time.NewTicker(watchPace)
 	defer again.Stop()
-	for g.viewer() == raft.None && g.status.Load().Leader != raft.None {
+	for g.viewer() == raft.None && g.life.status.Load().Leader != raft.None {
 		g.askView()
 		select {
 		case <-ctx.Done():
@@ -121,8 +121,8 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		if r.Bad || len(r.Rest) > 0 {
 			return fmt.Errorf("%w: %d bytes ask who is there", control.ErrBad, len(body))
 		}
-		if g != nil && g.isOther(from) && g.status.Load().Role == RoleLeader {
-			h.transport.SendBytes(from, transport.Control, g.encodeView())
+		if g != nil && g.isOther(from) && g.life.status.Load().Role == RoleLeader {
+			h.network.transport.SendBytes(from, transport.Control, g.encodeView())
 		}
 		return nil
 	}
@@ -136,9 +136,9 @@ func (h *Host) takeView(from uint64, body []byte) error {
 	if g == nil {
 		return nil
 	}
-	if s := g.status.Load(); s.Leader == from {
+	if s := g.life.status.Load(); s.Leader == from {
 		v.term = s.Term
-		g.leaderViews.latest.Store(v)
+		g.life.leaderViews.latest.Store(v)
 	}
 	return nil
 }

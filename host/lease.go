@@ -55,8 +55,8 @@ type leaseState struct {
 // Lease takes no lock and no turn, and allocates nothing.
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {
 	s, halts := g.reads.lease.Load(), g.Halts()
-	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() || g.apply.halted() != nil {
-		g.counts.leaseMissed.Add(1)
+	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.life.hasEnded.Load() || g.machine.apply.halted() != nil {
+		g.life.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	length := time.Duration(float64(s.promise) * (1 - maxDrift))
@@ -68,8 +68,8 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 		g.refreshReads()
 	}
 	committed := g.reads.committed.Load()
-	if age >= length || g.apply.applied.Load() < committed {
-		g.counts.leaseMissed.Add(1)
+	if age >= length || g.machine.apply.applied.Load() < committed {
+		g.life.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	return Lease{Index: committed, group: g, term: s.term, halts: halts, until: s.sent + length}, true
@@ -82,8 +82,8 @@ func (l Lease) Holds() bool {
 	if l.group == nil {
 		return false
 	}
-	s, counts := l.group.reads.lease.Load(), &l.group.counts
-	if s == nil || s.term != l.term || !l.group.worksSince(l.halts) || l.group.hasEnded.Load() || l.group.boottime() >= l.until {
+	s, counts := l.group.reads.lease.Load(), &l.group.life.counts
+	if s == nil || s.term != l.term || !l.group.worksSince(l.halts) || l.group.life.hasEnded.Load() || l.group.boottime() >= l.until {
 		counts.leaseMissed.Add(1)
 		return false
 	}
@@ -100,20 +100,22 @@ func (c Config) promiseTime() time.Duration {
 
 // renewLease takes a round that a quorum has answered.
 func (g *Group) renewLease(number uint64) {
-	q, st := g.reads.sent[number%uint64(len(g.reads.sent))], g.node.BasicStatus()
+	q, st := g.reads.sent[number%uint64(len(g.reads.sent))], g.core.node.BasicStatus()
 	if q.number != number || g.reads.term != st.Term || !g.mayLease() {
 		return
 	}
-	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.promise})
+	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.members.founding.promise})
 }
 
 // mayLease reports whether this member may have a lease now.
-func (g *Group) mayLease() bool { return g.config.Leases && g.founded && g.node.MayLease() }
+func (g *Group) mayLease() bool {
+	return g.config.Leases && g.members.founding.founded && g.core.node.MayLease()
+}
 
 // beforeReady publishes, before the messages and answers of a Ready leave, what reads must know by then: the
 // commit index, and the end of the lease.
 func (g *Group) beforeReady() {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	g.reads.committed.Store(st.Commit)
 	if s := g.reads.lease.Load(); s != nil && (s.term != st.Term || !g.mayLease()) {
 		g.reads.lease.Store(nil)
@@ -125,6 +127,6 @@ func (g *Group) beforeReady() {
 // it yet.
 func (g *Group) stretchPromise(untold int) {
 	if g.config.Leases {
-		g.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.at.ticks) + untold + 1)
+		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
 	}
 }

@@ -22,7 +22,7 @@ func TestStandInOfARemovedGroupDoesNotRun(t *testing.T) {
 	}
 	(*inbound)(h.Host).Receive(2, []transport.Envelope{{Group: 9, Message: raftpb.Message{Type: raftpb.MsgVote, From: 2, To: 1, Term: 4}}})
 	if g := h.Group(9); g != nil {
-		t.Errorf("a group that is not open is returned, with log %v", g.storage)
+		t.Errorf("a group that is not open is returned, with log %v", g.writes.storage)
 	}
 	g.Campaign()
 	h.HandOver()
@@ -47,12 +47,12 @@ func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	read := storage.Result{Reader: 3, Lo: 1, Entries: span(1, 9, 1)}
 	h.group.inbox.putFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
-	if n := h.group.storage.Kept(); n > 0 {
+	if n := h.group.writes.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others", n)
 	}
 	h.group.inbox.putFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
-	if n := h.group.storage.Kept(); n > 0 {
+	if n := h.group.writes.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others that came late", n)
 	}
 }
@@ -68,7 +68,7 @@ func TestCloseDuringADelayedFlush(t *testing.T) {
 	h.manual.fireTimers()
 	h.submit("a command")
 	h.manual.runIdle()
-	if !h.group.append.inRound {
+	if !h.group.writes.append.inRound {
 		t.Fatal("no write waits for a flush")
 	}
 	if err := h.group.Close(gone(t)); err == nil {

@@ -60,7 +60,7 @@ func (b *besieged) view(to *installHost) *view {
 		self: theLiar, to: to.id, leader: s.Leader, term: s.Term, last: s.LastIndex, committed: s.Committed, matches: 1,
 		toIncarnation: to.process.incarnation(), toLife: to.process.life(), roster: to.group.roster(), mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1},
 	}
-	if v.lastTerm, _ = to.group.node.EntryTerm(v.last); v.roster == nil {
+	if v.lastTerm, _ = to.group.core.node.EntryTerm(v.last); v.roster == nil {
 		b.t.Fatalf("the group is not founded: %s", b.describe())
 	}
 	return v

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/storage"
 	"io"
 	"log/slog"
 	"time"
@@ -203,4 +204,12 @@ func (l ownLog) DeleteGroup(id uint64) error {
 		return err
 	}
 	return l.Sync()
+}
+
+// hostStorage is the log of all groups, and who writes and reads it.
+type hostStorage struct {
+	log       Log
+	lane      *appendLane
+	readers   *storage.Readers
+	shortages shortages
 }

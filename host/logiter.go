@@ -67,7 +67,7 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) 
 	page, err := g.Log(next, min(end, last+1), logPageBytes)
 	switch {
 	case errors.Is(err, wal.ErrCompacted):
-		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", ErrCompacted, next, g.id, g.self, g.storage.log.FirstIndex(), err)
+		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", ErrCompacted, next, g.id, g.self, g.writes.storage.log.FirstIndex(), err)
 	case err != nil:
 		return nil, fmt.Errorf("millrace: group %d: read entry %d and later ones on host %d: %w", g.id, next, g.self, err)
 	case len(page) == 0 || page[0].Index != next:
@@ -79,19 +79,19 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) 
 // awaitLog waits until the log of this host has an entry, and returns its last. It may lack one that is
 // committed: a quorum holds it without this host's disk.
 func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err error) {
-	if last = g.storage.log.LastIndex(); last >= index {
+	if last = g.writes.storage.log.LastIndex(); last >= index {
 		return last, nil
 	}
-	g.logReaders.Add(1)
-	defer g.logReaders.Add(-1)
+	g.writes.logReaders.Add(1)
+	defer g.writes.logReaders.Add(-1)
 	for {
-		grown := g.logGrown.wait()
-		if last = g.storage.log.LastIndex(); last >= index {
+		grown := g.writes.logGrown.wait()
+		if last = g.writes.storage.log.LastIndex(); last >= index {
 			return last, nil
 		}
 		select {
 		case <-grown:
-		case <-g.ended:
+		case <-g.life.ended:
 			return 0, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
 			return 0, fmt.Errorf("millrace: group %d: entry %d is committed, and the disk of host %d, which holds entries through %d, was waited for: %w",

@@ -73,7 +73,7 @@ func (l *lowered) open(memory int64, machines [3]*sumMachine) {
 			if h == nil || other == nil {
 				continue
 			}
-			if network, ok := h.transport.(interface{ SetPeer(uint64, string) }); ok {
+			if network, ok := h.network.transport.(interface{ SetPeer(uint64, string) }); ok {
 				network.SetPeer(uint64(i+1), other.Addr())
 			}
 		}

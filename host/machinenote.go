@@ -59,7 +59,7 @@ func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
 		}
 		slices.Sort(q.passed)
 	}
-	return max(committed, min(q.note.Committed, g.storage.log.LastIndex())), nil
+	return max(committed, min(q.note.Committed, g.writes.storage.log.LastIndex())), nil
 }
 
 // isSuspect reports whether a command must be applied alone.
@@ -74,16 +74,16 @@ func (q *applyQueue) writeNote() {
 	if h := q.halted(); h != nil && h.First != h.Last {
 		next.First, next.Last = h.First, h.Last
 	}
-	known := q.group.skips.known.Load()
+	known := q.group.machine.skips.known.Load()
 	next.Committed = max(next.Committed, known)
 	if err := q.storeNote(next); vfs.IsShort(err) {
-		q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
+		q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
 		return
 	} else if err != nil {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
 	}
-	if q.group.skips.noted.Swap(known) < known {
-		q.group.executions.poll() // a caller may start this host again as soon as it is told
+	if q.group.machine.skips.noted.Swap(known) < known {
+		q.group.members.executions.poll() // a caller may start this host again as soon as it is told
 		q.group.members.changed.notify()
 	}
 }

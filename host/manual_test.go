@@ -314,7 +314,7 @@ func (l *testHost) leadGroup(g *Group) {
 	l.t.Helper()
 	g.Campaign()
 	l.manual.runIdle()
-	if len(g.node.Status().Config.Voters[0]) > 1 {
+	if len(g.core.node.Status().Config.Voters[0]) > 1 {
 		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
 		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
 		for index := uint64(1); index <= begun; index++ {

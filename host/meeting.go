@@ -112,7 +112,7 @@ func (m *meetings) refusal(id uint64) *string {
 
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
-	p := h.meetings.of(id)
+	p := h.network.meetings.of(id)
 	return p != nil && p.met.Load() && h.clock.livedAtBeat()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
@@ -135,10 +135,10 @@ func (m *meetings) areAllMet() bool {
 
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
-	p := h.meetings.of(from)
+	p := h.network.meetings.of(from)
 	if p == nil {
 		h.recall(from)
-		if p = h.meetings.of(from); p == nil {
+		if p = h.network.meetings.of(from); p == nil {
 			return
 		}
 	}
@@ -160,7 +160,7 @@ func (h *Host) meet(from uint64) {
 		return
 	}
 	p.met.Store(true)
-	if h.meetings.areAllMet() {
+	if h.network.meetings.areAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)
 		}
@@ -169,12 +169,12 @@ func (h *Host) meet(from uint64) {
 }
 
 func (h *Host) wakeUnfounded() {
-	if h.meetings.unfounded.Load() == 0 {
+	if h.network.meetings.unfounded.Load() == 0 {
 		return
 	}
 	var w sched.Woken
 	for _, g := range h.groups.all() {
-		if g.bound.Load() == nil {
+		if g.members.founding.bound.Load() == nil {
 			w.Add(&g.seat)
 		}
 	}
@@ -183,18 +183,18 @@ func (h *Host) wakeUnfounded() {
 
 // greet sends a greeting.
 func (h *Host) greet(to uint64, flags byte) {
-	if h.meetings.areAllMet() {
+	if h.network.meetings.areAllMet() {
 		flags |= greetsAll
 	}
-	h.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
+	h.network.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
 }
 
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
-	if h.meetings.unfounded.Load() == 0 {
-		if h.authority.waitsForMeetings() && !h.meetings.areAllMet() {
+	if h.network.meetings.unfounded.Load() == 0 {
+		if h.trust.authority.waitsForMeetings() && !h.network.meetings.areAllMet() {
 			for _, id := range h.others() {
-				if !h.meetings.has(id) {
+				if !h.network.meetings.has(id) {
 					h.greet(id, greetsAsk)
 				}
 			}
@@ -202,7 +202,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
+		if p := h.network.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -212,7 +212,7 @@ func (h *Host) greetUnmet() {
 // once in two election timeouts.
 func (h *Host) greetRefusing() {
 	for _, id := range h.others() {
-		if h.meetings.refusal(id) != nil {
+		if h.network.meetings.refusal(id) != nil {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -220,7 +220,7 @@ func (h *Host) greetRefusing() {
 
 // RefusedBy implements transport.RefusalReceiver.
 func (h *inbound) RefusedBy(by uint64, why string) {
-	p := h.meetings.of(by)
+	p := h.network.meetings.of(by)
 	if p == nil {
 		return
 	}
@@ -236,7 +236,7 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 // AdmittedBy implements transport.AdmissionReceiver. A follower that refused this host has nothing to say to
 // it, so the refusal ends here.
 func (h *inbound) AdmittedBy(by uint64) {
-	if p := h.meetings.of(by); p != nil {
+	if p := h.network.meetings.of(by); p != nil {
 		p.refuses.Store(nil)
 	}
 }
@@ -246,13 +246,13 @@ func (h *inbound) AdmittedBy(by uint64) {
 // cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
 // enough: it may have recorded the wrong one of two directories.
 func (g *Group) stopIfRefused() {
-	if g.bound.Load() != nil || g.Err() != nil || g.members.joins {
+	if g.members.founding.bound.Load() != nil || g.Err() != nil || g.members.joins {
 		return
 	}
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if said := g.host.meetings.refusal(id); said != nil {
+		if said := g.host.network.meetings.refusal(id); said != nil {
 			by, why = append(by, id), *said
 		}
 	}
@@ -267,7 +267,7 @@ func (h *Host) takeGreeting(from uint64, body []byte) error {
 	if len(body) != 2 {
 		return fmt.Errorf("%w: a greeting of %d bytes", control.ErrBad, len(body))
 	}
-	if p := h.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+	if p := h.network.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
 		h.wakeUnfounded()
 	}
 	if body[1]&greetsAsk != 0 {
@@ -315,10 +315,10 @@ func (h *Host) takeRemoval(from uint64, body []byte) error {
 // admitted is called when a host was admitted. A group that is bound to another directory of that host
 // refuses it from now on.
 func (h *Host) admitted(id uint64, before transport.Incarnation) {
-	if now, _ := h.admission.Incarnation(id); now == before {
+	if now, _ := h.trust.admission.Incarnation(id); now == before {
 		return
 	}
-	h.transfers.StopSendingTo(id)
+	h.bulk.transfers.StopSendingTo(id)
 	for _, g := range h.groups.all() {
 		g.inbox.putReplaced(id)
 		g.setRefuses()
@@ -328,7 +328,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 // rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
 // group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
 func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
-	if _, known := h.admission.Incarnation(peer.ID); known {
+	if _, known := h.trust.admission.Incarnation(peer.ID); known {
 		return nil
 	}
 	var other *Group
@@ -343,7 +343,7 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	if other == nil {
 		return nil
 	}
-	h.admission.TurnAway(peer)
+	h.trust.admission.TurnAway(peer)
 	bound, _ := other.boundTo(peer.ID)
 	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)

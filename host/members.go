@@ -75,7 +75,7 @@ func (m *members) dropFrom(index uint64) {
 
 // readMembers notes what this host's log has behind an index when the group is opened.
 func (g *Group) readMembers(after uint64) error {
-	log := g.storage.log
+	log := g.writes.storage.log
 	for _, i := range log.Typed(max(after+1, log.FirstIndex()), log.LastIndex()+1) {
 		entries, err := log.Entries(i, i+1, 1)
 		if err != nil {
@@ -90,7 +90,7 @@ func (g *Group) readMembers(after uint64) error {
 // the log.
 func (g *Group) forgetMembers() {
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool {
-		term, ok := g.node.EntryTerm(e.index)
+		term, ok := g.core.node.EntryTerm(e.index)
 		return !ok || term != e.term
 	})
 }
@@ -140,7 +140,7 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 	}
 	g.host.learnMembers(next) // before the core, which may send to a new member at once
 	for i, cc := range changes {
-		if have := g.node.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
+		if have := g.core.node.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
 			g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
 				e.index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
 		}
@@ -163,7 +163,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	if m.rosters = append(m.rosters, next); was == nil || next.Version <= was.Version {
 		m.rosters = []*membership.Roster{next}
 	}
-	m.trim(g.apply.applied.Load())
+	m.trim(g.machine.apply.applied.Load())
 	m.mu.Unlock()
 	m.roster.Store(next)
 	ids := next.IDs()
@@ -240,7 +240,7 @@ func (g *Group) isOther(id uint64) bool { return id != g.self && g.isMember(id) 
 // isMemberOrLeads reports whether a host is a member, or leads: a member that is behind may not know its
 // leader as a member yet.
 func (g *Group) isMemberOrLeads(id uint64) bool {
-	return g.isMember(id) || id == g.status.Load().Leader && !g.leavesOutMember(id)
+	return g.isMember(id) || id == g.life.status.Load().Leader && !g.leavesOutMember(id)
 }
 
 // foundRoster makes the first roster of a group, when founded is committed.
@@ -258,7 +258,7 @@ func (g *Group) boundTo(id uint64) (i transport.Incarnation, bound bool) {
 		m, ok := r.Member(id)
 		return m.Incarnation, ok
 	}
-	if b := g.bound.Load(); b != nil {
+	if b := g.members.founding.bound.Load(); b != nil {
 		return b.Of(id)
 	}
 	return i, false
@@ -294,7 +294,7 @@ func (g *Group) stopIfRemoved(was, now *membership.Roster) {
 func (g *Group) removedBy(member uint64, r removal) {
 	now := g.roster()
 	// A founder that was closed early may not know that the group is founded, but its log binds it.
-	mayBe := now != nil && r.version > now.Version || now == nil && (g.members.joins || g.bound.Load() != nil)
+	mayBe := now != nil && r.version > now.Version || now == nil && (g.members.joins || g.members.founding.bound.Load() != nil)
 	if r.incarnation != g.host.incarnation() || !mayBe {
 		return // it is about another directory, or late
 	}
@@ -307,16 +307,16 @@ func (g *Group) removedBy(member uint64, r removal) {
 // adoptFounders makes the founding list of the log that of a new member, and its configuration the one that
 // the log begins with.
 func (g *Group) adoptFounders() {
-	b := g.bound.Load()
-	if b == nil || g.roster() != nil || len(g.storage.Conf.Voters) > 0 {
+	b := g.members.founding.bound.Load()
+	if b == nil || g.roster() != nil || len(g.writes.storage.Conf.Voters) > 0 {
 		return
 	}
 	ids := b.IDs()
 	g.host.learnHosts(ids)
 	g.members.ids.Store(&ids)
-	g.storage.Conf = raftpb.ConfState{Voters: ids}
+	g.writes.storage.Conf = raftpb.ConfState{Voters: ids}
 	for _, id := range ids {
-		g.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})
+		g.core.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})
 	}
 }
 
@@ -329,3 +329,15 @@ func (e *removedError) Error() string {
 
 // Is makes errors.Is(err, ErrMemberRemoved) hold.
 func (e *removedError) Is(target error) bool { return target == ErrMemberRemoved }
+
+// groupMembers says who counts in a group, how that began, and how it is to change.
+type groupMembers struct {
+	members
+	founding   founding
+	plan       planned
+	executions executions
+
+	refusesSince     atomic.Int64 // refuses is not empty since then
+	withoutAuthority atomic.Bool  // changed by the turn only
+	lostAt           int64        // when it was opened without
+}

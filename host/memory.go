@@ -127,3 +127,9 @@ func (h *Host) Memory() MemoryStats {
 	m := &h.memory
 	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
 }
+
+// hostMemory is what may wait, in bytes, and who waits.
+type hostMemory struct {
+	memory
+	waiters waiterPool
+}

@@ -268,10 +268,10 @@ func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64
 // Metrics returns the group's counts and levels. It takes a few short locks, never waits for the group, a
 // disk or a state machine, and may be called by any goroutine.
 func (g *Group) Metrics() GroupMetrics {
-	c := &g.counts
+	c := &g.life.counts
 	m := GroupMetrics{
 		Group: g.id, Host: g.self, Status: g.Status(),
-		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.append.full.Load(),
+		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
@@ -283,8 +283,8 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Leads = m.Role == RoleLeader
-	m.Halts = g.apply.halting.count.Load()
-	if h := g.apply.halted(); h != nil {
+	m.Halts = g.machine.apply.halting.count.Load()
+	if h := g.machine.apply.halted(); h != nil {
 		m.HaltedAt = h.First
 	}
 	m.Divergence = g.divergenceMetrics()
@@ -296,17 +296,17 @@ func (g *Group) Metrics() GroupMetrics {
 			Empty: r.empty.Load(), Stopped: r.stopped.Load(), Dropped: r.dropped.Load(), Withdrawn: r.withdrawn.Load(), Other: r.other.Load(),
 		},
 	}
-	m.Batches = g.batching.metrics()
+	m.Batches = g.proposals.batching.metrics()
 	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
-	if s, ok := g.apply.machine.(*commandGroup); ok {
+	if s, ok := g.machine.apply.machine.(*commandGroup); ok {
 		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
-	m.Objects = g.objects.metrics()
-	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
+	m.Objects = g.machine.objects.metrics()
+	m.Queues.Writing, m.Queues.Applying = g.writes.append.held.Load(), g.machine.apply.held.Load()
 	return m
 }
 
@@ -323,8 +323,8 @@ func (h *Host) Metrics() HostMetrics {
 	now := h.clock.lived()
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
-		EventsDropped: h.events.dropped.Load(), LogLinesDropped: h.logWriter.dropped.Load(), Strays: h.strays.Load(),
-		Placed: h.placer.begun.Load(),
+		EventsDropped: h.reports.events.dropped.Load(), LogLinesDropped: h.reports.logWriter.dropped.Load(), Strays: h.network.strays.Load(),
+		Placed: h.changes.placer.begun.Load(),
 	}
 	for _, code := range causeCodes {
 		m.Causes = append(m.Causes, CauseCount{Code: code})
@@ -335,36 +335,36 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.status.Load().Role == RoleLeader:
+		case g.life.status.Load().Role == RoleLeader:
 			m.Leading++
 		}
-		if g.append.full.Load() {
+		if g.writes.append.full.Load() {
 			m.FullGroups++
 		}
-		if g.withoutAuthority.Load() {
+		if g.members.withoutAuthority.Load() {
 			m.WithoutAuthority++
 		}
 	}
-	m.Transfers = TransferMetrics(h.transfers.Counts(h.transfers.snapshots))
-	m.ObjectTransfers = TransferMetrics(h.transfers.Counts(h.transfers.objects))
+	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
+	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects))
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
 		turns, hung := s.Counts()
 		m.Lanes.Turns += turns
 		m.Lanes.HungTurns += hung
 	}
-	m.Lanes.AppendWork = h.lane.pieces.Load()
-	if since, stalls := h.watch.stalledDisk(h.lane, now); stalls {
+	m.Lanes.AppendWork = h.storage.lane.pieces.Load()
+	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}
-	pauses, missed := h.watch.allPauses()
+	pauses, missed := h.reports.watch.allPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.meetings.of(id)
+		p := h.network.meetings.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		_, refused := h.watch.refusedHost(id, now, h.config.refusedTicks())
+		_, refused := h.reports.watch.refusedHost(id, now, h.config.refusedTicks())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),

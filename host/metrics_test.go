@@ -112,7 +112,7 @@ func TestHostMetrics(t *testing.T) {
 		t.Errorf("lanes: %+v, log %+v", m.Lanes, m.Log)
 	}
 	for i := range 2 * maxBacklog {
-		l.logWriter.logger().Info(fmt.Sprint(i))
+		l.reports.logWriter.logger().Info(fmt.Sprint(i))
 	}
 	if have := l.Host.Metrics().LogLinesDropped; have < maxBacklog {
 		t.Errorf("%d lines dropped", have)

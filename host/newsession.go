@@ -16,7 +16,7 @@ import (
 // what its log says to be committed, which may miss the newest commands. If the group has been idle for
 // about session.Options.Expiry before those, the session counts as expired, so draw it after a first read.
 func (g *Group) NewSession() session.ID {
-	return g.drawSession(max(g.time.last(), g.committedTime()))
+	return g.drawSession(max(g.machine.time.last(), g.committedTime()))
 }
 
 // committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host
@@ -29,10 +29,10 @@ func (g *Group) committedTime() (latest time.Duration) {
 		maxPages  = 16
 	)
 	st := g.Status()
-	first := max(st.Applied+1, g.storage.log.FirstIndex())
+	first := max(st.Applied+1, g.writes.storage.log.FirstIndex())
 	for hi, n := st.Committed+1, 0; hi > first && n < maxPages && latest == 0; n++ {
 		lo := max(first, hi-min(page, hi))
-		entries, err := g.storage.log.Entries(lo, hi, pageBytes)
+		entries, err := g.writes.storage.log.Entries(lo, hi, pageBytes)
 		if err != nil {
 			return 0 // the group has been closed, or stops
 		}

@@ -98,15 +98,15 @@ func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded
 
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() Founding {
-	f := *g.reached.Load()
+	f := *g.members.founding.reached.Load()
 	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
 		} else {
-			f.JoinRefused = g.host.meetings.refusals()
+			f.JoinRefused = g.host.network.meetings.refusals()
 		}
 	}
-	if r := g.refuses.Load(); r != nil {
+	if r := g.members.founding.refuses.Load(); r != nil {
 		for _, id := range *r {
 			if !g.hasRemoved(id) {
 				f.Refused = append(f.Refused, id)
@@ -124,7 +124,7 @@ func (g *Group) Founding() Founding {
 func (g *Group) silentMembers() (ids []uint64) {
 	now := g.host.clock.lived()
 	for _, id := range g.memberIDs() {
-		if p := g.host.meetings.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.unheardTicks() {
+		if p := g.host.network.meetings.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.unheardTicks() {
 			ids = append(ids, id)
 		}
 	}

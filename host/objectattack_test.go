@@ -43,7 +43,7 @@ func (h *installHost) begins(n int, life time.Duration) *Upload {
 
 // has reports whether a host has an object.
 func (h *installHost) has(id object.ID) bool {
-	_, here := h.group.objects.files.Info(id)
+	_, here := h.group.machine.objects.files.Info(id)
 	return here
 }
 
@@ -189,7 +189,7 @@ func TestFetchesLeaveTheReserve(t *testing.T) {
 	c := newInstallCluster(t, 65).start()
 	h := c.hosts[2]
 	told := h.listens()
-	h.group.objects.options.ReserveBytes = reserve
+	h.group.machine.objects.options.ReserveBytes = reserve
 	o := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
 	other := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
 	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
@@ -219,7 +219,7 @@ func TestFetchGoesOnInLittleSpace(t *testing.T) {
 	h.crash(crashfs.LoseNothing)
 	h.start()
 	told := h.listens()
-	h.group.objects.options.ReserveBytes = reserve
+	h.group.machine.objects.options.ReserveBytes = reserve
 	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
 	o.fetches(h, 2)
 	for i := 0; i < 3000 && told.arrived[o.id] == 0; i++ {
@@ -271,13 +271,13 @@ func TestObjectsOfAnIdleGroupExpire(t *testing.T) {
 func TestAFetchWaitsForASlotInAnIdleGroup(t *testing.T) {
 	c := newObjectCluster(t, 70).start()
 	h := c.follower()
-	h.process.transfers.objects.MaxReceivings = 0
+	h.process.bulk.transfers.objects.MaxReceivings = 0
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	for range 1000 {
 		c.tick()
 	}
-	h.process.transfers.objects.MaxReceivings = maxObjectReceivings
+	h.process.bulk.transfers.objects.MaxReceivings = maxObjectReceivings
 	for range 1000 {
 		c.tick()
 	}
@@ -305,13 +305,13 @@ func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.objects.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.objects.lost.Load() > 0 })
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			p.body = nil // the object is first
 		}
 	}
-	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.apply.parkedAt() == 0 })
+	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.machine.apply.parkedAt() == 0 })
 	said, offered := 0, 0
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && (p.body[0] == control.ObjectQuestion || p.body[0] == control.ObjectAnswer) {
@@ -338,10 +338,10 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.objects.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.objects.lost.Load() > 0 })
 	c.change = nil
-	for i := 0; h.group.apply.parkedAt() > 0; i++ {
-		if p := h.group.installs.received.Load(); p != nil {
+	for i := 0; h.group.machine.apply.parkedAt() > 0; i++ {
+		if p := h.group.snapshots.installs.received.Load(); p != nil {
 			t.Fatal("setup: the snapshot was first")
 		}
 		c.tick()
@@ -354,14 +354,14 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	taking := l.group.StartSnapshot()
 	c.load("a snapshot is taken", 0, func() bool { _, done, _ := taking.Poll(); return done })
 	p := l.group.snapshots.latest()
-	tr := &h.process.transfers
+	tr := &h.process.bulk.transfers
 	tr.Do(func() {
 		tr.Receive((*bulkGroup)(h.group), l.id, p.hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.id.Index, Term: p.id.Term, Hash: p.hash}})
 		r, _ := tr.incoming(h.group)
 		r.Install()
 	})
-	h.group.objects.passing.Store(p)
-	h.process.appliers.enqueue(h.group.apply)
+	h.group.machine.objects.passing.Store(p)
+	h.process.appliers.enqueue(h.group.machine.apply)
 	for range 100 {
 		c.tick()
 	}
@@ -408,7 +408,7 @@ func TestAForwardedHold(t *testing.T) {
 func TestASetThatIsOpenedWhileItsFilesGo(t *testing.T) {
 	id := object.ID{1}
 	s := objectMember(t, &keepMachine{})
-	o := &s.group.objects
+	o := &s.group.machine.objects
 	s.group.host.env.logger = quiet
 	disk := crashfs.New()
 	var err error

@@ -65,23 +65,23 @@ func (h *holders) forget(id uint64) { delete(h.answers, id) }
 
 // advanceObjects does what there is to do about objects. It is part of a turn.
 func (g *Group) advanceObjects() (again bool) {
-	o := &g.objects
+	o := &g.machine.objects
 	if !o.on {
 		return false
 	}
 	o.removeEnded()
-	st, h := g.node.BasicStatus(), &o.holders
+	st, h := g.core.node.BasicStatus(), &o.holders
 	if h.term != st.Term || h.leader != st.Lead { // a candidate looks too, and may be elected then
 		h.term, h.leader, h.began, h.said, h.saidLacking = st.Term, st.Lead, st.LastIndex, nil, false
 		h.answers, h.proposed = map[uint64]objectRecord{}, map[object.ID]int64{}
 		o.work.Store(true)
 	}
-	if !o.work.Swap(false) && g.at.ticks < o.holders.next {
+	if !o.work.Swap(false) && g.core.at.ticks < o.holders.next {
 		return o.goes.Load() != 0 || o.holders.next != never
 	}
 	o.holders.next = never
 	if !o.beginFetches() {
-		o.holders.next = g.at.ticks + ticksPerHeartbeat
+		o.holders.next = g.core.at.ticks + ticksPerHeartbeat
 	}
 	o.holders.next = min(o.holders.next, o.removeAgain())
 	o.mu.Lock()
@@ -89,11 +89,11 @@ func (g *Group) advanceObjects() (again bool) {
 	h.questions, h.records, o.stops = nil, nil, nil
 	o.mu.Unlock()
 	for _, id := range stops {
-		g.host.transfers.endFetch(g, id)
+		g.host.bulk.transfers.endFetch(g, id)
 	}
 	if st.RaftState == raft.StateLeader {
 		for _, r := range records {
-			if r.at = g.at.ticks; r.term == st.Term {
+			if r.at = g.core.at.ticks; r.term == st.Term {
 				h.answers[r.from] = r
 			}
 		}
@@ -106,10 +106,10 @@ func (g *Group) advanceObjects() (again bool) {
 
 // objectsDue returns the tick at which the turn must look at the objects again.
 func (g *Group) objectsDue() int64 {
-	if !g.objects.on {
+	if !g.machine.objects.on {
 		return never
 	}
-	return g.objects.holders.next
+	return g.machine.objects.holders.next
 }
 
 // beginFetches begins to fetch what this member lacks, as far as the host has slots. It reports whether
@@ -128,7 +128,7 @@ func (o *groupObjects) beginFetches() (all bool) {
 			sources = append(sources, h.ID)
 		}
 		sources = slices.DeleteFunc(sources, func(id uint64) bool { return id == o.group.self })
-		if !o.group.host.transfers.fetch(o.group, objectFetch{id: s.ID, bytes: s.Bytes, manifestBytes: s.Manifest, hash: s.Hash, sources: sources}) {
+		if !o.group.host.bulk.transfers.fetch(o.group, objectFetch{id: s.ID, bytes: s.Bytes, manifestBytes: s.Manifest, hash: s.Hash, sources: sources}) {
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func (o *groupObjects) inOrder(of map[object.ID]object.Set) []object.Set {
 
 // own returns what this member holds: its answer.
 func (o *groupObjects) own(st raft.BasicStatus) objectRecord {
-	r := objectRecord{from: o.group.self, group: o.group.id, term: st.Term, through: min(o.group.apply.position().Index, st.Durable), lost: o.lostAt()}
+	r := objectRecord{from: o.group.self, group: o.group.id, term: st.Term, through: min(o.group.machine.apply.position().Index, st.Durable), lost: o.lostAt()}
 	for i, s := range o.inOrder(o.lacking) { // after the position, which is of no later moment
 		if i == maxMissing {
 			r.through = min(r.through, s.Opened-1)
@@ -193,11 +193,11 @@ func (o *groupObjects) tell(st raft.BasicStatus, questions []objectRecord) {
 	if !asked && (h.saidTo == st.Lead && bytes.Equal(h.said, news) || !open && r.lost == 0 && len(r.missing) == 0 && !h.saidLacking) {
 		return
 	}
-	if o.group.host.transport.SendBytes(st.Lead, transport.Control, r.encode(control.ObjectAnswer)) {
+	if o.group.host.network.transport.SendBytes(st.Lead, transport.Control, r.encode(control.ObjectAnswer)) {
 		h.said, h.saidTo, h.saidLacking = news, st.Lead, len(r.missing) > 0
 	}
 	if r.lost > 0 || len(r.missing) > 0 { // said again as long as it is so: the leader believes it for a while only
-		h.next = min(h.next, o.group.at.ticks+int64(o.group.host.config.electionTicks()))
+		h.next = min(h.next, o.group.core.at.ticks+int64(o.group.host.config.electionTicks()))
 		h.said = nil
 	}
 }
@@ -213,7 +213,7 @@ func (o *groupObjects) lead(st raft.BasicStatus) {
 	h.forgetApplied(unheld)
 	h.answers[g.self] = o.own(st)
 	for _, s := range unheld {
-		if at, is := h.proposed[s.ID]; is && g.at.ticks-at < int64(g.host.config.electionTicks()) {
+		if at, is := h.proposed[s.ID]; is && g.core.at.ticks-at < int64(g.host.config.electionTicks()) {
 			continue
 		}
 		if all := h.of(roster, &s); roster.Spare(func(id uint64) bool { return contains(all, id) }) >= 0 {
@@ -229,10 +229,10 @@ func (o *groupObjects) lead(st raft.BasicStatus) {
 	}
 	o.passTime()
 	period := int64(2 * ticksPerHeartbeat)
-	if len(unheld) == 0 && g.at.ticks > h.wanted {
+	if len(unheld) == 0 && g.core.at.ticks > h.wanted {
 		return
 	}
-	if g.at.ticks-h.askedAt >= period || h.number == 0 {
+	if g.core.at.ticks-h.askedAt >= period || h.number == 0 {
 		o.ask(st)
 	}
 	h.next = min(h.next, h.askedAt+period)
@@ -254,12 +254,12 @@ func (h *holders) forgetApplied(unheld []object.Set) {
 func (o *groupObjects) ask(st raft.BasicStatus) {
 	g, h := o.group, &o.holders
 	h.number++
-	h.askedAt = g.at.ticks
+	h.askedAt = g.core.at.ticks
 	q := objectRecord{group: g.id, term: st.Term, number: h.number}
 	body := q.encode(control.ObjectQuestion)
 	for _, id := range g.memberIDs() {
 		if id != g.self {
-			g.host.transport.SendBytes(id, transport.Control, body)
+			g.host.network.transport.SendBytes(id, transport.Control, body)
 		}
 	}
 }
@@ -286,10 +286,10 @@ func (o *groupObjects) proposeHold(id object.ID, all []object.Holder) {
 	data := object.AppendHolding(make([]byte, session.Room, 256), object.Holding{ID: id, Holders: all[:min(len(all), object.MaxHolders)]})
 	var head session.Header
 	head.Stamp, head.HasStamp = o.group.stamp(true)
-	o.holders.proposed[id] = o.group.at.ticks
+	o.holders.proposed[id] = o.group.core.at.ticks
 	if _, err := o.group.proposeEntries([]raftpb.Entry{{Data: head.Put(data)}}); err != nil {
 		delete(o.holders.proposed, id)
-		o.holders.next = o.group.at.ticks + 1
+		o.holders.next = o.group.core.at.ticks + 1
 	}
 }
 
@@ -300,26 +300,26 @@ func (o *groupObjects) passTime() {
 	o.mu.Lock()
 	next, applied := o.table.Next(), o.table.Now()
 	o.mu.Unlock()
-	now := g.time.estimate(g.now())
+	now := g.machine.time.estimate(g.now())
 	switch {
 	case next == math.MaxInt64:
 		return
 	case next > now:
-		h.next = min(h.next, g.at.ticks+ticksIn(next-now, g.host.config)+1)
+		h.next = min(h.next, g.core.at.ticks+ticksIn(next-now, g.host.config)+1)
 		return
 	}
 	again := int64(g.host.config.electionTicks())
-	if h.passedFor == next && h.passedAfter == applied && g.at.ticks-h.passedAt < again {
+	if h.passedFor == next && h.passedAfter == applied && g.core.at.ticks-h.passedAt < again {
 		h.next = min(h.next, h.passedAt+again)
 		return
 	}
 	var head session.Header
-	h.next = min(h.next, g.at.ticks+1)
+	h.next = min(h.next, g.core.at.ticks+1)
 	if head.Stamp, head.HasStamp = g.stamp(true); !head.HasStamp {
 		return
 	}
 	if _, err := g.proposeEntries([]raftpb.Entry{{Data: head.Put(object.AppendPass(make([]byte, session.Room, session.Room+1)))}}); err == nil {
-		h.passedFor, h.passedAfter, h.passedAt = next, applied, g.at.ticks
+		h.passedFor, h.passedAfter, h.passedAt = next, applied, g.core.at.ticks
 	}
 }
 
@@ -327,7 +327,7 @@ func (o *groupObjects) passTime() {
 // has, or takes one that is beyond the entry.
 func (g *Group) sendPast(to, lost uint64) {
 	if p := g.snapshots.latest(); p != nil && p.id.Index >= lost {
-		g.host.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
+		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
 		return
 	}
 	g.snapshots.want()
@@ -342,7 +342,7 @@ func (o *groupObjects) lackedBy(id uint64) *object.Set {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.holders.answers[id]
-	if o.group.at.ticks-r.at > 2*int64(o.group.host.config.electionTicks()) {
+	if o.group.core.at.ticks-r.at > 2*int64(o.group.host.config.electionTicks()) {
 		return nil
 	}
 	for _, missing := range r.missing {
@@ -355,11 +355,11 @@ func (o *groupObjects) lackedBy(id uint64) *object.Set {
 
 // holdsAll reports whether a member holds every set that may be named, as far as this leader knows.
 func (g *Group) holdsAll(id uint64) bool {
-	o := &g.objects
+	o := &g.machine.objects
 	if !o.on {
 		return true
 	}
-	o.holders.wanted = g.at.ticks + 2*int64(g.host.config.electionTicks())
+	o.holders.wanted = g.core.at.ticks + 2*int64(g.host.config.electionTicks())
 	o.wake()
 	r, ok := o.holders.answers[id]
 	return ok && o.firstUnheldBy(func(s *object.Set) bool { return r.holds(s) }) == nil
@@ -380,18 +380,18 @@ func (o *groupObjects) firstUnheldBy(holds func(*object.Set) bool) *object.Set {
 
 // objectsWait says which set would have no quorum of holders after a stage of a plan, or "".
 func (g *Group) objectsWait(r *membership.Roster, steps []membership.Step) string {
-	o := &g.objects
+	o := &g.machine.objects
 	if !o.on {
 		return ""
 	}
-	if at := g.apply.position().Index; at < o.holders.began {
+	if at := g.machine.apply.position().Index; at < o.holders.began {
 		return fmt.Sprintf("this leader has applied entry %d of %d, and does not know which objects may be named", at, o.holders.began)
 	}
 	rosters, err := r.Play([][]membership.Step{steps})
 	if err != nil {
 		return err.Error()
 	}
-	o.holders.wanted = g.at.ticks + 2*int64(g.host.config.electionTicks())
+	o.holders.wanted = g.core.at.ticks + 2*int64(g.host.config.electionTicks())
 	o.wake()
 	for _, next := range rosters {
 		s := o.firstUnheldBy(func(s *object.Set) bool {

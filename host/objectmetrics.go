@@ -28,7 +28,7 @@ func (o *groupObjects) metrics() (m ObjectMetrics) {
 		return m
 	}
 	here := o.files.All()
-	m.Files, m.Waits = len(here), o.group.apply.parkedAt()
+	m.Files, m.Waits = len(here), o.group.machine.apply.parkedAt()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	m.Sets, m.Bytes = o.table.Len()
@@ -49,7 +49,7 @@ func (o *groupObjects) metrics() (m ObjectMetrics) {
 // Objects returns the objects of the group as this host has applied them, in the order of their opening. It
 // is safe for concurrent use.
 func (g *Group) Objects() []object.Set {
-	o := &g.objects
+	o := &g.machine.objects
 	if !o.on {
 		return nil
 	}

@@ -103,7 +103,7 @@ func (o *groupObjects) open(g *Group, options ObjectOptions) (err error) {
 	o.table = object.New(options.Options)
 	o.lacking, o.unheld = map[object.ID]object.Set{}, map[object.ID]object.Set{}
 	o.uploads = map[object.ID]*Upload{}
-	o.orphans, o.judgeAt = map[object.ID]bool{}, g.storage.log.LastIndex()
+	o.orphans, o.judgeAt = map[object.ID]bool{}, g.writes.storage.log.LastIndex()
 	for _, id := range o.files.All() {
 		o.orphans[id] = true
 	}
@@ -144,7 +144,7 @@ func (o *groupObjects) arrived(id object.ID) {
 	o.mu.Lock()
 	delete(o.lacking, id)
 	o.mu.Unlock()
-	o.group.host.appliers.enqueue(o.group.apply)
+	o.group.host.appliers.enqueue(o.group.machine.apply)
 	o.wake()
 }
 
@@ -161,7 +161,7 @@ func (o *groupObjects) drop(id object.ID) {
 		return
 	}
 	o.condemn = append(o.condemn, id)
-	o.group.host.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 }
 
 // absent is called when no member that was asked had a set.
@@ -172,15 +172,15 @@ func (o *groupObjects) absent(id object.ID) {
 	o.mu.Lock()
 	waits := o.waitsFor == id
 	o.mu.Unlock()
-	if waits && o.group.apply.parkedAt() > 0 {
-		o.lost.Store(o.group.apply.parkedAt())
+	if waits && o.group.machine.apply.parkedAt() > 0 {
+		o.lost.Store(o.group.machine.apply.parkedAt())
 		o.wake()
 	}
 }
 
 // lacks reports whether this member lacks a set that commands may name, or waits for one.
 func (o *groupObjects) lacks() bool {
-	return o.on && (o.group.apply.parkedAt() > 0 || o.lacksHeld())
+	return o.on && (o.group.machine.apply.parkedAt() > 0 || o.lacksHeld())
 }
 
 // end notes sets that are not there any more. The caller holds mu.
@@ -219,13 +219,13 @@ func (o *groupObjects) judge() {
 	switch {
 	case len(o.orphans) == 0:
 		return
-	case o.group.withoutAuthority.Load(): // its log may lack what it had acknowledged
+	case o.group.members.withoutAuthority.Load(): // its log may lack what it had acknowledged
 		o.judgeLater = true
 		return
 	case o.judgeLater:
-		o.judgeLater, o.judgeAt = false, o.group.storage.log.LastIndex()
+		o.judgeLater, o.judgeAt = false, o.group.writes.storage.log.LastIndex()
 		return
-	case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):
+	case o.group.machine.apply.position().Index < min(o.judgeAt, o.group.writes.storage.log.LastIndex()):
 		return // (what is not committed may have left the log since the start)
 	}
 	for id := range o.orphans {
@@ -235,7 +235,7 @@ func (o *groupObjects) judge() {
 	}
 	slices.SortFunc(o.condemn, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
 	o.orphans = nil
-	o.group.host.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 }
 
 // regained is called when the group has authority again: its log has what it had lost. It may be that nothing
@@ -253,7 +253,7 @@ func (o *groupObjects) regained() {
 // removeEnded removes the files of the sets that went before the log of this host begins. It is part of a
 // turn.
 func (o *groupObjects) removeEnded() {
-	at, first := o.goes.Load(), o.group.storage.log.FirstIndex()
+	at, first := o.goes.Load(), o.group.writes.storage.log.FirstIndex()
 	if at == 0 || at > first {
 		return
 	}
@@ -266,7 +266,7 @@ func (o *groupObjects) removeEnded() {
 	o.ended = slices.Delete(o.ended, 0, n)
 	o.setGoes()
 	o.mu.Unlock()
-	o.group.host.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 }
 
 // removePiece removes the files of one set, on a snapshot lane. What cannot be removed now, as it is read or
@@ -297,14 +297,14 @@ func (o *groupObjects) removePiece() (more bool) {
 func (o *groupObjects) removeAgain() (due int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	h, now := &o.holders, o.group.at.ticks
+	h, now := &o.holders, o.group.core.at.ticks
 	switch {
 	case len(o.inUse) == 0:
 		return never
 	case now >= h.removeAt:
 		o.condemn, o.inUse = append(o.condemn, o.inUse...), nil
 		h.removeAt = now + ticksPerHeartbeat
-		o.group.host.snapshotLanes.enqueue(&o.removes)
+		o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 	}
 	return h.removeAt
 }

@@ -62,11 +62,11 @@ func TestFilesInUseAreRemovedLater(t *testing.T) {
 	turns := 0
 	for range 1000 {
 		c.tick()
-		h.group.objects.mu.Lock()
-		if len(h.group.objects.inUse) == 0 {
+		h.group.machine.objects.mu.Lock()
+		if len(h.group.machine.objects.inUse) == 0 {
 			turns++
 		}
-		h.group.objects.mu.Unlock()
+		h.group.machine.objects.mu.Unlock()
 	}
 	if !h.has(u.ID()) || turns > 1000/2 {
 		t.Errorf("it is there: %v, while it is read; its removal was under way in %d of 1000 ticks", h.has(u.ID()), turns)
@@ -91,7 +91,7 @@ func TestProposedHoldsAreForgotten(t *testing.T) {
 	}
 	u := c.leader().begins(100, time.Hour)
 	c.load("one more is held", 0, func() bool { return u.held(t) })
-	if n := len(c.leader().group.objects.holders.proposed); n > 2 {
+	if n := len(c.leader().group.machine.objects.holders.proposed); n > 2 {
 		t.Errorf("the leader remembers %d holds, and all are applied", n)
 	}
 }
@@ -189,12 +189,12 @@ func TestWaitingForASlotIsNoBusyWait(t *testing.T) {
 		u := c.leader().begins(300_000, time.Hour)
 		c.load("it is held", 0, func() bool { return u.held(t) })
 	}
-	lacks := func() int { return len(h.group.objects.inOrder(h.group.objects.lacking)) }
+	lacks := func() int { return len(h.group.machine.objects.inOrder(h.group.machine.objects.lacking)) }
 	c.load("both are lacking", 0, func() bool { return lacks() == 2 })
 	for range 10 * ticksPerHeartbeat {
 		c.tick()
-		if due := h.group.objectsDue(); due <= h.group.at.ticks {
-			t.Fatalf("after the turn of tick %d the objects are due in tick %d", h.group.at.ticks, due)
+		if due := h.group.objectsDue(); due <= h.group.core.at.ticks {
+			t.Fatalf("after the turn of tick %d the objects are due in tick %d", h.group.core.at.ticks, due)
 		}
 	}
 	c.change = nil
@@ -231,7 +231,7 @@ func TestOrphansOfAQuietGroupGo(t *testing.T) {
 func TestAnObjectThatHasGoneCountsForTheLog(t *testing.T) {
 	id := object.ID{3}
 	s := objectMember(t, &keepMachine{}, id)
-	o := &s.group.objects
+	o := &s.group.machine.objects
 	info, here := o.files.Info(id)
 	if !here || info.Bytes == 0 {
 		t.Fatalf("setup: %+v, %v", info, here)

@@ -25,7 +25,7 @@ func (p *parked) Error() string {
 // everything before whatever changes the table of objects, so that its Keep and Release come in the order of
 // the log. wrong says why the command must be refused, on all members alike.
 func (s *commandGroup) beforeEntry(e *Entry, h *session.Header, data []byte) (c object.Command, wrong, err error) {
-	o := &s.group.objects
+	o := &s.group.machine.objects
 	c, wrong = object.DecodeCommand(data)
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
 		if err := s.flush(); err != nil {
@@ -47,7 +47,7 @@ func (s *commandGroup) beforeEntry(e *Entry, h *session.Header, data []byte) (c 
 // command that names a set which it must not name is refused, and those of the host end here.
 func (s *commandGroup) applyObjects(e *Entry, h *session.Header, c *object.Command, wrong error) (toMachine bool) {
 	if wrong == nil {
-		wrong = s.group.objects.change(e.Index, c)
+		wrong = s.group.machine.objects.change(e.Index, c)
 	}
 	switch {
 	case wrong != nil:
@@ -157,7 +157,7 @@ func (o *groupObjects) refuseUpload(open *object.Opening, err error) {
 	delete(o.uploads, open.ID)
 	u.finish(object.Set{}, err)
 	o.condemn = append(o.condemn, open.ID)
-	o.group.host.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 }
 
 // isQuorum reports whether holders are a quorum of the configuration in force at an entry, each with the

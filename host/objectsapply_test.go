@@ -55,15 +55,15 @@ func (m *keepMachine) Apply(batch []Command) error {
 // ids are given.
 func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID) *commandGroup {
 	s := Commands(m, CommandOptions{Objects: &ObjectOptions{}}).(*commandGroup)
-	h := &Host{events: new(events)}
+	h := &Host{reports: hostReports{events: new(events)}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{id: 1, self: 1, host: h, apply: &applyQueue{}}
+	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
 	s.group, s.table = g, session.New(s.options.Sessions)
 	s.compare()
 	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
 	g.members.rosters = []*membership.Roster{r}
-	o := &g.objects
+	o := &g.machine.objects
 	o.group, o.on, o.table = g, true, object.New(object.Options{MaxSets: 6})
 	o.lacking, o.unheld, o.uploads = map[object.ID]object.Set{}, map[object.ID]object.Set{}, map[object.ID]*Upload{}
 	o.work.Store(true) // no turn must be woken
@@ -140,7 +140,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 		machines := []*keepMachine{{}, {}, {}}
 		members := []*commandGroup{objectMember(t, machines[0], ids...), objectMember(t, machines[1], ids...), objectMember(t, machines[2])}
 		info := map[object.ID]files.Info{}
-		for _, i := range members[0].group.objects.files.List() {
+		for _, i := range members[0].group.machine.objects.files.List() {
 			info[i.ID] = i
 		}
 		entries := drawObjectEntries(rng, 300-rapid.IntRange(0, 299).Draw(t, "fewer"), info)
@@ -153,7 +153,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 				err := s.Apply(rest[:n:n])
 				if at := (*parked)(nil); i == 2 && errors.As(err, &at) {
 					waits++
-					putObject(t, s.group.objects.files, at.id)
+					putObject(t, s.group.machine.objects.files, at.id)
 					if n = int(at.index - rest[0].Index); n < 0 {
 						t.Fatalf("stopped at entry %d before entry %d", at.index, rest[0].Index)
 					}
@@ -165,7 +165,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 			if i > 0 && !slices.Equal(machines[i].told, machines[0].told) {
 				t.Fatalf("member %d was told\n%s\nand member 1\n%s", i+1, strings.Join(machines[i].told, "\n"), strings.Join(machines[0].told, "\n"))
 			}
-			if form := s.group.objects.table.AppendTo(nil); !bytes.Equal(form, members[0].group.objects.table.AppendTo(nil)) {
+			if form := s.group.machine.objects.table.AppendTo(nil); !bytes.Equal(form, members[0].group.machine.objects.table.AppendTo(nil)) {
 				t.Fatalf("member %d has another table of objects than member 1", i+1)
 			}
 			if form := s.table.AppendTo(nil); !bytes.Equal(form, members[0].table.AppendTo(nil)) {
@@ -189,7 +189,7 @@ func TestARefusedCommandStaysRefused(t *testing.T) {
 	m := &keepMachine{}
 	id := object.ID{1}
 	s := objectMember(t, m, id)
-	info, _ := s.group.objects.files.Info(id)
+	info, _ := s.group.machine.objects.files.Info(id)
 	mark := session.Mark{ID: session.ID{Client: [16]byte{9}}, Number: 1, Low: 1}
 	index := uint64(0)
 	apply := func(h session.Header, data []byte) {

@@ -69,8 +69,8 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	}
 	r.from = from
 	h.forPeer(from, r.group, func(g *Group) {
-		if g.objects.on && (g.isMember(from) || body[0] == control.ObjectQuestion) {
-			g.objects.heard(r, body[0] == control.ObjectQuestion)
+		if g.machine.objects.on && (g.isMember(from) || body[0] == control.ObjectQuestion) {
+			g.machine.objects.heard(r, body[0] == control.ObjectQuestion)
 		}
 	})
 	return nil

@@ -24,7 +24,7 @@ func (o *groupObjects) passes(index uint64) bool {
 // gone on since the entry was noted: the object has come after all, or another snapshot.
 func (o *groupObjects) lostAt() uint64 {
 	lost := o.lost.Load()
-	if o.group.apply.parkedAt() != lost {
+	if o.group.machine.apply.parkedAt() != lost {
 		return 0
 	}
 	return lost
@@ -33,12 +33,12 @@ func (o *groupObjects) lostAt() uint64 {
 // passParked hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a
 // turn.
 func (g *Group) passParked(p *publishedSnapshot) bool {
-	if !g.objects.passes(p.id.Index) {
+	if !g.machine.objects.passes(p.id.Index) {
 		return false
 	}
-	g.objects.passing.Store(p)
-	g.installs.received.CompareAndSwap(p, nil)
-	g.host.appliers.enqueue(g.apply)
+	g.machine.objects.passing.Store(p)
+	g.snapshots.installs.received.CompareAndSwap(p, nil)
+	g.host.appliers.enqueue(g.machine.apply)
 	return true
 }
 
@@ -50,19 +50,19 @@ func (q *applyQueue) pass() {
 		q.runDrained() // it restores from a snapshot that is being installed; all that waits here is before it
 		return
 	}
-	p := g.objects.passing.Swap(nil)
+	p := g.machine.objects.passing.Swap(nil)
 	switch {
 	case p == nil:
 		return
 	case waits == 0 || p.id.Index < waits: // the object has come meanwhile
-		g.host.transfers.installed(g, p)
+		g.host.bulk.transfers.installed(g, p)
 		return
 	}
 	q.calling.Lock()
 	defer q.calling.Unlock()
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.objects.passing.CompareAndSwap(nil, p)
-		g.host.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
+		g.machine.objects.passing.CompareAndSwap(nil, p)
+		g.host.storage.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
 		return
 	} else if err != nil {
 		q.failed = true
@@ -70,9 +70,9 @@ func (q *applyQueue) pass() {
 		return
 	}
 	g.proposals.overtaken(p.id.Index)
-	g.overtakeRouted(g.apply.machine.(*commandGroup).table)
-	g.objects.lost.Store(0)
+	g.overtakeRouted(g.machine.apply.machine.(*commandGroup).table)
+	g.machine.objects.lost.Store(0)
 	g.snapshots.publish(p)
-	g.host.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
-	g.host.transfers.installed(g, p)
+	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.bulk.transfers.installed(g, p)
 }

@@ -37,7 +37,7 @@ func (c *installCluster) newTestObject(n int) *testObject {
 
 // objectsOn returns the objects of a host, whose group has none as far as its machine knows.
 func objectsOn(h *installHost) (_ *files.Store, err error) {
-	o := &h.group.objects
+	o := &h.group.machine.objects
 	if o.files == nil {
 		o.group = h.group
 		o.files, err = files.Open(h.process.env.fs, objectsDir(h.process.config.Dir, h.group.id))
@@ -110,7 +110,7 @@ func (o *testObject) isOn(h *installHost) bool {
 func (o *testObject) fetches(h *installHost, sources ...uint64) bool {
 	f := o.objectFetch
 	f.sources = sources
-	began := h.process.transfers.fetch(h.group, f)
+	began := h.process.bulk.transfers.fetch(h.group, f)
 	h.manual.runIdle()
 	return began
 }
@@ -123,8 +123,8 @@ func (h *installHost) listens() *heardOf {
 		h.all.t.Fatal(err)
 	}
 	n := &heardOf{map[object.ID]int{}, map[object.ID]int{}}
-	h.group.objects.told = func(id object.ID, here bool) {
-		h.process.transfers.Do(func() {}) // no lock is held
+	h.group.machine.objects.told = func(id object.ID, here bool) {
+		h.process.bulk.transfers.Do(func() {}) // no lock is held
 		if here {
 			n.arrived[id]++
 		} else {
@@ -179,7 +179,7 @@ func TestTransferOfObjects(t *testing.T) {
 		if c.twice() > 0 || count[event.ObjectReceived](h) != 1 {
 			t.Errorf("%d bytes: a fetch of what is there: %d blocks twice, events %+v", n, c.twice(), h.events)
 		}
-		c.load("the sender has ended", 0, func() bool { return len(c.hosts[1].process.transfers.Out()) == 0 })
+		c.load("the sender has ended", 0, func() bool { return len(c.hosts[1].process.bulk.transfers.Out()) == 0 })
 	}
 	m, s := h.process.Metrics(), c.hosts[1].process.Metrics()
 	if m.ObjectTransfers.Received == 0 || s.ObjectTransfers.Sent != m.ObjectTransfers.Received || s.ObjectTransfers.BytesSent != m.ObjectTransfers.BytesReceived || m.Transfers != (TransferMetrics{}) {
@@ -361,7 +361,7 @@ func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
 	b.fetches(h, 2)
 	c.load("all arrive", 0, func() bool {
 		blocks := 0
-		for _, r := range h.process.transfers.In() {
+		for _, r := range h.process.bulk.transfers.In() {
 			if r.IsMoving() {
 				blocks++
 			}
@@ -466,11 +466,11 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	told := h.listens()
 	o.fetches(h, 2)
 	c.load("a part arrives", 0, func() bool { return len(c.blocks) > 20 })
-	h.process.transfers.endFetch(h.group, o.id)
+	h.process.bulk.transfers.endFetch(h.group, o.id)
 	for range 10 {
 		c.tick()
 	}
-	if len(h.process.transfers.In()) > 0 || len(source.process.transfers.Out()) > 0 || count[event.ObjectTransferFailed](source) > 0 {
+	if len(h.process.bulk.transfers.In()) > 0 || len(source.process.bulk.transfers.Out()) > 0 || count[event.ObjectTransferFailed](source) > 0 {
 		t.Errorf("after the end: %s", c.describe())
 	}
 	store, err := objectsOn(h)
@@ -493,7 +493,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 		if err := closes.group.Close(gone(t)); err != nil {
 			t.Fatal(err)
 		}
-		if n := closes.process.transfers.Active(); n > 0 {
+		if n := closes.process.bulk.transfers.Active(); n > 0 {
 			t.Errorf("host %d: %d transfers when the group is closed", closes.id, n)
 		}
 		if o.fetches(closes, 1) {

@@ -61,7 +61,7 @@ var ErrNoObjects = errors.New("millrace: the group has no objects; open it with 
 // StartUpload begins an upload, on any member. Write its content, then call Finish, or Abort. Errors:
 // ErrNoObjects, ErrObjectSpace, ErrStopped, ErrOverloaded if too many are under way, and those of the disk.
 func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
-	o := &g.objects
+	o := &g.machine.objects
 	options.Life = cmp.Or(options.Life, time.Hour)
 	options.MaxBytes = cmp.Or(options.MaxBytes, object.MaxBytes)
 	switch {
@@ -218,7 +218,7 @@ func (u *Upload) fail(err error) {
 		}
 	}
 	o.mu.Unlock()
-	o.group.host.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
 }
 
 func (o *groupObjects) dropUpload(u *Upload) {
@@ -270,7 +270,7 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 	}
 	select {
 	case <-u.done:
-	case <-g.ended: // Poll says so
+	case <-g.life.ended: // Poll says so
 	case <-ctx.Done():
 		if _, done, _ := u.Poll(); !done {
 			err := g.Withdraw(ctx, &u.call)
@@ -329,8 +329,8 @@ func (u untilDoneReader) Read(b []byte) (int, error) {
 // it (yet); ErrNoObjects that the group has none. Close the file: until then its bytes stay. It is safe for
 // concurrent use.
 func (g *Group) OpenObject(id object.ID) (*files.File, error) {
-	if !g.objects.on {
+	if !g.machine.objects.on {
 		return nil, ErrNoObjects
 	}
-	return g.objects.files.OpenFile(id)
+	return g.machine.objects.files.OpenFile(id)
 }

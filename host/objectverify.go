@@ -17,7 +17,7 @@ import (
 // Without this, damage is found when the object is read. The error wraps files.ErrNotHere if this member does
 // not have the object, and ErrNoObjects if the group has none. It is safe for concurrent use.
 func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
-	o := &g.objects
+	o := &g.machine.objects
 	switch {
 	case !o.on:
 		return ErrNoObjects
@@ -41,10 +41,10 @@ func (a administered) VerifyObject(ctx context.Context, group uint64, after stri
 		}
 	}
 	g, err := a.group(group)
-	if err != nil || !g.objects.on {
+	if err != nil || !g.machine.objects.on {
 		return of, err
 	}
-	rest := slices.DeleteFunc(g.objects.files.List(), func(i files.Info) bool { return bytes.Compare(i.ID[:], last[:]) <= 0 })
+	rest := slices.DeleteFunc(g.machine.objects.files.List(), func(i files.Info) bool { return bytes.Compare(i.ID[:], last[:]) <= 0 })
 	if len(rest) == 0 {
 		return of, nil
 	}

@@ -187,7 +187,7 @@ func TestLackOfDescriptorsIsNoFullDisk(t *testing.T) {
 	for cause, want := range map[error]string{syscall.EMFILE: "ulimit", syscall.ENFILE: "ulimit", syscall.ENOSPC: "make space"} {
 		l := openFollower(t)
 		l.diskFull(l.group, &os.PathError{Op: "create", Path: "log/2.wal", Err: cause})
-		l.group.append.full.Store(true)
+		l.group.writes.append.full.Store(true)
 		for _, c := range l.group.Explain().Causes {
 			if c.Code == CodeDiskFull && !strings.Contains(c.Fix, want) {
 				t.Errorf("%v: have %q, want %q", cause, c.Fix, want)

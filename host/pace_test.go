@@ -16,7 +16,7 @@ func TestOnlyTheLeaderOffersSnapshots(t *testing.T) {
 	for _, h := range b.honest() {
 		o := bulk.Offer{Group: theGroup, Index: h.group.Status().Committed + 100, Term: h.group.Status().Term, FirstIndex: 1, ManifestBytes: 1 << 20}
 		(*h.receiver).Deliver(theLiar, transport.Control, o.Encode())
-		if n := len(h.process.transfers.In()); n != 0 {
+		if n := len(h.process.bulk.transfers.In()); n != 0 {
 			t.Errorf("host %d receives %d snapshots", h.id, n)
 		}
 	}
@@ -40,7 +40,7 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 		o := bulk.Offer{Group: group, Index: 1000, Term: 50, FirstIndex: 1, ManifestBytes: bulk.MaxManifest}
 		(*h.receiver).Deliver(theLiar, transport.Control, o.Encode())
 	}
-	transfers := &h.process.transfers
+	transfers := &h.process.bulk.transfers
 	receives := func() (n int) {
 		for _, r := range transfers.In() {
 			if r.HasSlot() {
@@ -86,7 +86,7 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 	l := b.leader()
 	l.group.StartSnapshot()
 	b.load("a snapshot is taken", 1, func() bool { return l.group.snapshots.latest() != nil })
-	transfers, latest := &l.process.transfers, l.group.snapshots.latest()
+	transfers, latest := &l.process.bulk.transfers, l.group.snapshots.latest()
 	ticks := int(transfers.SlotTicks())
 	for i := range 3 * ticks {
 		for liar := uint64(theLiar); i%100 == 0 && liar <= theLiar+1; liar++ {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,7 @@ func (p *peers) location(id uint64) location {
 }
 
 // others returns the ids of the other hosts, in ascending order.
-func (h *Host) others() []uint64 { return *h.peers.ids.Load() }
+func (h *Host) others() []uint64 { return *h.network.peers.ids.Load() }
 
 // SetPeer says where another host is: one that this host has not known, or one that has moved. The members of
 // groups learn of a new member's address by the entry that adds it (AddMember), so it is enough to call
@@ -87,7 +88,7 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 		return fmt.Errorf("millrace: SetPeer of host %d: that is this host", id)
 	case len(addr) > identity.MaxAddrBytes || !utf8.ValidString(addr):
 		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q has %d bytes, want text of at most %d", id, addr, len(addr), identity.MaxAddrBytes)
-	case h.closing.Load():
+	case h.shutdown.closing.Load():
 		return ErrStopped
 	}
 	if err := h.rejectAddr(addr); err != nil {
@@ -98,7 +99,7 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 
 // rejectAddr says why the transport cannot dial an address, or returns nil. Only one that dials looks at it.
 func (h *Host) rejectAddr(addr string) error {
-	if _, dials := h.transport.(addressed); !dials {
+	if _, dials := h.network.transport.(addressed); !dials {
 		return nil
 	}
 	_, _, err := splitAddr(addr)
@@ -113,10 +114,10 @@ type twiceAddressed interface{ SetOtherAddr(id uint64, addr string) }
 
 // locate changes what is known of where a host is.
 func (h *Host) locate(id uint64, change func(location) location) error {
-	p := &h.peers
+	p := &h.network.peers
 	p.adding.Lock()
 	defer p.adding.Unlock()
-	if h.closing.Load() {
+	if h.shutdown.closing.Load() {
 		return ErrStopped // nothing may be scheduled any more (Host.parts)
 	}
 	ids := h.others()
@@ -124,10 +125,10 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 		if len(ids) >= identity.MaxHosts {
 			return fmt.Errorf("%w: %d", identity.ErrTooManyHosts, len(ids))
 		}
-		h.meetings.add(id)
-		h.meetings.of(id).begin(h.clock.livedAtBeat())
-		h.pulses.Add(id)
-		h.readers.Add(id)
+		h.network.meetings.add(id)
+		h.network.meetings.of(id).begin(h.clock.livedAtBeat())
+		h.network.pulses.Add(id)
+		h.storage.readers.Add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
 		p.ids.Store(&ids)
 	}
@@ -136,10 +137,10 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 	now := change(was)
 	p.addrs[id] = now
 	p.mu.Unlock()
-	if t, dials := h.transport.(addressed); dials && now.addr() != "" && now.addr() != was.addr() {
+	if t, dials := h.network.transport.(addressed); dials && now.addr() != "" && now.addr() != was.addr() {
 		t.SetPeer(id, now.addr())
 	}
-	if t, dials := h.transport.(twiceAddressed); dials && now.other() != was.other() {
+	if t, dials := h.network.transport.(twiceAddressed); dials && now.other() != was.other() {
 		t.SetOtherAddr(id, now.other())
 	}
 	return nil
@@ -169,7 +170,7 @@ func (h *Host) learnHosts(ids []uint64) {
 }
 
 func (h *Host) learn(id uint64, addr string) {
-	if id == h.config.ID || h.knows(id) && (addr == "" || h.peers.addr(id) != "") {
+	if id == h.config.ID || h.knows(id) && (addr == "" || h.network.peers.addr(id) != "") {
 		return
 	}
 	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
@@ -195,7 +196,7 @@ func (h *Host) rejectNew(id uint64) error {
 // recallAddrs learns of the hosts that this one has met in an earlier life, where they were then.
 // Config.Members need not name them.
 func (h *Host) recallAddrs() {
-	for _, r := range h.admission.Records() {
+	for _, r := range h.trust.admission.Records() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
 			continue
 		}
@@ -225,7 +226,7 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 		return
 	}
 	moved := before != "" && before != peer.Addr
-	known := h.peers.location(peer.ID)
+	known := h.network.peers.location(peer.ID)
 	if known.said == peer.Addr && known.incarnation == peer.Incarnation && known.generation == peer.Generation {
 		return
 	}
@@ -238,21 +239,21 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 		return
 	}
 	h.env.logger.Info("a host has moved", "host", h.config.ID, "peer", peer.ID, "from", before, "to", peer.Addr)
-	h.tellOthers(peer.ID, h.peers.location(peer.ID))
+	h.tellOthers(peer.ID, h.network.peers.location(peer.ID))
 }
 
 // tellOthers tells all hosts that were met where one is.
 func (h *Host) tellOthers(id uint64, at location) {
 	body := at.append([]byte{control.Addresses}, id)
 	for _, to := range h.others() {
-		if to != id && h.meetings.has(to) {
-			h.transport.SendBytes(to, transport.Control, body)
+		if to != id && h.network.meetings.has(to) {
+			h.network.transport.SendBytes(to, transport.Control, body)
 		}
 	}
 }
 
 // Cluster returns the number of the cluster. A new host is given it to join (Config.Joins).
-func (h *Host) Cluster() uint64 { return h.directory.Identity().Cluster }
+func (h *Host) Cluster() uint64 { return h.trust.directory.Identity().Cluster }
 
 // Hosts that meet tell each other where the others are, and later which host has moved. So a host that joins
 // needs the address of one, and so do all hosts if they move at once:
@@ -274,13 +275,13 @@ const (
 func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	body := []byte{control.Addresses}
 	for _, id := range ids {
-		l := h.peers.location(id)
+		l := h.network.peers.location(id)
 		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-identity.MaxAddrBytes {
 			body = l.append(body, id)
 		}
 	}
 	if len(body) > 1 {
-		h.transport.SendBytes(to, transport.Control, body)
+		h.network.transport.SendBytes(to, transport.Control, body)
 	}
 }
 
@@ -313,8 +314,8 @@ func (h *Host) takeAddresses(body []byte) error {
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			continue
 		}
-		if !h.knows(id) && h.peers.hinted.Add(1) > maxHintedHosts {
-			h.peers.hinted.Store(maxHintedHosts)
+		if !h.knows(id) && h.network.peers.hinted.Add(1) > maxHintedHosts {
+			h.network.peers.hinted.Store(maxHintedHosts)
 			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", identity.ErrTooManyHosts, maxHintedHosts, id)
 		}
 		err := h.locate(id, func(l location) location {
@@ -333,14 +334,29 @@ func (h *Host) takeAddresses(body []byte) error {
 
 // knowsBetter reports whether this host has no use for where another one says that a host is.
 func (h *Host) knowsBetter(id uint64, other location) bool {
-	known := h.peers.location(id)
+	known := h.network.peers.location(id)
 	switch unheard := other.incarnation == (transport.Incarnation{}); {
 	case id == h.config.ID || h.rejectAddr(other.said) != nil:
 		return true // or this host's transport cannot dial what another one's may
 	case known.addr() == "":
 		return false
-	case unheard || h.isThere(id) || h.admission.IsRetired(id, other.incarnation):
+	case unheard || h.isThere(id) || h.trust.admission.IsRetired(id, other.incarnation):
 		return true
 	}
 	return other.incarnation == known.incarnation && other.generation <= known.generation
+}
+
+// hostNetwork is the way to other hosts.
+type hostNetwork struct {
+	transport Transport
+	ownTCP    bool // the transport is not WithTransport's
+	peers     peers
+	meetings  meetings
+	pulses    *pulse.Sender
+	heard     *pulse.Receiver
+	asked     []pulse.Question // scratch memory of answerLeaders
+
+	strays      atomic.Uint64 // messages for groups that are not open here
+	frames      atomic.Uint64 // of forwarded commands, so far
+	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 }

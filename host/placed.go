@@ -28,10 +28,10 @@ func (b *inbox) putWish(w *wish) {
 
 // advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
 func (g *Group) advancePlacement() (again bool) {
-	p, now := &g.placing, g.at.ticks
-	if w := g.taken.wish; w != nil {
-		g.taken.wish = nil
-		w.began, w.marked, w.goal = now, now, g.node.BasicStatus().LastIndex
+	p, now := &g.leadership.placing, g.core.at.ticks
+	if w := g.work.taken.wish; w != nil {
+		g.work.taken.wish = nil
+		w.began, w.marked, w.goal = now, now, g.core.node.BasicStatus().LastIndex
 		p.wish = w
 	}
 	if p.wish == nil {
@@ -59,11 +59,11 @@ func (p *groupPlacing) end(why string) {
 
 // rejectWish says why this turn must not hand over for placement, or "".
 func (g *Group) rejectWish() string {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	switch r := g.roster(); {
-	case st.RaftState != raft.StateLeader || g.asked:
+	case st.RaftState != raft.StateLeader || g.writes.forgetting.asked:
 		return "this member does not lead"
-	case st.LeadTransferee != raft.None || g.at.ticks < g.actAfter:
+	case st.LeadTransferee != raft.None || g.core.at.ticks < g.leadership.gray.actAfter:
 		return "another hand-over is under way, or was a moment ago"
 	case r == nil || r.Plan != nil || r.IsJoint() || len(g.members.noted) > 0:
 		return "the members change"
@@ -74,7 +74,7 @@ func (g *Group) rejectWish() string {
 // levelTarget returns the first target of a wish that is level. Until a heartbeat interval has passed since
 // the end of the log was noted, only the best one counts. Otherwise it says why the best is not level.
 func (g *Group) levelTarget(w *wish) (level *target, behind string) {
-	waited := g.at.ticks-w.marked >= ticksPerHeartbeat
+	waited := g.core.at.ticks-w.marked >= ticksPerHeartbeat
 	for i := range w.to {
 		why := g.rejectTarget(w.to[i].id, w.goal, waited)
 		if why == "" {
@@ -88,7 +88,7 @@ func (g *Group) levelTarget(w *wish) (level *target, behind string) {
 		}
 	}
 	if waited {
-		w.marked, w.goal = g.at.ticks, g.node.BasicStatus().LastIndex
+		w.marked, w.goal = g.core.at.ticks, g.core.node.BasicStatus().LastIndex
 	}
 	return nil, behind
 }
@@ -98,12 +98,12 @@ func (g *Group) levelTarget(w *wish) (level *target, behind string) {
 func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
 	kind := raft.ProgressTypeLearner
 	var pr tracker.Progress
-	g.node.WithProgress(func(other uint64, is raft.ProgressType, of tracker.Progress) {
+	g.core.node.WithProgress(func(other uint64, is raft.ProgressType, of tracker.Progress) {
 		if other == id {
 			kind, pr = is, of
 		}
 	})
-	last := g.node.BasicStatus().LastIndex
+	last := g.core.node.BasicStatus().LastIndex
 	switch {
 	case kind != raft.ProgressTypePeer:
 		return fmt.Sprintf("member %d does not vote", id)
@@ -113,8 +113,8 @@ func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
 		return fmt.Sprintf("member %d was not heard lately", id)
 	case pr.State == tracker.StateSnapshot:
 		return fmt.Sprintf("member %d gets a snapshot", id)
-	case g.objects.lackedBy(id) != nil:
-		return fmt.Sprintf("member %d lacks object %v", id, g.objects.lackedBy(id).ID)
+	case g.machine.objects.lackedBy(id) != nil:
+		return fmt.Sprintf("member %d lacks object %v", id, g.machine.objects.lackedBy(id).ID)
 	case pr.State != tracker.StateReplicate, pr.Match < goal, !waited && pr.Match < last:
 		return fmt.Sprintf("member %d is behind: it holds entry %d of %d", id, pr.Match, last)
 	}
@@ -123,18 +123,18 @@ func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
 
 // handOverTo begins the transfer to a target.
 func (g *Group) handOverTo(to *target) {
-	g.placing.wish = nil
-	if err := g.node.TransferLeader(to.id); err != nil {
+	g.leadership.placing.wish = nil
+	if err := g.core.node.TransferLeader(to.id); err != nil {
 		g.noteRefusal(err)
-		g.placing.end(err.Error())
+		g.leadership.placing.end(err.Error())
 		return
 	}
-	g.placing.behind.Store(nil)
-	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
-	term := g.node.BasicStatus().Term
+	g.leadership.placing.behind.Store(nil)
+	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
+	term := g.core.node.BasicStatus().Term
 	g.noteHandedOver(term, false)
-	g.counts.placed.Add(1)
-	g.host.placer.begun.Add(1)
+	g.life.counts.placed.Add(1)
+	g.host.changes.placer.begun.Add(1)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to.id, Cause: g.placedBecause(to), Placement: true})
 }
 
@@ -143,8 +143,8 @@ func (g *Group) placedBecause(to *target) string {
 	if !to.better {
 		return fmt.Sprintf("balance: %d groups lead on this host, and %d on host %d", to.here, to.leads, to.id)
 	}
-	p, h := g.placing.preference.Load(), g.host
-	return fmt.Sprintf("placement: host %d (%s) should rather lead than this one (%s)", to.id, p.describe(to.id, h.placer.zone(to.id)), p.describe(g.self, h.config.Zone))
+	p, h := g.leadership.placing.preference.Load(), g.host
+	return fmt.Sprintf("placement: host %d (%s) should rather lead than this one (%s)", to.id, p.describe(to.id, h.changes.placer.zone(to.id)), p.describe(g.self, h.config.Zone))
 }
 
 // zone returns the zone of a host, as far as it is known.
@@ -156,10 +156,10 @@ func (p *placer) zone(id uint64) string {
 
 // wishDue returns the tick at which a turn must look at its wish again.
 func (g *Group) wishDue() int64 {
-	if g.placing.wish == nil {
+	if g.leadership.placing.wish == nil {
 		return never
 	}
-	return g.at.ticks + ticksPerHeartbeat
+	return g.core.at.ticks + ticksPerHeartbeat
 }
 
 // ticksLong is the time that some ticks take.

@@ -127,8 +127,8 @@ func (g *Group) SetPlacement(p Placement) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	g.placing.preference.Store(p.clone())
-	g.host.placer.recount(g)
+	g.leadership.placing.preference.Store(p.clone())
+	g.host.changes.placer.recount(g)
 	return nil
 }
 
@@ -147,14 +147,14 @@ type PlacementStatus struct {
 
 // Placement returns where the leader of the group should be, as this member sees it. It never waits.
 func (g *Group) Placement() PlacementStatus {
-	s := PlacementStatus{Recent: g.placing.moves(g.host.clock.livedAtBeat(), g.host.config.hourTicks())}
-	p := g.placing.preference.Load()
+	s := PlacementStatus{Recent: g.leadership.placing.moves(g.host.clock.livedAtBeat(), g.host.config.hourTicks())}
+	p := g.leadership.placing.preference.Load()
 	if p == nil {
 		return s
 	}
 	s.Placement = *p.clone()
-	if g.roleTimes.leads.Load() >= 0 && g.Err() == nil {
-		s.Wants, s.Waits = g.host.placer.explain(g, p)
+	if g.life.roleTimes.leads.Load() >= 0 && g.Err() == nil {
+		s.Wants, s.Waits = g.host.changes.placer.explain(g, p)
 	}
 	return s
 }

@@ -104,14 +104,14 @@ func (p *placer) init(h *Host) {
 }
 
 // SetBalance turns balance on or off (Config.Balance). It is safe for concurrent use.
-func (h *Host) SetBalance(on bool) { h.placer.balance.Store(on) }
+func (h *Host) SetBalance(on bool) { h.changes.placer.balance.Store(on) }
 
 // add notes that a group leads here. A group that has stopped is refused: it was taken out when it stopped,
 // and the turn under way must not put it back.
 func (p *placer) add(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := &g.placing.led; at.In() == nil && g.Err() == nil {
+	if at := &g.leadership.placing.led; at.In() == nil && g.Err() == nil {
 		at.Owner = g
 		p.led.Push(at)
 		p.count(g)
@@ -122,7 +122,7 @@ func (p *placer) add(g *Group) {
 func (p *placer) drop(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g.placing.led.Leave()
+	g.leadership.placing.led.Leave()
 	p.count(g)
 }
 
@@ -134,14 +134,14 @@ func (p *placer) recount(g *Group) {
 }
 
 func (p *placer) count(g *Group) {
-	prefers := g.placing.led.In() != nil && g.placing.preference.Load() != nil
+	prefers := g.leadership.placing.led.In() != nil && g.leadership.placing.preference.Load() != nil
 	switch {
-	case prefers && !g.placing.prefers:
+	case prefers && !g.leadership.placing.prefers:
 		p.prefers++
-	case !prefers && g.placing.prefers:
+	case !prefers && g.leadership.placing.prefers:
 		p.prefers--
 	}
-	g.placing.prefers = prefers
+	g.leadership.placing.prefers = prefers
 }
 
 // leads returns how many groups lead here.
@@ -153,17 +153,17 @@ func (p *placer) leads() int {
 
 // load is what this host says of itself.
 func (h *Host) load(number uint64) leadership.Load {
-	return leadership.Load{Number: number, Leads: uint64(h.placer.leads()), Unfit: h.unfit(), Zone: h.config.Zone}
+	return leadership.Load{Number: number, Leads: uint64(h.changes.placer.leads()), Unfit: h.unfit(), Zone: h.config.Zone}
 }
 
 // unfit says why this host should get no leadership.
 func (h *Host) unfit() leadership.Unfitness {
 	now := h.clock.livedAtBeat()
-	since, works := h.watch.stalledDisk(h.lane, now)
+	since, works := h.reports.watch.stalledDisk(h.storage.lane, now)
 	switch {
-	case h.closing.Load() || now < h.placer.stops.Load():
+	case h.shutdown.closing.Load() || now < h.changes.placer.stops.Load():
 		return leadership.StopsSoon
-	case h.lane.failed() || h.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
+	case h.storage.lane.failed() || h.storage.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
 		return leadership.DiskStands
 	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
 		return leadership.TurnsHang
@@ -189,7 +189,7 @@ func (p *placer) beat(now int64) {
 	if question != nil {
 		for _, id := range p.host.others() {
 			if p.host.isThere(id) {
-				p.host.transport.SendBytes(id, transport.Control, question)
+				p.host.network.transport.SendBytes(id, transport.Control, question)
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func (p *placer) begin(now int64) {
 func (p *placer) rejectHost(id uint64, now int64) string {
 	steady := p.host.config.placementTicks()
 	l, answered := p.loads[id]
-	switch m := p.host.meetings.of(id); {
+	switch m := p.host.network.meetings.of(id); {
 	case m == nil || !p.host.isThere(id):
 		return fmt.Sprintf("host %d is not heard", id)
 	case now-m.heardSince.Load() < steady:
@@ -280,7 +280,7 @@ func (p *placer) look(now int64) (wishes []*wish) {
 // targets returns the members to which the leadership of a group should go, the best first, and counts it as
 // given to that one.
 func (p *placer) targets(g *Group, now int64) (to []target) {
-	preference := g.placing.preference.Load()
+	preference := g.leadership.placing.preference.Load()
 	if preference == nil && !p.balance.Load() || p.rejectGroup(g, now) != "" {
 		return nil
 	}
@@ -316,7 +316,7 @@ func (p *placer) targets(g *Group, now int64) (to []target) {
 // rejectGroup says why the leadership of a group stays here for now, whatever its Placement says, or "".
 func (p *placer) rejectGroup(g *Group, now int64) string {
 	c := &p.host.config
-	since := g.roleTimes.leads.Load()
+	since := g.life.roleTimes.leads.Load()
 	switch r := g.roster(); {
 	case r == nil:
 		return "the group is not founded"
@@ -324,9 +324,9 @@ func (p *placer) rejectGroup(g *Group, now int64) string {
 		return "a plan is under way"
 	case since < 0 || now-since < c.placementTicks():
 		return fmt.Sprintf("this member has not led for %v yet", c.ticksLong(c.placementTicks()))
-	case g.placing.rests(now):
+	case g.leadership.placing.rests(now):
 		return fmt.Sprintf("a caller has asked for a transfer of the leadership less than %v ago", leadership.Window)
-	case g.placing.moves(now, c.hourTicks()) >= leadership.MaxPlacements:
+	case g.leadership.placing.moves(now, c.hourTicks()) >= leadership.MaxPlacements:
 		return fmt.Sprintf("the leadership was handed over for placement %d times within %v, the most for a group", leadership.MaxPlacements, leadership.Window)
 	}
 	return ""
@@ -349,7 +349,7 @@ func (p *placer) explain(g *Group, preference *Placement) (wants uint64, waits s
 	if waits = cmp.Or(p.rejectGroup(g, now), p.rejectHost(wants, now)); waits != "" {
 		return wants, waits
 	}
-	if behind := g.placing.behind.Load(); behind != nil {
+	if behind := g.leadership.placing.behind.Load(); behind != nil {
 		return wants, *behind
 	}
 	return wants, "the next look at this group"

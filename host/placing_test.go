@@ -134,9 +134,9 @@ func (p *placed) pass(heartbeats int) (told []uint64) {
 			a := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: p.holds[id], From: id, To: 1}
 			in.Receive(id, []transport.Envelope{{Group: theGroup, Message: m}, {Group: theGroup, Message: a}})
 			says := p.says[id]
-			p.placer.mu.Lock()
-			says.Number = p.placer.number
-			p.placer.mu.Unlock()
+			p.changes.placer.mu.Lock()
+			says.Number = p.changes.placer.number
+			p.changes.placer.mu.Unlock()
 			in.Deliver(id, transport.Control, says.Encode())
 		}
 		p.manual.runIdle()
@@ -280,13 +280,13 @@ func TestStepsAreBounded(t *testing.T) {
 	const groups = 10_000
 	roster := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
 	for range groups {
-		g := &Group{self: 1, host: l.Host}
+		g := &Group{member: member{self: 1, host: l.Host}}
 		g.members.roster.Store(roster)
-		g.roleTimes.begin(0)
-		g.roleTimes.leads.Store(0)
-		l.placer.add(g)
+		g.life.roleTimes.begin(0)
+		g.life.roleTimes.leads.Store(0)
+		l.changes.placer.add(g)
 	}
-	p, now := &l.placer, l.clock.livedAtBeat()
+	p, now := &l.changes.placer, l.clock.livedAtBeat()
 	if question, _ := p.step(now); question == nil {
 		t.Fatal("a host with many groups asks nothing")
 	}

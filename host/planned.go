@@ -88,23 +88,23 @@ func (b *inbox) takePlans(p *planned) (requests []planRequest) {
 func (g *Group) advancePlan() (again bool) {
 	g.stepPlan()
 	r := g.roster()
-	if r == nil || g.node.BasicStatus().RaftState != raft.StateLeader {
+	if r == nil || g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return false
 	}
-	return r.Plan != nil || r.IsJoint() || g.host.applicants.waitFor(g.id)
+	return r.Plan != nil || r.IsJoint() || g.host.changes.applicants.waitFor(g.id)
 }
 
 // stepPlan takes the next step of a plan, if this member leads.
 func (g *Group) stepPlan() {
-	requests := g.inbox.takePlans(&g.plan)
+	requests := g.inbox.takePlans(&g.members.plan)
 	r := g.roster()
-	st := g.node.BasicStatus()
-	if r == nil || st.RaftState != raft.StateLeader || g.asked {
+	st := g.core.node.BasicStatus()
+	if r == nil || st.RaftState != raft.StateLeader || g.writes.forgetting.asked {
 		for _, q := range requests {
 			g.answerPlan(q, g.host.notLeader(st.Lead))
 		}
-		g.plan.rounds, g.plan.version = nil, 0
-		g.plan.waits.Store(nil)
+		g.members.plan.rounds, g.members.plan.version = nil, 0
+		g.members.plan.waits.Store(nil)
 		return
 	}
 	for _, q := range requests {
@@ -123,11 +123,11 @@ func (g *Group) stepPlan() {
 	case !ok:
 		return
 	}
-	if g.plan.version != r.Changed {
-		g.plan.version, g.plan.rounds = r.Changed, nil
+	if g.members.plan.version != r.Changed {
+		g.members.plan.version, g.members.plan.rounds = r.Changed, nil
 	}
 	why := g.stageWaits(r, c)
-	g.plan.waits.Store(&why)
+	g.members.plan.waits.Store(&why)
 	switch {
 	case why != "":
 	case membership.Takes(c.Steps, g.self):
@@ -135,7 +135,7 @@ func (g *Group) stepPlan() {
 	default:
 		kind, data, err := raftpb.MarshalConfChange(c.Entry())
 		if err == nil {
-			err = g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
+			err = g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
 		}
 		if err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrConfChangeRefused) {
 			g.noteRefusal(err)
@@ -186,26 +186,26 @@ func (g *Group) there(ids []uint64) []uint64 {
 
 // isLevel reports whether a learner has caught up.
 func (g *Group) isLevel(id uint64) bool {
-	at := slices.IndexFunc(g.plan.rounds, func(c catchUpRound) bool { return c.id == id })
-	st := g.node.BasicStatus()
+	at := slices.IndexFunc(g.members.plan.rounds, func(c catchUpRound) bool { return c.id == id })
+	st := g.core.node.BasicStatus()
 	if at < 0 {
-		g.plan.rounds = append(g.plan.rounds, catchUpRound{id: id, goal: st.LastIndex, since: g.at.ticks})
+		g.members.plan.rounds = append(g.members.plan.rounds, catchUpRound{id: id, goal: st.LastIndex, since: g.core.at.ticks})
 		return false
 	}
-	c := &g.plan.rounds[at]
+	c := &g.members.plan.rounds[at]
 	pr, ok := g.progress(id)
 	if !ok || pr.Match < c.goal || pr.State != tracker.StateReplicate {
 		c.level = false
 		return false
 	}
-	c.level = g.at.ticks-c.since <= int64(g.host.config.electionTicks())
-	c.goal, c.since = st.LastIndex, g.at.ticks
+	c.level = g.core.at.ticks-c.since <= int64(g.host.config.electionTicks())
+	c.goal, c.since = st.LastIndex, g.core.at.ticks
 	return c.level
 }
 
 // progress returns what this leader knows of a member.
 func (g *Group) progress(id uint64) (found tracker.Progress, ok bool) {
-	g.node.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+	g.core.node.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if other == id {
 			found, ok = pr, true
 		}
@@ -215,18 +215,18 @@ func (g *Group) progress(id uint64) (found tracker.Progress, ok bool) {
 
 // yieldTo hands the leadership to a member that stays a voter after a stage.
 func (g *Group) yieldTo(c membership.Change) {
-	if g.node.BasicStatus().LeadTransferee != raft.None || g.plan.asked > 0 && g.at.ticks < g.plan.asked+int64(g.host.config.electionTicks()) {
+	if g.core.node.BasicStatus().LeadTransferee != raft.None || g.members.plan.asked > 0 && g.core.at.ticks < g.members.plan.asked+int64(g.host.config.electionTicks()) {
 		return
 	}
-	g.plan.asked = max(g.at.ticks, 1)
+	g.members.plan.asked = max(g.core.at.ticks, 1)
 	target := g.successor(func(id uint64, pr tracker.Progress) bool {
 		return !membership.Takes(c.Steps, id) && (pr.RecentActive || g.host.isThere(id))
 	})
 	if target == raft.None {
 		return
 	}
-	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: g.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
-	if err := g.node.TransferLeader(target); err != nil {
+	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: g.core.node.BasicStatus().Term, To: target, Cause: "the plan under way takes the vote of this member"})
+	if err := g.core.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 	}
 }
@@ -274,7 +274,7 @@ func isOutdated(r *membership.Roster, q planRequest) bool {
 
 // proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
 func (g *Group) proposeHost(data []byte) {
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
+	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
 	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
 		g.noteRefusal(err)
 	}
@@ -331,16 +331,16 @@ func (g *Group) answerPlan(q planRequest, err error) {
 		return // it asks the next leader
 	}
 	if q.from == g.self {
-		g.executions.refuse(q.id, err)
+		g.members.executions.refuse(q.id, err)
 		return
 	}
-	g.host.transport.SendBytes(q.from, transport.Control, planAnswer{g.id, q.id, err.Error()}.encode())
+	g.host.network.transport.SendBytes(q.from, transport.Control, planAnswer{g.id, q.id, err.Error()}.encode())
 }
 
 // planDue returns the tick at which a leader looks at its plan again.
 func (g *Group) planDue() int64 {
-	if r := g.roster(); r == nil || r.Plan == nil || g.node.BasicStatus().RaftState != raft.StateLeader {
+	if r := g.roster(); r == nil || r.Plan == nil || g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	return g.at.ticks + ticksPerHeartbeat
+	return g.core.at.ticks + ticksPerHeartbeat
 }

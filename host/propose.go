@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // proposal is a command on its way into the log, and the client that waits for it.
@@ -51,9 +52,9 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
 	}
-	w := g.host.waiters.get()
+	w := g.host.memory.waiters.get()
 	if err := g.submit(command, w); err != nil {
-		g.host.waiters.put(w)
+		g.host.memory.waiters.put(w)
 		return Receipt{}, err
 	}
 	select {
@@ -69,7 +70,7 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	}
 	o := w.outcome
 	w.reset()
-	g.host.waiters.put(w)
+	g.host.memory.waiters.put(w)
 	return o.receipt, o.err
 }
 
@@ -102,14 +103,14 @@ func (g *Group) submit(command []byte, w *waiter) error {
 
 func (g *Group) take(command []byte, w *waiter) error {
 	switch {
-	case g.hasCommands:
+	case g.proposals.hasCommands:
 		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
 	case len(command) == 0:
 		return ErrEmpty
 	case len(command) > g.config.MaxCommandBytes:
 		return g.tooLarge(len(command))
 	}
-	if g.host.closing.Load() {
+	if g.host.shutdown.closing.Load() {
 		return ErrStopped
 	}
 	if err := g.rejectHalted(); err != nil {
@@ -153,4 +154,22 @@ func (p Pending) Poll() (r Receipt, done bool, err error) {
 		return Receipt{}, false, nil
 	}
 	return p.w.outcome.receipt, true, p.w.outcome.err
+}
+
+// groupProposals are the commands of clients, from the door to the answer.
+type groupProposals struct {
+	proposalQueue
+	drain       drain
+	spaces      spaces
+	router      router
+	forwarders  forwarders
+	copies      map[uint64]*copies // by host
+	frames      seenFrames
+	batching    batching // its own comments say who owns what
+	gathering   gathering
+	overload    overload
+	hasCommands bool // its entries have headers (commands.go)
+
+	refused atomic.Uint64
+	dropped atomic.Uint64
 }

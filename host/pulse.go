@@ -34,10 +34,10 @@ func pulseShards(of []*sched.Shard) (shards []pulse.Shard) {
 
 // sendPulses is the beat of a host: one record to each other host that has something to hear.
 func (h *Host) sendPulses() {
-	for _, r := range h.pulses.Beat() {
-		r.Answer, r.Answers = h.heard.Answer(r.Peer)
+	for _, r := range h.network.pulses.Beat() {
+		r.Answer, r.Answers = h.network.heard.Answer(r.Peer)
 		if r.Pulses || r.Answers {
-			h.transport.SendBytes(r.Peer, transport.Pulse, r.Append(nil))
+			h.network.transport.SendBytes(r.Peer, transport.Pulse, r.Append(nil))
 		}
 	}
 }
@@ -45,31 +45,31 @@ func (h *Host) sendPulses() {
 // leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has
 // something to say. It is called at the end of a turn.
 func (g *Group) leadQuietly() (again bool) {
-	now := g.at.ticks
-	switch leads := g.node.BasicStatus().RaftState == raft.StateLeader; {
+	now := g.core.at.ticks
+	switch leads := g.core.node.BasicStatus().RaftState == raft.StateLeader; {
 	case !leads:
 		g.endPulses(0)
-	case !g.node.Quiet() || g.taken.excepted:
+	case !g.core.node.Quiet() || g.work.taken.excepted:
 		g.endPulses(now + pulseRest)
-	case !g.pulsed && now >= g.pulseAfter:
-		st := g.node.BasicStatus()
-		if g.host.pulses.Set((*pulseLeader)(g), g.memberIDs(), st.Term, st.Commit) {
-			g.pulsed, g.activeAt = true, g.at.ticks-g.at.missed
-			g.node.SetPulsed(true)
+	case !g.leadership.quietLead.pulsed && now >= g.leadership.quietLead.pulseAfter:
+		st := g.core.node.BasicStatus()
+		if g.host.network.pulses.Set((*pulseLeader)(g), g.memberIDs(), st.Term, st.Commit) {
+			g.leadership.quietLead.pulsed, g.leadership.quietLead.activeAt = true, g.core.at.ticks-g.core.at.missed
+			g.core.node.SetPulsed(true)
 			g.shrink()
 		}
 	}
 	// A leader that is not quiet rests for a while; each tick moves that.
-	return g.pulsed || g.node.Quiet() && g.pulseAfter < now+pulseRest
+	return g.leadership.quietLead.pulsed || g.core.node.Quiet() && g.leadership.quietLead.pulseAfter < now+pulseRest
 }
 
 // endPulses takes the heartbeats back, and rests until a tick.
 func (g *Group) endPulses(until int64) {
-	g.pulseAfter = until
-	if g.pulsed {
-		g.pulsed = false
-		g.host.pulses.Drop((*pulseLeader)(g))
-		g.node.SetPulsed(false)
+	g.leadership.quietLead.pulseAfter = until
+	if g.leadership.quietLead.pulsed {
+		g.leadership.quietLead.pulsed = false
+		g.host.network.pulses.Drop((*pulseLeader)(g))
+		g.core.node.SetPulsed(false)
 	}
 }
 
@@ -79,16 +79,16 @@ const pulseRest = 2*ticksPerHeartbeat + 1
 
 // notePeers tells the core of a leader which followers have answered pulses.
 func (g *Group) notePeers() {
-	if !g.pulsed {
+	if !g.leadership.quietLead.pulsed {
 		return
 	}
 	var active []uint64
-	g.host.pulses.Active((*pulseLeader)(g), g.activeAt, func(peer uint64) { active = append(active, peer) })
-	g.activeAt = g.at.ticks - g.at.missed
+	g.host.network.pulses.Active((*pulseLeader)(g), g.leadership.quietLead.activeAt, func(peer uint64) { active = append(active, peer) })
+	g.leadership.quietLead.activeAt = g.core.at.ticks - g.core.at.missed
 	for _, id := range active {
-		g.noteRefusal(g.node.PeerActive(id))
+		g.noteRefusal(g.core.node.PeerActive(id))
 	}
-	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
+	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 }
 
 // quietLead is a leader's part in pulses. It belongs to the turn.
@@ -101,38 +101,38 @@ type quietLead struct {
 // followPulse makes a group rely on a list, if it follows the host in that term and lacks nothing.
 func (h *Host) followPulse(line pulse.Line, leader uint64, c *pulse.Cover) bool {
 	g := h.groups.get(line.Group)
-	return g != nil && g.cover.Begin(c, func() bool { return g.follows(line, leader) })
+	return g != nil && g.pulse.cover.Begin(c, func() bool { return g.follows(line, leader) })
 }
 
 func (g *Group) follows(line pulse.Line, leader uint64) bool {
-	s := g.status.Load()
-	return s.Role == RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.withoutAuthority.Load() && g.Err() == nil
+	s := g.life.status.Load()
+	return s.Role == RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.members.withoutAuthority.Load() && g.Err() == nil
 }
 
 // uncover ends that.
-func (g *Group) uncover() { g.cover.End(g.id) }
+func (g *Group) uncover() { g.pulse.cover.End(g.id) }
 
 // hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment.
 // It returns the ticks that have passed since.
 func (g *Group) hearPulses(passed int) (left int) {
-	c := g.cover.Cover()
+	c := g.pulse.cover.Cover()
 	if c == nil {
 		return passed
 	}
 	n := c.List.Count()
-	if c.List == g.heardList && n == g.heardN {
+	if c.List == g.pulse.heardList && n == g.pulse.heardN {
 		return passed
 	}
-	g.heardList, g.heardN = c.List, n
-	since := int(min(max(g.at.ticks-g.at.missed-c.List.At(), 0), int64(passed)))
-	g.pass(min(passed-since, g.node.TicksToEvent()-1))
-	follows, err := g.node.HeardLeader(c.Term, c.List.From())
+	g.pulse.heardList, g.pulse.heardN = c.List, n
+	since := int(min(max(g.core.at.ticks-g.core.at.missed-c.List.At(), 0), int64(passed)))
+	g.pass(min(passed-since, g.core.node.TicksToEvent()-1))
+	follows, err := g.core.node.HeardLeader(c.Term, c.List.From())
 	g.noteRefusal(err)
 	if !follows {
 		g.uncover()
 	} else {
-		g.unheard = 0
-		g.idle = len(g.taken.messages)+len(g.taken.answers)+len(g.taken.proposals) == 0
+		g.writes.forgetting.unheard = 0
+		g.pulse.idle = len(g.work.taken.messages)+len(g.work.taken.answers)+len(g.work.taken.proposals) == 0
 	}
 	return since
 }

@@ -75,7 +75,7 @@ func (p *pulseHost) leadInTerm1() {
 func (p *pulseHost) untilPulsed() {
 	p.t.Helper()
 	for range 100 {
-		if p.group.pulsed {
+		if p.group.leadership.quietLead.pulsed {
 			return
 		}
 		p.manual.tick()
@@ -187,19 +187,19 @@ func TestStoppedFollowerIsAnException(t *testing.T) {
 			p := openPulseHost(t, 3, func(*Config) {})
 			p.followIn(3)
 			p.cover(1, 3)
-			if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) > 0 {
+			if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) > 0 {
 				t.Fatalf("the answer is %+v, %v; want it without exceptions", a, ok)
 			}
 			row.stop(p)
 			p.manual.runIdle()
 			for range 3 {
 				p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
-				if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 || a.Excluded[0] != theGroup {
+				if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 || a.Excluded[0] != theGroup {
 					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
 				}
 			}
 			p.cover(2, 3)
-			if a, ok := p.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 {
+			if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 {
 				t.Fatalf("the answer to a new list is %+v, %v; want the group as an exception", a, ok)
 			}
 		})
@@ -212,7 +212,7 @@ func TestStoppedLeaderIsNotVouchedFor(t *testing.T) {
 	p.leadInTerm1()
 	p.untilPulsed()
 	p.group.fail(errors.New("broken"))
-	p.pulses.Set((*pulseLeader)(p.group), p.group.memberIDs(), 1, 1) // as leadQuietly does at the end of a turn
+	p.network.pulses.Set((*pulseLeader)(p.group), p.group.memberIDs(), 1, 1) // as leadQuietly does at the end of a turn
 	p.sent = map[uint64]pulse.Record{}
 	for range 3 * ticksPerHeartbeat {
 		p.manual.tick()
@@ -291,7 +291,7 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	p.leadInTerm1()
 	p.untilPulsed()
 	beat := func() pulse.Record {
-		for _, r := range p.pulses.Beat() {
+		for _, r := range p.network.pulses.Beat() {
 			p.sent[r.Peer] = r.Record
 		}
 		return p.sent[2]
@@ -307,16 +307,16 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	if r := beat(); !r.Pulses || !r.HasList || len(r.Lines) != 0 {
 		t.Fatalf("the list is %+v, want none of the shard that hangs", r)
 	}
-	p.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1000)
+	p.network.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1000)
 	w.End(seat, false, never)
-	if p.pulses.Active((*pulseLeader)(p.group), 0, count); active > 0 {
+	if p.network.pulses.Active((*pulseLeader)(p.group), 0, count); active > 0 {
 		t.Fatal("an answer to a list without the group counts for it")
 	}
 	if r := beat(); len(r.Lines) != 1 {
 		t.Fatalf("the list is %+v, want the group again", r)
 	}
-	p.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1001)
-	if p.pulses.Active((*pulseLeader)(p.group), 1001, count); active != 1 {
+	p.network.pulses.Answered(2, pulse.Answer{Life: p.sent[2].Life, Version: p.sent[2].Version, Known: true}, 1001)
+	if p.network.pulses.Active((*pulseLeader)(p.group), 1001, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
 	}
 }
@@ -351,10 +351,10 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 					heard[id] = r
 				}
 				if s := p.group.Status(); s.Role != RoleLeader {
-					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.pulsed)
+					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.leadership.quietLead.pulsed)
 				}
 			}
-			if !p.group.pulsed {
+			if !p.group.leadership.quietLead.pulsed {
 				t.Fatal("a quiet leader is not pulsed")
 			}
 		}
@@ -423,7 +423,7 @@ func TestLateListIsDropped(t *testing.T) {
 	p.followIn(3)
 	p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 2, HasList: true})
 	p.cover(1, 3)
-	if a, ok := p.heard.Answer(2); !ok || !a.Known || a.Version != 2 {
+	if a, ok := p.network.heard.Answer(2); !ok || !a.Known || a.Version != 2 {
 		t.Errorf("the answer is %+v, %v; want one for version 2", a, ok)
 	}
 	if !p.campaigns(200, func(int) { p.cover(1, 3) }) {
@@ -481,7 +481,7 @@ func TestBlockedPulseStopsNoTurn(t *testing.T) {
 	l := openTestHost(t, 3, WithTransport(out))
 	l.out = out.recordingTransport
 	l.lead()
-	l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
+	l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -489,9 +489,9 @@ func TestBlockedPulseStopsNoTurn(t *testing.T) {
 	}()
 	for range l.others() {
 		<-out.entered
-		l.pulses.Drop((*pulseLeader)(l.group)) // hangs, if the lock is held
-		l.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
-		l.heard.Take(2, pulse.Record{Pulses: true, Life: 5, Version: 1}, 0)
+		l.network.pulses.Drop((*pulseLeader)(l.group)) // hangs, if the lock is held
+		l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
+		l.network.heard.Take(2, pulse.Record{Pulses: true, Life: 5, Version: 1}, 0)
 		out.release <- struct{}{}
 	}
 	<-sent

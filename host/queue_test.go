@@ -20,9 +20,9 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			l := openTestHost(t, 3)
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
-			a := l.group.append
+			a := l.group.writes.append
 			if kind == "hung" {
-				l.lane.task.(*manualTask).dead = true
+				l.storage.lane.task.(*manualTask).dead = true
 			} else {
 				l.disk.SetHook(func(op crashfs.Op) error {
 					if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
@@ -154,8 +154,8 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 // own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHostWith(t, 3, littleMemory)
-	a, limit := l.group.append, l.memory.writing.max
-	l.lane.task.(*manualTask).dead = true
+	a, limit := l.group.writes.append, l.memory.writing.max
+	l.storage.lane.task.(*manualTask).dead = true
 	for term := uint64(1); term < 200; term++ {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Entries: span(1, 9, term)})
 	}
@@ -185,7 +185,7 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
-	l.lane.task.(*manualTask).dead = true
+	l.storage.lane.task.(*manualTask).dead = true
 	taken, limit := 0, int(l.memory.proposed.max)
 	for taken < limit {
 		p := l.submit("x")

@@ -1,6 +1,9 @@
 package host
 
-import "github.com/millrace/millrace/host/internal/sched"
+import (
+	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/sched"
+)
 
 // A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's
 // heartbeats are left to the list. Its deadlines still come, one in each election timeout, but a turn would
@@ -22,31 +25,31 @@ type asleep struct {
 // wakeAt returns when the shard must look at the group: at its deadline or, while it sleeps, at the heartbeat
 // before, so that the deadlines of thousands of groups come together.
 func (g *Group) wakeAt() int64 {
-	if due := g.nextDue - g.nextDue%ticksPerHeartbeat; (g.isIdle || g.pulsed) && due > g.at.ticks {
+	if due := g.core.nextDue - g.core.nextDue%ticksPerHeartbeat; (g.pulse.asleep.isIdle || g.leadership.quietLead.pulsed) && due > g.core.at.ticks {
 		return due
 	}
-	return g.nextDue
+	return g.core.nextDue
 }
 
 // hearsOn moves the deadline of a follower that sleeps and has heard its leader. It reports whether that is
 // after now.
 func (g *Group) hearsOn(now, missed int64) bool {
-	c := g.cover.Cover()
-	if c == nil || !g.isIdle || g.at.missed != missed {
+	c := g.pulse.cover.Cover()
+	if c == nil || !g.pulse.asleep.isIdle || g.core.at.missed != missed {
 		return false
 	}
 	heard := c.List.At() + missed
-	if heard <= g.at.ticks {
+	if heard <= g.core.at.ticks {
 		return false
 	}
-	g.nextDue = heard + g.remains
+	g.core.nextDue = heard + g.pulse.asleep.remains
 	return g.wakeAt() > now
 }
 
 // checksNext reports whether the group's next deadline is the check of the quorum, and the check before was
 // at the core's present time.
 func (g *Group) checksNext(missed int64) bool {
-	return g.pulsed && g.remains == int64(g.host.config.electionTicks()) && g.at.missed == missed
+	return g.leadership.quietLead.pulsed && g.pulse.asleep.remains == int64(g.host.config.electionTicks()) && g.core.at.missed == missed
 }
 
 // Deadline implements sched.Turner.
@@ -55,7 +58,7 @@ func (s *seated) Deadline(at sched.Moment) sched.Verdict {
 	case g.hearsOn(at.Ticks, at.Missed):
 		return sched.Verdict{Due: g.wakeAt()}
 	case g.checksNext(at.Missed):
-		return sched.Verdict{Asks: true, Since: g.activeAt}
+		return sched.Verdict{Asks: true, Since: g.leadership.quietLead.activeAt}
 	}
 	return sched.Verdict{}
 }
@@ -63,10 +66,19 @@ func (s *seated) Deadline(at sched.Moment) sched.Verdict {
 // Confirmed implements sched.Turner: a quorum has answered pulses, so the check of the quorum succeeds.
 func (s *seated) Confirmed(at sched.Moment, since int64) (due int64, sleeps bool) {
 	g := (*Group)(s)
-	if !g.checksNext(at.Missed) || g.activeAt != since {
+	if !g.checksNext(at.Missed) || g.leadership.quietLead.activeAt != since {
 		return 0, false
 	}
-	g.at.ticks, g.activeAt = at.Ticks, at.Ticks-at.Missed
-	g.nextDue = at.Ticks + g.remains
+	g.core.at.ticks, g.leadership.quietLead.activeAt = at.Ticks, at.Ticks-at.Missed
+	g.core.nextDue = at.Ticks + g.pulse.asleep.remains
 	return g.wakeAt(), true
+}
+
+// groupPulse is what a group has heard of pulses, which stand for heartbeats while it is quiet.
+type groupPulse struct {
+	cover     pulse.Subscription // the pulses that speak for its leader
+	asleep    asleep
+	heardList *pulse.PeerPulses // of the last pulse that the core was told,
+	heardN    int64             // and its number there
+	idle      bool              // only its leader's pulses concern it
 }

@@ -209,15 +209,15 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		return
 	}
 	rd := &g.reads
-	if r.counter = &g.counts.readLinearizable; maxAge > 0 {
-		r.counter = &g.counts.readBounded
+	if r.counter = &g.life.counts.readLinearizable; maxAge > 0 {
+		r.counter = &g.life.counts.readBounded
 	}
 	rd.mu.Lock()
 	if maxAge > 0 && rd.closed == nil {
 		c := rd.latest
 		if age := g.boottime() - c.at; c.index > 0 && age <= maxAge {
 			r.at = ReadAt{Index: c.index, Age: age}
-			rd.awaitApplied(r, g.apply.applied.Load)
+			rd.awaitApplied(r, g.machine.apply.applied.Load)
 			rd.mu.Unlock()
 			if age > maxAge/2 {
 				g.refreshReads()
@@ -247,11 +247,11 @@ func (g *Group) StartApplied(r *Read, index uint64) {
 		return
 	}
 	rd := &g.reads
-	r.counter = &g.counts.readAtLeast
+	r.counter = &g.life.counts.readAtLeast
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	r.at = ReadAt{Index: index}
-	rd.awaitApplied(r, g.apply.applied.Load)
+	rd.awaitApplied(r, g.machine.apply.applied.Load)
 }
 
 // refreshReads makes a turn ask a question, if none is on its way.
@@ -270,7 +270,7 @@ func (rd *reading) reserve(r *Read) error {
 	case r.reserved:
 		return nil
 	case !rd.budget.take(rd.bytes, readBytes):
-		r.group.counts.readRefused.Add(1)
+		r.group.life.counts.readRefused.Add(1)
 		return ErrOverloaded
 	}
 	rd.bytes += readBytes
@@ -416,8 +416,8 @@ func (rd *reading) cover(number uint64) {
 // advanceReads is the part of a turn: it takes questions and answers of other members, and asks the next
 // question, if it is time.
 func (g *Group) advanceReads() (again bool) {
-	rd, st := &g.reads, g.node.BasicStatus()
-	for _, a := range g.taken.readAnswers {
+	rd, st := &g.reads, g.core.node.BasicStatus()
+	for _, a := range g.work.taken.readAnswers {
 		g.confirmReads(a.number, a.index)
 	}
 	if rd.leader != st.Lead || rd.term != st.Term {
@@ -428,17 +428,17 @@ func (g *Group) advanceReads() (again bool) {
 		return rd.underWay || rd.wants()
 	}
 	rd.refresh.Store(false) // before the reads are taken: one that comes later wants another question
-	rd.number = g.host.readNumbers.Add(1)
-	rd.underWay, rd.repeats, rd.askedTick = true, false, g.at.ticks
+	rd.number = g.host.network.readNumbers.Add(1)
+	rd.underWay, rd.repeats, rd.askedTick = true, false, g.core.at.ticks
 	rd.sent[rd.number%uint64(len(rd.sent))] = question{rd.number, g.boottime()}
 	rd.cover(rd.number)
 	if !leads {
-		g.host.transport.SendBytes(rd.leader, transport.Control, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(control.ReadQuestion))
+		g.host.network.transport.SendBytes(rd.leader, transport.Control, readRecord{group: g.id, life: g.host.life(), number: rd.number}.encode(control.ReadQuestion))
 		return rd.underWay || rd.wants()
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
-	g.counts.readRounds.Add(1)
-	if err := g.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, rd.number)); err != nil {
+	g.life.counts.readRounds.Add(1)
+	if err := g.core.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, rd.number)); err != nil {
 		rd.repeats = true // the core takes no more now
 		if !errors.Is(err, raft.ErrReadDropped) {
 			g.noteRefusal(err)
@@ -451,18 +451,18 @@ func (g *Group) advanceReads() (again bool) {
 // it is time to repeat it.
 func (rd *reading) mayAsk(g *Group, leads bool) bool {
 	switch {
-	case g.asked || rd.leader == raft.None:
+	case g.writes.forgetting.asked || rd.leader == raft.None:
 		return false
 	case leads && !rd.repeats:
 		return !rd.underWay // the core repeats its round by itself
 	}
-	return !rd.underWay || g.at.ticks >= rd.askedTick+ticksPerHeartbeat
+	return !rd.underWay || g.core.at.ticks >= rd.askedTick+ticksPerHeartbeat
 }
 
 // readsDue returns the tick at which a question must be repeated.
 func (g *Group) readsDue() int64 {
 	if rd := &g.reads; rd.underWay && rd.leader != raft.None && (rd.leader != g.self || rd.repeats) && rd.wants() {
-		return max(rd.askedTick+ticksPerHeartbeat, g.at.ticks+1)
+		return max(rd.askedTick+ticksPerHeartbeat, g.core.at.ticks+1)
 	}
 	return never
 }
@@ -470,7 +470,7 @@ func (g *Group) readsDue() int64 {
 // readsLeft reports whether another turn must ask a question now.
 func (g *Group) readsLeft() bool {
 	rd := &g.reads
-	return g.wanted.Has(dutyReads) && rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.node.BasicStatus().Lead == rd.leader
+	return g.work.wanted.Has(dutyReads) && rd.mayAsk(g, rd.leader == g.self) && rd.wants() && g.core.node.BasicStatus().Lead == rd.leader
 }
 
 // takeQuestions returns the questions that the next round must answer: those that waited, and those that have
@@ -481,7 +481,7 @@ func (g *Group) takeQuestions(leads bool) []readRecord {
 	if !leads {
 		return nil
 	}
-	for _, q := range g.taken.readQuestions {
+	for _, q := range g.work.taken.readQuestions {
 		if g.isOther(q.from) {
 			waiting = putLatest(waiting, q)
 		}
@@ -511,7 +511,7 @@ func (g *Group) confirmReads(number, index uint64) {
 	for p := rd.asked.First(); p != nil && p.Owner.number <= number; p = rd.asked.First() {
 		p.Leave()
 		p.Owner.at = ReadAt{Index: index}
-		rd.awaitApplied(p.Owner, g.apply.applied.Load)
+		rd.awaitApplied(p.Owner, g.machine.apply.applied.Load)
 	}
 }
 
@@ -523,7 +523,7 @@ func (g *Group) noteReadStates(rd raft.Ready) {
 		g.renewLease(number)
 		for _, q := range g.reads.roundPeers {
 			q.index = s.Index
-			g.host.transport.SendBytes(q.from, transport.Control, q.encode(control.ReadAnswer))
+			g.host.network.transport.SendBytes(q.from, transport.Control, q.encode(control.ReadAnswer))
 		}
 		g.reads.roundPeers = nil
 	}

@@ -29,7 +29,7 @@ func (g *Group) StartBetween(r *Read, f func()) {
 	rd.between.Push(&r.place)
 	rd.betweens.Add(1)
 	rd.mu.Unlock()
-	g.host.appliers.enqueue(g.apply)
+	g.host.appliers.enqueue(g.machine.apply)
 }
 
 // runBetween runs the functions that wait. It is called by an apply lane, before it applies.

@@ -43,7 +43,7 @@ func decodeRead(body []byte) (r readRecord, err error) {
 }
 
 // life returns the random number of this process.
-func (h *Host) life() uint64 { return h.pulses.Life() }
+func (h *Host) life() uint64 { return h.network.pulses.Life() }
 
 // takeRead takes a question or an answer of another host. An answer to another life is dropped.
 func (h *Host) takeRead(from uint64, body []byte) error {

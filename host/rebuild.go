@@ -33,7 +33,7 @@ func (q *applyQueue) rebuild() (works bool) {
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}
 	if h.First == h.Last {
-		if purpose.by = q.group.skips.of(h.First); purpose.by == 0 {
+		if purpose.by = q.group.machine.skips.of(h.First); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {
@@ -57,7 +57,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		}
 		if vfs.IsShort(err) {
 			q.rebuilt = rebuildPurpose{}
-			q.group.host.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
+			q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
 			return false
 		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.id.String(), "err", err)
@@ -70,7 +70,7 @@ func (q *applyQueue) rebuild() (works bool) {
 // canRebuild reports whether the machine can begin from a snapshot in this life.
 func (q *applyQueue) canRebuild(p *publishedSnapshot) bool {
 	m, ok := q.machine.(*commandGroup)
-	return p != nil && ok && m.options.Applied == nil && !q.group.objects.on && !q.group.installs.pending.Load()
+	return p != nil && ok && m.options.Applied == nil && !q.group.machine.objects.on && !q.group.snapshots.installs.pending.Load()
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.

@@ -129,7 +129,7 @@ func TestCheckpointsAscendAfterAHalt(t *testing.T) {
 	h.keeper.failsOnce("c")
 	h.handIn(t, "b", "c")
 	h.manual.runIdle()
-	r := h.group.divergence.Report()
+	r := h.group.machine.divergence.Report()
 	if _, _, err := divergence.Decode(r.Encode()); err != nil || len(r.Checkpoints) == 0 {
 		t.Errorf("%+v: %v", r, err)
 	}
@@ -148,7 +148,7 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 		return nil
 	}
 	h.call(t, nil, "x")
-	halted := h.group.apply.halted()
+	halted := h.group.machine.apply.halted()
 	if halted == nil {
 		t.Fatal("the machine works")
 	}
@@ -160,10 +160,10 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 	if done, err := e.Poll(); !done || err != nil {
 		t.Errorf("the skip: %t, %v", done, err)
 	}
-	if have := h.group.apply.halted(); have == nil || have.First != halted.First || !strings.Contains(have.Error(), "Digest of the state machine panicked") {
+	if have := h.group.machine.apply.halted(); have == nil || have.First != halted.First || !strings.Contains(have.Error(), "Digest of the state machine panicked") {
 		t.Errorf("the machine: %v", have)
 	}
-	if n := h.group.apply.halting.count.Load(); n > 3 {
+	if n := h.group.machine.apply.halting.count.Load(); n > 3 {
 		t.Errorf("it has halted %d times", n)
 	}
 }
@@ -183,7 +183,7 @@ func TestPassedCommandIsNotedLater(t *testing.T) {
 		h.handIn(t, "x", "b")
 		h.manual.runIdle()
 		h.restart(t, crashfs.LoseNothing, nil) // it says which
-		e := h.group.StartSkip(h.group.apply.halted().First)
+		e := h.group.StartSkip(h.group.machine.apply.halted().First)
 		for range 8 {
 			h.manual.tick()
 		}

@@ -74,7 +74,7 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	switch n := g.inbox.putMessages(r.messages, bytes); {
 	case n == 0:
 	case g.inbox.isClosed():
-		g.dropped.Add(uint64(n)) // the group stops, and who stopped it knows
+		g.proposals.dropped.Add(uint64(n)) // the group stops, and who stopped it knows
 	default:
 		g.noteDropped(n, "inbox full")
 		g.noteNoSpace(n)
@@ -92,10 +92,10 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 // mayWait reports whether messages that are in the inbox may wait for the next wake or tick: they acknowledge
 // what is committed already.
 func (g *Group) mayWait(messages []raftpb.Message) bool {
-	if g.awaitsAcks.Load() {
+	if g.writes.awaitsAcks.Load() {
 		return false
 	}
-	s := g.status.Load()
+	s := g.life.status.Load()
 	for i := range messages {
 		if m := &messages[i]; m.Type != raftpb.MsgAppResp || m.Reject || m.Term != s.Term || m.Index > s.Committed {
 			return false
@@ -117,7 +117,7 @@ func isElection(t raftpb.MessageType) bool {
 // noteStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They do
 // no harm.
 func (h *inbound) noteStrays(n int, group, from uint64) {
-	before := h.strays.Add(uint64(n)) - uint64(n)
+	before := h.network.strays.Add(uint64(n)) - uint64(n)
 	if after := before + uint64(n); before == 0 || before^after > before {
 		h.env.logger.Warn("messages for a group that is not open on this host", "group", group, "from", from, "host", h.config.ID, "dropped", after)
 	}
@@ -138,7 +138,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 	if len(m.Responses) > 0 {
 		return "message with responses, which are only for local workers, and which no bound counts"
 	}
-	if len(m.Entries) > 0 && !g.host.memory.writing.fits(g.append.held.Load(), 0) {
+	if len(m.Entries) > 0 && !g.host.memory.writing.fits(g.writes.append.held.Load(), 0) {
 		return diskTooSlow
 	}
 	for i := range m.Entries {
@@ -166,10 +166,10 @@ func mayTravel(t raftpb.MessageType) bool {
 }
 
 func (g *Group) noteDropped(n int, why string) {
-	before := g.dropped.Add(uint64(n)) - uint64(n)
+	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
+		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
 		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }
@@ -193,10 +193,10 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		return
 	}
 	now := h.clock.lived()
-	h.heard.Take(from, r, now)
+	h.network.heard.Take(from, r, now)
 	if r.Answers {
 		var w sched.Woken
-		for _, l := range h.pulses.Answered(from, r.Answer, now) {
+		for _, l := range h.network.pulses.Answered(from, r.Answer, now) {
 			g := groupOf(l)
 			g.inbox.putExcepted()
 			w.Add(&g.seat)
@@ -253,7 +253,7 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 
 // noteUnread counts what another host has sent and this one cannot read.
 func (h *inbound) noteUnread(from uint64, err error) {
-	if n := h.strays.Add(1); n&(n-1) == 0 {
+	if n := h.network.strays.Add(1); n&(n-1) == 0 {
 		h.env.logger.Warn("what another host has sent is dropped", "from", from, "host", h.config.ID, "cause", err, "dropped", n)
 	}
 }
@@ -263,7 +263,7 @@ func (h *inbound) noteUnread(from uint64, err error) {
 func (h *inbound) Unreachable(peer uint64) {
 	var w sched.Woken
 	for _, g := range h.groups.all() {
-		if g.status.Load().Role == RoleLeader {
+		if g.life.status.Load().Role == RoleLeader {
 			g.inbox.putUnreachable(peer)
 			w.Add(&g.seat)
 		}

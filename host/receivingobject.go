@@ -84,13 +84,13 @@ func (t *transfers) endFetch(g *Group, id object.ID) {
 	})
 }
 
-func (c *receivedObject) Class() *bulk.Class { return c.group.host.transfers.objects }
+func (c *receivedObject) Class() *bulk.Class { return c.group.host.bulk.transfers.objects }
 func (c *receivedObject) What() string       { return "an object" }
 func (c *receivedObject) Name() string       { return c.id.String() }
 func (c *receivedObject) Lasts() bool        { return true }
 
 func (c *receivedObject) Look() (m snapshot.Manifest, found bool, err error) {
-	store := c.group.objects.files
+	store := c.group.machine.objects.files
 	if r, err := store.Blocks(c.id); err == nil {
 		defer r.Close()
 		m, found = r.Manifest(), true
@@ -105,7 +105,7 @@ func (c *receivedObject) RejectManifest(m *snapshot.Manifest) error {
 }
 
 func (c *receivedObject) Receive(m snapshot.Manifest) (*snapshot.Receiver, error) {
-	store := c.group.objects.files
+	store := c.group.machine.objects.files
 	r, err := store.Receive(context.Background(), c.id, m)
 	if err == nil {
 		if err = c.promise(r); err != nil {
@@ -123,13 +123,13 @@ func (c *receivedObject) Receive(m snapshot.Manifest) (*snapshot.Receiver, error
 // neither could end.
 func (c *receivedObject) promise(r *snapshot.Receiver) error {
 	have, want := r.Progress()
-	t := &c.group.host.transfers
+	t := &c.group.host.bulk.transfers
 	others := int64(0)
 	t.Do(func() {
 		c.promised = want - have
 		others = t.promisedBut(c)
 	})
-	err := c.group.objects.rejectSpace(want - have + others)
+	err := c.group.machine.objects.rejectSpace(want - have + others)
 	if err != nil {
 		t.Do(func() { c.promised = 0 })
 	}
@@ -155,7 +155,7 @@ func (t *transfers) promisedBut(one *receivedObject) (bytes int64) {
 // rejectWrite says that a few blocks would take of what objects leave for the log: uploads and the log have
 // grown since the receiver began.
 func (c *receivedObject) RejectWrite() error {
-	return c.group.objects.rejectSpace(bulk.WriteBlocks * bulk.BlockBytes)
+	return c.group.machine.objects.rejectSpace(bulk.WriteBlocks * bulk.BlockBytes)
 }
 
 // isUseless reports whether the group has ended.
@@ -163,19 +163,19 @@ func (c *receivedObject) IsUseless() bool { return c.group.Err() != nil }
 
 // released lets the group remove what came of an object that is needed no more.
 func (c *receivedObject) Released(r *bulk.Receiver) {
-	r.Tell(func() { c.group.objects.drop(c.id) })
+	r.Tell(func() { c.group.machine.objects.drop(c.id) })
 }
 
 func (c *receivedObject) Whole(r *bulk.Receiver) {
 	r.SayDone()
-	r.Tell(func() { c.group.objects.arrived(c.id) })
+	r.Tell(func() { c.group.machine.objects.arrived(c.id) })
 	r.Stop()
 }
 
 // nowhere lets another fetch have the slot: an object that no member has may be asked for until it expires.
 func (c *receivedObject) Nowhere(r *bulk.Receiver) {
 	r.Yield()
-	r.Tell(func() { c.group.objects.absent(c.id) })
+	r.Tell(func() { c.group.machine.objects.absent(c.id) })
 }
 
 func (c *receivedObject) Received(from uint64, bytes int64) event.Event {

@@ -17,7 +17,7 @@ type receivedSnapshot struct {
 	offer bulk.Offer
 }
 
-func (c *receivedSnapshot) Class() *bulk.Class { return c.group.host.transfers.snapshots }
+func (c *receivedSnapshot) Class() *bulk.Class { return c.group.host.bulk.transfers.snapshots }
 func (c *receivedSnapshot) What() string       { return "a snapshot" }
 func (c *receivedSnapshot) Name() string       { return c.id().String() }
 
@@ -45,7 +45,7 @@ func (c *receivedSnapshot) Receive(m snapshot.Manifest) (*snapshot.Receiver, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := store.Receive(context.Background(), m, c.group.objects.sources(&m)...)
+	r, err := store.Receive(context.Background(), m, c.group.machine.objects.sources(&m)...)
 	if errors.Is(err, snapshot.ErrPublished) && !store.Verified(m.ID()) {
 		if damage := store.Verify(context.Background(), m.ID()); damage != nil {
 			err = damage // it leaves the list, and can be received again
@@ -78,13 +78,13 @@ func (c *receivedSnapshot) IsUseless() bool { return !c.group.needsSnapshot(c.of
 
 // needsSnapshot reports whether a snapshot through an index brings this member forward.
 func (g *Group) needsSnapshot(index uint64) bool {
-	return index > g.status.Load().Committed || g.objects.passes(index)
+	return index > g.life.status.Load().Committed || g.machine.objects.passes(index)
 }
 
 // whole passes the snapshot to the group, which installs it.
 func (c *receivedSnapshot) Whole(r *bulk.Receiver) {
 	r.Install()
-	c.group.installs.received.Store(newPublished(r.Manifest(), r.Now()))
+	c.group.snapshots.installs.received.Store(newPublished(r.Manifest(), r.Now()))
 	c.group.want(dutyInstall)
 	c.group.wake()
 }
@@ -133,7 +133,7 @@ func (t *transfers) offered(g *Group, from uint64, o bulk.Offer) {
 		case r != nil && r.Hash() == o.Hash:
 			r.Offered(from)
 			return
-		case g.status.Load().Leader != from:
+		case g.life.status.Load().Leader != from:
 			return // only the leader knows that this member needs one (thesis §5.3); it offers again
 		case !g.needsSnapshot(o.Index):
 			t.SayEnd((*bulkGroup)(g), from, o.Hash, bulk.Done)

@@ -51,7 +51,7 @@ func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTrans
 	l := openTestHost(t, n, append(options, WithTransport(c))...)
 	l.out = c.recordingTransport
 	l.reopen()
-	for _, p := range l.meetings.all() {
+	for _, p := range l.network.meetings.all() {
 		p.met.Store(false)
 	}
 	l.out.take(0)
@@ -147,10 +147,10 @@ func TestLargeRecordsAreCounted(t *testing.T) {
 		}
 		body := make([]byte, r.Max+1)
 		body[0] = r.Kind
-		before := l.strays.Load()
+		before := l.network.strays.Load()
 		(*inbound)(l.Host).Deliver(2, r.As[0], body)
-		if err := l.Host.control(2, r.As[0], body); !errors.Is(err, control.ErrBad) || l.strays.Load() != before+1 {
-			t.Errorf("a record %q of %d bytes: %v, %d were counted", r.Name, len(body), err, l.strays.Load()-before)
+		if err := l.Host.control(2, r.As[0], body); !errors.Is(err, control.ErrBad) || l.network.strays.Load() != before+1 {
+			t.Errorf("a record %q of %d bytes: %v, %d were counted", r.Name, len(body), err, l.network.strays.Load()-before)
 		}
 	}
 }

@@ -18,32 +18,32 @@ import (
 
 // setRefuses lists the members that have come with another directory than the group is bound to.
 func (g *Group) setRefuses() {
-	g.host.meetings.refusing.Lock()
-	defer g.host.meetings.refusing.Unlock()
+	g.host.network.meetings.refusing.Lock()
+	defer g.host.network.meetings.refusing.Unlock()
 	refuses, hinted := g.refusedMembers()
 	g.members.hinted.Store(&hinted)
 	if refuses == nil {
-		g.refuses.Store(nil)
+		g.members.founding.refuses.Store(nil)
 		return
 	}
-	if g.refuses.Load() == nil {
-		g.refusesSince.Store(g.host.clock.livedAtBeat())
+	if g.members.founding.refuses.Load() == nil {
+		g.members.refusesSince.Store(g.host.clock.livedAtBeat())
 	}
-	g.refuses.Store(&refuses)
+	g.members.founding.refuses.Store(&refuses)
 }
 
 // refusedMembers returns the members that do not count: those that were removed, and those that have come
 // with another directory.
 func (g *Group) refusedMembers() (refuses, hinted []uint64) {
-	r, b := g.roster(), g.bound.Load()
+	r, b := g.roster(), g.members.founding.bound.Load()
 	isOther := func(id uint64, bound transport.Incarnation) bool {
-		came, known := g.host.admission.Incarnation(id)
+		came, known := g.host.trust.admission.Incarnation(id)
 		return known && id != g.self && came != bound
 	}
 	if b != nil {
 		for _, m := range *b {
 			isMember := r != nil && r.Role(m.ID) != membership.None
-			came, _ := g.host.admission.Incarnation(m.ID)
+			came, _ := g.host.trust.admission.Incarnation(m.ID)
 			switch {
 			case isMember:
 			case g.isHinted(m.ID, came) && r == nil && isOther(m.ID, m.Incarnation):
@@ -57,7 +57,7 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 		return refuses, hinted
 	}
 	for _, m := range r.Members {
-		came, _ := g.host.admission.Incarnation(m.ID)
+		came, _ := g.host.trust.admission.Incarnation(m.ID)
 		switch {
 		case !isOther(m.ID, m.Incarnation):
 		case g.isHinted(m.ID, came):
@@ -67,7 +67,7 @@ func (g *Group) refusedMembers() (refuses, hinted []uint64) {
 		}
 	}
 	for _, m := range r.Removed {
-		came, _ := g.host.admission.Incarnation(m.ID)
+		came, _ := g.host.trust.admission.Incarnation(m.ID)
 		switch {
 		case r.Role(m.ID) != membership.None || m.ID == g.self:
 		case g.isHinted(m.ID, came):
@@ -86,12 +86,12 @@ func (g *Group) mayVote() bool {
 		i, is := g.boundTo(g.self)
 		return is && i == g.host.incarnation() && g.roster() != nil
 	}
-	return g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
+	return g.members.founding.founded || g.members.founding.bound.Load() != nil || len(g.unmet()) == 0
 }
 
 func (g *Group) unmet() (ids []uint64) {
 	for _, id := range g.memberIDs() {
-		if id != g.self && !g.host.meetings.has(id) {
+		if id != g.self && !g.host.network.meetings.has(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -102,15 +102,15 @@ func (g *Group) unmet() (ids []uint64) {
 // would make this member vote for itself or another; and the order to campaign if this member lacks objects
 // that it needs to apply. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
-	refuses := g.refuses.Load()
-	lacks := g.objects.lacks()
-	if refuses == nil && g.founded && !g.members.joins && g.members.hint.Load() == nil && !lacks || len(g.taken.messages) == 0 {
+	refuses := g.members.founding.refuses.Load()
+	lacks := g.machine.objects.lacks()
+	if refuses == nil && g.members.founding.founded && !g.members.joins && g.members.hint.Load() == nil && !lacks || len(g.work.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
-	kept := g.taken.messages[:0]
-	for i := range g.taken.messages {
-		m := &g.taken.messages[i]
+	kept := g.work.taken.messages[:0]
+	for i := range g.work.taken.messages {
+		m := &g.work.taken.messages[i]
 		switch {
 		case refuses != nil && slices.Contains(*refuses, m.From):
 			g.refuse(m.From)
@@ -124,15 +124,15 @@ func (g *Group) dropUncounted() {
 		}
 		kept = append(kept, *m)
 	}
-	clear(g.taken.messages[len(kept):])
-	g.taken.messages = kept
+	clear(g.work.taken.messages[len(kept):])
+	g.work.taken.messages = kept
 }
 
 // stopsAt stops the group if it must not have what a message would append: an entry found under which this
 // member does not count. It is called before the message is stepped, so before the entry is in the log and
 // acknowledged. A leader of an earlier term appends nothing here, so it stops nothing.
 func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
-	if g.founded || m.Type != raftpb.MsgApp || m.Term < g.node.BasicStatus().Term {
+	if g.members.founding.founded || m.Type != raftpb.MsgApp || m.Term < g.core.node.BasicStatus().Term {
 		return false
 	}
 	for i := range m.Entries {
@@ -151,20 +151,20 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 // refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
 // once. A host that is none of the members is told when the group is founded.
 func (g *Group) refuse(member uint64) {
-	if g.bound.Load() == nil {
+	if g.members.founding.bound.Load() == nil {
 		return
 	}
 	bound, kept := g.boundTo(member)
-	if !kept && !g.founded {
+	if !kept && !g.members.founding.founded {
 		return
 	}
-	came, _ := g.host.admission.Incarnation(member)
+	came, _ := g.host.trust.admission.Incarnation(member)
 	isRemoved := false
 	if r := g.roster(); r != nil && !kept {
 		isRemoved = r.Was(member, came)
 	}
-	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
-		g.refusedAt = max(now, 1)
+	if now := g.core.at.ticks; now >= g.members.founding.refusedAt+ticksPerHeartbeat || g.members.founding.refusedAt == 0 {
+		g.members.founding.refusedAt = max(now, 1)
 		body := refusal{g.id, bound}.encode()
 		switch {
 		case isRemoved:
@@ -172,13 +172,13 @@ func (g *Group) refuse(member uint64) {
 		case !kept:
 			body = encodeStranger(g.id)
 		}
-		g.host.transport.SendBytes(member, transport.Control, body)
+		g.host.network.transport.SendBytes(member, transport.Control, body)
 	}
-	if slices.Contains(g.told, member) {
+	if slices.Contains(g.members.founding.told, member) {
 		return
 	}
-	g.told = append(g.told, member)
-	g.host.events.emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
+	g.members.founding.told = append(g.members.founding.told, member)
+	g.host.reports.events.emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
 		return

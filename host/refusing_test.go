@@ -89,12 +89,12 @@ func TestAHostThatJoinsKnowsTheFounders(t *testing.T) {
 	}
 	l.manual.runIdle()
 	b := entry.Binding{{ID: 2, Incarnation: incarnationOf(2)}, {ID: 5, Incarnation: incarnationOf(5)}}
-	g.bound.Store(&b)
+	g.members.founding.bound.Store(&b)
 	g.adoptFounders()
 	if m := g.memberIDs(); !slices.Equal(m, []uint64{2, 5}) {
 		t.Errorf("the members are %v, want 2 and 5", m)
 	}
-	if v := g.node.Status().Config.ConfState().Voters; !slices.Equal(v, []uint64{2, 5}) {
+	if v := g.core.node.Status().Config.ConfState().Voters; !slices.Equal(v, []uint64{2, 5}) {
 		t.Errorf("the voters are %v, want 2 and 5", v)
 	}
 }

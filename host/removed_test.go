@@ -80,7 +80,7 @@ func TestRemovedGroupStaysRemoved(t *testing.T) {
 			}
 		}
 		for id, want := range map[uint64]uint64{2: 2, 3: 0, 4: 2} {
-			if last := h.log.Group(id).LastIndex(); last != want {
+			if last := h.storage.log.Group(id).LastIndex(); last != want {
 				t.Errorf("start %d: the log of group %d ends at %d, want %d", again, id, last, want)
 			}
 		}
@@ -114,7 +114,7 @@ func TestRemoveOfAClosedGroupDeletesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.runIdle()
-	if last := h.log.Group(2).LastIndex(); last != 0 {
+	if last := h.storage.log.Group(2).LastIndex(); last != 0 {
 		t.Errorf("the log of the removed group ends at %d, want 0", last)
 	}
 	if err := h.Close(t.Context()); err != nil {
@@ -157,8 +157,8 @@ func TestCrashWhileAGroupIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v at operation %d: %v", loss, n, err)
 			}
-			known := slices.Contains(h.log.Deleted(), 2)
-			switch last := h.log.Group(2).LastIndex(); {
+			known := slices.Contains(h.storage.log.Deleted(), 2)
+			switch last := h.storage.log.Group(2).LastIndex(); {
 			case known && last == 0:
 				gone++
 				if !all {
@@ -169,7 +169,7 @@ func TestCrashWhileAGroupIsRemoved(t *testing.T) {
 			default:
 				t.Errorf("%v at operation %d, RemoveGroup said %v: the group is removed: %t, and its log ends at %d", loss, n, removed, known, last)
 			}
-			if last := h.log.Group(3).LastIndex(); last != 2 {
+			if last := h.storage.log.Group(3).LastIndex(); last != 2 {
 				t.Errorf("%v at operation %d: the other group's log ends at %d, want 2", loss, n, last)
 			}
 			s.runIdle()
@@ -198,12 +198,12 @@ func TestRemovalWithoutSpace(t *testing.T) {
 	if err := remove(h, s, 2); !errors.Is(err, wal.ErrDiskFull) || !strings.Contains(err.Error(), "group 2 is not deleted") {
 		t.Errorf("RemoveGroup says %v", err)
 	}
-	if last := h.log.Group(2).LastIndex(); last != 2 {
+	if last := h.storage.log.Group(2).LastIndex(); last != 2 {
 		t.Errorf("the log of the group ends at %d, want 2", last)
 	}
 	disk.SetHook(nil)
-	if err := remove(h, s, 2); err != nil || h.Group(2) != nil || !slices.Contains(h.log.Deleted(), 2) {
-		t.Errorf("with space again: %v; deleted: %t", err, slices.Contains(h.log.Deleted(), 2))
+	if err := remove(h, s, 2); err != nil || h.Group(2) != nil || !slices.Contains(h.storage.log.Deleted(), 2) {
+		t.Errorf("with space again: %v; deleted: %t", err, slices.Contains(h.storage.log.Deleted(), 2))
 	}
 	if err := h.Group(theGroup).Err(); err != nil {
 		t.Errorf("the other group has stopped: %v", err)

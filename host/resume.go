@@ -26,18 +26,18 @@ const maxResumeTries = 3
 
 // resume campaigns, if this member led the group before it was opened and the next attempt is due.
 func (g *Group) resume() (again bool) {
-	r := &g.resuming
+	r := &g.leadership.resuming
 	if !r.voted {
 		return false
 	}
 	if r.since == 0 {
-		r.since = max(g.at.ticks, 1)
+		r.since = max(g.core.at.ticks, 1)
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	switch {
-	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.append.full.Load():
+	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.writes.append.full.Load():
 		r.voted = false
-	case g.at.ticks >= g.resumeAt() && g.node.PromisedTicks() == 0:
+	case g.core.at.ticks >= g.resumeAt() && g.core.node.PromisedTicks() == 0:
 		r.tries++
 		r.voted = r.tries < maxResumeTries
 		g.campaign()
@@ -47,14 +47,14 @@ func (g *Group) resume() (again bool) {
 
 // resumeAt returns the tick of the next attempt.
 func (g *Group) resumeAt() int64 {
-	if !g.resuming.voted {
+	if !g.leadership.resuming.voted {
 		return never
 	}
-	promised := g.at.ticks + int64(g.node.PromisedTicks())
+	promised := g.core.at.ticks + int64(g.core.node.PromisedTicks())
 	if g.isAlone() {
 		return promised
 	}
-	return max(g.resuming.since+2*ticksPerHeartbeat<<g.resuming.tries, promised)
+	return max(g.leadership.resuming.since+2*ticksPerHeartbeat<<g.leadership.resuming.tries, promised)
 }
 
 // isAlone reports whether this member is the only voter of a founded group.

@@ -13,7 +13,7 @@ func (g *Group) roleCause(was, now Status) event.RoleCause {
 		return event.CauseElected
 	case RolePreCandidate, RoleCandidate:
 		switch {
-		case g.ordered:
+		case g.work.ordered:
 			return event.CauseTold
 		case was.Role == RolePreCandidate:
 			return event.CausePreVote
@@ -21,7 +21,7 @@ func (g *Group) roleCause(was, now Status) event.RoleCause {
 		return event.CauseTimeout
 	}
 	switch {
-	case was.Role == RoleLeader && now.Term == was.Term && g.stepped == now.Term:
+	case was.Role == RoleLeader && now.Term == was.Term && g.leadership.gray.stepped == now.Term:
 		return event.CauseGivenUp
 	case was.Role == RoleLeader && now.Term == was.Term:
 		return event.CauseNoQuorum
@@ -37,13 +37,13 @@ func (g *Group) roleCause(was, now Status) event.RoleCause {
 
 // campaign starts an election because the member was told to.
 func (g *Group) campaign() {
-	g.ordered = true
-	g.noteRefusal(g.node.Campaign())
+	g.work.ordered = true
+	g.noteRefusal(g.core.node.Campaign())
 }
 
 // noteOrder notes an order of the leader to campaign.
 func (g *Group) noteOrder(m *raftpb.Message) {
 	if m.Type == raftpb.MsgTimeoutNow {
-		g.ordered = true
+		g.work.ordered = true
 	}
 }

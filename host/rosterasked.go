@@ -37,7 +37,7 @@ func (h *Host) askForRosters() {
 		}
 		body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.RosterQuestion}, g.id), version)
 		for _, id := range h.others() {
-			h.transport.SendBytes(id, transport.Control, body)
+			h.network.transport.SendBytes(id, transport.Control, body)
 		}
 	}
 }
@@ -49,11 +49,11 @@ func (g *Group) hearsNoLeader(now int64) bool {
 
 // isLeaderSilent reports whether this member neither leads nor hears its leader.
 func (g *Group) isLeaderSilent(now int64) bool {
-	if g.status.Load().Leader == g.self {
+	if g.life.status.Load().Leader == g.self {
 		return false
 	}
 	last := g.members.leaderAt.Load()
-	if c := g.cover.Cover(); c != nil {
+	if c := g.pulse.cover.Cover(); c != nil {
 		last = max(last, c.List.At())
 	}
 	return now-last > 2*int64(g.host.config.electionTicks())
@@ -81,7 +81,7 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		}
 		if g != nil {
 			g.answerRoster(from, version)
-			if h.applicants.asks(from, group) {
+			if h.changes.applicants.asks(from, group) {
 				g.wake()
 			}
 		}
@@ -107,11 +107,11 @@ func (g *Group) answerRoster(to, version uint64) {
 		return
 	}
 	body := append(binary.AppendUvarint([]byte{control.RosterAnswer}, g.id), r.Encode()...)
-	came, _ := g.host.admission.Incarnation(to)
+	came, _ := g.host.trust.admission.Incarnation(to)
 	if r.Was(to, came) {
 		body = removal{g.id, r.Version, came}.encode()
 	}
-	g.host.transport.SendBytes(to, transport.Control, body)
+	g.host.network.transport.SendBytes(to, transport.Control, body)
 }
 
 // hintRoster takes a roster that is later than this member's, if the member hears no leader. One that does

@@ -31,7 +31,7 @@ func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 // Turn implements sched.Turner.
 func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bool, due int64) {
 	g := (*Group)(s)
-	g.outgoing.To = g.senderOf(out.(*workerOutbox))
+	g.work.outgoing.To = g.senderOf(out.(*workerOutbox))
 	return g.runTurn(momentOf(at), crowded)
 }
 
@@ -47,12 +47,12 @@ func (s *seated) Gathered(took time.Duration) { (*Group)(s).gathered(took) }
 // sit makes a group run on a shard from now on.
 func (g *Group) sit(s *sched.Shard) {
 	s.Enter(&g.seat, (*seated)(g), func(at sched.Moment) {
-		g.awaitsAppend.Store(true) // until its first turn says otherwise
-		g.awaitsApply.Store(true)
-		g.awaitsAcks.Store(true)
-		g.at = momentOf(at)
-		g.wanted.Want(turn.All) // the first turn looks at everything
-		g.stretchPromise(0)     // of the start
+		g.writes.awaitsAppend.Store(true) // until its first turn says otherwise
+		g.writes.awaitsApply.Store(true)
+		g.writes.awaitsAcks.Store(true)
+		g.core.at = momentOf(at)
+		g.work.wanted.Want(turn.All) // the first turn looks at everything
+		g.stretchPromise(0)          // of the start
 	})
 }
 
@@ -68,7 +68,7 @@ func (g *Group) wakeLazily() { g.seat.WakeLazily() }
 
 // newShard makes a shard of this host.
 func (h *Host) newShard() *sched.Shard {
-	to := watchedSender{h.transport, h}
+	to := watchedSender{h.network.transport, h}
 	return sched.New(sched.Settings{
 		Now: h.env.env.Clock.Now, LongTurn: h.config.HeartbeatInterval, Hasten: h.clock.hasten, Answer: h.answerLeaders,
 		Outbox: func() sched.Outbox { return &workerOutbox{outbox.Batches{To: to}} },
@@ -99,15 +99,15 @@ func (g *Group) senderOf(o *workerOutbox) outbox.Sender {
 
 // answerLeaders answers which leaders a quorum has answered. The callback of the clock calls it.
 func (h *Host) answerLeaders(asked []sched.Question) {
-	h.asked = h.asked[:0]
+	h.network.asked = h.network.asked[:0]
 	for i := range asked {
-		h.asked = append(h.asked, pulse.Question{Leader: (*pulseLeader)(seatedGroup(asked[i].Turner)), Since: asked[i].Since})
+		h.network.asked = append(h.network.asked, pulse.Question{Leader: (*pulseLeader)(seatedGroup(asked[i].Turner)), Since: asked[i].Since})
 	}
-	h.pulses.AnswerAll(h.asked)
+	h.network.pulses.AnswerAll(h.network.asked)
 	for i := range asked {
-		asked[i].Yes = h.asked[i].Answered
+		asked[i].Yes = h.network.asked[i].Answered
 	}
-	clear(h.asked)
+	clear(h.network.asked)
 }
 
 // lookForHungTurns takes over shards that hang. It is called by the clock.
@@ -126,9 +126,9 @@ func (h *Host) lookForHungTurns() {
 // leftBehind stops vouching for a group that a shard has left behind. Its turn may have returned meanwhile,
 // and another one may have found nothing to do, so the group is woken.
 func (h *Host) leftBehind(g *Group, ran time.Duration) {
-	h.pulses.Drop((*pulseLeader)(g))
+	h.network.pulses.Drop((*pulseLeader)(g))
 	g.inbox.putExcepted() // so that its next turn sends heartbeats
 	g.wake()
-	h.events.emit(event.TurnStalled{Group: g.id, For: ran})
+	h.reports.events.emit(event.TurnStalled{Group: g.id, For: ran})
 	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
 }

@@ -18,7 +18,7 @@ type sentObject struct {
 	id    object.ID // zero until it was found; guarded by the lock of the transfers
 }
 
-func (c *sentObject) Class() *bulk.Class { return c.group.host.transfers.objects }
+func (c *sentObject) Class() *bulk.Class { return c.group.host.bulk.transfers.objects }
 func (c *sentObject) What() string       { return "an object" }
 func (c *sentObject) Name() string       { return c.id.String() }
 func (c *sentObject) Hash() [32]byte     { return c.of }
@@ -28,7 +28,7 @@ func (c *sentObject) Renew() bool        { return true }
 func (c *sentObject) Begins() (release func()) { return nil }
 
 func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error) {
-	store := c.group.objects.files
+	store := c.group.machine.objects.files
 	id, here := store.FindHash(c.of)
 	if !here {
 		return m, nil, files.ErrNotHere
@@ -36,7 +36,7 @@ func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error)
 	if r, err = store.Blocks(id); err != nil {
 		return m, nil, err
 	}
-	c.group.host.transfers.Do(func() { c.id = id })
+	c.group.host.bulk.transfers.Do(func() { c.id = id })
 	return r.Manifest(), r, nil
 }
 
@@ -55,7 +55,7 @@ func (c *sentObject) Offer(int64) []byte { return nil }
 func (c *sentObject) RejectGoingOn() (cause string) { return "" }
 
 // unreadable makes this member fetch the object again: the store has noted the damage.
-func (c *sentObject) Unreadable() { c.group.objects.damaged(c.id) }
+func (c *sentObject) Unreadable() { c.group.machine.objects.damaged(c.id) }
 
 // sent returns no event: which members hold an object the group counts by itself.
 func (c *sentObject) Sent(uint64, int64) event.Event { return nil }

@@ -18,7 +18,7 @@ type sentSnapshot struct {
 	published *publishedSnapshot // nil before the first try
 }
 
-func (c *sentSnapshot) Class() *bulk.Class { return c.group.host.transfers.snapshots }
+func (c *sentSnapshot) Class() *bulk.Class { return c.group.host.bulk.transfers.snapshots }
 func (c *sentSnapshot) What() string       { return "a snapshot" }
 func (c *sentSnapshot) Name() string       { return c.published.id.String() }
 func (c *sentSnapshot) Hash() [32]byte     { return c.published.hash }
@@ -54,7 +54,7 @@ func (c *sentSnapshot) NotOpened(s *bulk.Sender, err error) {
 
 func (c *sentSnapshot) Offer(manifestBytes int64) []byte {
 	p := c.published
-	return bulk.Offer{Group: c.group.id, Index: p.id.Index, Term: p.id.Term, FirstIndex: c.group.storage.log.FirstIndex(),
+	return bulk.Offer{Group: c.group.id, Index: p.id.Index, Term: p.id.Term, FirstIndex: c.group.writes.storage.log.FirstIndex(),
 		ManifestBytes: manifestBytes, Hash: p.hash}.Encode()
 }
 
@@ -90,7 +90,7 @@ func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Messag
 	}
 	for i := range messages {
 		if m := &messages[i]; isSnapshotMessage(*m) {
-			g.host.transfers.Send((*bulkGroup)(g), m.To, &sentSnapshot{group: g})
+			g.host.bulk.transfers.Send((*bulkGroup)(g), m.To, &sentSnapshot{group: g})
 		} else {
 			others = append(others, *m)
 		}

@@ -62,13 +62,13 @@ func decodeSettings(body []byte) (settings, error) {
 
 // tellSettings tells another host how this one is set.
 func (h *Host) tellSettings(to uint64) {
-	h.transport.SendBytes(to, transport.Control, encodeSettings(h.config))
+	h.network.transport.SendBytes(to, transport.Control, encodeSettings(h.config))
 }
 
 // takeSettings takes what another host says of its settings.
 func (h *Host) takeSettings(from uint64, body []byte) error {
 	s, err := decodeSettings(body)
-	if p := h.meetings.of(from); err == nil && p != nil {
+	if p := h.network.meetings.of(from); err == nil && p != nil {
 		p.settingsAt.Store(h.clock.livedAtBeat())
 		p.settings.Store(&s)
 	}
@@ -78,7 +78,7 @@ func (h *Host) takeSettings(from uint64, body []byte) error {
 // lookForSettings finds members with other settings than this one.
 func (e *examination) lookForSettings() {
 	for _, id := range e.memberIDs() {
-		p := e.host.meetings.of(id)
+		p := e.host.network.meetings.of(id)
 		if p == nil || p.settings.Load() == nil {
 			continue
 		}

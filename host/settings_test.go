@@ -38,10 +38,10 @@ func TestSettingsThatDiffer(t *testing.T) {
 	if d := l.group.Explain(); len(d.Warnings) > 0 {
 		t.Errorf("host 2 has another life, and has said nothing: %v", d)
 	}
-	before := l.strays.Load()
+	before := l.network.strays.Load()
 	l.control(2, []byte{control.Settings, 1})
 	l.control(2, []byte{control.Settings, 9, 9})
-	if d := l.group.Explain(); l.strays.Load() != before+1 || len(d.Warnings) > 0 {
-		t.Errorf("half a setting, and one of a later version: %d strays, want 1 more than %d; %v", l.strays.Load(), before, d)
+	if d := l.group.Explain(); l.network.strays.Load() != before+1 || len(d.Warnings) > 0 {
+		t.Errorf("half a setting, and one of a later version: %d strays, want 1 more than %d; %v", l.network.strays.Load(), before, d)
 	}
 }

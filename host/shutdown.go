@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/sched"
 )
@@ -41,26 +42,26 @@ func fixed(text string) func() string { return func() string { return text } }
 
 // parts returns the parts of a host except its log. They can stop in any order.
 func (h *Host) parts() []part {
-	parts := []part{{fixed("the transport, which may be writing the record of a peer"), h.transport.Close}}
-	if h.admin != nil {
-		parts = append(parts, part{fixed("the admin socket"), h.admin.Close})
+	parts := []part{{fixed("the transport, which may be writing the record of a peer"), h.network.transport.Close}}
+	if h.reports.admin != nil {
+		parts = append(parts, part{fixed("the admin socket"), h.reports.admin.Close})
 	}
 	for _, s := range h.shards {
 		for _, w := range s.Workers() {
 			parts = append(parts, part{doing(w), joined(w.Stop)})
 		}
 	}
-	if h.flight.task != nil {
-		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.flight.task.Stop)})
+	if h.reports.flight.task != nil {
+		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.reports.flight.task.Stop)})
 	}
-	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
-	for _, l := range h.readers.All() {
+	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.storage.lane.task.Stop)})
+	for _, l := range h.storage.readers.All() {
 		parts = append(parts, part{l.Doing, joined(l.Stop)})
 	}
 	for _, l := range h.appliers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
-	for _, l := range h.snapshotLanes.all() {
+	for _, l := range h.bulk.snapshotLanes.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
 	return parts
@@ -93,16 +94,16 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 		stops = append(stops, func() { s.stop(&parts[i]) })
 	}
 	all(stops)
-	h.transfers.CloseAll()
+	h.bulk.transfers.CloseAll()
 	for _, g := range h.groups.all() {
-		g.held.Stop()
+		g.work.held.Stop()
 		g.snapshots.close()
 	}
-	h.lane.later.Stop()
-	log := []part{{fixed("the log, which syncs and closes its files"), h.log.Close}}
+	h.storage.lane.later.Stop()
+	log := []part{{fixed("the log, which syncs and closes its files"), h.storage.log.Close}}
 	s.begin(log)
 	s.stop(&log[0])
-	s.stop(&part{fixed("the directory, which is unlocked"), h.directory.Close})
+	s.stop(&part{fixed("the directory, which is unlocked"), h.trust.directory.Close})
 	s.endListeners(h)
 	close(s.done)
 }
@@ -110,10 +111,10 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 // endListeners passes the last events and log lines on. These are the user's functions, and may hang.
 func (s *shutdown) endListeners(h *Host) {
 	var last []part
-	if h.hook != nil {
-		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
+	if h.reports.hook != nil {
+		last = append(last, part{fixed("the function of WithEvents"), h.reports.hook.Close})
 	}
-	last = append(last, part{fixed("the logger"), h.logWriter.Close}) // to which that function may still log
+	last = append(last, part{fixed("the logger"), h.reports.logWriter.Close}) // to which that function may still log
 	s.begin(last)
 	for i := range last {
 		s.stop(&last[i])
@@ -195,12 +196,12 @@ func together(stops []func()) {
 // Close may be called from anywhere except the state machine, concurrently and repeatedly: a later call waits
 // for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
-	if h.closing.CompareAndSwap(false, true) {
+	if h.shutdown.closing.CompareAndSwap(false, true) {
 		if ctx.Done() != nil {
 			h.handOverAll(ctx)
 		}
 		h.clock.ticker.Stop()
-		h.peers.awaitAdding()
+		h.network.peers.awaitAdding()
 		for _, g := range h.groups.close() {
 			g.end(ErrStopped)
 			g.abandon()
@@ -214,4 +215,10 @@ func (h *Host) Close(ctx context.Context) error {
 		}
 	}
 	return h.shutdown.wait(ctx)
+}
+
+// hostShutdown is how a host ends.
+type hostShutdown struct {
+	shutdown
+	closing atomic.Bool // Close was called
 }

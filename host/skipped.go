@@ -83,7 +83,7 @@ func (g *Group) orderSkips() (again bool) {
 	if len(g.members.noted) == 0 {
 		return false
 	}
-	commit := g.node.BasicStatus().Commit
+	commit := g.core.node.BasicStatus().Commit
 	for i := range g.members.noted {
 		if e := &g.members.noted[i]; e.index <= commit && entry.IsSkip(e.typ, e.data) {
 			g.orderSkip(e)
@@ -99,12 +99,12 @@ func (g *Group) orderSkip(e *notedEntry) {
 		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
 		return
 	}
-	if !g.skips.add(s.Index, e.index) {
+	if !g.machine.skips.add(s.Index, e.index) {
 		return
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
-	g.host.appliers.enqueue(g.apply) // a machine that is halted there can go on
-	g.executions.poll()
+	g.host.appliers.enqueue(g.machine.apply) // a machine that is halted there can go on
+	g.members.executions.poll()
 	g.members.changed.notify()
 }
 
@@ -113,7 +113,7 @@ func (g *Group) openSkips(committed uint64) {
 	for i := range g.members.noted {
 		if e := &g.members.noted[i]; e.index <= committed && entry.IsSkip(e.typ, e.data) {
 			if s, err := entry.DecodeSkip(e.data); err == nil && s.Index < e.index {
-				g.skips.add(s.Index, e.index)
+				g.machine.skips.add(s.Index, e.index)
 			}
 		}
 	}
@@ -126,8 +126,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
 	e := g.execution(s.Encode(), "the skip of command %d", index)
 	e.outcome = func(*membership.Roster) (done bool, err error) {
-		by := g.skips.of(index)
-		return by > 0 && (g.Halted() == nil || g.skips.noted.Load() >= by), nil
+		by := g.machine.skips.of(index)
+		return by > 0 && (g.Halted() == nil || g.machine.skips.noted.Load() >= by), nil
 	}
 	switch {
 	case index == 0:
@@ -160,7 +160,7 @@ func (g *Group) takeSkip(q planRequest) error {
 	if err != nil {
 		return err
 	}
-	if g.skips.of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
+	if g.machine.skips.of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
 		other, err := entry.DecodeSkip(e.data)
 		return err == nil && entry.IsSkip(e.typ, e.data) && other.Index == s.Index
 	}) {
@@ -178,12 +178,12 @@ func (g *Group) takeSkip(q planRequest) error {
 
 // rejectSkip says why this leader does not skip a command, or returns nil.
 func (g *Group) rejectSkip(index uint64) error {
-	h := g.apply.halted()
+	h := g.machine.apply.halted()
 	switch {
-	case h == nil && g.apply.applied.Load() >= index:
+	case h == nil && g.machine.apply.applied.Load() >= index:
 		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
-		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.apply.applied.Load())
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.applied.Load())
 	case h.stays:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
 	case h.First != h.Last && h.First <= index && index <= h.Last:
@@ -191,7 +191,7 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
 	}
-	for _, m := range g.machine.ahead {
+	for _, m := range g.leadership.gray.machine.ahead {
 		if m.applied >= index {
 			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
 		}
@@ -202,8 +202,8 @@ func (g *Group) rejectSkip(index uint64) error {
 // awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
-	s := &g.machine
-	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.at.ticks < s.began+int64(g.host.config.electionTicks()))
+	s := &g.leadership.gray.machine
+	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.ticks < s.began+int64(g.host.config.electionTicks()))
 }
 
 // appliedSkippedError is why a member that has applied a skipped command halts.
@@ -254,7 +254,7 @@ func (s *commandGroup) skip(e *Entry) {
 		return // no member can read it, so no call waits for it
 	}
 	if h.HasStamp {
-		s.group.time.note(s.table.Advance(h.Stamp), s.group.now())
+		s.group.machine.time.note(s.table.Advance(h.Stamp), s.group.now())
 	}
 	if h.HasMark {
 		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {

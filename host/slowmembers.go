@@ -23,18 +23,18 @@ type memberWatch struct {
 
 // checkMembers reports followers that lag and acknowledge nothing, once in a tick at most.
 func (g *Group) checkMembers() (again bool) {
-	w, now := &g.slow, g.at.ticks
+	w, now := &g.leadership.slow, g.core.at.ticks
 	if now == w.checkedAt {
 		return false
 	}
 	w.checkedAt = now
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
 		w.watches = nil
 		return false
 	}
 	bound := int64(2 * g.host.config.electionTicks())
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == g.self {
 			return
 		}
@@ -45,7 +45,7 @@ func (g *Group) checkMembers() (again bool) {
 		case !m.told:
 			m.told = true
 			e := event.MemberSlow{Group: g.id, Member: id, Behind: st.LastIndex - pr.Match, For: time.Duration(stalled) * g.host.config.tickPeriod()}
-			g.host.events.emit(e)
+			g.host.reports.events.emit(e)
 			g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 		}
 	})

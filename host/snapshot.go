@@ -164,7 +164,10 @@ func newPublished(m snapshot.Manifest, at int64) *publishedSnapshot {
 // groupSnapshots is the snapshots of one group: the latest one, the one that is being taken, and what they
 // mean for the log. The zero value is that of a group that is not open.
 type groupSnapshots struct {
-	group   *Group
+	group           *Group
+	installs        installs
+	onSnapshotLanes int // pieces of work that run; guarded by the lock of the snapshot lanes
+
 	machine Snapshotter // nil: it takes and restores none
 	policy  SnapshotPolicy
 	dir     string
@@ -302,7 +305,7 @@ func (s *groupSnapshots) schedule(from int64) {
 	}
 	s.due.Store(from + s.interval())
 	if every := s.policy.Every; every > 0 {
-		s.group.host.snapshotLanes.lookAgain(s, ticksIn(every, s.group.host.config))
+		s.group.host.bulk.snapshotLanes.lookAgain(s, ticksIn(every, s.group.host.config))
 	}
 }
 
@@ -383,7 +386,7 @@ func (g *Group) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 	t := g.StartSnapshot()
 	select {
 	case <-t.done:
-	case <-g.ended: // Poll says so
+	case <-g.life.ended: // Poll says so
 	case <-ctx.Done():
 		if _, done, _ := t.Poll(); !done {
 			return SnapshotInfo{}, fmt.Errorf("millrace: the snapshot of group %d is not there yet: %w", g.id, context.Cause(ctx))

@@ -235,7 +235,7 @@ func (h *keeperHost) mustTake(t fataler) SnapshotInfo {
 
 // beside is what a member knows beside the state of its machine, without the sum of results.
 func (h *keeperHost) beside() string {
-	m := h.group.apply.machine.(*commandGroup)
+	m := h.group.machine.apply.machine.(*commandGroup)
 	sums := m.sums.State()
 	sums.Results, sums.Whole = 0, false
 	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums, m.table.Now())
@@ -255,7 +255,7 @@ func TestAGroupBeginsFromItsSnapshot(t *testing.T) {
 	if !ok || info.Index < 100 {
 		t.Fatalf("the latest snapshot is %+v, %t", info, ok)
 	}
-	first := h.group.storage.log.FirstIndex()
+	first := h.group.writes.storage.log.FirstIndex()
 	if first < 50 || first > info.Index+1 {
 		t.Errorf("the log begins at %d behind a snapshot of %d", first, info.Index)
 	}
@@ -366,7 +366,7 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 			}
 		}
 		taken += int(h.group.snapshots.taken.Load())
-		if h.group.storage.log.FirstIndex() > 1 {
+		if h.group.writes.storage.log.FirstIndex() > 1 {
 			compacted++
 		}
 	})
@@ -397,8 +397,8 @@ func TestASnapshotThatFails(t *testing.T) {
 			if _, err := h.take(t); err == nil {
 				t.Fatal("the snapshot was taken")
 			}
-			if _, ok := h.group.LatestSnapshot(); ok || h.group.Err() != nil || h.group.storage.log.FirstIndex() != 1 {
-				t.Fatalf("there is a snapshot: %t, the group says %v, the log begins at %d", ok, h.group.Err(), h.group.storage.log.FirstIndex())
+			if _, ok := h.group.LatestSnapshot(); ok || h.group.Err() != nil || h.group.writes.storage.log.FirstIndex() != 1 {
+				t.Fatalf("there is a snapshot: %t, the group says %v, the log begins at %d", ok, h.group.Err(), h.group.writes.storage.log.FirstIndex())
 			}
 			if !slices.ContainsFunc(h.events, func(e event.Event) bool { _, is := e.(event.SnapshotFailed); return is }) {
 				t.Error("no event reports it")
@@ -512,7 +512,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 		h.call(t, nil, fmt.Sprint("command ", i))
 		h.mustTake(t)
 	}
-	if first := h.group.storage.log.FirstIndex(); first == 1 {
+	if first := h.group.writes.storage.log.FirstIndex(); first == 1 {
 		t.Fatal("setup: the log is whole")
 	}
 	h.disk.Crash(crashfs.LoseNothing, nil)

@@ -24,11 +24,11 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 	c.change1 = func(config *Config) { config.SnapshotBytesPerSecond = 256 << 10 }
 	c.start()
 	h := c.hosts[2]
-	c.load("the log is compacted", 2, func() bool { return h.group.storage.log.FirstIndex() > 1 })
+	c.load("the log is compacted", 2, func() bool { return h.group.writes.storage.log.FirstIndex() > 1 })
 	c.isolate(3)
 	c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 	c.heal()
-	c.load("it receives", 0, func() bool { return len(h.process.transfers.In()) > 0 })
+	c.load("it receives", 0, func() bool { return len(h.process.bulk.transfers.In()) > 0 })
 	c.change = func(p *parcel) {
 		if aboutSnapshots := len(p.body) > 0 && p.body[0] >= control.SnapshotOffer && p.body[0] <= control.SnapshotEnd; (p.to == 3 || p.from == 3) && p.kind != transport.Bulk && !aboutSnapshots {
 			p.batch, p.body = nil, nil
@@ -43,7 +43,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 		return done
 	})
 	info, _, err := taking.Poll()
-	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.installs.received.Load().id.Index {
+	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.snapshots.installs.received.Load().id.Index {
 		t.Fatalf("setup: %+v, %v; %s", info, err, c.describe())
 	}
 	h.group.Close(gone(t))
@@ -257,7 +257,7 @@ func TestATakeThatWasPutOff(t *testing.T) {
 	h := openKeeper(t, GroupConfig{Snapshots: SnapshotPolicy{LogBytes: 2000}}, false)
 	h.call(t, nil, "a command")
 	h.mustTake(t)
-	h.group.installs.pending.Store(true)
+	h.group.snapshots.installs.pending.Store(true)
 	for i := range 40 {
 		h.call(t, nil, fmt.Sprint("a command to make the log longer, number ", i))
 		h.manual.tick()
@@ -274,11 +274,11 @@ func TestATakeThatWasPutOff(t *testing.T) {
 	if before > 1 {
 		t.Fatal("setup: it was not put off")
 	}
-	at := h.group.apply.position()
+	at := h.group.machine.apply.position()
 	installed := h.group.snapshots.latest().manifest // stands for the one that is installed
 	installed.Index, installed.Term = at.Index, at.Term
 	h.group.snapshots.publish(newPublished(installed, 1))
-	h.group.installs.pending.Store(false)
+	h.group.snapshots.installs.pending.Store(false)
 	for range 2 * ticksPerHeartbeat {
 		h.manual.tick()
 	}

@@ -41,14 +41,14 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 		}
 	}
 	g := h.group
-	m := g.apply.machine.(*commandGroup)
+	m := g.machine.apply.machine.(*commandGroup)
 	write(snapshot.KindMachine, stateStream, []byte("499\n499 a command that was received"))
 	write(snapshot.KindHost, sessionsStream, m.table.AppendTo(nil))
-	block := g.hostBlock(g.apply.position().Index)
+	block := g.hostBlock(g.machine.apply.position().Index)
 	block.HasSums, block.Sums = true, m.sums.State()
 	block.Last = 499
 	manifest := snapshot.Manifest{
-		Cluster: h.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},
+		Cluster: h.trust.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},
 		Members: []snapshot.Member{{ID: 1, Incarnation: h.incarnation()}}, Host: block.Encode(),
 	}
 	change(&manifest)
@@ -111,7 +111,7 @@ func TestTheOnlySnapshotIsNotRemoved(t *testing.T) {
 		h.call(t, nil, fmt.Sprint("command ", i))
 		h.mustTake(t)
 	}
-	if first := h.group.storage.log.FirstIndex(); first == 1 {
+	if first := h.group.writes.storage.log.FirstIndex(); first == 1 {
 		t.Fatal("setup: the log is whole")
 	}
 	if err := removeSnapshots(h.disk, "data", theGroup); err != nil {

@@ -139,7 +139,7 @@ func (p *snapshotLanes) takeWork(l *snapshotLane) *laneWork {
 	}
 	w := next.Owner
 	w.running = true
-	w.group.onSnapshotLanes++
+	w.group.snapshots.onSnapshotLanes++
 	l.work, l.since, l.reported = w, p.now(), false
 	return w
 }
@@ -165,8 +165,8 @@ func (p *snapshotLanes) give(l *snapshotLane, w *laneWork, left bool) (more bool
 		p.ready.Push(&w.place)
 	}
 	w.again = false
-	w.group.onSnapshotLanes--
-	gone := w.group.isLeaving() && w.group.onSnapshotLanes == 0
+	w.group.snapshots.onSnapshotLanes--
+	gone := w.group.isLeaving() && w.group.snapshots.onSnapshotLanes == 0
 	if more = p.ready.Len() > 0; !more {
 		p.makeIdle(l)
 	}
@@ -192,7 +192,7 @@ func (p *snapshotLanes) leave(g *Group) {
 	p.drop(&p.later, s)
 	p.drop(&p.slow, s)
 	s.timed, s.at = false, 0
-	running := g.onSnapshotLanes > 0
+	running := g.snapshots.onSnapshotLanes > 0
 	p.mu.Unlock()
 	if !running {
 		g.partDone(theSnapshotLanes)
@@ -233,7 +233,7 @@ func (p *snapshotLanes) grant() (granted []*groupSnapshots) {
 func capture(granted []*groupSnapshots) {
 	for _, s := range granted {
 		s.granted.Store(true)
-		s.group.host.appliers.enqueue(s.group.apply)
+		s.group.host.appliers.enqueue(s.group.machine.apply)
 	}
 }
 
@@ -388,4 +388,11 @@ func (l *snapshotLane) doing() string {
 		return fmt.Sprintf("group %d, %s", w.group.id, w.doing)
 	}
 	return "a snapshot lane"
+}
+
+// hostBulk is what is long: snapshots and objects, made, installed and sent.
+type hostBulk struct {
+	snapshotLanes snapshotLanes
+	transfers     transfers
+	uninstalled   map[uint64]error
 }

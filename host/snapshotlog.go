@@ -144,7 +144,7 @@ func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
 		}
 	}
 	s.mu.Unlock()
-	if first, last := g.storage.log.FirstIndex(), g.storage.log.LastIndex(); last >= first {
+	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
 		m.LogEntries = last - first + 1
 	}
 	return m
@@ -153,7 +153,7 @@ func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
 // lookForSnapshots finds snapshots that fail or hang (Explain).
 func (e *examination) lookForSnapshots() {
 	s := &e.snapshots
-	if doing, since, hangs := e.host.snapshotLanes.hangsFor(e.Group); hangs {
+	if doing, since, hangs := e.host.bulk.snapshotLanes.hangsFor(e.Group); hangs {
 		ticks := int64(since / e.host.config.tickPeriod())
 		e.found(CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
 			"this group, %s, has been at one piece of it for %v", doing, rounded(since))
@@ -188,9 +188,9 @@ func (s *groupSnapshots) pinLog(after uint64) (release func()) {
 // compactLog asks the append lane to compact the log through an index. It is part of a turn. What the core
 // has not seen applied stays, until it has.
 func (g *Group) compactLog(through, applied uint64) {
-	if may := min(through, applied); may >= g.storage.log.FirstIndex() {
-		raise(&g.append.compact, may)
-		g.host.lane.enqueue(g.append)
+	if may := min(through, applied); may >= g.writes.storage.log.FirstIndex() {
+		raise(&g.writes.append.compact, may)
+		g.host.storage.lane.enqueue(g.writes.append)
 	}
 	if through <= applied {
 		g.snapshots.compact.CompareAndSwap(through, 0)
@@ -204,7 +204,7 @@ func (l *appendLane) compact(q *appendQueue) (wrote bool) {
 	if through == 0 {
 		return false
 	}
-	if g := q.group; through < g.storage.log.FirstIndex() {
+	if g := q.group; through < g.writes.storage.log.FirstIndex() {
 		q.compact.CompareAndSwap(through, 0)
 		return false
 	}

@@ -39,12 +39,12 @@ func (g *Group) rejectManifest(m *snapshot.Manifest) error {
 }
 
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
-	return cmp.Or(h.directory.Identity().RejectManifest(group, m, false), entry.RejectConf(m))
+	return cmp.Or(h.trust.directory.Identity().RejectManifest(group, m, false), entry.RejectConf(m))
 }
 
 // openSnapshot restores the newest snapshot that fits, if there is one, and returns its index, or 0.
 func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
-	s, log := &g.snapshots, g.storage.log
+	s, log := &g.snapshots, g.writes.storage.log
 	first := log.FirstIndex()
 	ids, err := s.list()
 	if err != nil {
@@ -60,7 +60,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		m, err := store.Manifest(id)
 		if err == nil {
 			isFormer := identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m)
-			err = cmp.Or(g.host.directory.Identity().RejectManifest(g.id, &m, isFormer), entry.RejectConf(&m))
+			err = cmp.Or(g.host.trust.directory.Identity().RejectManifest(g.id, &m, isFormer), entry.RejectConf(&m))
 		}
 		term, inLog := log.Term(id.Index)
 		switch {
@@ -94,7 +94,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	for _, id := range newer {
 		unfit = append(unfit, fmt.Errorf("snapshot %v is newer than the log, which ends at entry %d, and was not installed when the host was opened", id, log.LastIndex()))
 	}
-	if err := g.host.uninstalled[g.id]; err != nil {
+	if err := g.host.bulk.uninstalled[g.id]; err != nil {
 		unfit = append(unfit, err)
 	}
 	if unfit = append(unfit, s.damaged()...); unfit == nil {
@@ -177,9 +177,9 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	if err != nil {
 		return nil, err
 	}
-	g.storage.Conf = m.Conf
+	g.writes.storage.Conf = m.Conf
 	g.snapshots.newest.Store(p)
-	g.snapshots.guessMarks(g.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
+	g.snapshots.guessMarks(g.writes.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
 	return nil, nil
 }
 
@@ -200,7 +200,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	if err != nil {
 		return fail(err)
 	}
-	m, commands := g.apply.machine.(*commandGroup)
+	m, commands := g.machine.apply.machine.(*commandGroup)
 	if commands != block.HasSums {
 		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.HasSums, commands))
 	}
@@ -210,7 +210,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 			return fail(err)
 		}
 	}
-	objects, err := g.objects.readTable(p, r)
+	objects, err := g.machine.objects.readTable(p, r)
 	if err != nil {
 		return fail(err)
 	}
@@ -225,14 +225,14 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	if commands {
 		m.table = table
 		m.countSessions()
-		g.objects.restored(objects, p.id.Index)
+		g.machine.objects.restored(objects, p.id.Index)
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
-		g.time.note(m.table.Now(), g.now())
+		g.machine.time.note(m.table.Now(), g.now())
 	}
-	g.apply.passed = block.Skipped
-	g.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
-	raise(&g.apply.applied, p.id.Index)
+	g.machine.apply.passed = block.Skipped
+	g.machine.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
+	raise(&g.machine.apply.applied, p.id.Index)
 	g.reads.noteApplied(p.id.Index)
 	return nil
 }
@@ -379,10 +379,10 @@ func (g *Group) takeFounding(b *entry.Block) error {
 	if err := g.rejectPromises(b.Found); err != nil {
 		return err
 	}
-	g.founded, g.knew = true, true
-	g.promise = entry.PromiseOf(b.Found)
-	g.seen = nil
-	g.bound.Store(&bound)
+	g.members.founding.founded, g.members.founding.knew = true, true
+	g.members.founding.promise = entry.PromiseOf(b.Found)
+	g.members.founding.seen = nil
+	g.members.founding.bound.Store(&bound)
 	g.keepFound()
 	g.takeRoster(b.Roster)
 	return nil
@@ -397,13 +397,13 @@ func (g *Group) takeRoster(r *membership.Roster) {
 
 // keepFound notes the entry found for snapshots, when founded is committed.
 func (g *Group) keepFound() {
-	bound := g.bound.Load()
+	bound := g.members.founding.bound.Load()
 	if bound == nil {
 		return
 	}
 	data := entry.EncodeFound(*bound)
-	if g.promise > 0 {
-		data = entry.WithPromise(data, g.promise)
+	if g.members.founding.promise > 0 {
+		data = entry.WithPromise(data, g.members.founding.promise)
 	}
 	g.snapshots.found.Store(&data)
 }
@@ -411,7 +411,7 @@ func (g *Group) keepFound() {
 // finishInstalls finishes the installs that were interrupted, and removes the snapshots of groups that were
 // removed. It is called before the lanes run.
 func (h *Host) finishInstalls(ctx context.Context) error {
-	h.uninstalled = map[uint64]error{}
+	h.bulk.uninstalled = map[uint64]error{}
 	fsys, dir := h.env.fs, identity.GroupsDir(h.config.Dir)
 	names, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -426,7 +426,7 @@ func (h *Host) finishInstalls(ctx context.Context) error {
 		if err != nil || name != strconv.FormatUint(group, 10) {
 			continue // not ours
 		}
-		if _, removed := slices.BinarySearch(h.log.Deleted(), group); removed || h.config.Durability.Kind == wal.KindMemory {
+		if _, removed := slices.BinarySearch(h.storage.log.Deleted(), group); removed || h.config.Durability.Kind == wal.KindMemory {
 			if err := removeSnapshots(fsys, h.config.Dir, group); err != nil {
 				return err
 			}
@@ -439,7 +439,7 @@ func (h *Host) finishInstalls(ctx context.Context) error {
 		wrote = wrote || finished
 	}
 	if wrote {
-		if err := h.log.Sync(); err != nil {
+		if err := h.storage.log.Sync(); err != nil {
 			return fmt.Errorf("millrace: finish the installs of snapshots in %s: %w", h.config.Dir, err)
 		}
 	}
@@ -449,7 +449,7 @@ func (h *Host) finishInstalls(ctx context.Context) error {
 // finishInstall finishes the install of one group, if there is one. A snapshot that does not fit or cannot be
 // read stays: OpenGroup says what is wrong with it.
 func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err error) {
-	dir, log := identity.SnapshotsDir(h.config.Dir, group), h.log.Group(group)
+	dir, log := identity.SnapshotsDir(h.config.Dir, group), h.storage.log.Group(group)
 	names, err := h.env.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -474,7 +474,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 		}
 		if err := store.Verify(ctx, id); isDamage(err) {
 			h.env.logger.Error("a snapshot that was received is damaged, and is not installed", "group", group, "host", h.config.ID, "snapshot", id.String(), "err", err)
-			h.uninstalled[group] = err
+			h.bulk.uninstalled[group] = err
 			continue
 		} else if err != nil {
 			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
@@ -484,7 +484,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 			hs.Term, hs.Vote = id.Term, 0
 		}
 		hs.Commit = max(hs.Commit, id.Index)
-		if err := h.log.Append([]wal.Write{{Group: group, HardState: hs, Snapshot: wal.Snapshot{Index: id.Index, Term: id.Term}}}); err != nil {
+		if err := h.storage.log.Append([]wal.Write{{Group: group, HardState: hs, Snapshot: wal.Snapshot{Index: id.Index, Term: id.Term}}}); err != nil {
 			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
 		}
 		h.env.logger.Info("the install of a snapshot is finished", "group", group, "host", h.config.ID, "snapshot", id.String())
@@ -501,12 +501,12 @@ func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
 // forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
 // host does it.
 func (h *Host) forgetSnapshots(group uint64) {
-	w := &laneWork{group: &Group{id: group, self: h.config.ID, host: h}, doing: "whose snapshots are removed"}
+	w := &laneWork{group: &Group{member: member{id: group, self: h.config.ID, host: h}}, doing: "whose snapshots are removed"}
 	w.piece = func() bool {
 		if err := removeSnapshots(h.env.fs, h.config.Dir, group); err != nil {
 			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
 		}
 		return false
 	}
-	h.snapshotLanes.enqueue(w)
+	h.bulk.snapshotLanes.enqueue(w)
 }

@@ -27,7 +27,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.leadGroup(g)
-	task := l.lane.task.(*manualTask)
+	task := l.storage.lane.task.(*manualTask)
 	task.dead = true // the disk hangs
 	if err := g.Call(&Call{Owner: &answer{}, Data: append(make([]byte, CallRoom), "a command"...)}); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 // can hang.
 func lanesInGoroutines(h *keeperHost) (run func()) {
 	return func() {
-		for _, l := range h.snapshotLanes.all() {
+		for _, l := range h.bulk.snapshotLanes.all() {
 			task := l.task.(*manualTask)
 			if !task.woken {
 				continue
@@ -109,12 +109,12 @@ func TestASnapshotThatHangs(t *testing.T) {
 		<-release
 		return errors.New("it hung")
 	}
-	for _, l := range h.snapshotLanes.all() {
+	for _, l := range h.bulk.snapshotLanes.all() {
 		l.task.(*manualTask).dead = true
 	}
 	s := h.group.StartSnapshot()
 	h.manual.runIdle()
-	for _, l := range h.snapshotLanes.all() {
+	for _, l := range h.bulk.snapshotLanes.all() {
 		l.task.(*manualTask).dead = false
 	}
 	run := lanesInGoroutines(h)
@@ -141,7 +141,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if d := h.group.Explain(); !d.Has(CodeSnapshotHangs) {
 		t.Errorf("Explain says\n%v", d)
 	}
-	if n := len(h.snapshotLanes.all()); n != snapshotLaneCount+1 {
+	if n := len(h.bulk.snapshotLanes.all()); n != snapshotLaneCount+1 {
 		t.Errorf("%d lanes, want one more than %d", n, snapshotLaneCount)
 	}
 	_ = h.group.leave(gone(t), ErrStopped, false) // its context has ended: it only begins
@@ -184,7 +184,7 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	for i := 0; !h.group.append.full.Load(); i++ {
+	for i := 0; !h.group.writes.append.full.Load(); i++ {
 		if i == 10_000 {
 			t.Fatal("setup: the disk does not become full")
 		}
@@ -196,14 +196,14 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 	applied := len(h.keeper.list)
 	h.keeper.list = []string{"little"} // so that it costs less than the log
 	info := h.mustTake(t)
-	if first := h.group.storage.log.FirstIndex(); first <= 1 || first > info.Index+1 {
+	if first := h.group.writes.storage.log.FirstIndex(); first <= 1 || first > info.Index+1 {
 		t.Errorf("the log begins at %d behind a snapshot of %d", first, info.Index)
 	}
 	for range 20 {
 		h.manual.tick()
 	}
-	if len(h.keeper.list) < 2 || h.group.append.full.Load() {
-		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.append.full.Load())
+	if len(h.keeper.list) < 2 || h.group.writes.append.full.Load() {
+		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.writes.append.full.Load())
 	}
 }
 
@@ -227,7 +227,7 @@ func TestASnapshotIsReadBack(t *testing.T) {
 		t.Errorf("it fails with %v", err)
 	}
 	h.disk.SetHook(nil)
-	if first := h.group.storage.log.FirstIndex(); first != 1 {
+	if first := h.group.writes.storage.log.FirstIndex(); first != 1 {
 		t.Errorf("the log begins at %d", first)
 	}
 	h.restart(t, crashfs.LoseAll, nil)

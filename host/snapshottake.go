@@ -62,7 +62,7 @@ func (s *groupSnapshots) want() {
 	}
 	s.mu.Unlock()
 	if wants {
-		s.group.host.snapshotLanes.admit(s)
+		s.group.host.bulk.snapshotLanes.admit(s)
 	}
 }
 
@@ -74,10 +74,10 @@ func (s *groupSnapshots) lookAt() {
 	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
 	switch {
-	case wanted, s.group.apply.position().Index > indexOf(s.latest()) && (s.policy.Every > 0 || s.group.installs.pending.Load()):
+	case wanted, s.group.machine.apply.position().Index > indexOf(s.latest()) && (s.policy.Every > 0 || s.group.snapshots.installs.pending.Load()):
 		s.want()
 	case s.policy.Every > 0:
-		s.group.host.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
+		s.group.host.bulk.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
 	default:
 		s.schedule(s.applied.Load())
 	}
@@ -97,7 +97,7 @@ func (q *applyQueue) runCapture() {
 	if !s.granted.Load() || !s.granted.Swap(false) {
 		return
 	}
-	lanes := &q.group.host.snapshotLanes
+	lanes := &q.group.host.bulk.snapshotLanes
 	if q.group.Err() != nil {
 		lanes.end(false)
 		return
@@ -109,7 +109,7 @@ func (q *applyQueue) runCapture() {
 
 // capture captures, or ends what was wanted, and then returns nil.
 func (q *applyQueue) capture() (t *take) {
-	s, lanes := &q.group.snapshots, &q.group.host.snapshotLanes
+	s, lanes := &q.group.snapshots, &q.group.host.bulk.snapshotLanes
 	var err error
 	returned := false
 	q.calling.Lock() // a machine that never blocks is called in turns
@@ -127,13 +127,13 @@ func (q *applyQueue) capture() (t *take) {
 	}()
 	// Until the log has taken over a snapshot that was received, the machine has its state, and it is not yet
 	// the latest: a take would write the same one again, over the one that the log is about to rely on.
-	installs := q.group.installs.pending.Load()
+	installs := q.group.snapshots.installs.pending.Load()
 	id := q.position()
 	// Nor does a member that reads in the log how it was added take one from before that: its next start
 	// could not begin from it (rejectManifest).
 	early := !q.group.wasMemberAt(id.Index)
 	switch p := s.latest(); {
-	case installs, early, q.group.objects.lacksHeld():
+	case installs, early, q.group.machine.objects.lacksHeld():
 		lanes.end(false)
 		s.putOff()
 		returned = true
@@ -164,7 +164,7 @@ func (s *groupSnapshots) putOff() {
 	s.mu.Lock()
 	s.stage = takeNone
 	s.mu.Unlock()
-	s.group.host.snapshotLanes.lookAgain(s, ticksPerHeartbeat)
+	s.group.host.bulk.snapshotLanes.lookAgain(s, ticksPerHeartbeat)
 }
 
 // begin notes that a take has begun.
@@ -186,7 +186,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
-		t.objects, t.held = q.group.objects.capture()
+		t.objects, t.held = q.group.machine.objects.capture()
 		t.block.HasSums, t.block.Sums = true, m.sums.State()
 		t.block.Last = max(m.last, m.held)
 	}
@@ -279,8 +279,8 @@ func (t *take) write() (err error) {
 		}
 	}
 	for _, id := range t.held {
-		if err := t.all.group.objects.files.LinkInto(id, t.writer); err != nil {
-			t.all.group.objects.damaged(id) // it is fetched, and the next try has it
+		if err := t.all.group.machine.objects.files.LinkInto(id, t.writer); err != nil {
+			t.all.group.machine.objects.damaged(id) // it is fetched, and the next try has it
 			return err
 		}
 	}
@@ -357,7 +357,7 @@ var errNotDurable = errors.New("the log is not durable through the snapshot")
 
 // publish publishes the snapshot, as soon as the log of this host is durable through its index.
 func (t *take) publish() error {
-	s, lanes := t.all, &t.all.group.host.snapshotLanes
+	s, lanes := t.all, &t.all.group.host.bulk.snapshotLanes
 	if s.durable.Load() < t.id.Index {
 		s.awaits.Store(t.id.Index)
 		s.group.want(dutySnapshots)
@@ -367,10 +367,10 @@ func (t *take) publish() error {
 	lanes.await(s, false)
 	g := s.group
 	m := snapshot.Manifest{
-		Cluster: g.host.directory.Identity().Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
+		Cluster: g.host.trust.directory.Identity().Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
 		Host: t.block.Encode(),
 	}
-	if c, ok := g.apply.machine.(*commandGroup); ok {
+	if c, ok := g.machine.apply.machine.(*commandGroup); ok {
 		m.Machine = c.options.Version
 	}
 	m.Conf, m.Members = t.block.Roster.Conf, entry.ManifestMembers(t.block.Roster)
@@ -441,7 +441,7 @@ func (t *take) succeed() {
 	s.tookNanos.Add(int64(took))
 	s.schedule(t.bytes)
 	p := s.latest()
-	g.host.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
+	g.host.reports.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
 	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
 	tell(t.callers, p, nil)
 	s.next()
@@ -489,9 +489,9 @@ func (t *take) failed(err error) {
 		s.failed.Add(1)
 		s.due.Store(math.MaxInt64)
 		if !s.policy.Disabled {
-			g.host.snapshotLanes.lookAgain(s, wait)
+			g.host.bulk.snapshotLanes.lookAgain(s, wait)
 		}
-		g.host.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
+		g.host.reports.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
 		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
 	}
 	tell(t.callers, nil, err)
@@ -510,8 +510,8 @@ func (t *take) finish() {
 		s.group.host.env.logger.Warn("a snapshot of the state machine did not close", "group", s.group.id, "host", s.group.self, "err", err)
 	}
 	s.awaits.Store(0)
-	s.group.host.snapshotLanes.await(s, false)
-	s.group.host.snapshotLanes.end(true)
+	s.group.host.bulk.snapshotLanes.await(s, false)
+	s.group.host.bulk.snapshotLanes.end(true)
 	s.mu.Lock()
 	s.take, s.stage = nil, takeNone
 	s.mu.Unlock()
@@ -533,7 +533,7 @@ func (s *groupSnapshots) goOn() {
 	t := s.take
 	s.mu.Unlock()
 	if t != nil {
-		s.group.host.snapshotLanes.enqueue(&t.work)
+		s.group.host.bulk.snapshotLanes.enqueue(&t.work)
 	}
 }
 
@@ -559,7 +559,7 @@ func (s *groupSnapshots) close() {
 	s.mu.Unlock()
 	tell(callers, nil, wrap(ErrStopped, s.group.Err()))
 	if s.granted.Swap(false) {
-		s.group.host.snapshotLanes.end(false)
+		s.group.host.bulk.snapshotLanes.end(false)
 	}
 	if t != nil {
 		t.fail(s.group.Err())
@@ -573,7 +573,7 @@ func (g *Group) advanceSnapshots() (again bool) {
 	if awaits == 0 && through == 0 {
 		return false
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	if awaits > 0 && st.Durable >= awaits {
 		s.durable.Store(awaits)
 		s.awaits.CompareAndSwap(awaits, 0)

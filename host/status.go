@@ -36,18 +36,18 @@ type Status struct {
 // Status returns a copy and never waits for the group. A group that has stopped is a follower without a
 // leader.
 func (g *Group) Status() Status {
-	s := g.status.Load()
+	s := g.life.status.Load()
 	if g.Err() != nil {
 		s.Role, s.Leader = RoleFollower, raft.None
 	}
-	s.WithoutAuthority = g.withoutAuthority.Load()
-	s.Applied = min(g.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later
-	if g.storage != nil {
-		s.FirstIndex = g.storage.log.FirstIndex()
+	s.WithoutAuthority = g.members.withoutAuthority.Load()
+	s.Applied = min(g.machine.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later
+	if g.writes.storage != nil {
+		s.FirstIndex = g.writes.storage.log.FirstIndex()
 	}
-	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
-	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
-	if m, ok := g.apply.machine.(*commandGroup); ok {
+	s.Refused, s.Dropped = g.proposals.refused.Load(), g.proposals.dropped.Load()
+	s.AppliedBatches, s.AppliedCommands = g.machine.apply.calls.Load(), g.machine.apply.entries.Load()
+	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
 		s.DuplicatesSuppressed = m.suppressed.Load()
 	}
 	return s
@@ -73,7 +73,7 @@ func (p *published) Store(s Status) {
 
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	now := Status{
 		ID:        g.self,
 		Term:      st.Term,
@@ -84,29 +84,29 @@ func (g *Group) publish() {
 		Durable:   st.Durable,
 		LastIndex: st.LastIndex,
 	}
-	was := g.status.Load()
+	was := g.life.status.Load()
 	if was != now {
-		g.status.Store(now)
-		g.roleTimes.note(now, g.host.clock.livedAtBeat())
+		g.life.status.Store(now)
+		g.life.roleTimes.note(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}
 	}
-	if st.SoftState != g.role {
-		g.counts.noteRole(g.role, now, g.lastLeader)
+	if st.SoftState != g.core.role {
+		g.life.counts.noteRole(g.core.role, now, g.core.lastLeader)
 		if now.Leader != raft.None {
-			g.lastLeader = now.Leader
+			g.core.lastLeader = now.Leader
 		}
 		cause := g.roleCause(was, now)
-		g.host.events.emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
+		g.host.reports.events.emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", now.Role.String(), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		if st.RaftState == raft.StateLeader {
-			g.host.placer.add(g)
-		} else if g.role.RaftState == raft.StateLeader {
-			g.host.placer.drop(g)
+			g.host.changes.placer.add(g)
+		} else if g.core.role.RaftState == raft.StateLeader {
+			g.host.changes.placer.drop(g)
 		}
-		g.role = st.SoftState
-		g.roleChanged.notify()
+		g.core.role = st.SoftState
+		g.life.roleChanged.notify()
 	}
-	g.ordered = false
+	g.work.ordered = false
 }

@@ -63,9 +63,9 @@ type aheadMember struct {
 // checkApply asks the members what they have applied, if nothing is applied here for too long, and hands over
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
 func (g *Group) checkApply(now int64, mayAct bool) {
-	s, bound := &g.machine, g.host.config.stallTicks()
-	stalled := s.watch.waits(g.applyWaits(), g.apply.progress(), now)
-	if g.apply.halted() != nil && stalled > 0 {
+	s, bound := &g.leadership.gray.machine, g.host.config.stallTicks()
+	stalled := s.watch.waits(g.applyWaits(), g.machine.apply.progress(), now)
+	if g.machine.apply.halted() != nil && stalled > 0 {
 		stalled = max(stalled, bound+1) // it is known that nothing will be applied
 	}
 	if stalled <= bound/2 {
@@ -73,7 +73,7 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 		return
 	}
 	if s.goal == 0 {
-		s.goal, s.began, s.next = g.node.BasicStatus().Commit, now, now
+		s.goal, s.began, s.next = g.core.node.BasicStatus().Commit, now, now
 	}
 	if stalled > bound && mayAct && g.handOverAhead(stalled) {
 		return
@@ -87,7 +87,7 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 }
 
 // applyWaits reports whether committed entries wait for the state machine, or are in it.
-func (g *Group) applyWaits() bool { return g.apply.held.Load() > 0 }
+func (g *Group) applyWaits() bool { return g.machine.apply.held.Load() > 0 }
 
 // progress changes whenever the state machine has completed something.
 func (q *applyQueue) progress() uint64 { return q.calls.Load() + q.applied.Load() }
@@ -98,32 +98,32 @@ func (s *stuckApply) end() { s.goal, s.ahead = 0, nil }
 // stuckDue returns the tick at which checkApply must look, if nothing else happens. It is called at the end
 // of a turn, which may have handed something to the state machine.
 func (g *Group) stuckDue() int64 {
-	s := &g.machine
-	if g.node.BasicStatus().RaftState != raft.StateLeader {
+	s := &g.leadership.gray.machine
+	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	s.watch.waits(g.applyWaits(), g.apply.progress(), g.at.ticks)
+	s.watch.waits(g.applyWaits(), g.machine.apply.progress(), g.core.at.ticks)
 	switch {
 	case !s.watch.busy:
 		return never
-	case s.goal == 0 && g.apply.halted() != nil:
-		return max(s.watch.since, g.at.ticks) + 1
+	case s.goal == 0 && g.machine.apply.halted() != nil:
+		return max(s.watch.since, g.core.at.ticks) + 1
 	case s.goal == 0:
 		return s.watch.since + g.host.config.stallTicks()/2 + 1
 	}
-	return max(s.next, g.at.ticks+1)
+	return max(s.next, g.core.at.ticks+1)
 }
 
 // askApplied asks every other member.
 func (g *Group) askApplied(now int64) {
-	s := &g.machine
+	s := &g.leadership.gray.machine
 	s.number++
 	s.before, s.asked = s.asked, now
-	q := appliedRecord{group: g.id, term: g.node.BasicStatus().Term, number: s.number}
+	q := appliedRecord{group: g.id, term: g.core.node.BasicStatus().Term, number: s.number}
 	question := q.encode(control.AppliedQuestion)
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
+	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
 		if id != g.self {
-			g.host.transport.SendBytes(id, transport.Control, question)
+			g.host.network.transport.SendBytes(id, transport.Control, question)
 		}
 	})
 }
@@ -131,23 +131,23 @@ func (g *Group) askApplied(now int64) {
 // answerApplied answers the questions of the leader: it says how far this member has applied, if it could
 // lead.
 func (g *Group) answerApplied() (again bool) {
-	for _, q := range g.taken.questions {
-		st := g.node.BasicStatus()
+	for _, q := range g.work.taken.questions {
+		st := g.core.node.BasicStatus()
 		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
-		if !follows || g.append.full.Load() || g.asked {
+		if !follows || g.writes.append.full.Load() || g.writes.forgetting.asked {
 			continue
 		}
-		q.applied = min(g.apply.machineApplied(st.Applied), st.Commit)
-		g.host.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
+		q.applied = min(g.machine.apply.machineApplied(st.Applied), st.Commit)
+		g.host.network.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
 	}
 	return false
 }
 
 // noteApplied takes the answers to the latest question.
 func (g *Group) noteApplied() {
-	s := &g.machine
-	for _, a := range g.taken.applied {
-		if s.goal == 0 || a.number != s.number || a.term != g.node.BasicStatus().Term {
+	s := &g.leadership.gray.machine
+	for _, a := range g.work.taken.applied {
+		if s.goal == 0 || a.number != s.number || a.term != g.core.node.BasicStatus().Term {
 			continue
 		}
 		m := s.member(a.from)
@@ -179,14 +179,14 @@ func (g *Group) handOverAhead(stalled int64) bool {
 	if target == raft.None {
 		return false
 	}
-	st := g.node.BasicStatus()
-	if err := g.node.TransferLeader(target); err != nil {
+	st := g.core.node.BasicStatus()
+	if err := g.core.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 		return false
 	}
-	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
+	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
 	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
-		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.machine.member(target).applied)
+		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.leadership.gray.machine.member(target).applied)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
 	return true
 }
@@ -195,9 +195,9 @@ func (g *Group) handOverAhead(stalled int64) bool {
 // have been ahead at an earlier one, and take entries: they have the whole log, or have acknowledged an
 // append since the question before. It returns None if there is none.
 func (g *Group) memberAhead() (target uint64) {
-	s, most := &g.machine, uint64(0)
-	last := g.node.BasicStatus().LastIndex
-	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+	s, most := &g.leadership.gray.machine, uint64(0)
+	last := g.core.node.BasicStatus().LastIndex
+	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if !hasAuthority(kind, &pr) || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {
 			return
 		}

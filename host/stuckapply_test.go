@@ -161,7 +161,7 @@ func (l *stuckHost) pass(ticks int, f func(controlRecord)) (to uint64) {
 	return raft.None
 }
 
-func (l *stuckHost) transferee() uint64 { return l.group.node.BasicStatus().LeadTransferee }
+func (l *stuckHost) transferee() uint64 { return l.group.core.node.BasicStatus().LeadTransferee }
 
 // answer answers a question: the member has applied through an index.
 func (l *stuckHost) answer(q controlRecord, applied uint64) {
@@ -292,7 +292,7 @@ func TestStuckLeaderRestsBetweenHandOvers(t *testing.T) {
 		if l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) }) == raft.None {
 			t.Fatalf("hand-overs at the ticks %v, and no other", at)
 		}
-		at = append(at, l.group.at.ticks)
+		at = append(at, l.group.core.at.ticks)
 		for l.transferee() != raft.None { // the core gives it up after an election timeout
 			l.pass(1, func(controlRecord) {})
 		}
@@ -339,7 +339,7 @@ func TestMemberSaysWhatItHasApplied(t *testing.T) {
 		{"a host that is unknown", func(*stuckHost) {}, 9, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 		{"its leader of another term", func(*stuckHost) {}, 2, appliedRecord{group: theGroup, term: term + 1, number: 7}, false, 0},
 		{"its leader, about another group", func(*stuckHost) {}, 2, appliedRecord{group: 8, term: term, number: 7}, false, 0},
-		{"its leader, beside a full disk", func(l *stuckHost) { l.group.append.full.Store(true) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
+		{"its leader, beside a full disk", func(l *stuckHost) { l.group.writes.append.full.Store(true) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 		{"its leader, after its end", func(l *stuckHost) { l.group.fail(errors.New("broken")) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {

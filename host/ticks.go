@@ -46,13 +46,13 @@ func missedTicks(passed int64) int64 {
 // missed: those that the process has missed, and those by which this turn is late, because the shard was
 // busy. A group that is not due sleeps, and its ticks are not missed.
 func (g *Group) passed(at moment) (ticks, missed int) {
-	passed := at.ticks - g.at.ticks
+	passed := at.ticks - g.core.at.ticks
 	late := int64(0)
-	if g.nextDue < never {
-		late = missedTicks(at.ticks - g.nextDue)
+	if g.core.nextDue < never {
+		late = missedTicks(at.ticks - g.core.nextDue)
 	}
-	lost := min(max(at.missed-g.at.missed, late), passed)
-	g.at = at
+	lost := min(max(at.missed-g.core.at.missed, late), passed)
+	g.core.at = at
 	return int(passed), int(lost)
 }
 

@@ -141,7 +141,7 @@ func openSecured(t *testing.T, secured []*TLS, options ...Option) []*Host {
 	}
 	for _, h := range hosts {
 		for i, other := range hosts {
-			h.transport.(*tcp.Transport).SetPeer(uint64(i+1), other.Addr())
+			h.network.transport.(*tcp.Transport).SetPeer(uint64(i+1), other.Addr())
 		}
 	}
 	return hosts
@@ -238,7 +238,7 @@ func TestCertificateRefusedIsAnEvent(t *testing.T) {
 		}
 	}
 	for _, h := range hosts {
-		if h.transport.(*tcp.Transport).Stats().Kinds[0].Received > 0 && h.config.ID == 3 {
+		if h.network.transport.(*tcp.Transport).Stats().Kinds[0].Received > 0 && h.config.ID == 3 {
 			t.Error("the stranger has received messages")
 		}
 	}

@@ -136,7 +136,7 @@ func (w *tornWrite) appendUnsynced(node *raft.RawNode) {
 }
 
 func (w *tornWrite) save(node *raft.RawNode) {
-	s := &steps{id: theGroup, host: &Host{log: w.lane.log}}
+	s := &steps{member: member{id: theGroup, host: &Host{storage: hostStorage{log: w.lane.log}}}}
 	for node.HasReady() {
 		rd := node.Ready()
 		if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err != nil {
@@ -148,7 +148,7 @@ func (w *tornWrite) save(node *raft.RawNode) {
 
 // saveUnsynced saves on a disk whose sync fails.
 func (w *tornWrite) saveUnsynced(node *raft.RawNode) {
-	s, rd := &steps{id: theGroup, host: &Host{log: w.lane.log}}, node.Ready()
+	s, rd := &steps{member: member{id: theGroup, host: &Host{storage: hostStorage{log: w.lane.log}}}}, node.Ready()
 	w.lane.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
 	if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err == nil {
 		w.t.Fatal("a save whose sync failed is done")

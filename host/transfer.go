@@ -84,7 +84,7 @@ func (g *Group) TransferLeadership(ctx context.Context, to uint64) error {
 	t := g.StartTransfer(to)
 	select {
 	case <-t.done:
-	case <-g.ended: // Poll says so
+	case <-g.life.ended: // Poll says so
 	case <-ctx.Done():
 		if done, _ := t.Poll(); !done {
 			return fmt.Errorf("millrace: the leadership of group %d has not passed over yet: %w", g.id, g.waitEnd(ctx))
@@ -111,16 +111,16 @@ func errReplaced(by *Transfer) error {
 
 // startTransfer takes what StartTransfer left. It is part of a turn.
 func (g *Group) startTransfer() {
-	t := g.taken.transfer
+	t := g.work.taken.transfer
 	if t == nil {
 		return
 	}
-	g.taken.transfer = nil
-	if was := g.transfer; was != nil {
+	g.work.taken.transfer = nil
+	if was := g.leadership.transfer; was != nil {
 		was.finish(errReplaced(t))
-		g.transfer = nil
+		g.leadership.transfer = nil
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	switch {
 	case st.RaftState != raft.StateLeader:
 		t.finish(g.host.notLeader(st.Lead))
@@ -136,26 +136,26 @@ func (g *Group) startTransfer() {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: no other member was heard lately", g.id, g.self))
 		return
 	}
-	if s := g.objects.lackedBy(t.target); s != nil {
+	if s := g.machine.objects.lackedBy(t.target); s != nil {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: host %d lacks object %v, which commands may name, so it could not apply them; wait until it has fetched it", g.id, g.self, t.target, s.ID))
 		return
 	}
-	if err := g.node.TransferLeader(t.target); err != nil {
+	if err := g.core.node.TransferLeader(t.target); err != nil {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: %w", g.id, g.self, err))
 		return
 	}
-	t.term, t.at, g.transfer = st.Term, g.at.ticks, t
+	t.term, t.at, g.leadership.transfer = st.Term, g.core.at.ticks, t
 	g.noteHandedOver(st.Term, true)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
 }
 
 // advanceTransfer ends the transfer under way when another member leads, or this one does again.
 func (g *Group) advanceTransfer() {
-	t := g.transfer
+	t := g.leadership.transfer
 	if t == nil {
 		return
 	}
-	st := g.node.BasicStatus()
+	st := g.core.node.BasicStatus()
 	switch leads := st.RaftState == raft.StateLeader; {
 	case leads && st.Term == t.term && st.LeadTransferee == t.target:
 		return // under way
@@ -170,14 +170,14 @@ func (g *Group) advanceTransfer() {
 	default:
 		t.finish(nil)
 	}
-	g.transfer = nil
+	g.leadership.transfer = nil
 }
 
 // notLevel says why the core has given a transfer up.
 func (g *Group) notLevel(t *Transfer) error {
-	took := time.Duration(g.at.ticks-t.at) * g.host.config.tickPeriod()
-	last, match := g.node.BasicStatus().LastIndex, uint64(0)
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	took := time.Duration(g.core.at.ticks-t.at) * g.host.config.tickPeriod()
+	last, match := g.core.node.BasicStatus().LastIndex, uint64(0)
+	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == t.target {
 			match = pr.Match
 		}

@@ -170,7 +170,7 @@ func TestEntriesBeyondTheOwnDisk(t *testing.T) {
 	l.lead()
 	var lane *manualTask
 	for _, task := range l.manual.tasks {
-		if task.worker == any(l.Host.lane) {
+		if task.worker == any(l.Host.storage.lane) {
 			lane = task
 		}
 	}
@@ -181,7 +181,7 @@ func TestEntriesBeyondTheOwnDisk(t *testing.T) {
 		(*inbound)(l.Host).Receive(id, envelopes(theGroup, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1, From: id, To: 1}))
 	}
 	l.manual.runIdle()
-	if s := l.group.Status(); s.Committed != begun+1 || l.group.storage.log.LastIndex() > begun {
+	if s := l.group.Status(); s.Committed != begun+1 || l.group.writes.storage.log.LastIndex() > begun {
 		t.Fatalf("setup: %+v", s)
 	}
 	read := func(ctx context.Context) (n int, last error) {
@@ -208,7 +208,7 @@ func TestEntriesBeyondTheOwnDisk(t *testing.T) {
 		}
 		done <- err
 	}()
-	for l.group.logReaders.Load() == 0 {
+	for l.group.writes.logReaders.Load() == 0 {
 		runtime.Gosched() // it is on its way to wait
 	}
 	lane.dead = false

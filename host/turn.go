@@ -2,6 +2,9 @@ package host
 
 import (
 	"fmt"
+	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/raft/raftpb"
 
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -12,11 +15,11 @@ import (
 func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	returned := false
 	defer func() {
-		g.node.Publish()
+		g.core.node.Publish()
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
 			g.fail(containPanic(g.id, p))
-		} else if !returned && g.apply.halted() == nil {
+		} else if !returned && g.machine.apply.halted() == nil {
 			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, errEnded))
 		}
 	}()
@@ -46,7 +49,7 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	g.stepDuties(turn.AfterTime)
 	g.offerCommands()
 	if g.hasReady() {
-		g.handle(g.node.Ready())
+		g.handle(g.core.node.Ready())
 	}
 	return g.sleep(g.finishTurn(crowded) || left)
 }
@@ -57,35 +60,35 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left = g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
-	if g.hasCommands {
-		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+	left = g.inbox.takeCalls(&g.work.taken, most, g.callBytes(most))
+	if g.proposals.hasCommands {
+		g.proposals.drain.taken.Add(proposalBytes(g.work.taken.proposals))
 		g.grantSpace()
 	}
-	g.wanted.Want(dutiesOf(&g.taken))
+	g.work.wanted.Want(dutiesOf(&g.work.taken))
 	g.dropUncounted()
 	g.dropLateOrders()
-	g.proposals.offer(g.taken.proposals, g.taken.since)
-	g.onHold(&g.taken)
+	g.proposals.offer(g.work.taken.proposals, g.work.taken.since)
+	g.writes.forgetting.onHold(&g.work.taken)
 	return left
 }
 
 // count tells the core of the time in which no timeout expires, and returns the ticks that are left.
 func (g *Group) count(at moment) (untold int) {
-	if at != g.dutiesAt {
-		g.dutiesAt = at
-		g.wanted.Want(duties.On(turn.Tick))
+	if at != g.work.dutiesAt {
+		g.work.dutiesAt = at
+		g.work.wanted.Want(duties.On(turn.Tick))
 	}
 	passed, missed := g.passed(at)
-	if g.asked {
+	if g.writes.forgetting.asked {
 		passed, missed = 0, 0 // the clocks of a core that may be forgotten stand still
 	}
 	if missed > 0 {
-		g.node.TickMissed(missed)
+		g.core.node.TickMissed(missed)
 	}
 	left, counting := g.hearPulses(passed-missed), 0
 	if left > 0 {
-		counting = min(left, g.node.TicksToEvent()-1)
+		counting = min(left, g.core.node.TicksToEvent()-1)
 		g.pass(counting)
 	}
 	return left - counting
@@ -93,7 +96,7 @@ func (g *Group) count(at moment) (untold int) {
 
 // stepDuties calls the duties of a point that are wanted.
 func (g *Group) stepDuties(at turn.Point) {
-	duties.Step(g, at, &g.wanted, (*turn.Watch)(&g.host.env.env.Duties))
+	duties.Step(g, at, &g.work.wanted, (*turn.Watch)(&g.host.env.env.Duties))
 }
 
 // expire tells the core of the rest of the time.
@@ -105,42 +108,42 @@ func (g *Group) expire(ticks int) {
 // stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
 func (g *Group) stepAnswers() {
 	g.notePeers()
-	for _, id := range g.taken.replaced {
-		g.frames.forget(id)
-		g.objects.holders.forget(id)
+	for _, id := range g.work.taken.replaced {
+		g.proposals.frames.forget(id)
+		g.machine.objects.holders.forget(id)
 	}
-	if g.taken.campaign {
+	if g.work.taken.campaign {
 		g.campaign()
 	}
-	for i := range g.taken.answers {
-		g.noteRefusal(g.node.Step(g.taken.answers[i]))
-		g.noteInstalled(&g.taken.answers[i])
+	for i := range g.work.taken.answers {
+		g.noteRefusal(g.core.node.Step(g.work.taken.answers[i]))
+		g.noteInstalled(&g.work.taken.answers[i])
 	}
-	for i := range g.taken.fetched {
-		f := g.taken.fetched[i]
-		g.storage.Keep(f)
-		g.node.EntriesArrived(f.Reader)
+	for i := range g.work.taken.fetched {
+		f := g.work.taken.fetched[i]
+		g.writes.storage.Keep(f)
+		g.core.node.EntriesArrived(f.Reader)
 	}
-	for _, s := range g.taken.snapshots {
-		g.node.ReportSnapshot(s.member, s.status)
+	for _, s := range g.work.taken.snapshots {
+		g.core.node.ReportSnapshot(s.member, s.status)
 	}
-	for _, id := range g.taken.unreachable {
-		g.node.ReportUnreachable(id)
+	for _, id := range g.work.taken.unreachable {
+		g.core.node.ReportUnreachable(id)
 	}
 }
 
 // stepMessages steps the messages of other members.
 func (g *Group) stepMessages() {
-	for i := range g.taken.messages {
-		if g.stopsAt(&g.taken.messages[i]) {
+	for i := range g.work.taken.messages {
+		if g.stopsAt(&g.work.taken.messages[i]) {
 			break
 		}
-		g.noteRefusal(g.node.Step(g.taken.messages[i]))
-		g.noteAck(&g.taken.messages[i])
-		g.noteLeader(&g.taken.messages[i])
-		g.noteOrder(&g.taken.messages[i])
-		if g.unheard > 0 {
-			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		g.noteRefusal(g.core.node.Step(g.work.taken.messages[i]))
+		g.noteAck(&g.work.taken.messages[i])
+		g.noteLeader(&g.work.taken.messages[i])
+		g.noteOrder(&g.work.taken.messages[i])
+		if g.writes.forgetting.unheard > 0 {
+			g.writes.forgetting.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)
 		}
 	}
 }
@@ -149,7 +152,7 @@ func (g *Group) stepMessages() {
 // has forgotten what its full disk refused.
 func (g *Group) offerCommands() {
 	g.takeRefusals()
-	if len(g.taken.proposals) > 0 {
+	if len(g.work.taken.proposals) > 0 {
 		g.proposeAll()
 	}
 	g.proposeForwarded()
@@ -159,18 +162,18 @@ func (g *Group) offerCommands() {
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
 func (g *Group) finishTurn(crowded bool) (left bool) {
-	g.forwarders.due(g.node.BasicStatus().Commit, g.outgoing.FlushHeldTo)
-	if g.held.Step(&g.outgoing, crowded) {
+	g.proposals.forwarders.due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
+	if g.work.held.Step(&g.work.outgoing, crowded) {
 		g.wakeLazily()
 	}
-	if err := g.node.Err(); err != nil {
-		g.node.Publish() // for the file that is written about it
+	if err := g.core.node.Err(); err != nil {
+		g.core.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
 	g.dropDeposed()
-	g.releases = false
+	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
-	left = g.readsLeft() || g.releases
+	left = g.readsLeft() || g.work.releases
 	g.measureBatches()
 	g.publish()
 	g.stepDuties(turn.AfterStatus)
@@ -180,13 +183,13 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 // sleep says when the group must run again, and which answers must wake it before.
 func (g *Group) sleep(left bool) (again bool, due int64) {
 	callsDue := g.callsDue()
-	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
+	if g.pulse.asleep.isIdle = g.pulse.idle && callsDue == never && g.readsDue() == never; g.pulse.asleep.isIdle {
 		g.shrink()
 	}
-	g.idle = false
-	g.nextDue = min(g.whenDue(), callsDue)
-	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never || g.objectsDue() != never {
-		g.remains = 0 // a deadline may be that of a stuck state machine, a call or objects, which needs a turn
+	g.pulse.idle = false
+	g.core.nextDue = min(g.whenDue(), callsDue)
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.gray.machine.watch.busy || callsDue != never || g.objectsDue() != never {
+		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or objects, which needs a turn
 	}
 	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
@@ -198,28 +201,28 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 // usual.
 func (g *Group) pass(ticks int) {
 	if !g.countsUnheard() {
-		if g.unheard = 0; ticks > 0 {
-			g.node.TickN(ticks)
+		if g.writes.forgetting.unheard = 0; ticks > 0 {
+			g.core.node.TickN(ticks)
 		}
 		return
 	}
-	g.unheard += ticks
+	g.writes.forgetting.unheard += ticks
 	g.want(dutyRefused)
 	for range ticks {
-		g.node.TickQuiesced()
+		g.core.node.TickQuiesced()
 	}
 }
 
 // countsUnheard reports whether the group's disk refuses entries and the group does not lead.
 func (g *Group) countsUnheard() bool {
-	return g.append.full.Load() && g.node.BasicStatus().RaftState != raft.StateLeader
+	return g.writes.append.full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
 }
 
-func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
+func (g *Group) hasReady() bool { return !g.writes.forgetting.asked && g.core.node.HasReady() }
 
 // handle carries out one Ready, unless the core could not read its own log and has stopped.
 func (g *Group) handle(rd raft.Ready) {
-	if g.node.Err() != nil {
+	if g.core.node.Err() != nil {
 		return
 	}
 	g.beforeReady()
@@ -232,9 +235,9 @@ func (g *Group) handle(rd raft.Ready) {
 
 // dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
-	if st := g.node.BasicStatus(); g.proposals.oldest < st.Term {
-		if term, ok := g.node.EntryTerm(st.Commit); ok {
-			g.proposals.dropDeposed(st.Commit, term, g.node.EntryTerm)
+	if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {
+		if term, ok := g.core.node.EntryTerm(st.Commit); ok {
+			g.proposals.dropDeposed(st.Commit, term, g.core.node.EntryTerm)
 		}
 	}
 }
@@ -242,30 +245,30 @@ func (g *Group) dropDeposed() {
 // awaits says which answers of lanes and followers must wake the group at once. It reports whether such an
 // answer came while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
-	urgent := g.asked || g.countsUnheard() || !g.founded && g.leads
-	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
-	began := g.awaitsAppend.Swap(appended) != appended && appended
-	began = g.awaitsApply.Swap(applied) != applied && applied || began
-	acks := urgent || g.node.AwaitsAcks()
-	began = g.awaitsAcks.Swap(acks) != acks && acks || began
+	urgent := g.writes.forgetting.asked || g.countsUnheard() || !g.members.founding.founded && g.members.founding.leads
+	appended, applied := urgent || g.core.node.AwaitsAppend(), urgent || g.core.node.AwaitsApply()
+	began := g.writes.awaitsAppend.Swap(appended) != appended && appended
+	began = g.writes.awaitsApply.Swap(applied) != applied && applied || began
+	acks := urgent || g.core.node.AwaitsAcks()
+	began = g.writes.awaitsAcks.Swap(acks) != acks && acks || began
 	return began && g.inbox.hasAnswers()
 }
 
 // shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
 func (g *Group) shrink() {
-	g.taken, g.entries = inputs{}, nil
-	g.outgoing.Shrink()
+	g.work.taken, g.work.entries = inputs{}, nil
+	g.work.outgoing.Shrink()
 	g.inbox.shrink()
-	g.batching.shrink()
+	g.proposals.batching.shrink()
 	g.proposals.shrink()
 }
 
 // whenDue returns the tick at which the core or a duty has something to do if nothing else happens.
 func (g *Group) whenDue() int64 {
-	if g.asked || g.countsUnheard() {
-		return g.at.ticks + 1
+	if g.writes.forgetting.asked || g.countsUnheard() {
+		return g.core.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), duties.Due(g))
+	return min(dueIn(g.core.at.ticks, g.core.node.TicksToEvent()), duties.Due(g))
 }
 
 // noteRefusal counts and logs an input that the core refused without a change of its state.
@@ -274,7 +277,32 @@ func (g *Group) noteRefusal(err error) {
 		return
 	}
 	// Powers of two: the first is seen at once, and a flood does not fill the log.
-	if n := g.refused.Add(1); n&(n-1) == 0 {
+	if n := g.proposals.refused.Add(1); n&(n-1) == 0 {
 		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
+}
+
+// groupCore is the core of a group, and what its turns know of it. The turn owns it.
+type groupCore struct {
+	node       *flight.Node
+	flight     *flight.Log      // of node; nil: it is not recorded
+	at         moment           // through which the core's clocks have run
+	nextDue    int64            // the tick at which the core wants to run
+	hard       raftpb.HardState // basic and parallel: as last told by the core
+	role       raft.SoftState
+	lastLeader uint64 // that was known; owned by the turn
+	openTerm   uint64 // when the group was opened
+}
+
+// groupWork is what a turn works on. The turn owns it.
+type groupWork struct {
+	taken    inputs
+	outgoing outbox.Batches
+	held     outbox.CommitDelay
+	entries  []raftpb.Entry // scratch for proposals
+	ordered  bool           // it was told to campaign, in this turn
+	wanted   turn.Wanted    // duties
+	dutiesAt moment         // of the last turn,
+	bearing  bearing        // and what it was when a duty was called last
+	releases bool           // a duty lets commands go, so another turn must follow
 }

@@ -34,7 +34,7 @@ func (l *testHost) agree(beats int) {
 		if l.group.Err() != nil {
 			return
 		}
-		st := l.group.node.BasicStatus()
+		st := l.group.core.node.BasicStatus()
 		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: st.Term, Index: st.LastIndex})
 		l.manual.tick()
 		l.manual.runIdle()
@@ -75,7 +75,7 @@ func restartedWithStranger(t *testing.T) *testHost {
 	}
 	l.group.Campaign()
 	l.manual.runIdle()
-	term := l.group.node.BasicStatus().Term + 1
+	term := l.group.core.node.BasicStatus().Term + 1
 	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: term})
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: term})
 	l.agree(10)
@@ -128,7 +128,7 @@ func TestMemberOfASnapshotCatchesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.out.take(raftpb.MsgApp)
-	last := l.group.node.BasicStatus().LastIndex
+	last := l.group.core.node.BasicStatus().LastIndex
 	for index := last; index+4 > last; index-- {
 		in.Receive(stranger, envelopes(theGroup, raftpb.Message{Type: raftpb.MsgAppResp, Term: l.group.Status().Term, From: stranger, To: 1, Index: index, Reject: true, RejectHint: last - 1}))
 		l.manual.runIdle()
@@ -155,8 +155,8 @@ func TestHostWithoutAddressIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Receive(stranger, nil)
-	if !l.knows(stranger) || !l.meetings.has(stranger) {
-		t.Errorf("host %d is known: %t; was met: %t", stranger, l.knows(stranger), l.meetings.has(stranger))
+	if !l.knows(stranger) || !l.network.meetings.has(stranger) {
+		t.Errorf("host %d is known: %t; was met: %t", stranger, l.knows(stranger), l.network.meetings.has(stranger))
 	}
 }
 

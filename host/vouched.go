@@ -12,9 +12,9 @@ import (
 func (h *Host) cameWith(id uint64, r *membership.Roster) identity.NewDirectory {
 	bound, _ := r.Member(id)
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
-	d, isAdmitted := h.admission.Presented(id, isNew)
+	d, isAdmitted := h.trust.admission.Presented(id, isNew)
 	if isAdmitted {
-		d.Key = h.keys.cameWith(id, d.Incarnation)
+		d.Key = h.trust.keys.cameWith(id, d.Incarnation)
 	}
 	return d
 }
@@ -23,7 +23,7 @@ func (h *Host) cameWith(id uint64, r *membership.Roster) identity.NewDirectory {
 // No group vouches for a directory that another group has replaced by the last one: the first group is only
 // late, and the last directory would be retired for good.
 func (h *Host) isVouched(peer transport.Introduction) bool {
-	last, _ := h.admission.Incarnation(peer.ID)
+	last, _ := h.trust.admission.Incarnation(peer.ID)
 	for _, g := range h.groups.all() {
 		if r := g.roster(); r != nil && r.Replaced(peer.ID, peer.Incarnation, last) {
 			return false

@@ -89,10 +89,10 @@ func (g *Group) missingNow() error {
 func (e *examination) missingMembers(err *NotFoundedError) error {
 	var why []string
 	for _, id := range e.memberIDs() {
-		if r, ok := e.host.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
+		if r, ok := e.host.reports.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
 			why = append(why, fmt.Sprintf("this host refuses host %d: %s", id, r.why))
 		}
-		if p := e.host.meetings.of(id); p != nil {
+		if p := e.host.network.meetings.of(id); p != nil {
 			if r := p.refuses.Load(); r != nil {
 				why = append(why, fmt.Sprintf("host %d refuses this host: %s", id, *r))
 			}
@@ -105,7 +105,7 @@ func (e *examination) missingMembers(err *NotFoundedError) error {
 }
 
 func (e *examination) missingSpace() error {
-	q := e.Group.append
+	q := e.Group.writes.append
 	if q == nil || !q.full.Load() {
 		return nil
 	}

@@ -22,10 +22,10 @@ type waitingLine struct {
 // sayWhatIsMissing logs what the group waits for if it is not founded or knows no leader, and once that it
 // waits no more.
 func (g *Group) sayWhatIsMissing() (again bool) {
-	w, now := &g.waiting, g.at.ticks-g.at.missed
-	isFounded := g.founded && !(g.members.joins && !g.isBoundHere())
+	w, now := &g.life.waiting, g.core.at.ticks-g.core.at.missed
+	isFounded := g.members.founding.founded && !(g.members.joins && !g.isBoundHere())
 	waited := time.Duration(now-w.since) * g.host.config.tickPeriod()
-	switch isWaiting := !isFounded || g.node.BasicStatus().Lead == raft.None; {
+	switch isWaiting := !isFounded || g.core.node.BasicStatus().Lead == raft.None; {
 	case !isWaiting && !w.waits:
 	case !isWaiting:
 		if w.said {

@@ -21,6 +21,6 @@ var dutyBugs = []bug{
 		`		g.want(dutyPlan)
 `, ``}}},
 	{name: "tick_not_wanted", what: "duties that look once in a tick look at changes of the role only, so a stalled disk is not seen", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/turn.go",
-		`		g.wanted.Want(duties.On(turn.Tick))
+		`		g.work.wanted.Want(duties.On(turn.Tick))
 `, ``}}},
 }

@@ -14,7 +14,7 @@ var largeObjectBugs = []bug{
 	{name: "ignore_election", what: "a host looks at objects when its term begins, and not when it is elected in it", in: "sim", found: "TestObjects", args: "-objects 20", edits: []edit{{"host/objectholders.go",
 		`if h.term != st.Term || h.leader != st.Lead {`, `if h.term != st.Term {`}}},
 	{name: "hold_before_log", what: "a member says that it holds objects whose entries open its log does not have yet", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to hold object", edits: []edit{{"host/objectholders.go",
-		`through: min(o.group.apply.position().Index, st.Durable),`, `through: math.MaxUint64,`}}},
+		`through: min(o.group.machine.apply.position().Index, st.Durable),`, `through: math.MaxUint64,`}}},
 	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "sim", found: "TestObjects", rare: true, args: "-first 30 -objects 5", says: "is promoted by entry", edits: []edit{{"host/objectholders.go",
 		`if !o.on {
 		return true`, `if true {
@@ -28,7 +28,7 @@ var largeObjectBugs = []bug{
 	}
 	if at :=`}}},
 	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 6 -objects 5", says: "is not on a quorum of disks", edits: []edit{{"host/objects.go",
-		`case o.group.apply.position().Index < min(o.judgeAt, o.group.storage.log.LastIndex()):`, `case false:`}}},
+		`case o.group.machine.apply.position().Index < min(o.judgeAt, o.group.writes.storage.log.LastIndex()):`, `case false:`}}},
 	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "host", found: "TestFilesOfAnExpiredObjectStayForTheLog", edits: []edit{{"host/objects.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/objects.go",
 		`o.ended[n].Index < first {`, `(o.ended[n].Index < first || true) {`}}},

@@ -12,10 +12,10 @@ var reviewedBugs = []bug{
 	l.writer.task.Wake()
 	return nil`, `	return l.Handler.Handle(context.Background(), r)`}}},
 	{name: "close_is_a_failure", what: "a group that is closed says that it has failed", in: "host", found: "TestCloseIsNoFailure", edits: []edit{{"host/group.go",
-		`		close(g.ended)
+		`		close(g.life.ended)
 	})
-	g.snapshots.stop()`, `		close(g.ended)
-		close(g.failed)
+	g.snapshots.stop()`, `		close(g.life.ended)
+		close(g.life.failed)
 	})
 	g.snapshots.stop()`}}},
 	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/internal/identity/directory.go",

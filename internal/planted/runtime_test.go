@@ -11,7 +11,7 @@ var runtimeBugs = []bug{
 	}
 	return m.Count`}}},
 	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/meeting.go",
-		`h.admission.Incarnation(peer.ID); known {`, `h.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
+		`h.trust.admission.Incarnation(peer.ID); known {`, `h.trust.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
 		`if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {`, `if false {`}, {"host/internal/identity/admission.go",
 		`	switch {
@@ -20,7 +20,7 @@ var runtimeBugs = []bug{
 		return nil
 	case before.Incarnation`}}},
 	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/lease.go",
-		` || l.group.hasEnded.Load() || l.group.boottime() >= l.until {`, ` || l.group.hasEnded.Load() {`}}},
+		` || l.group.life.hasEnded.Load() || l.group.boottime() >= l.until {`, ` || l.group.life.hasEnded.Load() {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/lease.go",
 		`sent: q.at,`, `sent: g.boottime(),`}}},
 	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
@@ -67,13 +67,13 @@ var runtimeBugs = []bug{
 				verdict = session.Fresh
 			} else if verdict != session.Fresh {`}}},
 	{name: "any_key", what: "a host accepts a member with any key that a CA has signed", in: "host", found: "TestMembersAreBoundToKeys", edits: []edit{{"host/keys.go",
-		`presented.IsZero() || h.keys`, `presented.IsZero() || true || h.keys`}}},
+		`presented.IsZero() || h.trust.keys`, `presented.IsZero() || true || h.trust.keys`}}},
 	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/members.go",
 		`	g.host.learnMembers(next) // before the core, which may send to a new member at once
 `, ``}}},
 	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/members.go",
 		`	g.host.learnMembers(next)
-	m := &g.members`, `	if g.node != nil {
+	m := &g.members`, `	if g.core.node != nil {
 		g.host.learnMembers(next)
 	}
 	m := &g.members`}, {"host/groups.go",
@@ -85,7 +85,7 @@ var runtimeBugs = []bug{
 		return`}}},
 	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/vouched.go",
 		`	if isAdmitted {
-`, `	d.Key = h.keys.came[id].Key
+`, `	d.Key = h.trust.keys.came[id].Key
 	if isAdmitted {
 `}}},
 	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
@@ -95,7 +95,7 @@ var runtimeBugs = []bug{
 	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/containment.go",
 		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
-		`!slices.ContainsFunc(g.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.taken.messages, isOrder) ||`}}},
+		`!slices.ContainsFunc(g.work.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.work.taken.messages, isOrder) ||`}}},
 	{name: "event_error_object", what: "an error in an event is an empty object in JSON", in: "host", found: "TestErrorsOfEventsAreTextInJSON", edits: []edit{{"host/event/json.go",
 		`	return err.Error()`, `	return err`}}},
 	{name: "keep_token", what: "a join token stays valid when it was used", in: "sim", found: "TestChurn", args: "-churns 100", says: "has let in two hosts", edits: []edit{{"host/membership/token.go",
@@ -152,7 +152,7 @@ var runtimeBugs = []bug{
 
 // waitsFor`}}},
 	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/snapshottake.go",
-		`q.group.installs.pending.Load()`, `q.group.installs.pending.Load() && false`}}},
+		`q.group.snapshots.installs.pending.Load()`, `q.group.snapshots.installs.pending.Load() && false`}}},
 	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/snapshottake.go",
 		`if s.durable.Load() < t.id.Index {`, `if false {`}}},
 	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/snapshottake.go",
@@ -166,17 +166,17 @@ var runtimeBugs = []bug{
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
-		`return g.founded ||`, `return true || g.founded ||`}, {"host/founding.go",
+		`return g.members.founding.founded ||`, `return true || g.members.founding.founded ||`}, {"host/founding.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
-		`return g.founded || g.current`, `return true || g.current`}, {"host/founding.go",
-		`if g.founded {
+		`return g.members.founding.founded || g.current`, `return true || g.current`}, {"host/founding.go",
+		`if g.members.founding.founded {
 		return false
 	}
 	g.setBound()`, `if true {
 		return false
 	}
 	g.setBound()`}, {"host/group.go",
-		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && false:`}}},
+		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
 	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",
@@ -213,7 +213,7 @@ var runtimeBugs = []bug{
 `, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
-		`if st := g.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.node.BasicStatus(); false {`}}},
+		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
@@ -247,7 +247,7 @@ var runtimeBugs = []bug{
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
 		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
-		`g.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.outgoing.To = out.(*workerOutbox)`}}},
+		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {

@@ -26,7 +26,7 @@ var turnBugs = []bug{
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host/internal/storage", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/internal/storage/storage.go",
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
 	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/turn.go",
-		`counting = min(left, g.node.TicksToEvent()-1)`, `counting = left`}}},
+		`counting = min(left, g.core.node.TicksToEvent()-1)`, `counting = left`}}},
 	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/gray.go",
 		`	case full > ticksPerHeartbeat:`, `	case full > ticksPerHeartbeat && false:`}, {"host/gray.go",
 		`	case hangs > bound:`, `	case hangs > bound && false:`}}},

@@ -5,7 +5,7 @@ var verdictBugs = []bug{
 	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/notfounded.go",
 		`!g.hasRemoved(id)`, `true`}}},
 	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/departed.go",
-		`	if t, dials := h.transport.(demandDialer); dials {`, `	if t, dials := h.transport.(demandDialer); false && dials {`}}},
+		`	if t, dials := h.network.transport.(demandDialer); dials {`, `	if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
 	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/meeting.go",
 		`func (h *inbound) AdmittedBy(by uint64) {
 	if p`, `func (h *inbound) AdmittedBy(by uint64) {
@@ -57,6 +57,6 @@ var verdictBugs = []bug{
 `, `	refusedTimeouts = 20
 `}}},
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "sim", found: "TestChurn", rare: true, args: "-churns 3", says: "names a cause: ", edits: []edit{{"host/pulse.go",
-		`	g.views.noteActive(active, g.activeAt, int64(g.host.config.electionTicks()))
+		`	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 `, ``}}},
 }

@@ -110,3 +110,27 @@ func partFiles(t *testing.T) map[string][]string {
 	}
 	return files
 }
+
+// A host and a group are compositions of few parts: who looks for a field looks for its part first.
+func TestHostAndGroupAreCompositions(t *testing.T) {
+	inRoot(t)
+	const most = 14
+	for file, name := range map[string]string{"host/host.go": "Host", "host/group.go": "Group"} {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.Scope.Lookup(name)
+		if o == nil {
+			t.Errorf("%s has no %s", file, name)
+			continue
+		}
+		fields := 0
+		for _, field := range o.Decl.(*ast.TypeSpec).Type.(*ast.StructType).Fields.List {
+			fields += max(len(field.Names), 1)
+		}
+		if fields > most {
+			t.Errorf("%s has %d fields, more than %d: give a new one to the part that owns it", name, fields, most)
+		}
+	}
+}
