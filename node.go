@@ -28,7 +28,7 @@ type (
 	// Status is the state of a group after its last turn.
 	Status = host.Status
 	// Role is what a member does in its term: Status.Role.
-	Role = host.Role
+	Role = event.Role
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
 	Diagnosis = host.Diagnosis
 	// GroupMetrics is what Node.Metrics returns.
@@ -51,10 +51,10 @@ type (
 
 // The roles (thesis §3.3). A pre-candidate asks whether it could win before it becomes a candidate (§9.6).
 const (
-	RoleFollower     = host.RoleFollower
-	RolePreCandidate = host.RolePreCandidate
-	RoleCandidate    = host.RoleCandidate
-	RoleLeader       = host.RoleLeader
+	RoleFollower     = event.RoleFollower
+	RolePreCandidate = event.RolePreCandidate
+	RoleCandidate    = event.RoleCandidate
+	RoleLeader       = event.RoleLeader
 )
 
 // Node is one member of a replicated state machine with commands C and results R. Its methods may be called

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/event"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for g.Status().Role != RoleLeader {
+	for g.Status().Role != event.RoleLeader {
 		l.manual.tick()
 	}
 	l.manual.runIdle()

@@ -83,7 +83,7 @@ func TestCausesOfRoles(t *testing.T) {
 		causes = nil
 	}
 	causes = nil
-	for l.group.Status().Role == RoleFollower {
+	for l.group.Status().Role == event.RoleFollower {
 		l.manual.tick()
 	}
 	expect("silence", event.CauseTimeout)
@@ -91,7 +91,7 @@ func TestCausesOfRoles(t *testing.T) {
 	expect("pre-vote", event.CausePreVote)
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
 	expect("votes", event.CauseElected)
-	for l.group.Status().Role == RoleLeader {
+	for l.group.Status().Role == event.RoleLeader {
 		l.manual.tick()
 	}
 	expect("silence around the leader", event.CauseNoQuorum)

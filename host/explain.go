@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -197,7 +198,7 @@ func (d Diagnosis) position() string {
 	switch {
 	case d.Has(CodeStopped):
 		text = "stopped in " + text
-	case s.Role == RoleLeader:
+	case s.Role == event.RoleLeader:
 		text = "leads in " + text
 	case s.Leader != raft.None:
 		text = fmt.Sprintf("follows host %d in %s", s.Leader, text)

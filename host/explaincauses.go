@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
@@ -253,7 +254,7 @@ func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) 
 // lookForMembers finds what is wrong with the followers of this leader.
 func (e *examination) lookForMembers() {
 	leads := e.life.roleTimes.leads.Load()
-	if leads < 0 || e.d.Status.Role != RoleLeader || !e.isFounded() {
+	if leads < 0 || e.d.Status.Role != event.RoleLeader || !e.isFounded() {
 		return
 	}
 	views := e.memberViews()
@@ -320,7 +321,7 @@ func (e *examination) judgeMember(v *memberView) {
 // memberViews returns what the latest turn of this leader has seen of its followers. While the group is
 // asleep, pulses are enough to know that all are well.
 func (e *examination) memberViews() []memberView {
-	if e.d.Status.Role != RoleLeader {
+	if e.d.Status.Role != event.RoleLeader {
 		return nil
 	}
 	views := e.life.views.load()

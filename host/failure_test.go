@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
@@ -63,7 +64,7 @@ func (c *memoryCluster) leader(t *testing.T) int {
 			t.Fatal(err)
 		}
 		for k, h := range c.hosts {
-			if h.Group(theGroup).Status().Role == host.RoleLeader {
+			if h.Group(theGroup).Status().Role == event.RoleLeader {
 				return k
 			}
 		}

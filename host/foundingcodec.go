@@ -18,10 +18,6 @@ import (
 //	removed:       5 │ group │ version of the roster, which is without the directory of the reader
 //	               │ incarnation 16 B, that directory
 const (
-	foundKind     byte = 1
-	foundedKind   byte = 2
-	foundPromises byte = 16 // added to the kind of found
-
 	greetsAll byte = 1
 	greetsAsk byte = 2
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -66,7 +67,7 @@ func TestNoVoteBeforeAllHaveMet(t *testing.T) {
 	l.group.Campaign()
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-	if s := l.group.Status(); s.Term != 0 || s.Role == RoleCandidate {
+	if s := l.group.Status(); s.Term != 0 || s.Role == event.RoleCandidate {
 		t.Fatalf("host 3 was not met, and this host is a candidate: %+v", s)
 	}
 	if f := l.group.Founding(); !slices.Equal(f.Unmet, []uint64{3}) || f.Found {
@@ -87,7 +88,7 @@ func (l *testHost) electInUnfounded() {
 	l.manual.runIdle()
 	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
 	l.from(2, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-	if s := l.group.Status(); s.Role != RoleLeader {
+	if s := l.group.Status(); s.Role != event.RoleLeader {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -188,7 +189,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	for range l.group.writes.forgetting.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
-	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != RoleFollower || l.group.Err() != nil {
+	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != event.RoleFollower || l.group.Err() != nil {
 		t.Fatalf("no leader for two election timeouts: %+v, error %v; want a log through 2", s, l.group.Err())
 	}
 	l.out.sent = nil

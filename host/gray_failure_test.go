@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -27,7 +28,7 @@ func becomes(t *testing.T, holds func() bool) bool {
 // leadsElsewhere reports whether a host other than the given one leads.
 func (c *memoryCluster) leadsElsewhere(than int) bool {
 	for i, h := range c.hosts {
-		if i != than && h.Group(theGroup).Status().Role == host.RoleLeader {
+		if i != than && h.Group(theGroup).Status().Role == event.RoleLeader {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -57,7 +58,7 @@ func TestLogDoesNotGrowWhileADiskHangs(t *testing.T) {
 		}
 	}
 	s := l.group.Status()
-	if s.Role != RoleLeader {
+	if s.Role != event.RoleLeader {
 		t.Fatalf("setup: %+v", s)
 	}
 	if s.LastIndex > begun+2 {

@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -45,7 +46,7 @@ func TestHandOverAgain(t *testing.T) {
 	}
 	p.HandOver()
 	p.manual.runIdle()
-	if !p.group.leadership.staysLeader.Load() || p.group.Status().Role != RoleLeader {
+	if !p.group.leadership.staysLeader.Load() || p.group.Status().Role != event.RoleLeader {
 		t.Fatalf("a leader without an active member hands over: %+v", p.group.Status())
 	}
 	p.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
@@ -91,7 +92,7 @@ func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
 	l.manual.runIdle()
 	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 3})
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3})
-	if s := l.group.Status(); s.Role != RoleLeader || s.Term != 3 {
+	if s := l.group.Status(); s.Role != event.RoleLeader || s.Term != 3 {
 		t.Fatalf("setup: %+v", s)
 	}
 	before := l.group.core.at.ticks

@@ -197,7 +197,7 @@ func (h *installHost) crash(loss crashfs.Loss) {
 // leader returns the host that leads and reaches a quorum, as far as can be seen.
 func (c *installCluster) leader() (leads *installHost) {
 	for _, h := range c.hosts {
-		if h.process != nil && h.group.Status().Role == RoleLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
+		if h.process != nil && h.group.Status().Role == event.RoleLeader && (leads == nil || h.group.Status().Term > leads.group.Status().Term) {
 			leads = h
 		}
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -47,11 +48,11 @@ func TestLateOrderIsRefused(t *testing.T) {
 			l := openTestHost(t, 3)
 			l.lead()
 			l.deliver(heartbeat)
-			if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 2 {
+			if s := l.group.Status(); s.Role != event.RoleFollower || s.Leader != 2 {
 				t.Fatalf("status %+v, want a follower of host 2", s)
 			}
 			story.comes(l)
-			if s := l.group.Status(); (s.Role == RoleCandidate) != story.obeyed {
+			if s := l.group.Status(); (s.Role == event.RoleCandidate) != story.obeyed {
 				t.Errorf("the member is %v in term %d, want it to campaign: %t", s.Role, s.Term, story.obeyed)
 			}
 		})

@@ -276,7 +276,7 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	for _, b := range machines {
 		close(b.release)
 	}
-	if s := h.Group(theGroup).Status(); s.Role != host.RoleLeader {
+	if s := h.Group(theGroup).Status(); s.Role != event.RoleLeader {
 		t.Errorf("the group leads no more: %+v", s)
 	}
 	if err := h.Close(deadline(t)); err != nil {

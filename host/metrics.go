@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -253,11 +254,11 @@ func (c *refusalCounts) counter(err error) *atomic.Uint64 {
 // noteRole counts elections and leaders.
 func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64) {
 	switch {
-	case now.Role == RoleLeader && was.RaftState != raft.StateLeader:
+	case now.Role == event.RoleLeader && was.RaftState != raft.StateLeader:
 		c.elected.Add(1)
-	case now.Role == RolePreCandidate && was.RaftState != raft.StatePreCandidate:
+	case now.Role == event.RolePreCandidate && was.RaftState != raft.StatePreCandidate:
 		c.campaigns.Add(1)
-	case now.Role == RoleCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
+	case now.Role == event.RoleCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
 		c.campaigns.Add(1) // told by its leader, without a pre-vote
 	}
 	if now.Leader != raft.None && now.Leader != lastLeader {
@@ -282,7 +283,7 @@ func (g *Group) Metrics() GroupMetrics {
 			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
 		},
 	}
-	m.Leads = m.Role == RoleLeader
+	m.Leads = m.Role == event.RoleLeader
 	m.Halts = g.machine.apply.halting.count.Load()
 	if h := g.machine.apply.halted(); h != nil {
 		m.HaltedAt = h.First
@@ -335,7 +336,7 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.life.status.Load().Role == RoleLeader:
+		case g.life.status.Load().Role == event.RoleLeader:
 			m.Leading++
 		}
 		if g.writes.append.full.Load() {

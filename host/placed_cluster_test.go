@@ -58,7 +58,7 @@ func TestLeadersSpreadAndGather(t *testing.T) {
 	leads := func() (n [4]int) {
 		for id, h := range hosts {
 			for g := range uint64(groups) {
-				if h.Group(g+1).Status().Role == host.RoleLeader {
+				if h.Group(g+1).Status().Role == event.RoleLeader {
 					n[id]++
 				}
 			}

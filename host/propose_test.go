@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -281,7 +282,7 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
 		t.Error(leader, err)
 	}
-	if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 0 || s.Applied != begun {
+	if s := l.group.Status(); s.Role != event.RoleFollower || s.Leader != 0 || s.Applied != begun {
 		t.Errorf("a host that has stopped says %+v", s)
 	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
@@ -106,7 +107,7 @@ func (h *Host) followPulse(line pulse.Line, leader uint64, c *pulse.Cover) bool 
 
 func (g *Group) follows(line pulse.Line, leader uint64) bool {
 	s := g.life.status.Load()
-	return s.Role == RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.members.withoutAuthority.Load() && g.Err() == nil
+	return s.Role == event.RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.members.withoutAuthority.Load() && g.Err() == nil
 }
 
 // uncover ends that.

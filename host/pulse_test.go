@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -105,7 +106,7 @@ func (p *pulseHost) campaigns(ticks int, f func(tick int)) bool {
 	for i := range ticks {
 		p.manual.tick()
 		f(i)
-		if p.group.Status().Role != RoleFollower {
+		if p.group.Status().Role != event.RoleFollower {
 			return true
 		}
 	}
@@ -252,7 +253,7 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 				p.answerFor(3, row.three...)
 				p.sent = map[uint64]pulse.Record{}
 			}
-			if leads := p.group.Status().Role == RoleLeader; leads != row.stays {
+			if leads := p.group.Status().Role == event.RoleLeader; leads != row.stays {
 				t.Fatalf("the host leads: %v, want %v", leads, row.stays)
 			}
 		})
@@ -272,7 +273,7 @@ func TestBusyTurnsLoseNoAnswer(t *testing.T) {
 		p.answerFor(2)
 		p.answerFor(3)
 		p.sent = map[uint64]pulse.Record{}
-		if p.group.Status().Role != RoleLeader {
+		if p.group.Status().Role != event.RoleLeader {
 			t.Fatalf("after %d ticks the leader has stepped down, although both followers answer", tick)
 		}
 	}
@@ -350,7 +351,7 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 				for id, r := range p.sent { // it arrives behind the beat of its receiver
 					heard[id] = r
 				}
-				if s := p.group.Status(); s.Role != RoleLeader {
+				if s := p.group.Status(); s.Role != event.RoleLeader {
 					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.leadership.quietLead.pulsed)
 				}
 			}
@@ -452,7 +453,7 @@ func TestOtherAnswersKeepNoLeader(t *testing.T) {
 					p.pulse(id, pulse.Record{Answers: true, Answer: a})
 				}
 			}
-			if p.group.Status().Role == RoleLeader {
+			if p.group.Status().Role == event.RoleLeader {
 				t.Error("the leader stays")
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -44,7 +45,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 			before := p.turns()
 			p.manual.tickLate(ticks)
 			turns += p.turns() - before
-			if rng.IntN(200) == 0 && p.group.Status().Role == RoleLeader {
+			if rng.IntN(200) == 0 && p.group.Status().Role == event.RoleLeader {
 				if _, err := p.group.Submit([]byte("x")); err == nil {
 					last++
 					p.manual.runIdle()
@@ -95,7 +96,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 			}
 			slices.Sort(heard)
 			quorumAt := heard[voters-(voters/2+1)]
-			leads := p.group.Status().Role == RoleLeader
+			leads := p.group.Status().Role == event.RoleLeader
 			switch silent := lived - quorumAt; {
 			case leads && silent > 2*timeout+2*ticksPerHeartbeat:
 				t.Fatalf("seed %d, step %d: it leads, and no quorum has answered for %d ticks; the timeout is %d", seed, tick, silent, timeout)
@@ -107,7 +108,7 @@ func TestSleepingLeaderKeepsItsBounds(t *testing.T) {
 				break
 			}
 		}
-		if p.group.Status().Role == RoleLeader {
+		if p.group.Status().Role == event.RoleLeader {
 			kept++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -48,7 +49,7 @@ func TestSleepingFollowerIsAsAwake(t *testing.T) {
 			if a, b := asleep.group.Status().Role, awake.group.Status().Role; a != b {
 				t.Fatalf("seed %d: after step %d the sleeping twin is %v, the other %v", seed, tick, a, b)
 			}
-			if asleep.group.Status().Role != RoleFollower {
+			if asleep.group.Status().Role != event.RoleFollower {
 				break
 			}
 		}
@@ -106,7 +107,7 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 		for range 2*p.config.electionTicks() + ticksPerHeartbeat {
 			p.manual.tick()
 		}
-		if p.group.Status().Role == RoleLeader {
+		if p.group.Status().Role == event.RoleLeader {
 			t.Error("it leads on without a quorum")
 		}
 	})

@@ -5,26 +5,15 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// Role is what a member does in its term (package event).
-type Role = event.Role
-
-// The roles.
-const (
-	RoleFollower     = event.RoleFollower
-	RolePreCandidate = event.RolePreCandidate
-	RoleCandidate    = event.RoleCandidate
-	RoleLeader       = event.RoleLeader
-)
-
 // roleOf returns the role of a core.
-func roleOf(s raft.StateType) Role {
+func roleOf(s raft.StateType) event.Role {
 	switch s {
 	case raft.StatePreCandidate:
-		return RolePreCandidate
+		return event.RolePreCandidate
 	case raft.StateCandidate:
-		return RoleCandidate
+		return event.RoleCandidate
 	case raft.StateLeader:
-		return RoleLeader
+		return event.RoleLeader
 	}
-	return RoleFollower
+	return event.RoleFollower
 }

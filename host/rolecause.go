@@ -9,27 +9,27 @@ import (
 // roleCause returns why the group's role or leader is another one now.
 func (g *Group) roleCause(was, now Status) event.RoleCause {
 	switch now.Role {
-	case RoleLeader:
+	case event.RoleLeader:
 		return event.CauseElected
-	case RolePreCandidate, RoleCandidate:
+	case event.RolePreCandidate, event.RoleCandidate:
 		switch {
 		case g.work.ordered:
 			return event.CauseTold
-		case was.Role == RolePreCandidate:
+		case was.Role == event.RolePreCandidate:
 			return event.CausePreVote
 		}
 		return event.CauseTimeout
 	}
 	switch {
-	case was.Role == RoleLeader && now.Term == was.Term && g.leadership.gray.stepped == now.Term:
+	case was.Role == event.RoleLeader && now.Term == was.Term && g.leadership.gray.stepped == now.Term:
 		return event.CauseGivenUp
-	case was.Role == RoleLeader && now.Term == was.Term:
+	case was.Role == event.RoleLeader && now.Term == was.Term:
 		return event.CauseNoQuorum
 	case now.Leader != raft.None:
 		return event.CauseLeaderHeard
 	case now.Term > was.Term:
 		return event.CauseLaterTerm
-	case was.Role == RoleFollower:
+	case was.Role == event.RoleFollower:
 		return event.CauseLeaderLost
 	}
 	return event.CauseNotElected

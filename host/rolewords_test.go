@@ -31,10 +31,10 @@ func TestRolesAreWords(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", text, again, err)
 		}
 	}
-	if err := new(Role).UnmarshalText([]byte("StateLeader")); err == nil {
+	if err := new(event.Role).UnmarshalText([]byte("StateLeader")); err == nil {
 		t.Error("a word that is no role is read as one")
 	}
-	if text := Role(4).String(); text != "role 4" {
+	if text := event.Role(4).String(); text != "role 4" {
 		t.Errorf("a role that does not exist is %q", text)
 	}
 }
@@ -57,8 +57,8 @@ func TestWordsAreWordsInJSON(t *testing.T) {
 	for _, event := range someEvents {
 		w.walk(reflect.TypeOf(event), "events")
 	}
-	if !w.seen[reflect.TypeFor[Role]()] || !w.seen[reflect.TypeFor[Cause]()] {
-		t.Error("the walk has not come by Role and Cause")
+	if !w.seen[reflect.TypeFor[event.Role]()] || !w.seen[reflect.TypeFor[Cause]()] {
+		t.Error("the walk has not come by event.Role and Cause")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // Status is the state of a group after its last turn.
 type Status struct {
 	ID, Term uint64
-	Role     Role
+	Role     event.Role
 	Leader   uint64 // 0: not known
 	// Applied <= Committed <= LastIndex, and Durable <= LastIndex. Durable is the end of the log on this
 	// host's disk; Applied is beyond it only if the state machine is in memory (GroupConfig.Volatile).
@@ -38,7 +38,7 @@ type Status struct {
 func (g *Group) Status() Status {
 	s := g.life.status.Load()
 	if g.Err() != nil {
-		s.Role, s.Leader = RoleFollower, raft.None
+		s.Role, s.Leader = event.RoleFollower, raft.None
 	}
 	s.WithoutAuthority = g.members.withoutAuthority.Load()
 	s.Applied = min(g.machine.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later

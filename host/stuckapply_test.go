@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
@@ -155,7 +156,7 @@ func (l *stuckHost) pass(ticks int, f func(controlRecord)) (to uint64) {
 		}
 		l.manual.runIdle()
 	}
-	if s := l.group.Status(); s.Role != RoleLeader {
+	if s := l.group.Status(); s.Role != event.RoleLeader {
 		l.t.Errorf("the host does not lead any more: %+v", s)
 	}
 	return raft.None

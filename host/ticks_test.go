@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -47,7 +48,7 @@ func TestPauseStartsNoElection(t *testing.T) {
 			l.manual.tick()
 		}
 		l.manual.tickLate(2400)
-		if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 2 {
+		if s := l.group.Status(); s.Role != event.RoleFollower || s.Leader != 2 {
 			t.Fatalf("after pause %d: %+v", pause, s)
 		}
 		l.deliver(heartbeat)
@@ -55,7 +56,7 @@ func TestPauseStartsNoElection(t *testing.T) {
 	for range 100 {
 		l.manual.tick()
 	}
-	if s := l.group.Status(); s.Role == RoleFollower {
+	if s := l.group.Status(); s.Role == event.RoleFollower {
 		t.Errorf("no election although the leader is gone: %+v", s)
 	}
 }
@@ -70,7 +71,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 		return l
 	}
 	timeout := 0
-	for l := follower(); l.group.Status().Role == RoleFollower; timeout++ {
+	for l := follower(); l.group.Status().Role == event.RoleFollower; timeout++ {
 		l.manual.tick()
 	}
 	l := follower()
@@ -80,7 +81,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 	l.manual.pass(ticksPerHeartbeat)
 	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
 	l.manual.runIdle()
-	if s := l.group.Status(); s.Role != RoleFollower || s.Leader != 2 {
+	if s := l.group.Status(); s.Role != event.RoleFollower || s.Leader != 2 {
 		t.Errorf("%+v", s)
 	}
 	if asked := l.out.take(raftpb.MsgPreVote); len(asked) > 0 {
@@ -93,7 +94,7 @@ func TestPausedLeaderStepsDown(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	l.manual.tickLate(100)
-	if s := l.group.Status(); s.Role == RoleLeader {
+	if s := l.group.Status(); s.Role == event.RoleLeader {
 		t.Errorf("leads after a pause of more than two election timeouts: %+v", s)
 	}
 }

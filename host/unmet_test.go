@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
@@ -79,7 +80,7 @@ func restartedWithStranger(t *testing.T) *testHost {
 	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: term})
 	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: term})
 	l.agree(10)
-	if s := l.group.Status(); s.Role != RoleLeader || l.group.roster().Role(stranger) != membership.Learner {
+	if s := l.group.Status(); s.Role != event.RoleLeader || l.group.roster().Role(stranger) != membership.Learner {
 		t.Fatalf("the host is %v of a group with %v", s.Role, l.group.roster().Conf)
 	}
 	return l

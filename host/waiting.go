@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
 )
@@ -149,7 +150,7 @@ func (e *examination) missingVoters() error {
 func (e *examination) missingWork() error {
 	s := e.d.Status
 	switch {
-	case s.Role == RoleLeader && s.Committed < s.LastIndex:
+	case s.Role == event.RoleLeader && s.Committed < s.LastIndex:
 		var behind []string
 		for _, v := range e.memberViews() {
 			if v.match < s.LastIndex {

@@ -157,7 +157,7 @@ func (w *world) leading(group uint64) (leads *replica) {
 		if r.group == nil || r.id != group || r.closing {
 			return
 		}
-		if s := r.group.Status(); s.Role == host.RoleLeader && s.Term > term {
+		if s := r.group.Status(); s.Role == event.RoleLeader && s.Term > term {
 			leads, term = r, s.Term
 		}
 	})

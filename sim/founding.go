@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -117,7 +118,7 @@ func (w *world) endFounding(report *FoundingReport, wiped *machine) {
 			return false
 		}
 		g := wiped.alive.replicas[0].group
-		return g != nil && g.Err() == nil && (g.Status().LastIndex > 0 || g.Status().Role == host.RoleLeader)
+		return g != nil && g.Err() == nil && (g.Status().LastIndex > 0 || g.Status().Role == event.RoleLeader)
 	}
 	if !report.BeforeWipe {
 		w.runUntil(w.now+healTime/4, w.finished)

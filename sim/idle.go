@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // Idleness is what happens to idle groups.
@@ -122,7 +122,7 @@ func (w *world) checkLeadersStay(before map[uint64]leads, concerns func(group ui
 			return
 		}
 		s := r.group.Status()
-		if s.Term != is.term || s.Leader != is.life.host.id || (s.Role == host.RoleLeader) != (r == is.replica) {
+		if s.Term != is.term || s.Leader != is.life.host.id || (s.Role == event.RoleLeader) != (r == is.replica) {
 			w.violate("%s was idle, with leader %d in term %d, and is in term %d now, %v with leader %d", r.name, is.life.host.id, is.term, s.Term, s.Role, s.Leader)
 		}
 	})

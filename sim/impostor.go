@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -75,7 +76,7 @@ func (m *impostors) appear() {
 	}
 	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), l.name+" ends", nil, func() {
 		for _, r := range l.replicas {
-			if s := r.group.Status(); s.Role == host.RoleLeader || s.LastIndex > 0 {
+			if s := r.group.Status(); s.Role == event.RoleLeader || s.LastIndex > 0 {
 				m.w.breaks(property.Strangers, "%s counted for something: %+v", r.name, s)
 			}
 		}

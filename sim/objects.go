@@ -408,7 +408,7 @@ func (o *objects) handOver() {
 		return
 	}
 	o.w.eachMember(func(r *replica) {
-		if r.group.Status().Role == host.RoleLeader {
+		if r.group.Status().Role == event.RoleLeader {
 			r.group.StartTransfer(0)
 		}
 	})

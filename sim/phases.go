@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/coverage"
 )
 
@@ -69,7 +69,7 @@ func (w *world) groupPhases(g *ghost) (s coverage.Set, level bool) {
 			return
 		}
 		st := r.group.Status()
-		s.Add(coverage.Candidate, st.Role == host.RoleCandidate || st.Role == host.RolePreCandidate)
+		s.Add(coverage.Candidate, st.Role == event.RoleCandidate || st.Role == event.RolePreCandidate)
 		if leads != nil && r != leads && st.Term <= leader.term {
 			level = level && st.Term == leader.term
 			s.Add(coverage.Conflict, st.Durable > leader.last || st.Durable > 0 && r.differs(leads, st.Durable))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -86,7 +87,7 @@ func (w *world) checkNothingLost() {
 			return
 		}
 		s, last := r.group.Status(), r.ghost.last()
-		if s.Role == host.RoleLeader && s.LastIndex < last {
+		if s.Role == event.RoleLeader && s.LastIndex < last {
 			c := r.ghost.applied[last-1]
 			w.breaks(property.CommittedStays, "%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",
 				c.command, c.term, last, r.name, s.LastIndex)

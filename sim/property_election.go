@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -12,7 +13,7 @@ import (
 // checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
 // same term in two lives has forgotten its vote.
 func (w *world) checkElectionSafety(r *replica, s host.Status) {
-	if s.Role != host.RoleLeader || r.watch.leaderIn[s.Term] {
+	if s.Role != event.RoleLeader || r.watch.leaderIn[s.Term] {
 		return
 	}
 	r.watch.leaderIn[s.Term] = true

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -57,11 +57,11 @@ func (w *world) groupConverged(g *ghost) bool {
 			return false
 		}
 		s := r.group.Status()
-		if s.Role == host.RoleLeader {
+		if s.Role == event.RoleLeader {
 			leaders++
 		}
 		if r.isCondemned() {
-			if s.Role == host.RoleLeader {
+			if s.Role == event.RoleLeader {
 				return false // it hands over
 			}
 			continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
@@ -135,5 +136,5 @@ func (n *nemesis) reopen(r *replica) {
 
 // leads reports whether the replica says that it leads.
 func (r *replica) leads() bool {
-	return r.group != nil && r.group.Status().Role == host.RoleLeader
+	return r.group != nil && r.group.Status().Role == event.RoleLeader
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -60,7 +61,7 @@ func (w *world) allBeginBehindTheFounding() bool {
 func (w *world) loadAll(rng *rand.Rand, commands int) {
 	for range commands {
 		w.eachGroup(func(r *replica) {
-			if r.group.Status().Role == host.RoleLeader && r.mayTakeMore() {
+			if r.group.Status().Role == event.RoleLeader && r.mayTakeMore() {
 				w.clients.submitTo(r)
 			}
 		})

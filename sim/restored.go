@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -127,7 +128,7 @@ func (r *restoring) end() {
 		return
 	}
 	for _, of := range l.replicas {
-		if of.group.Status().Role == host.RoleLeader && len(of.group.Members().Voters) > 1 {
+		if of.group.Status().Role == event.RoleLeader && len(of.group.Members().Voters) > 1 {
 			r.m.w.breaks(property.Strangers, "%s leads: %+v", l.name, of.group.Status())
 		}
 	}

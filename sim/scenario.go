@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -86,7 +86,7 @@ func (w *world) leader() (leads *machine) {
 		if r.id != 1 || r.group == nil {
 			return
 		}
-		if s := r.group.Status(); s.Role == host.RoleLeader && s.Term > term {
+		if s := r.group.Status(); s.Role == event.RoleLeader && s.Term > term {
 			leads, term = r.life.host, s.Term
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // wellness says since when the cluster is well. A cluster is well when nothing that Explain could blame is
@@ -177,7 +177,7 @@ func (w *world) groupIllness(g *ghost) (why string) {
 		if r == nil || r.closing || r.group.Err() != nil || r.group.Halted() != nil {
 			return fmt.Sprintf("host %d is not there", h.id)
 		}
-		if s := r.group.Status(); s.Term != led.Term || s.Leader != leads.life.host.id || s.WithoutAuthority || (s.Role == host.RoleLeader) != (r == leads) {
+		if s := r.group.Status(); s.Term != led.Term || s.Leader != leads.life.host.id || s.WithoutAuthority || (s.Role == event.RoleLeader) != (r == leads) {
 			return r.name + " does not follow, or lacks something"
 		}
 	}

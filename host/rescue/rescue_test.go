@@ -124,15 +124,15 @@ func TestRescueIsRepeatable(t *testing.T) {
 			}
 			return nil
 		})
-		report, err := r.Run(t.Context(), Options{FS: disk.Mount(), Logger: quiet})
-		if err == nil {
+		if _, err := r.Run(t.Context(), Options{FS: disk.Mount(), Logger: quiet}); err == nil {
 			if crashAt < 30 {
 				t.Errorf("a rescue has %d operations", ops)
 			}
 			return
 		}
 		mounted := disk.Mount()
-		if report, err = r.Run(t.Context(), Options{FS: mounted, Logger: quiet}); err != nil || !report.Done {
+		report, err := r.Run(t.Context(), Options{FS: mounted, Logger: quiet})
+		if err != nil || !report.Done {
 			t.Fatalf("after %d operations: %v, %+v", crashAt, err, report)
 		}
 		id, _, err := identity.Read(mounted, survivor.dir())

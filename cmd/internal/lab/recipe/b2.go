@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // b2 is how soon a new leader commits its first entry, and how many probes it needs to find where the log
@@ -213,7 +214,7 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 		looks++
 		returned := len(moved) > 0 && of.extra == 0 // then there is a leader, or it failed
 		for i, m := range c.Members() {
-			if s := m.Group(0).Status(); s.Role == host.RoleLeader && s.Term > term {
+			if s := m.Group(0).Status(); s.Role == event.RoleLeader && s.Term > term {
 				elected, leader, first = time.Now(), i, s.LastIndex
 				return true
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/event"
 )
 
 // typedCluster is hosts in this process with two groups: of bytes, and typed. The first host leads both.
@@ -85,7 +86,7 @@ func (c *typedCluster) awaitLeaders(ctx context.Context) error {
 
 // leads reports whether the first host leads a group.
 func (c *typedCluster) leads(group uint64) bool {
-	return c.hosts[0].Group(group).Status().Role == host.RoleLeader
+	return c.hosts[0].Group(group).Status().Role == event.RoleLeader
 }
 
 // machines returns the state machines that a way writes to.
