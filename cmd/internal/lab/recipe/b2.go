@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
 )
 
