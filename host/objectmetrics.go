@@ -14,7 +14,7 @@ type ObjectMetrics struct {
 	// Unheld are sets that no quorum is known to have. Lacking are sets that this host does not have.
 	Unheld, Lacking int
 	// Files are sets of which something is on this host's disk. Ended are sets that have gone. Their files,
-	// if there are any, stay until the log behind that end is gone. Strays are files of neither kind: what
+	// if there are any, stay until the log behind their end is gone. Strays are files of neither kind: what
 	// the disk had at the start stays until the log of that moment is applied.
 	Files, Ended, Strays int
 	Uploads              int           // that are under way on this host
