@@ -241,7 +241,7 @@ func (a administered) progress(g *Group, id string) (p admin.Progress, err error
 			p.State += "; it waits: " + *why
 		}
 	case a.h.changes.plans.find(g, id) == nil:
-		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host: it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, maxPlansMade)
+		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host; it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, maxPlansMade)
 	}
 	return p, nil
 }

@@ -98,7 +98,7 @@ func (g *Group) rejectHelpless() error {
 		return nil
 	}
 	dir := identity.LogDir(h.config.Dir)
-	return fmt.Errorf("%w: %s may lack entries that group %d has acknowledged, and the other members of %v are no quorum that could say which; \"millrace wal verify %s\" says what is missing, and \"millrace wal repair --write --accept-loss %s\" accepts the loss",
+	return fmt.Errorf("%w: %s may lack entries that group %d has acknowledged, and the other members of %v are no quorum and cannot say which; \"millrace wal verify %s\" says what is missing, and \"millrace wal repair --write --accept-loss %s\" accepts the loss",
 		ErrAmnesia, dir, g.id, voters, dir, dir)
 }
 

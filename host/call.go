@@ -14,9 +14,10 @@ import (
 const CallRoom = session.Room
 
 // Call is a command on its way to the state machine, and where its outcome goes. Its fields are set before
-// Group.Call and not changed after that. A Call may be reused when Group.Call has returned an error, or when
-// its outcome is complete: the owner was told Failed or Duplicate, or was told Committed and got the result.
-// A call that was withdrawn with an error may still be in queues of the group.
+// Group.Call and not changed after that. A Call may be reused when Group.Call has returned an error, or
+// when its outcome is complete. It is complete when the owner was told Failed or Duplicate, or was told
+// Committed and got the result. A call that was withdrawn with an error may still be in queues of the
+// group.
 type Call struct {
 	// Data is CallRoom free bytes and the command. It belongs to the group from Group.Call on.
 	Data []byte
@@ -50,8 +51,9 @@ type Call struct {
 }
 
 // Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
-// not call the group. If one panics, its command has an outcome that it does not learn, which is logged. One
-// that ends its goroutine (runtime.Goexit) halts the machine of this member, or stops the group here.
+// not call the group. If a method panics, the Caller does not learn the outcome of its command; the panic
+// is logged. A method that ends its goroutine (runtime.Goexit) halts the machine of this member, or stops
+// the group here.
 type Caller interface {
 	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this
 	// host may have applied it before.
@@ -134,10 +136,10 @@ func (g *Group) rejectCall(c *Call) error {
 // bytes is what a call counts against the bounds of memory.
 func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
 
-// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps
-// no ErrIndeterminate if the command is certainly not committed and never will be, an ErrIndeterminate if it
-// may be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
-// owner must ignore what it may still hear.
+// Withdraw gives a call up, because ctx has ended. It returns the error for its caller. The error wraps no
+// ErrIndeterminate if the command is certainly not committed and never will be. It wraps ErrIndeterminate
+// if the command may be committed, now or later. It is nil if the outcome is known: then the owner has been
+// told, or is being told. After an error the owner must ignore what it may still hear.
 func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	for {
 		switch {

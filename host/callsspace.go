@@ -14,8 +14,8 @@ import (
 // OverloadedError says that a command was not taken because too many wait. errors.Is finds ErrOverloaded in
 // it.
 type OverloadedError struct {
-	// RetryAfter is about how long the commands that wait need at the rate at which they went on lately: at
-	// least 1 ms, at most 10 s, and a heartbeat interval if that is not known.
+	// RetryAfter is about how long the waiting commands need, at the rate at which commands left the queue
+	// lately. It is at least 1 ms and at most 10 s, and a heartbeat interval if that rate is not known.
 	RetryAfter time.Duration
 	// Commands wait in this group, and take Bytes of memory.
 	Commands int

@@ -56,8 +56,8 @@ type Command struct {
 // CommandOptions configure Commands. The zero value is safe.
 type CommandOptions struct {
 	// Sessions bounds the table of sessions. All members of a group must always have the same, because the
-	// bounds decide which commands are applied. A member whose bounds differ from those of a majority
-	// stops its group, and one whose bounds differ from those of a snapshot does not open it.
+	// bounds decide which commands are applied. A member stops its group if its bounds differ from those of
+	// a majority. It does not open a snapshot that has other bounds.
 	Sessions session.Options
 	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first
 	// result, and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8
@@ -150,7 +150,7 @@ func (s *commandGroup) open(g *Group) error {
 	}
 	if o.Objects != nil {
 		if o.Applied != nil {
-			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), and such a one cannot have objects: which of them it keeps is decided when commands are applied, and it gets none twice", g.id)
+			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), so it cannot have objects; a command decides which objects are kept when it is applied, and this machine gets no command twice", g.id)
 		}
 		if err := g.machine.objects.open(g, *o.Objects); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (s *commandGroup) readApplied(g *Group) error {
 	case err != nil:
 		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", g.id, err)
 	case g.config.Volatile:
-		return fmt.Errorf("millrace: Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied): a power cut could leave there what the log does not have", g.id)
+		return fmt.Errorf("millrace: Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied); a power cut could leave there what the log does not have", g.id)
 	case held > last:
 		return fmt.Errorf("millrace: the state machine of group %d has applied entry %d, and the log in %s ends at entry %d: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again", g.id, held, g.host.config.Dir, last)
 	}

@@ -417,7 +417,7 @@ func TestCommandsAreRefusedAtOpen(t *testing.T) {
 		{&listMachine{}, CommandOptions{Sessions: session.Options{Expiry: 5}}, GroupConfig{}, "millrace: sessions expire after 5ns, want at least 1s (CommandOptions.Sessions of group 1)"},
 		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 0, broken }}, GroupConfig{}, "millrace: the state machine of group 1 does not say what it has applied: no such table"},
 		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 7, nil }}, GroupConfig{}, "millrace: the state machine of group 1 has applied entry 7, and the log in " + h.config.Dir + " ends at entry 0: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again"},
-		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 0, nil }}, GroupConfig{Volatile: true}, "millrace: Volatile of group 1 is set, and its state machine keeps its state on disk (CommandOptions.Applied): a power cut could leave there what the log does not have"},
+		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 0, nil }}, GroupConfig{Volatile: true}, "millrace: Volatile of group 1 is set, and its state machine keeps its state on disk (CommandOptions.Applied); a power cut could leave there what the log does not have"},
 	} {
 		row.c.ID = 1
 		if _, err := h.OpenGroup(t.Context(), row.c, Commands(row.machine, row.o)); err == nil || err.Error() != row.want {

@@ -27,10 +27,10 @@ type Config struct {
 	// the lost directory refuse it.
 	ID uint64
 	// Cluster distinguishes clusters, so that a wrong address does no harm: hosts of different clusters
-	// refuse each other. By default it is derived from Members, ids and addresses, at the first start of each
-	// host, and kept in Dir; then the first starts of all hosts must be given exactly the same Members. If
-	// hosts spell addresses differently, set Cluster to the same number on all hosts before their first
-	// start; then only the ids are compared.
+	// refuse each other. By default it is derived from Members, ids and addresses, at the first start of
+	// each host, and kept in Dir. Then the first starts of all hosts must be given exactly the same
+	// Members. If hosts spell addresses differently, set Cluster to the same number on all hosts before
+	// their first start; then only the ids are compared.
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
@@ -39,9 +39,9 @@ type Config struct {
 	// they say where hosts are: they may change, and hosts that they do not name are learned of by the
 	// rosters of the groups and by SetPeer.
 	Members map[uint64]string
-	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number of
-	// that (Host.Cluster), and Members must name this host and one that is reached. It is looked at when the
-	// directory is new.
+	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number
+	// of that cluster (Host.Cluster). Members must name this host and a host that can be reached. Joins is
+	// looked at when the directory is new.
 	Joins bool
 	// JoinTokens are what Group.NewJoinToken has returned on a member, one for each group that this host will
 	// join, at most 8. They set Joins, Cluster, and GroupConfig.Joins of these groups, and are looked at as
@@ -55,28 +55,28 @@ type Config struct {
 	// Listen is the address to listen on; default Members[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
-	// Resolve turns the address of another host into the one to connect to, at each attempt, for clusters
-	// whose hosts are found by a registry and may all move at once. It must return when its context ends,
-	// which is two seconds after the attempt has begun. Any goroutine calls it. Default: addresses are
-	// taken as they are, and a name is looked up at each attempt.
+	// Resolve turns the address of another host into the one to connect to, at each attempt. It is for
+	// clusters whose hosts are found by a registry and may all move at once. It must return when its
+	// context ends, which is two seconds after the attempt has begun. Any goroutine calls it. Default:
+	// addresses are taken as they are, and a name is looked up at each attempt.
 	Resolve func(ctx context.Context, id uint64, addr string) (string, error)
 	// TLS encrypts the connections between hosts, and makes each host prove its id. Set it on all hosts.
 	// Without it, every program that reaches the port of a host can read and forge everything; Open warns if
 	// an address is not a loopback address.
 	TLS *TLS
 
-	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms. All
-	// members should have the same one: Group.Explain names those that differ (settings.go).
+	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms. It should
+	// be the same on all members: Group.Explain names members that differ (settings.go).
 	HeartbeatInterval time.Duration
 	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice
-	// as long. It is rounded up to quarters of a heartbeat interval. All members should have the same one:
-	// one that is less patient than the leader's heartbeats are rare disturbs every leader. Default ten
-	// intervals, at least two, at most a day.
+	// as long. It is rounded up to quarters of a heartbeat interval. It should be the same on all members:
+	// a member whose timeout is shorter than its leader's heartbeat interval disturbs every leader. Default
+	// ten intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// StallTimeout is how long a leader tolerates a disk or a state machine that makes no progress while
-	// work is waiting. After that it transfers leadership: to a member with a working disk if a quorum has
-	// one, or to a member that has applied more. Default two election timeouts, at least one.
+	// work is waiting. Then it transfers leadership to a member with a working disk, if a quorum has
+	// working disks, or to a member that has applied more. Default two election timeouts, at least one.
 	StallTimeout time.Duration
 
 	// Zone is where this host is, for Placement.Zones: the name of a rack, a datacenter or a region, at
@@ -93,29 +93,29 @@ type Config struct {
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
 	SegmentBytes int64
 
-	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups, with
-	// overhead: recent entries of the log, commands, messages from and to peers. Default 256 MiB, at least
-	// 64 KiB. Each use has its share (memory.go), and what does not fit is refused or dropped, as the use
-	// demands. State machines are not counted.
+	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups,
+	// with overhead. That is recent entries of the log, commands, and messages from and to peers. Default
+	// 256 MiB, at least 64 KiB. Each use has its share (memory.go), and what does not fit is refused or
+	// dropped, as the use demands. State machines are not counted.
 	MemoryBytes int64
 	// LogCacheBytes is the share of recent entries, if it is not 0. Less than 0 means that none are kept.
 	// Default an eighth of MemoryBytes.
 	LogCacheBytes int64
 	// SnapshotBytesPerSecond bounds what this host sends of snapshots, over all groups and members; default
-	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written meanwhile,
-	// so it must be more than what the host's groups write.
+	// 64 MiB. A member that is far behind needs a whole snapshot and then the log that was written
+	// meanwhile. So the bound must be more than what the host's groups write.
 	SnapshotBytesPerSecond int64
 	// ObjectBytesPerSecond bounds what this host sends of large objects, over all groups and members,
 	// beside what it sends of snapshots; default 1 GiB. Objects go over connections of their own class, so
-	// they delay no entry of the log, whatever this is: it leaves a part of the network and of the disk to
-	// others.
+	// they delay no entry of the log, whatever this bound is. It leaves a part of the network and of the
+	// disk to others.
 	ObjectBytesPerSecond int64
 	// MaxGroups bounds the groups that are open at a time; default 100,000.
 	MaxGroups int
-	// AdminSocket makes a Unix socket, Dir/admin.sock, at which a program of the same user can ask for the
-	// state of the groups, for snapshots, backups and changes of members (package admin; millrace snapshot
-	// save, millrace members). Only the owner of Dir can connect. Its path may have 103 bytes. Default: there
-	// is none.
+	// AdminSocket makes a Unix socket, Dir/admin.sock. There a program of the same user can ask for the
+	// state of the groups, for snapshots, backups and changes of members. Package admin has the protocol;
+	// millrace snapshot save and millrace members use it. Only the owner of Dir can connect. Its path may
+	// have 103 bytes. Default: there is none.
 	AdminSocket bool
 	// FlightRecorder makes this host keep the latest inputs of its groups, for a replay after an incident
 	// (docs/operate/flight-recorder.md). Default: it keeps none.
@@ -136,8 +136,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports the first invalid setting, in a sentence. Defaults count as set. The transport decides
-// which addresses are valid: Open checks those that it gives to TCP, and WithTransport takes any. Open checks
-// the files of TLS, too.
+// which addresses are valid: Open checks the addresses that it gives to TCP, and WithTransport takes any.
+// Open checks the files of TLS, too.
 func (c Config) Validate() error {
 	if _, err := c.parseJoinTokens(); err != nil {
 		return err

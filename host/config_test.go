@@ -115,10 +115,10 @@ func TestGroupConfigValidate(t *testing.T) {
 		{"millrace: Members of group 2 is [2 3], without this host, 1; open a new group on its founding members only, or set Joins where a member will be added later", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
 		{"millrace: Members of group 2 is [1 2 2], which names a host twice", l.machine, GroupConfig{ID: 2, Members: []uint64{2, 1, 2}}},
 		{"millrace: Members of group 2 names host 4, which is not in Config.Members; give its address there, or leave it out", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
-		{"millrace: MaxAppendBytes of group 2 is -1, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
-		{"millrace: MaxAppendBytes of group 2 is 262145, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 256<<10 + 1}},
-		{fmt.Sprintf("millrace: MaxCommandBytes of group 2 is -1, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: -1}},
-		{fmt.Sprintf("millrace: MaxCommandBytes of group 2 is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most+1, most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: most + 1}},
+		{"millrace: MaxAppendBytes of group 2 is -1, want 1 to 262144; an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
+		{"millrace: MaxAppendBytes of group 2 is 262145, want 1 to 262144; an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 256<<10 + 1}},
+		{fmt.Sprintf("millrace: MaxCommandBytes of group 2 is -1, want 1 to %d; a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: -1}},
+		{fmt.Sprintf("millrace: MaxCommandBytes of group 2 is %d, want 1 to %d; a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most+1, most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: most + 1}},
 		{"millrace: group 1 is open on this host already", l.machine, GroupConfig{ID: theGroup}},
 	} {
 		_, err := l.OpenGroup(t.Context(), row.config, row.machine)

@@ -22,30 +22,33 @@
 //
 // # Outcomes
 //
-// Every proposal ends in one of three ways: with a receipt, so the command is committed; with an error that
-// says that the command was not committed and never will be; or with ErrIndeterminate, so it may have been
-// committed or may be later. MayHaveCommitted tells the last two apart. Only the leader takes commands.
+// Every proposal ends in one of three ways:
+//   - with a receipt: the command is committed;
+//   - with an error that says that the command was not committed and never will be;
+//   - with ErrIndeterminate: it may have been committed, or may be later.
+//
+// MayHaveCommitted tells the last two apart. Only the leader takes commands.
 //
 // # Restarts
 //
 // A host that starts again on its directory has its log, and passes all committed commands to the state
-// machine again, from the first. The log is the only thing that is durable: a state machine that keeps a
-// state of its own on disk must recognize the commands that it has already applied, by Entry.Index.
+// machine again, from the first. The log is the only thing that is durable. So a state machine that keeps a
+// state of its own on disk must recognize, by Entry.Index, the commands that it has already applied.
 //
 // # Admission
 //
-// A host speaks only with hosts of its own founding list, and only as long as each of them comes with the
-// directory that its id came with before: a host that has lost its directory has forgotten its votes.
+// A host speaks only with hosts of its own founding list. Each of them must come with the directory that
+// its id came with before: a host that has lost its directory has forgotten its votes.
 //
 // # Lanes
 //
-// The groups of a host share its workers (env.Worker), each of which does one bounded piece of work per call:
-// shards run the turns of the groups, one append lane writes the log, apply lanes call the state machines,
-// readers read old entries. Only a turn touches the core of its group. (With the pipelines basic and parallel
-// a turn also saves and applies.) Apart from the workers, the clock's ticks and timers, and Close, nothing in
-// this package runs on a goroutine of its own.
+// The groups of a host share its workers (env.Worker). Each worker does one bounded piece of work per call.
+// Shards run the turns of the groups, one append lane writes the log, apply lanes call the state machines,
+// and readers read old entries. Only a turn touches the core of its group. (With the pipelines basic and
+// parallel a turn also saves and applies.) Apart from the workers, the clock's ticks and timers, and Close,
+// nothing in this package runs on a goroutine of its own.
 //
-// One group's failure stops that group only; a failure of the log, which they share, stops all.
+// A failure of a group stops that group only. A failure of the log stops all groups, because they share it.
 //
 // # Events
 //

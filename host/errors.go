@@ -5,8 +5,10 @@ import (
 	"fmt"
 )
 
-// Every proposal ends in exactly one of three ways: with a receipt; with an error that says that it was not
-// committed and never will be; or with ErrIndeterminate.
+// Every proposal ends in exactly one of three ways:
+//   - with a receipt;
+//   - with an error that says that the command was not committed and never will be;
+//   - with ErrIndeterminate.
 var (
 	// ErrNotLeader: this host does not lead, so it did not take the command. NotLeaderError names the leader.
 	ErrNotLeader = errors.New("millrace: not the leader")
@@ -18,10 +20,10 @@ var (
 	ErrEmpty = errors.New("millrace: command is empty")
 	// ErrDropped: another entry was committed in its place. The command was not committed and never will be.
 	ErrDropped = errors.New("millrace: another leader's proposal took the place of this one")
-	// ErrAmnesia: this host's log may lack entries or votes that a group has promised, because the machine
-	// lost power in an unsafe mode of durability or because the log was repaired, and the group's other
-	// members are no quorum that could say what is missing. The group is not opened. The error that wraps
-	// this one says what to do.
+	// ErrAmnesia: this host's log may lack entries or votes that a group has promised, and the group's
+	// other members are no quorum that could say what is missing. This happens when the machine lost power
+	// in an unsafe mode of durability, or the log was repaired. The group is not opened. The error that
+	// wraps this one says what to do.
 	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")

@@ -154,10 +154,10 @@ func (h *hook) Close() error {
 	return nil
 }
 
-// WithEvents makes the host call f with each Event, one at a time and in order. f runs beside the host: one
-// that hangs costs events (event.EventsDropped) and makes Close wait, nothing else. One that panics, or
-// ends its goroutine, has missed that event: it is logged with the stack and counted
-// (HostMetrics.EventsDropped), and f gets the next one. It must not call Host.Close.
+// WithEvents makes the host call f with each Event, one at a time and in order. f runs beside the host: if
+// f hangs, this costs events (event.EventsDropped) and makes Close wait, nothing else. If f panics, or ends
+// its goroutine, it has missed that event. This is logged with the stack and counted
+// (HostMetrics.EventsDropped), and f gets the next event. f must not call Host.Close.
 func WithEvents(f func(event.Event)) Option { return func(e *environment) { e.hook = f } }
 
 // backlog holds what waits for a reader, up to maxBacklog. It drops what is newer, and knows how much.

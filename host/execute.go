@@ -34,9 +34,9 @@ func AddLearner(id uint64) MemberChange {
 	return c
 }
 
-// ReplaceMember gives the id of a member to the directory with which its host comes now: the old one was
-// wiped, restored from a backup, or lost with its machine. A voter becomes a learner first, so meanwhile the
-// group tolerates fewer failures.
+// ReplaceMember gives the id of a member to the directory with which its host comes now. The old directory
+// was wiped, restored from a backup, or lost with its machine. A voter becomes a learner first, so
+// meanwhile the group tolerates fewer failures.
 func ReplaceMember(id uint64) MemberChange {
 	c := AddMember(id)
 	c.want.Replace = true
@@ -140,9 +140,9 @@ func tolerance(n int) string {
 	return fmt.Sprintf("%d failures", n)
 }
 
-// ErrMembersUnchanged is wrapped by errors that refuse a plan: a second one under way, members that have
-// changed since the plan was made, a directory that is not known, an address of another member, no quorum
-// left. The sentence says which.
+// ErrMembersUnchanged is wrapped by errors that refuse a plan. Reasons are a second plan under way, members
+// that have changed since the plan, an unknown directory, an address of another member, or no quorum left.
+// The error says which.
 var ErrMembersUnchanged = membership.ErrRefused
 
 // ErrPlanCancelled: the plan was cancelled before its last stage. What was in force by then stays.
@@ -252,7 +252,7 @@ type executions struct {
 	all []*Execution
 }
 
-// StartPlan makes the group carry out a plan, without waiting for it: it asks the leader, again and again,
+// StartPlan makes the group carry out a plan, without waiting for it. It asks the leader, again and again,
 // until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
 func (g *Group) StartPlan(p *MemberPlan) *Execution {
 	e := g.execution(append([]byte{entry.PlanKind}, p.plan.Encode()...), "plan %v", p.plan.ID)
@@ -292,9 +292,9 @@ func (e *Execution) start() *Execution {
 
 // Execute carries out a plan, and returns nil when all of it is in force on this member. If ctx ends first,
 // the plan goes on: call Execute again with the same plan, on any member, to wait for it, or CancelPlan to
-// end it. An error that wraps ErrMembersUnchanged says why the plan was not begun; ErrPlanCancelled, that it
-// was cancelled; ErrMemberRemoved, that it has removed this member, and continues without it. It is safe for
-// concurrent use, and may be repeated.
+// end it. An error that wraps ErrMembersUnchanged says why the plan was not begun. ErrPlanCancelled says
+// that the plan was cancelled. ErrMemberRemoved says that the plan has removed this member, and continues
+// without it. Execute is safe for concurrent use, and may be repeated.
 func (g *Group) Execute(ctx context.Context, p *MemberPlan) error { return g.StartPlan(p).wait(ctx) }
 
 // CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are

@@ -103,7 +103,7 @@ func (c CauseCode) isWarning() bool {
 	return false
 }
 
-// Cause is one thing that is wrong with a group, as far as one of its members can see.
+// Cause is one thing that is wrong with a group, as far as a member can see.
 type Cause struct {
 	Code CauseCode
 	// Member is the member that the cause is about; 0 if it is this host, or the group as a whole.

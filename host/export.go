@@ -9,10 +9,11 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// Export writes a backup of the group to w: one archive (snapshot/archive.go) with everything that this
-// member had applied before the call, and nothing that is not durable. It takes a snapshot, unless the latest
-// one has all of that, and keeps it from being removed while it is written. The log is not in it. The group
-// goes on meanwhile; a slow w holds nothing but the disk space of that snapshot.
+// Export writes a backup of the group to w, as one archive (snapshot/archive.go). The archive has
+// everything that this member had applied before the call, and nothing that is not durable. Export takes a
+// snapshot, unless the latest one has all of that, and keeps it from being removed while it is written. The
+// log is not in the archive. The group goes on meanwhile; a slow w holds nothing but the disk space of that
+// snapshot.
 //
 // To have everything that was acknowledged, call it on a member that has read linearizably, or wait for its
 // Status().Applied. rescue.Restore makes a new cluster of it. Errors are those of TakeSnapshot and of w,

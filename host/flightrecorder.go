@@ -20,17 +20,18 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// FlightRecorder configures the flight recorder: it keeps the latest inputs of each group's core in memory,
-// so that millrace sim replay can explain afterwards, step by step, why a group did what it did. A file is
-// written when a group stops by itself, and when it is asked for (Host.DumpFlight, millrace flight).
+// FlightRecorder configures the flight recorder. The recorder keeps the latest inputs of each group's core
+// in memory. With them millrace sim replay can explain afterwards, step by step, why a group did what it
+// did. A file is written when a group stops by itself, and when it is asked for (Host.DumpFlight, millrace
+// flight).
 type FlightRecorder struct {
 	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
 	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
 	Bytes int64
-	// Data is what is recorded of users' commands: by default (flight.Lengths) only their lengths, which is
-	// all that a replay needs; with flight.Hashes also a CRC-32C of each, by which commands in the
-	// recordings of several members can be compared; with flight.Payloads the commands. What the core reads
-	// itself is always recorded: ids of hosts, terms, indexes, changes of members.
+	// Data is what is recorded of users' commands. By default (flight.Lengths) that is only their lengths,
+	// all that a replay needs. flight.Hashes adds a CRC-32C of each, by which commands in the recordings of
+	// several members can be compared. flight.Payloads records the commands. What the core reads itself is
+	// always recorded: ids of hosts, terms, indexes, changes of members.
 	Data flight.Data
 }
 
@@ -145,9 +146,9 @@ func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 }
 
 // DumpFlight writes what the flight recorder has of the given groups, or of all if none are given, to a new
-// file in Dir/flight, which only the owner can read, and returns its path. The file gets its name when it is
-// whole and durable. The latest 16 files are kept. It needs Config.FlightRecorder, and a host that is not
-// closed: WriteFlight works afterwards, too.
+// file, and returns its path. The file is in Dir/flight, and only the owner can read it. It gets its name
+// when it is whole and durable. The latest 16 files are kept. DumpFlight needs Config.FlightRecorder, and a
+// host that is not closed: WriteFlight works afterwards, too.
 func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
 	if h.reports.flight.recorder == nil {
 		return "", ErrNoFlightRecorder

@@ -20,9 +20,9 @@ type GroupConfig struct {
 	// All founding members must give the same list, with this host in it. When the group is founded its
 	// members are in its log, change by Group.Execute, and Members is not looked at any more.
 	Members []uint64
-	// Joins says that this host is not a founding member, or lost the directory with which it was one: it
-	// waits until Group.Execute, on a member, adds it or replaces its directory. It is noted at the first
-	// start, and not looked at any more when the group has entries here.
+	// Joins says that this host is not a founding member, or was a founding member and lost its directory.
+	// It then waits until Group.Execute, on a member, adds it or replaces its directory. Joins is noted at
+	// the first start, and not looked at any more when the group has entries here.
 	Joins bool
 	// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits,
 	// for no disk, for no network. Then it is called in the group's turn, without two hand-overs between
@@ -37,11 +37,11 @@ type GroupConfig struct {
 	Volatile bool
 
 	// Leases makes reads under a lease possible (Group.Lease). Every member then promises, with each answer
-	// to its leader and when it starts, to elect no other leader for an election timeout, so an election
-	// without a hand-over takes that long at least. It is a setting of the group: it is bound when the group
-	// is founded, with the election timeout of the host that founds it, and a member whose setting differs,
-	// or whose Config.ElectionTimeout is shorter, stops. A longer one does no harm, and makes no lease
-	// longer.
+	// to its leader and when it starts, to elect no other leader for an election timeout. So an election
+	// without a hand-over takes at least that long. Leases is a setting of the group: it is bound when the
+	// group is founded, with the election timeout of the host that founds it. A member stops if its setting
+	// differs, or if its Config.ElectionTimeout is shorter. A longer timeout does no harm, and makes no
+	// lease longer.
 	Leases bool
 
 	// Placement says which members should lead the group. It is a hint, is acted on by the member that leads,
@@ -100,9 +100,9 @@ func (g GroupConfig) validate(c Config) error {
 	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
 		return fmt.Errorf("millrace: Members of group %d is %v, which names a host twice", g.ID, g.Members)
 	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
-		return fmt.Errorf("millrace: MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
+		return fmt.Errorf("millrace: MaxAppendBytes of group %d is %d, want 1 to %d; an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
 	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
-		return fmt.Errorf("millrace: MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
+		return fmt.Errorf("millrace: MaxCommandBytes of group %d is %d, want 1 to %d; a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
 	}
 	if err := g.Snapshots.validate(g.ID, c); err != nil {
 		return err

@@ -375,9 +375,9 @@ func (g *Group) waitGone(ctx context.Context) error {
 
 // RemoveGroup removes a group from this host for good: it is closed, its entries are deleted from the log,
 // and its id is never reused. Messages for it that are late are dropped. The other members must remove it,
-// too. When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended or
-// the disk is full, the group is closed or being closed, and may be there again after a restart: call it
-// again. A group that is not open, or was never opened here, can be removed as well.
+// too. When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended
+// or the disk is full, the group is closed or being closed. It may be there again after a restart: call
+// RemoveGroup again. A group that is not open, or was never opened here, can be removed as well.
 func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if id == 0 {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")

@@ -135,8 +135,8 @@ func (g *Group) Halted() error {
 
 // Halts returns how often the state machine of this member has halted since the group was opened. A machine
 // that is made again from a snapshot has an older state for a while. So a reader that reads the state after
-// StartRead, and not in a function of StartBetween, compares: what it has read counts if Halts is the same
-// before and after, and Halted is nil both times. It never waits.
+// StartRead, and not in a function of StartBetween, must compare. What it has read counts if Halts is the
+// same before and after, and Halted is nil both times. Halts never waits.
 func (g *Group) Halts() uint64 { return g.machine.apply.halting.count.Load() }
 
 // worksSince reports whether the machine works, and has not halted since Halts had returned a count.

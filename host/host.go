@@ -38,9 +38,9 @@ type Host struct {
 	shutdown hostShutdown
 }
 
-// Open starts a host on its directory, new or not. It opens no group: OpenGroup does. ctx bounds the opening
-// only; a log that was closed in good order opens in a moment, one of 10 GiB that was not in seconds. Close
-// the host when done.
+// Open starts a host on its directory, new or not. It opens no group: OpenGroup does. ctx bounds the
+// opening only. A log that was closed in good order opens in a moment. A log of 10 GiB that was not takes
+// seconds. Close the host when done.
 func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error) {
 	e, err := newEnvironment(options)
 	undo := []io.Closer{}

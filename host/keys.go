@@ -93,7 +93,7 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 		h.trust.keys.refused[peer.ID] = peer.Key
 	}
 	h.trust.keys.mu.Unlock()
-	return fmt.Errorf("host %d, which speaks from %s, has a certificate with the key %v, and group %d has bound it to the key %v: a new key must be given to a host while it runs, so that it can name it to the others; if the certificate is the right one, accept it on this host (Host.AcceptKey), or else put the old one back",
+	return fmt.Errorf("host %d, which speaks from %s, has a certificate with the key %v, and group %d has bound it to the key %v; a new key must be given to a host while it runs, so that it can name it to the others; if the certificate is the right one, accept it on this host (Host.AcceptKey), or else put the old one back",
 		peer.ID, remote, membership.Key(peer.Key), g.id, bound)
 }
 
@@ -124,9 +124,8 @@ func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.
 
 // AcceptKey makes this host accept the key for which it has refused another host last, until this one ends.
 // The other host then names its key to the groups, which bind it. It is for a host whose key was replaced
-// while it was down. Make sure that the certificate is the one that you have made: the CA has signed it, and
-// nothing else says so. It returns an error if the host was not refused for its key. It is safe for
-// concurrent use.
+// while it was down. Make sure that you have made this certificate: the CA has signed it, and nothing else
+// says so. It returns an error if the host was not refused for its key. It is safe for concurrent use.
 func (h *Host) AcceptKey(id uint64) error {
 	k := &h.trust.keys
 	k.mu.Lock()

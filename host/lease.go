@@ -42,15 +42,16 @@ type leaseState struct {
 }
 
 // Lease reports whether this host leads the group under a lease at this moment, and its state machine has
-// applied everything that may have been acknowledged. A state that is read after this call, and before a call
-// of Holds that returns true, includes everything that any member had acknowledged before this call. The
-// quorum's latest answer is to a round sent at most maxAge ago; 0 or less sets no bound but the promise's.
+// applied everything that may have been acknowledged. Read the state after this call, and then call Holds.
+// If Holds returns true, the state includes everything that any member had acknowledged before this call.
+// The quorum's latest answer is to a round sent at most maxAge ago; 0 or less sets no bound but the
+// promise's.
 //
 // maxDrift bounds the difference of the rates of any two hosts' clocks, as a part of 1, from 0 to less than
-// 1: with 0.01 a second of one clock is between 0.99 and 1.01 seconds of another. Any other value gives no
-// lease. A group has leases only if GroupConfig.Leases is set. The first lease, and the next after a pause in
-// reading, comes with a linearizable read (StartRead): ask for one where Lease returns false. While leases
-// are in use they are renewed in the background.
+// 1. With 0.01 a second of one clock is between 0.99 and 1.01 seconds of another. Any other value gives no
+// lease. A group has leases only if GroupConfig.Leases is set. The first lease, and the next after a pause
+// in reading, comes with a linearizable read (StartRead): ask for one where Lease returns false. While
+// leases are in use they are renewed in the background.
 //
 // Lease takes no lock and no turn, and allocates nothing.
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {

@@ -25,9 +25,9 @@ import (
 // those of a Flush and of a GroupLog, may be called by any goroutine at any time.
 //
 // Three errors refuse an Append and change nothing: ErrInvalidWrite, ErrDiskFull and ErrBacklog of package
-// wal. Any other error of Append, TakeSync, Sync, DeleteGroup or a Flush is final: every later call of these
-// returns an error, nothing more becomes durable, and the host has to open the log again. A log never tries a
-// failed write or sync a second time.
+// wal. Any other error of Append, TakeSync, Sync, DeleteGroup or a Flush is final. Every later call of
+// these returns an error, nothing more becomes durable, and the host has to open the log again. A log never
+// tries a failed write or sync a second time.
 type Log interface {
 	// Append writes what several groups want, in order. A group may have several writes. When Append returns
 	// nil, readers see all of them, and they count after the next Sync or Flush.
@@ -41,14 +41,14 @@ type Log interface {
 	//
 	// wal.ErrInvalidWrite, in a *wal.InvalidWriteError that names the group, means that a write breaks the
 	// rules of wal.Write; wal.ErrDeleted is in it too if the group was deleted. wal.ErrDiskFull means that
-	// there is no space: the same append may be tried again, and a write without entries should succeed even
+	// there is no space. The same append may be tried again. A write without entries should succeed even
 	// then, so that a member can vote. wal.ErrBacklog means that too many bytes wait for a flush: complete
 	// one first. In all three cases nothing of the append was written, for any group.
 	Append(writes []wal.Write) error
 
 	// TakeSync begins to make durable what was appended. It does not block. If f is nil and wait is 0,
 	// everything appended counts already. If f is nil and wait is above 0, the log lets the flush wait for
-	// more appends, at most for that long: call TakeSync again then, or after another Append.
+	// more appends, at most for that long. Call TakeSync again after that time, or after another Append.
 	TakeSync() (f Flush, wait time.Duration, err error)
 
 	// Sync returns when everything that was appended before the call counts.
@@ -62,10 +62,11 @@ type Log interface {
 	// without repetitions. It may also name groups that were only asked for.
 	Groups() []uint64
 
-	// DeleteGroup deletes a group for good and returns when that is durable: it has no entries, no hard state
-	// and no snapshot, also after a crash, its space is freed some time later, and Append refuses it with
-	// wal.ErrDeleted from then on, also after a restart. The group need not have been written to. Deleting a
-	// deleted group does nothing. A wal.Write with Delete does the same without waiting for the disk.
+	// DeleteGroup deletes a group for good and returns when that is durable. The group then has no entries,
+	// no hard state and no snapshot, also after a crash. Its space is freed some time later. Append refuses
+	// it with wal.ErrDeleted from then on, also after a restart. The group need not have been written to.
+	// Deleting a deleted group does nothing. A wal.Write with Delete does the same without waiting for the
+	// disk.
 	//
 	// wal.ErrDiskFull and wal.ErrInvalidWrite (the log cannot remember more deleted groups) change nothing.
 	DeleteGroup(id uint64) error
@@ -73,9 +74,9 @@ type Log interface {
 	// Deleted returns the deleted groups, in order. A log remembers them for as long as it exists.
 	Deleted() []uint64
 
-	// ID returns 128 random bits, drawn when the log was made and never changed. It is the incarnation of the
-	// host's directory, so a log that was made again must have another one, and a log must not take the ID of
-	// a copy or of a backup as its own under a new directory.
+	// ID returns 128 random bits, drawn when the log was made and never changed. It is the incarnation of
+	// the host's directory. So a log that was made again must have another ID. A log must not take the ID
+	// of a copy or of a backup as its own under a new directory.
 	ID() [16]byte
 
 	// Fence returns what the log knows of its own past. Its generation is higher each time that the log is
@@ -105,8 +106,8 @@ type GroupLog interface {
 	// HardState returns the term, vote and commit index last appended; zero if there are none.
 	HardState() raftpb.HardState
 
-	// Snapshot returns the entry after which the log begins: the last one that was compacted, or that an
-	// appended snapshot covers. It is zero if the log begins at index 1.
+	// Snapshot returns the entry after which the log begins: the last entry that was compacted, or is
+	// covered by an appended snapshot. It is zero if the log begins at index 1.
 	Snapshot() wal.Snapshot
 
 	// FirstIndex returns the index of the first entry that can be read, Snapshot().Index+1.
@@ -126,8 +127,9 @@ type GroupLog interface {
 	// hi-1 is above the last entry. Data must not be changed; the slice belongs to the caller.
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
 
-	// Typed returns the indexes of the entries in [lo, hi) whose type is not raftpb.EntryNormal, in ascending
-	// order: a group that is opened finds its membership changes by them, without reading its log.
+	// Typed returns the indexes of the entries in [lo, hi) whose type is not raftpb.EntryNormal, in
+	// ascending order. With them a group that is opened finds its membership changes without reading its
+	// log.
 	Typed(lo, hi uint64) []uint64
 
 	// Recent is Entries from memory. It may return fewer entries than maxBytes allows. ok is false, and

@@ -20,11 +20,15 @@ const logPageBytes = 1 << 20
 // the iteration begins. It reads pages of about a mebibyte, from memory or from disk, and holds no lock while
 // it reads or while the loop body runs.
 //
-// If something fails, the last pair has an error: one that wraps ErrCompacted if the log begins later than
-// the next entry; a sentence if to is beyond what is committed here, which may change (Group.Status); one
-// that wraps ErrStopped if the group has ended; that of ctx when it ends. The sequence may be iterated any
-// number of times. It may block on a disk, so it is for tools, copies and audits, and not for a state
-// machine. A leader may have committed what its own disk does not hold yet: then the iteration waits for it.
+// If something fails, the last pair has an error:
+//   - one that wraps ErrCompacted if the log begins later than the next entry;
+//   - a sentence if to is beyond what is committed here, which may change (Group.Status);
+//   - one that wraps ErrStopped if the group has ended;
+//   - that of ctx when it ends.
+//
+// The sequence may be iterated any number of times. It may block on a disk, so it is for tools, copies and
+// audits, and not for a state machine. A leader may have committed what its own disk does not hold yet:
+// then the iteration waits for it.
 func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		committed := g.Status().Committed

@@ -13,8 +13,8 @@ type Members struct {
 	Version uint64
 	// Founded is false before the group is founded; then only All is set, without directories.
 	Founded bool
-	// All are the members, by id. Voters and Learners are their ids; in a joint configuration Voters are
-	// those of the new half, and Outgoing those of the old one.
+	// All are the members, by id. Voters and Learners are their ids. In a joint configuration Voters are
+	// those of the new half, and Outgoing those of the old half.
 	All                        []MemberInfo
 	Voters, Outgoing, Learners []uint64
 	// Removed are the ids of members that were removed. They are not given again.
@@ -24,10 +24,10 @@ type Members struct {
 	Plan, Waits string
 	// Tokens are the join tokens that were not used, without their secrets.
 	Tokens []membership.Token
-	// View is the member by whose view There and Tolerates are: this one if it leads, or else the leader,
-	// which was asked and has answered within two election timeouts. It is 0 if no leader has told. Then
-	// There is true of members that this one hears itself, the others may be well, and Tolerates means
-	// nothing.
+	// View is the member by whose view There and Tolerates are. It is this member if it leads, or else the
+	// leader, which was asked and has answered within two election timeouts. View is 0 if no leader has
+	// told. Then There is true of members that this one hears itself, the others may be well, and Tolerates
+	// means nothing.
 	View uint64
 	// Tolerates is how many of the voters that were heard lately may fail before there is no quorum. It is
 	// negative if there is none now.

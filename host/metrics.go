@@ -102,8 +102,8 @@ type GroupMetrics struct {
 
 // DivergenceMetrics are about what members compare (event.Diverged).
 type DivergenceMetrics struct {
-	// DifferAt is the entry after which members are seen to differ, as this host has found as the leader or
-	// was told by its leader; 0: they are not.
+	// DifferAt is the entry after which members are seen to differ; 0: they are not. This host has found it
+	// as the leader, or was told by its leader.
 	DifferAt uint64
 	// AgreedAt is the last entry after which this leader has seen members agree in everything that they
 	// compare; 0: none in this life.
@@ -117,7 +117,7 @@ type SnapshotMetrics struct {
 	Bytes int64         // of the latest
 	Age   time.Duration // now, since it was taken in this life of the host; 0: it was there before
 	Taken uint64        // that were published and read back
-	// Failed are those that failed, and FailedInARow those since the last that did not.
+	// Failed is how many have failed, and FailedInARow how many since the last success.
 	Failed       uint64
 	FailedInARow int
 	Taking       time.Duration // the time that all of Taken took, from the capture to the end
@@ -190,8 +190,8 @@ type LaneMetrics struct {
 	AppendWork    uint64        // pieces of work of the append lane: writes and syncs
 	AppendStalled time.Duration // now: for how long it has had work and completed none
 
-	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
-	ApplySubstitutes                 int // now: lanes that were started in the place of those that hung; one for each group at most
+	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, lanes in a state machine, and lanes in it for a second or longer
+	ApplySubstitutes                 int // now: lanes that were started in place of lanes that hung; at most 1 for each group
 }
 
 // PeerMetrics are what a host knows of another one.
@@ -199,8 +199,8 @@ type PeerMetrics struct {
 	Host   uint64
 	Met    bool          // in this life
 	Silent time.Duration // now: nothing has come from it for so long; followers of the same leader need not hear each other
-	// Refuses means that the other host refuses this one's directory, Refused that this host has refused that
-	// of the other one lately.
+	// Refuses means that the other host refuses this host's directory. Refused means that this host has
+	// refused the directory of the other host lately.
 	Refuses, Refused bool
 }
 

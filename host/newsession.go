@@ -10,11 +10,12 @@ import (
 )
 
 // NewSession draws the id of a session for a client of the user's, which may send commands from several
-// processes (Call.Session). It waits for nothing and writes nothing: members know the session when they apply
-// its first command. It is born at the log time that this host has reached, so each member that applies a
-// command of it has reached that, too. A host that has just started may not know how far that is: it looks at
-// what its log says to be committed, which may miss the newest commands. If the group has been idle for
-// about session.Options.Expiry before those, the session counts as expired, so draw it after a first read.
+// processes (Call.Session). It waits for nothing and writes nothing: members know the session when they
+// apply its first command. The session is born at the log time that this host has reached. So each member
+// that applies a command of the session has reached that time, too. A host that has just started may not
+// know this time: it looks at what its log says to be committed. That may miss the newest commands. If the
+// group has been idle for about session.Options.Expiry before those, the session counts as expired, so draw
+// it after a first read.
 func (g *Group) NewSession() session.ID {
 	return g.drawSession(max(g.machine.time.last(), g.committedTime()))
 }

@@ -11,10 +11,10 @@ import (
 type ObjectMetrics struct {
 	Sets  int   // in the table, as far as this host has applied
 	Bytes int64 // of their contents
-	// Unheld are those that no quorum is known to have, and Lacking those that this host does not have.
+	// Unheld are sets that no quorum is known to have. Lacking are sets that this host does not have.
 	Unheld, Lacking int
-	// Files are those of which something is on this host's disk. Ended are those that have gone, and whose
-	// files, if there are any, stay until the log behind that is gone. Strays are files of neither kind: what
+	// Files are sets of which something is on this host's disk. Ended are sets that have gone. Their files,
+	// if there are any, stay until the log behind their end is gone. Strays are files of neither kind: what
 	// the disk had at the start stays until the log of that moment is applied.
 	Files, Ended, Strays int
 	Uploads              int           // that are under way on this host

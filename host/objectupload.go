@@ -248,11 +248,11 @@ func (c *uploadCaller) Duplicate(r Receipt, _ []byte, _ bool) {
 	}
 }
 
-// Upload stores what r has as an object of the group, and returns it when a quorum of the members holds it
-// durably: commands may name it from then on. If no command keeps it, it goes when its life has passed. It
-// may be called on any member and by any number of goroutines; what each takes of memory does not depend on
-// the length of the object. Errors are those of StartUpload, Upload.Poll and r. If ctx ends, the error wraps
-// its cause: an ErrIndeterminate if commands may be able to name the object later.
+// Upload stores what r has as an object of the group. It returns the object when a quorum of the members
+// holds it durably: commands may name it from then on. If no command keeps it, it goes when its life has
+// passed. Upload may be called on any member and by any number of goroutines; what each takes of memory
+// does not depend on the length of the object. Errors are those of StartUpload, Upload.Poll and r. If ctx
+// ends, the error wraps its cause: an ErrIndeterminate if commands may be able to name the object later.
 func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) (object.Set, error) {
 	u, err := g.StartUpload(options)
 	if err != nil {

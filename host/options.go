@@ -89,9 +89,9 @@ func WithLog(open func(LogConfig) (Log, error)) Option {
 	return func(e *environment) { e.openLog = open }
 }
 
-// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
-// for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
-// to vote; and their members install no snapshots of other members. Open warns about them.
+// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel,
+// are for comparison. A full disk stops their group for good, where pipeline.Async waits for space and
+// continues to vote. Their members install no snapshots of other members. Open warns about them.
 func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
 
 // WithLogger replaces slog.Default.

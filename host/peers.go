@@ -76,10 +76,10 @@ func (p *peers) location(id uint64) location {
 // others returns the ids of the other hosts, in ascending order.
 func (h *Host) others() []uint64 { return *h.network.peers.ids.Load() }
 
-// SetPeer says where another host is: one that this host has not known, or one that has moved. The members of
-// groups learn of a new member's address by the entry that adds it (AddMember), so it is enough to call
-// SetPeer on the host that plans. addr is host:port. It is safe for concurrent use. A host that was given at
-// the start need not be named again.
+// SetPeer says where another host is, if this host has not known it or if it has moved. The members of
+// groups learn of a new member's address by the entry that adds it (AddMember). So it is enough to call
+// SetPeer on the host that plans. addr is host:port. It is safe for concurrent use. A host that was given
+// at the start need not be named again.
 func (h *Host) SetPeer(id uint64, addr string) error {
 	switch {
 	case id == 0 || raft.IsLocalMsgTarget(id):
@@ -188,7 +188,7 @@ func (h *Host) knows(id uint64) bool {
 // reach it.
 func (h *Host) rejectNew(id uint64) error {
 	if n := len(h.others()); n >= identity.MaxHosts && id != h.config.ID && !h.knows(id) {
-		return fmt.Errorf("%w: host %d knows %d others, the most that it can, and host %d is not one of them; stop host %d and start it again, so that it forgets those that are gone", membership.ErrRefused, h.config.ID, n, id, h.config.ID)
+		return fmt.Errorf("%w: host %d knows %d others, the most that it can, and host %d is not one of them; stop host %d and start it again, so that it forgets hosts that are gone", membership.ErrRefused, h.config.ID, n, id, h.config.ID)
 	}
 	return nil
 }

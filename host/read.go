@@ -196,11 +196,11 @@ func (rd *reading) init(b *budget) {
 func (g *Group) boottime() time.Duration { return g.host.env.env.Clock.Boottime() }
 
 // StartRead begins a read and never blocks; Poll or Wait of r tells when the state machine of this host may
-// be read. With maxAge 0 the read is linearizable: it sees everything that was acknowledged before this call,
-// by any member. With maxAge > 0 it is bounded: it sees everything that was acknowledged until maxAge before
-// this call, and usually waits for no other host. The age is that of the latest confirmed index, counted from
-// when it was asked for, by this host's boot clock (env.Clock.Boottime); if it is more than half of maxAge, a
-// new one is asked for in the background. maxAge < 0 counts as 0.
+// be read. With maxAge 0 the read is linearizable: it sees everything that was acknowledged before this
+// call, by any member. With maxAge > 0 it is bounded: it sees everything that was acknowledged until maxAge
+// before this call, and usually waits for no other host. The age is that of the latest confirmed index,
+// counted from when it was asked for, by this host's boot clock (env.Clock.Boottime). If the age is more
+// than half of maxAge, a new index is asked for in the background. maxAge < 0 counts as 0.
 //
 // Any member may be asked. While no leader is known, the read waits. It ends with ErrOverloaded if too many
 // reads and commands wait on this host, and with ErrStopped if the group ends.

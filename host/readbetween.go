@@ -5,12 +5,12 @@ import (
 	"runtime/debug"
 )
 
-// StartBetween makes f run where the state machine of the group is not being called: on an apply lane,
-// between two batches of commands, and never beside Apply, whatever the machine declares (NonBlocking). It
-// never blocks; r is done when f has returned. f may use the state machine without a lock. While f runs
-// nothing is applied, and one that hangs is reported like a state machine that hangs (event.ApplyStalled).
-// f must not wait for anything that the group does. A panic of f is the read's error, and so is
-// runtime.Goexit in f.
+// StartBetween makes f run where the state machine of the group is not being called. f runs on an apply
+// lane, between two batches of commands, and never beside Apply, whatever the machine declares
+// (NonBlocking). StartBetween never blocks; r is done when f has returned. f may use the state machine
+// without a lock. While f runs nothing is applied. If f hangs, it is reported like a state machine that
+// hangs (event.ApplyStalled). f must not wait for anything that the group does. A panic of f is the read's
+// error, and so is runtime.Goexit in f.
 //
 // f sees whatever is applied; for a consistency begin with StartRead or StartApplied. If r is given up before
 // f begins, f does not run. Errors are those of StartRead.

@@ -3,8 +3,8 @@ package host
 import "time"
 
 // Receipt is the position of a committed command in the log and, for a Call, when it passed each step. The
-// steps are read once for each batch of commands, not for each command, so they cost little and are as exact
-// as a turn of the group is short.
+// times are read once for each batch of commands, not for each command. So they cost little and are as
+// exact as a turn of the group is short.
 type Receipt struct {
 	Index, Term uint64
 

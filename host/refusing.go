@@ -229,7 +229,7 @@ func (g *Group) rejectDirectory(b entry.Binding) error {
 
 // otherDirectory is why a member stops whose directory is not the one that the group is bound to.
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
-	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with Joins set and replace the old one (Plan, ReplaceMember)",
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s; a wiped or exchanged directory has lost what the member promised; give the host its old directory back, or start it on an empty directory with Joins set and replace the old one (Plan, ReplaceMember)",
 		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
 }
 

@@ -186,12 +186,12 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First the groups that lead here take no more commands and hand over, which takes two
-// round trips if a member is level, and at most an election timeout; if ctx cannot end (context.Background),
-// this is left out. Then every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
-// transport, the turns and the lanes stop; then the log is synced and closed. If ctx ends earlier, Close
-// returns an error that names what hangs and wraps the context's. What hangs is left running: the process can
-// end, but nothing else should open the directory before that (its lock refuses it).
+// Close stops the host. First the groups that lead here take no more commands and hand over. This takes two
+// round trips if a member is level, and at most an election timeout. It is left out if ctx cannot end
+// (context.Background). Then every waiting client is answered, with ErrStopped or ErrIndeterminate; then
+// the transport, the turns and the lanes stop; then the log is synced and closed. If ctx ends earlier,
+// Close returns an error that names what hangs and wraps the context's. What hangs is left running: the
+// process can end, but nothing else should open the directory before that (its lock refuses it).
 //
 // Close may be called from anywhere except the state machine, concurrently and repeatedly: a later call waits
 // for the same shutdown.

@@ -142,10 +142,10 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	return e.start()
 }
 
-// SkipCommand makes every member of the group skip a command that machines cannot apply, and returns when
-// that is decided: an entry in the log says so, and this member has learned that it is committed. The command
-// then has no effect on any member, at no start. A member that has applied it halts at that entry for good,
-// and must be replaced.
+// SkipCommand makes every member of the group skip a command that machines cannot apply. It returns when
+// that is decided: an entry in the log says so, and this member has learned that the entry is committed.
+// The command then has no effect on any member, at no start. A member that has applied it halts at that
+// entry for good, and must be replaced.
 //
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
 // unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx

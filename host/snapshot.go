@@ -56,8 +56,8 @@ type Snapshot interface {
 	Close() error
 }
 
-// FileSnapshot is a Snapshot that also consists of files, which are linked and not copied where that is
-// possible. So what did not change since the last snapshot costs nothing.
+// FileSnapshot is a Snapshot that also consists of files. Where possible, they are linked and not copied.
+// So what did not change since the last snapshot costs nothing.
 type FileSnapshot interface {
 	Snapshot
 	// Files returns the files. It is called after WriteTo has returned nil, so a machine may make them there.
@@ -98,9 +98,9 @@ type SnapshotPolicy struct {
 	// taken because of time. At least a heartbeat interval.
 	Every time.Duration
 	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get
-	// entries in place of the snapshot. Default as many bytes as the snapshot has, and 1 MiB at least (or a
-	// quarter of the interval between two snapshots, if that is less): what is longer costs more than the
-	// snapshot.
+	// entries in place of the snapshot. Default as many bytes as the snapshot has, and at least 1 MiB (or a
+	// quarter of the interval between two snapshots, if that is less). Sending more log than that costs
+	// more than the snapshot.
 	KeepBytes int64
 	// Disabled means that no snapshot is taken except by TakeSnapshot.
 	Disabled bool

@@ -13,9 +13,9 @@ type StateMachine interface {
 	// nothing more, and still votes and replicates (Group.Halted).
 	//
 	// The state machine may keep the Data of any command, and must not change it. Each Data is an array of
-	// its own, so keeping it, or a part of it, keeps no other command in memory. (On the host that proposed a
-	// command it may be the slice that was given to Propose: a client that cuts many commands from one array
-	// keeps them together.) The state machine may also keep the slice of entries, but that keeps all commands
-	// of the call.
+	// its own, so keeping it, or a part of it, keeps no other command in memory. (On the host that proposed
+	// a command, Data may be the slice that was given to Propose. A client that cuts many commands from one
+	// array then keeps them together.) The state machine may also keep the slice of entries, but that keeps
+	// all commands of the call.
 	Apply(entries []Entry) error
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/transport/tcp"
 )
 
-// TLS says with which certificate a host proves its id to other hosts, and which CAs it trusts. The files are
-// PEM. They may be replaced while the host runs, one by one: it looks at them every few seconds, and keeps
-// what it has if the new ones are not valid. docs/operate/tls.md says what is checked, and how to replace
-// them.
+// TLS says with which certificate a host proves its id to other hosts, and which CAs it trusts. The files
+// are PEM. They may be replaced while the host runs, one by one. The host looks at them every few seconds,
+// and keeps what it has if the new ones are not valid. docs/operate/tls.md says what is checked, and how to
+// replace them.
 type TLS struct {
 	// CertFile has the certificate that names this host's id (transport/cert says how; millrace cert makes
 	// it), and then those between it and the CA, at most 4 together. It must allow clientAuth and serverAuth.

@@ -13,9 +13,9 @@ import (
 )
 
 // Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
-// the transfer of the core: the leader takes no commands, brings the target's log up to its own, and tells
-// it to campaign; after an election timeout it gives up and leads again. The group answers in its turns, so
-// nothing here waits.
+// the transfer of the core. The leader takes no commands, brings the target's log up to its own, and tells
+// the target to campaign. After an election timeout the leader gives up and leads again. The group answers
+// in its turns, so nothing here waits.
 //
 // A transfer has ended well when this host knows another leader. Until then it does not: that the order to
 // campaign has left says nothing about the votes.
@@ -54,9 +54,9 @@ func (t *Transfer) finish(err error) {
 	}
 }
 
-// StartTransfer makes the group hand its leadership over, without waiting for it: to member to, or with 0 to
-// the member that is best: one that was heard lately, with most of the log. A transfer that is under way ends
-// with an error. The error of Poll is that of TransferLeadership.
+// StartTransfer makes the group hand its leadership over to member to, without waiting for it. With 0 the
+// leadership goes to the best member: one that was heard lately, with most of the log. A transfer that is
+// under way ends with an error. The error of Poll is that of TransferLeadership.
 func (g *Group) StartTransfer(to uint64) *Transfer {
 	t := &Transfer{to: to, group: g, done: make(chan struct{})}
 	switch voters := g.memberIDs(); {
@@ -76,10 +76,14 @@ func (g *Group) StartTransfer(to uint64) *Transfer {
 // target is level, the leader takes no commands. Only the leader can do it: elsewhere the error is a
 // NotLeaderError.
 //
-// Other errors say that no member of the group has the id; that no other member was heard lately; that the
-// target was not level within an election timeout, or was not elected, and this host leads on; or that
-// another member than the target leads now. If ctx ends first the error wraps its cause, and the leadership
-// may still pass over. It is safe for concurrent use.
+// Other errors say:
+//   - no member of the group has the id;
+//   - no other member was heard lately;
+//   - the target was not level within an election timeout, or was not elected, and this host leads on;
+//   - another member than the target leads now.
+//
+// If ctx ends first the error wraps its cause, and the leadership may still pass over. It is safe for
+// concurrent use.
 func (g *Group) TransferLeadership(ctx context.Context, to uint64) error {
 	t := g.StartTransfer(to)
 	select {

@@ -63,8 +63,8 @@ func (t *take) calleeName() string {
 }
 
 // NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.
-// Callee names the one that it is in the middle of, such as "Decode of the codec", for the error when that
-// panics. It is called on the same goroutine.
+// Callee names the function that is being called, such as "Decode of the codec", for the error if that
+// panics. Callee is called on the same goroutine.
 type NamesCallee interface{ Callee() string }
 
 // calleeOf calls Callee. What is under way is a panic of another function, which must be said.

@@ -54,8 +54,8 @@ func (g *Group) notProposed(ctx context.Context) error {
 }
 
 // Indeterminate returns the outcome of a command that was taken and whose caller waits no more, because ctx
-// has ended: ErrIndeterminate with the error of ctx, and what the group is missing now. ErrNotFounded means
-// that a command was not taken, so here it is told in words only.
+// has ended. It is ErrIndeterminate with the error of ctx, and what the group is missing now. ErrNotFounded
+// means that a command was not taken, so here it is told in words only.
 func (g *Group) Indeterminate(ctx context.Context) error {
 	err := g.waitEnd(ctx)
 	if errors.Is(err, ErrNotFounded) {
