@@ -90,8 +90,9 @@ func (c *Client) Export(ctx context.Context, group uint64, local bool, w io.Writ
 	return c.snapshot(a, err)
 }
 
-// VerifyObject makes the host read a large object of a group and compare it with its checksums: the one after
-// an id, or the first one if that is empty. The ID of the answer is empty if there is none.
+// VerifyObject makes the host read a large object of a group and compare it with its checksums. It takes
+// the object after an id, or the first object if the id is empty. The ID of the answer is empty if there is
+// none.
 func (c *Client) VerifyObject(ctx context.Context, group uint64, after string) (Object, error) {
 	a, err := c.ask(ctx, request{Do: doVerify, Group: group, After: after})
 	if err == nil && a.Object == nil {

@@ -55,8 +55,9 @@ type Members struct {
 	Members []Member `json:"members"`
 	More    int      `json:"more,omitempty"` // members that the line had no room for
 	Removed []uint64 `json:"removed,omitempty"`
-	// View is the member that knows which members are heard: the leader, which was asked. It is 0 if none has
-	// answered. Then Heard is true only of members that the host hears itself, and Tolerates means nothing.
+	// View is the member that reports which members are heard: the leader, after it was asked. It is 0 if
+	// none has answered. Then Heard is true only of members that the host hears itself, and Tolerates means
+	// nothing.
 	View      uint64 `json:"view"`
 	Tolerates int    `json:"tolerates"` // how many more voters may fail
 	PlanID    string `json:"plan_id,omitempty"`

@@ -23,9 +23,9 @@
 // # Bounds
 //
 // A host serves 8 connections at a time, and tells the next one so. A connection that asks for nothing for
-// a minute is closed, and so is one that does not take what it has asked for: a slow reader of an export
-// keeps disk space, not more. A program keeps its side open until it has the answer; when it closes it,
-// what the host does for it is given up.
+// a minute is closed. So is a connection that does not take what it has asked for: a slow reader of an
+// export keeps disk space, not more. A program keeps its side open until it has the answer; when it closes
+// it, what the host does for it is given up.
 package admin
 
 import (

@@ -30,8 +30,8 @@ type Host interface {
 	Export(ctx context.Context, group uint64, local bool, w io.Writer) (Snapshot, error)
 	// DumpFlight writes what the flight recorder has of a group, or of all if it is 0, to a file of the host.
 	DumpFlight(ctx context.Context, group uint64) (Flight, error)
-	// VerifyObject compares the large object of a group that comes after an id, or the first one if that is
-	// empty, with its checksums.
+	// VerifyObject compares a large object of a group with its checksums. It takes the object that comes
+	// after an id, or the first object if the id is empty.
 	VerifyObject(ctx context.Context, group uint64, after string) (Object, error)
 	MemberHost
 }

@@ -15,13 +15,13 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped,
-// MachineHalted, MachineResumed, DiskFull, RefusedForgotten, AuthorityLost, AuthorityRegained,
-// ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused, MemberRefused,
-// MembersChanged, JoinRefused, SnapshotTaken, SnapshotSent, SnapshotReceived, SnapshotInstalled,
-// SnapshotPassed, SnapshotTransferAborted, SnapshotFailed, SnapshotStalled, ObjectReceived,
-// ObjectTransferFailed, LogEvent, TLSEvent or EventsDropped. A host reports an event just before it logs
-// the same in words (WithLogger).
+// console or a simulation. About a group there are RoleChanged, LeadershipGivenUp, GroupFounded,
+// GroupStopped, MachineHalted, MachineResumed, DiskFull, RefusedForgotten, AuthorityLost,
+// AuthorityRegained, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, MemberRefused,
+// MembersChanged and JoinRefused. About snapshots and objects there are SnapshotTaken, SnapshotSent,
+// SnapshotReceived, SnapshotInstalled, SnapshotPassed, SnapshotTransferAborted, SnapshotFailed,
+// SnapshotStalled, ObjectReceived and ObjectTransferFailed. About hosts there are HostRefused, LogEvent,
+// TLSEvent and EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -47,8 +47,9 @@ type GroupStopped struct {
 	Err   error
 }
 
-// MachineHalted reports that the state machine of a group could not apply one of the commands First to Last,
-// and is halted: this member votes and replicates, and refuses commands and reads. The group has not failed.
+// MachineHalted reports that the state machine of a group could not apply one of the commands First to
+// Last, and is halted. This member votes and replicates, and refuses commands and reads. The group has not
+// failed.
 type MachineHalted struct {
 	Group       uint64
 	First, Last uint64
@@ -65,9 +66,9 @@ type DiskFull struct {
 	Err   error
 }
 
-// AuthorityLost reports that a group was opened without authority: its log may lack what it has acknowledged,
-// because the machine lost power in an unsafe mode of durability, or because the log was repaired. The member
-// neither votes nor counts until it has caught up.
+// AuthorityLost reports that a group was opened without authority: its log may lack what it has
+// acknowledged. Either the machine lost power in an unsafe mode of durability, or the log was repaired. The
+// member neither votes nor counts until it has caught up.
 type AuthorityLost struct{ Group uint64 }
 
 // AuthorityRegained reports that such a member has caught up in Term, and votes and counts again. Its log is
@@ -93,18 +94,18 @@ type TurnStalled struct {
 	For   time.Duration
 }
 
-// MemberSlow reports that a follower of a group that leads here holds less of the log than it was sent, and
-// has acknowledged nothing for two election timeouts: its disk or its host hangs, or it cannot be reached. It
-// is reported once for each such stretch.
+// MemberSlow reports that a follower of a group that leads here holds less of the log than it was sent. It
+// has acknowledged nothing for two election timeouts: its disk or its host hangs, or it cannot be reached.
+// It is reported once for each such stretch.
 type MemberSlow struct {
 	Group, Member uint64
 	Behind        uint64 // entries
 	For           time.Duration
 }
 
-// MessagesDropped reports that a group takes messages of its peers no more, or not all: what waits for its
-// turn or its disk has reached its bound, or a message is not for it. It is reported once for each power of
-// two that the count passes.
+// MessagesDropped reports that a group takes no messages of its peers any more, or not all. What waits for
+// its turn or its disk has reached its bound, or a message is not for it. It is reported once for each
+// power of two that the count passes.
 type MessagesDropped struct {
 	Group uint64
 	Count uint64 // since the group was opened
@@ -208,17 +209,16 @@ type EventsDropped struct{ Count int }
 // GroupFounded reports that this host has learned that a group is founded: it takes commands from then on.
 type GroupFounded struct{ Group uint64 }
 
-// HostRefused reports that another host, which may be a wiped one or of another cluster, was refused before
-// it could say anything. It is reported once for each reason.
+// HostRefused reports that another host was refused before it could say anything. It may be a wiped host,
+// or a host of another cluster. It is reported once for each reason.
 type HostRefused struct {
 	Host   uint64 // its id
 	Remote string // its address
 	Err    error
 }
 
-// MemberRefused reports that a group refuses a member, because the host has come with another directory than
-// the group was founded with, or because it is none of the members. It is reported once in the life of a
-// host.
+// MemberRefused reports that a group refuses a member. The host has come with another directory than the
+// group was founded with, or it is none of the members. It is reported once in the life of a host.
 type MemberRefused struct {
 	Group, Member uint64
 	Bound, Came   transport.Incarnation

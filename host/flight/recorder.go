@@ -11,9 +11,9 @@ import (
 // Recorder holds the recordings of all groups of a host, in memory, within a bound.
 //
 // A recording is a chain of stretches, and each stretch begins with a checkpoint of the core, so that it
-// replays by itself. When the bound is reached the oldest full stretch goes, whichever group it belongs to: a
-// busy group does not push out the last words of a quiet one, whose stretch is not full. Many groups have
-// short stretches, so that the unfinished ones take about half of the bound. Its least stretch is
+// replays by itself. When the bound is reached the oldest full stretch goes, whichever group it belongs to.
+// A busy group does not push out the latest events of a quiet group, whose stretch is not full. Many groups
+// have short stretches, so that the unfinished ones take about half of the bound. Its least stretch is
 // minStretchBytes, so with very many groups a recorder takes up to twice that for each, whatever its bound.
 //
 // Rejected: a file that is written all the time. It would share the disk with the log that it is to explain,

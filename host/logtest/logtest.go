@@ -10,12 +10,12 @@
 //
 // Run it with -race too: a part of the contract is what other goroutines see.
 //
-// Each case has a log that is new, and compares it with a naive model: a map of slices. What a crash, a full
-// disk or a hung disk must not do is checked if the Store can cause them; otherwise these cases are skipped,
-// and the log is known to be right on a good day only. A host relies on all of it.
+// Each case has a log that is new, and compares it with a naive model: a map of slices. What a crash, a
+// full disk or a hung disk must not do is checked if the Store can cause them. Otherwise these cases are
+// skipped, and the log is known to be right on a good day only. A host relies on all of it.
 //
 // A passed kit shows that a log keeps the contract in these histories. It does not replace tests that know
-// how the log works: which sectors a crash tears, which operations fail (package wal has such a laboratory).
+// how the log works: what sectors a crash tears, what operations fail (package wal has such a laboratory).
 package logtest
 
 import (

@@ -35,11 +35,12 @@ func (k *Key) UnmarshalText(text []byte) error {
 
 func (k Key) String() string { return hex.EncodeToString(k[:8]) }
 
-// Keys are the keys of a member: the one that it has or will have, and the one that it had before, as long as
-// it may still use that. Zeros follow.
+// Keys are the keys of a member: the key that it has or will have, and the key before, as long as it may
+// still use that. Zeros follow.
 //
-// A certificate says who a host is and the CA vouches for it. The keys say which certificate of that CA: one
-// that was issued by mistake, or for another cluster that uses the same CA, is not the member's.
+// A certificate says who a host is and the CA vouches for it. The keys say which certificate of that CA is
+// the member's. A certificate that was issued by mistake, or for another cluster that uses the same CA, is
+// not.
 type Keys [2]Key
 
 func (k Keys) list() []Key {
@@ -74,9 +75,9 @@ type Rekey struct {
 	Key         Key
 }
 
-// Rekey returns the roster after an entry that binds a member to a key, or why the entry changes nothing. The
-// key before counts until the member says a second time that it uses the new one: members that lag still
-// know only that.
+// Rekey returns the roster after an entry that binds a member to a key, or why the entry changes nothing.
+// The key before counts until the member says a second time that it uses the new one. Members that lag
+// still know only the key before.
 func (r *Roster) Rekey(index uint64, k Rekey) (*Roster, error) {
 	m, ok := r.Member(k.ID)
 	switch {

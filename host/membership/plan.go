@@ -189,9 +189,10 @@ func (r *Roster) Ends() bool {
 }
 
 // End returns the roster after the entry that ends a plan whose stages are all in force, or why the entry
-// changes nothing. Members that hold this entry durably hold durably that the last stage is committed, since
-// the leader proposes it behind that. A quorum that had forgotten it would count by the configuration before,
-// and wait for members that the plan has removed, and whose disks may be gone.
+// changes nothing. The leader proposes this entry only after the last stage is committed. So members that
+// hold this entry durably hold durably that the last stage is committed. A quorum that had forgotten it
+// would count by the configuration before, and wait for members that the plan has removed, and whose disks
+// may be gone.
 func (r *Roster) End(index uint64, id PlanID) (*Roster, error) {
 	if !r.Ends() || r.Plan.ID != id {
 		return nil, refuse("plan %v does not end here", id)
@@ -236,8 +237,8 @@ func (r *Roster) Begin(index uint64, p Plan) (*Roster, error) {
 }
 
 // RejectAsked says why a leader must not begin this plan when another member asks for it, or returns nil.
-// Only a leader that has seen the proof of a token names the token, and the log time: it counts for the
-// roster from then on, and no token that is open would outlive a time that is made up.
+// Only a leader that has seen the proof of a token names the token, and the log time. The log time counts
+// for the roster from then on, and no open token would outlive a made-up time.
 func (p Plan) RejectAsked() error {
 	names := func(s Step) bool { return !s.Token.IsZero() }
 	if p.Time != 0 || slices.ContainsFunc(p.Stages, func(steps []Step) bool { return slices.ContainsFunc(steps, names) }) {

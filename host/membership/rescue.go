@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// Rescue returns the roster after an entry with which an operator has made one member a group of its own,
-// because a majority of the voters is gone for good: that member is the only voter, with a new directory. It
-// also returns how the core's configuration becomes that of the roster, one change after another. A plan that
-// was under way is cancelled, whatever it was waiting for.
+// Rescue returns the roster after an entry with which an operator has made one member a group of its own.
+// The reason is a majority of the voters that is gone for good. The member is the only voter, with a new
+// directory. It also returns how the core's configuration becomes that of the roster, one change after
+// another. A plan that was under way is cancelled, whatever it was waiting for.
 //
 // The roster forgets which directories were removed. The cluster is a new one, whose number every host
 // compares, so none of them is heard any more, and their ids may be given to new directories. Join tokens are

@@ -16,8 +16,8 @@ import (
 // Roster says who the members of a group are after some entry of its log. It is immutable.
 type Roster struct {
 	// Version is the index of the entry that has changed the roster last; 0: it is as the group was founded.
-	// Changed is that of the last one that has changed the members or the plan under way: plans and stages
-	// name it, and change nothing else. Tokens and keys change the version only.
+	// Changed is the index of the last entry that has changed the members or the plan under way. Plans and
+	// stages name it, and change no roster with another. Tokens and keys change the version only.
 	Version, Changed uint64
 	// Time is the highest log time that an entry of the roster has named.
 	Time time.Duration
@@ -25,9 +25,9 @@ type Roster struct {
 	Conf raftpb.ConfState
 	// Members are all members, voters and learners, by ascending id.
 	Members []Member
-	// Removed are the directories that were removed, by ascending id of their member, and those of one member
-	// in the order of their removal. An id is given again only to replace a directory (Want.Replace), and
-	// never to one of these.
+	// Removed are the directories that were removed, by ascending id of their member. Directories of one
+	// member are in the order of their removal. An id is given again only to replace a directory
+	// (Want.Replace), and never to one of these.
 	Removed []Member
 	// Plan is the plan under way; nil: there is none. Ended are those that have ended last, the latest last,
 	// at most MaxEnded.
@@ -51,8 +51,8 @@ type Member struct {
 // Role is what a member does in its group.
 type Role uint8
 
-// The roles. A member that is Incoming or Outgoing is a voter of one half of a joint configuration, on its
-// way to becoming a voter or to being none any more.
+// The roles. A member that is Incoming or Outgoing is a voter of one half of a joint configuration. It is
+// on its way to becoming a voter, or to being none any more.
 const (
 	None Role = iota
 	Learner

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Token is a join token as the group knows it. A host that has the secret may become a member, once: the step
-// that adds the member uses the token up, in the same entry, so no crash and no second leader lets it count
-// twice. The group knows only a hash of what the secret makes, so a log, a snapshot or a backup lets no host
-// in.
+// Token is a join token as the group knows it. A host that has the secret may become a member, once. The
+// step that adds the member uses the token up, in the same entry. So no crash and no second leader lets it
+// count twice. The group knows only a hash of what the secret makes, so a log, a snapshot or a backup lets
+// no host in.
 type Token struct {
 	Hash TokenHash
 	// Expires is the log time from which on no plan may begin that uses the token. A plan under way is
 	// carried out.
 	Expires time.Duration
-	// Member is the only id that it is for, which may be that of a member: the token then replaces the
+	// Member is the only id that the token is for. If it is the id of a member, the token replaces the
 	// member's directory. 0: any id that was never given.
 	Member uint64
 	// Learner makes the new member a learner for good.

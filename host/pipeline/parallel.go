@@ -7,8 +7,8 @@ import (
 
 // Parallel is P2: the leader's appends leave before its own write, which then runs in parallel with the
 // followers'. Clients are acknowledged at commit, before anything else of the Ready is done. What is sent
-// first promises nothing about the leader's disk: only a leader sends appends, and its own entries count for
-// commit by the match index that Advance moves.
+// first promises nothing about the leader's disk. Only a leader sends appends, and its own entries count
+// for commit by the match index that Advance moves.
 type Parallel struct{}
 
 // Name implements Pipeline.

@@ -9,8 +9,8 @@
 //
 // In P1 a proposal passes the leader's disk, then the network and the followers' disks, one after the other
 // (thesis figure 10.1). In P2 the leader's disk works while its appends travel (thesis §10.2.1), and clients
-// are answered at commit. In P3 the consensus loop waits for no disk and no state machine: while one write is
-// being synced the next one is gathered, which makes batches (thesis §10.2.2).
+// are answered at commit. In P3 the consensus loop waits for no disk and no state machine. While one write
+// is being synced the next is gathered, which makes batches (thesis §10.2.2).
 //
 // All three answer a client only after a quorum holds its command durably. P1 answers after the leader has
 // applied it, P2 and P3 as soon as it is committed.

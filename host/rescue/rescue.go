@@ -132,8 +132,8 @@ const maxDoubtful = 1000
 // the directories. The error says that a directory cannot be read or is in use; if it wraps ErrNotRescued,
 // Refused says why nothing was rescued.
 //
-// A rescue that is interrupted can be run again: until the directory is marked, it is as it was; from then on
-// Open refuses it, and the rescue is finished. Options.OpenLog must be nil.
+// A rescue that is interrupted can be run again. Until the directory is marked, it is as it was. After that
+// Open refuses it, and the next run finishes the rescue. Options.OpenLog must be nil.
 func (r Rescue) Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (w *rescue) run(ctx context.Context) (*Report, error) {
 		return &w.done, nil
 	}
 	if !w.asked.AcceptLoss {
-		w.refuse(errors.New("writing needs the acceptance of the loss, by name (--accept-loss): what this directory lacks is lost for good, and the members that were not looked at must never come back as members of the old cluster with clients that believe them"))
+		w.refuse(errors.New("writing needs the acceptance of the loss, by name (--accept-loss); what this directory lacks is lost for good; the members that were not looked at must never come back as members of the old cluster with clients that believe them"))
 	}
 	if len(w.done.Refused) > 0 {
 		return &w.done, ErrNotRescued

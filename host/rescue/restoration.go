@@ -55,8 +55,8 @@ type RestoredGroup struct {
 	FromCluster        uint64 // that the archive is of
 }
 
-// Restore makes c.Dir the directory of a host in a new cluster, whose groups begin with the state
-// and the sessions in archives (Group.Export), at most one for each group. Call it once for every host of
+// Restore makes c.Dir the directory of a host in a new cluster. Its groups begin with the state and the
+// sessions in archives (Group.Export), at most one archive for each group. Call it once for every host of
 // c.Members, with the same archives and the same Members, then Open the hosts with the same Config. The
 // members of each group are the hosts of Members. Machines that keep their state on disk must begin empty.
 //

@@ -1,6 +1,6 @@
-// Package session makes a command that may be sent twice take effect once (thesis §6.3). It has three parts:
-// the header with which the entry of a command begins, the identity of a session, and the table that each
-// member of a group keeps beside its state machine.
+// Package session makes a command that may be sent twice take effect once (thesis §6.3). It has three
+// parts. A header begins the entry of a command. An identity names a session. Each member of a group keeps
+// a table beside its state machine.
 //
 // A session is known by a client id, 128 random bits, and by its birth in log time. A client draws both; no
 // round trip registers them. The commands of a session are numbered from 1, and each carries the lowest

@@ -13,8 +13,8 @@ import (
 type ID struct {
 	// Client is the client id, 128 bits from a source that cannot be guessed or repeated.
 	Client [16]byte
-	// Birth is the log time at which the client drew the id. It tells a session that never was from one that
-	// is forgotten. A birth that no member has reached is refused as Expired.
+	// Birth is the log time at which the client drew the id. It tells a forgotten session from a session
+	// that never was. A birth that no member has reached is refused as Expired.
 	Birth time.Duration
 }
 

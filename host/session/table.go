@@ -9,13 +9,14 @@ import (
 // applied. The zero value stands for the defaults.
 type Options struct {
 	// Expiry is the log time after which an idle session is forgotten, if there is space for it for so long
-	// (MaxBytes); default 1 h, at least 1 s.
+	// (MaxBytes). The default is 1 h, the minimum 1 s.
 	Expiry time.Duration
 	// MaxBytes bounds the memory of the sessions and their numbers; default 16 MiB, at least MaxSessionBytes.
-	// When it is full, the session that was idle for longest is forgotten: with the default, the 52,428 last
-	// sessions of one unanswered command each are known, however long ago the first of them came. Each member
-	// holds as much memory, and each snapshot has the sessions. A table that has no space for the sessions
-	// that come within 10 ms of log time refuses new ones: they are born with those that it has forgotten.
+	// When it is full, the session that was idle for longest is forgotten. With the default, the 52,428
+	// last sessions of one unanswered command each are known, however long ago the first of them came. Each
+	// member holds as much memory, and each snapshot has the sessions. A table that has no space for the
+	// sessions that come within 10 ms of log time refuses new sessions. They are born with sessions that it
+	// has forgotten.
 	MaxBytes int64
 	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes
 	// SessionBytes and NumberBytes for each number that it has applied and whose answer its client still waits

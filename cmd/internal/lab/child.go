@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ChildAnswer is what such a program prints as JSON: a result or an error. Mismatch tells a system that
-// does not hold what it acknowledged from one that failed.
+// ChildAnswer is what such a program prints as JSON: a result or an error. Mismatch says that the system
+// does not hold what it acknowledged; an error without it says that the system failed.
 type ChildAnswer[R any] struct {
 	Result   *R     `json:"result,omitempty"`
 	Error    string `json:"error,omitempty"`

@@ -21,11 +21,11 @@
 // bench compares pipelines in whole clusters; logs measures a log alone, without Raft; peers puts the same
 // load on other libraries.
 //
-// A *target* is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
-// group commit without Raft that stands for the speed of light on this machine, or the same with checksums
-// and state machines, the least that a correct replication costs. A *plan* is what the user asked for. It
-// expands into *points*, one target at one load, and each point passes through the same phases
-// (load/trial.go):
+// A *target* is one replicated log. It is a Raft cluster under one of the three pipelines, or *bare*, a
+// majority group commit without Raft. bare stands for the speed of light on this machine. With checksums
+// and state machines, it stands for the least that a correct replication costs. A *plan* is what the user
+// asked for. It expands into *points*, one target at one load, and each point passes through the same
+// phases (load/trial.go):
 //
 //	start → warm-up → measure → drain → verify → close, directory removed
 //

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// RawPair is two zero-filled segments that are overwritten in turn, without end. Segments are zero-filled and
-// then recycled, because a write into bytes that are allocated and written already changes no metadata, and
-// fdatasync is then one flush of the data. Like Millrace's log it writes directly, in whole blocks, where the
-// filesystem can: a baseline without a technique that the log has would flatter the log.
+// RawPair is two zero-filled segments that are overwritten in turn, without end. Segments are zero-filled
+// and then recycled: a write into bytes that are already allocated and written changes no metadata.
+// fdatasync is then one flush of the data. Like Millrace's log it writes directly, in whole blocks, where
+// the filesystem can: a baseline without a technique that the log has would flatter the log.
 //
 // One goroutine calls Append. The counters may be read from anywhere.
 type RawPair struct {

@@ -11,20 +11,21 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// Receiver is one content that is received: an object that is fetched, or a snapshot, from the offer until
-// this member's log has taken it over. There is one transfer of a snapshot for a group at most, and
-// Class.MaxReceivings for a host; those that are complete, and are being installed, are not counted.
+// Receiver receives one content: an object, or a snapshot from its offer until this member's log has taken
+// it over. A group has at most one transfer of a snapshot, and a host at most Class.MaxReceivings. Complete
+// transfers, which are being installed, are not counted.
 //
 // The manifest comes first, and its SHA-256 must be the hash that was offered. From then on every block is
-// checked against the manifest, so it does not matter who sends it: after a while of silence the receiver
-// asks the next member. Blocks are written on a snapshot lane; those that wait for it are bounded by the
-// window.
+// checked against the manifest, so it does not matter which member sends it. After a while of silence the
+// receiver asks the next member. Blocks are written on a snapshot lane; those that wait for it are bounded
+// by the window.
 //
 // What is on the disk stays there when a transfer ends early. The next offer of the same snapshot
 // continues, and one of another snapshot keeps the parts that are equal (snapshot.Store.Receive).
 //
-// An offer of another snapshot does not end a transfer that makes progress, except if it must: when the log
-// of the leader begins behind the end of the snapshot that is being received, that one would be of no use.
+// An offer of another snapshot ends a transfer that makes progress only if it must. It must if the log of
+// the leader begins behind the end of the snapshot that is being received: the received snapshot would be
+// of no use.
 type Receiver struct {
 	all           *Transfers
 	group         Group

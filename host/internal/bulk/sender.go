@@ -16,7 +16,7 @@ const (
 	readBlocks = 4
 )
 
-// Sender is one content that is sent to one member, or waits for it.
+// Sender sends one content to a member, or waits to send it.
 type Sender struct {
 	all     *Transfers
 	group   Group

@@ -11,8 +11,8 @@ import (
 )
 
 // Transfers are those of a host. Snapshots travel between hosts in transfers (thesis §5.3). The core's
-// message MsgSnap says only that a member needs one. The host keeps it, and offers its latest snapshot; the
-// receiver asks for what it lacks, and steps MsgSnap into its own core when everything is on its disk and
+// message MsgSnap says only that a member needs one. The host keeps it, and offers its latest snapshot. The
+// receiver asks for what it lacks. It steps MsgSnap into its own core when everything is on its disk and
 // was checked (receiver.go; package host installs it).
 //
 //	sender                                     receiver

@@ -131,8 +131,8 @@ var rows = func() (rows [256]uint8) {
 // ErrBad is found in errors about a record that cannot be read.
 var ErrBad = errors.New("a control record cannot be read")
 
-// Validate rejects a body that is no record of the table, that came in another kind of frame, or that is
-// larger than its bound. The caller counts it. What is valid has a first byte.
+// Validate rejects a body that is no record of the table, came in another kind of frame, or is larger than
+// its bound. The caller counts it. What is valid has a first byte.
 func Validate(as transport.Kind, body []byte) error {
 	if len(body) == 0 || rows[body[0]] == 0 {
 		return fmt.Errorf("%w: %d bytes of an unknown kind", ErrBad, len(body))

@@ -39,8 +39,9 @@ func (s *Sums) State() entry.Sums {
 	return entry.Sums{Commands: s.commands, Results: s.results, Whole: s.whole, Second: int64(s.second), Count: s.count}
 }
 
-// Restore makes the sums those of a snapshot. The sum of results is not whole until the next checkpoint: the
-// snapshot may come from a program of another version, or that sums up results in another form.
+// Restore makes the sums those of a snapshot. The sum of results is not whole until the next checkpoint.
+// The snapshot may come from a program of another version, or from a program that sums up results in
+// another form.
 func (s *Sums) Restore(f entry.Sums) {
 	s.commands, s.results, s.whole = f.Commands, f.Results, false
 	s.second, s.count = time.Duration(f.Second), f.Count

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/host/membership"
 )
 
-// Block is what the host adds to the manifest of a snapshot (snapshot.Manifest.Host): what a member must
-// know at the snapshot's index beside the state of its machine, and what is in entries that may be compacted.
-// Integers are uvarints unless said otherwise.
+// Block is what the host adds to the manifest of a snapshot (snapshot.Manifest.Host). It has what a member
+// must know at the snapshot's index beside the state of its machine, and what is in entries that may be
+// compacted. Integers are uvarints unless said otherwise.
 //
 //	version    1 byte
 //	found      length, data of the entry found in force (founding.go). founded is behind it in the log,

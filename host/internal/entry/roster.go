@@ -58,7 +58,7 @@ func namedPlan(data []byte) (id membership.PlanID, err error) {
 }
 
 // IDOf returns what names an entry of kind EntryHost that changes the roster, or what is wrong with its
-// bytes: the id of the plan that it begins or ends, or the first bytes of a token or a key.
+// bytes. The name is the id of the plan that it begins or ends, or the first bytes of a token or a key.
 func IDOf(data []byte) (id membership.PlanID, err error) {
 	switch data[0] {
 	case PlanKind:

@@ -15,17 +15,17 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Admission decides which hosts this one talks with. A host is admitted if it was founded with the same list
-// in the same cluster, and if it comes with the directory that its id came with before: a host with another
-// directory has forgotten what it promised under that id, and its votes could elect a second leader.
+// Admission decides which hosts this one talks with. A host is admitted if it was founded with the same
+// list in the same cluster, and comes with the directory that its id came with before. A host with another
+// directory has forgotten what it promised under its id. Its votes could elect a second leader.
 //
 // peers.json records the directory of each id, durably before anything from that host counts. This narrows
 // the danger and does not remove it: a host that has never heard of the lost directory accepts the new one.
 //
 // A copy of a directory has the same id. Each life of a directory has a higher generation than the one before
 // (the log's fence), and a random number drawn for it. A host with a lower generation, or with the same
-// generation and another number, runs on a copy or on a restored backup; so does one whose earlier lives were
-// others than those that were heard (lives.go).
+// generation and another number, runs on a copy or on a restored backup. So does a host whose earlier lives
+// are not the earlier lives that were heard (lives.go).
 type Admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
@@ -51,7 +51,7 @@ type Admission struct {
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
 }
 
-// NewDirectory is a directory that may take the place of another one, and the key with which its host came.
+// NewDirectory is a directory that may replace another, and the key with which its host came.
 type NewDirectory struct {
 	Incarnation transport.Incarnation
 	Key         membership.Key // zero: without TLS
@@ -119,7 +119,7 @@ func NewAdmission(fsys vfs.FS, dir string, self transport.Introduction, review f
 }
 
 // Admit decides about a connection of a peer (transport.Receiver). vouched says that a group here is bound
-// to the directory of the peer, so that it may come in place of another one.
+// to the directory of the peer, so that directory may come in place of another.
 func (a *Admission) Admit(peer transport.Introduction, remote string, vouched bool) error {
 	if err := a.RejectFounding(peer); err != nil {
 		return err
@@ -286,7 +286,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch joins := len(self.Members) == 0 || len(peer.Members) == 0; {
 	case joins && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong, or one of them was rescued: correct the address, or make the other one join with an empty directory and the number of the cluster that works",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong, or one of them was rescued; correct the address, or make the other one join with an empty directory and the number of the cluster that works",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case joins:
 		return nil
@@ -294,7 +294,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them; set Config.Cluster for all hosts or for none (their lists: %s)",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong: correct the address, or start the host whose number is wrong on an empty directory with the number of the others",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Members or a Config.Cluster is wrong; correct the address, or start the host whose number is wrong on an empty directory with the number of the others",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case self.Derived && self.Cluster != peer.Cluster && slices.Equal(self.Members, peer.Members):
 		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d, of the same hosts (%s): they were restored from different archives, or only one of them was; restore all hosts from the same archive, into new directories",
@@ -382,9 +382,9 @@ func (i Identity) Introduction(generation, life uint64, addr string) transport.I
 // Self returns how this host introduces itself.
 func (a *Admission) Self() transport.Introduction { return a.self }
 
-// Presented returns the directory with which a host could become a member: the one with which it was refused
-// last, if isNew says so, or else the one with which it was admitted, if that is new. In that case isAdmitted
-// is true, and the key is not set. isNew must not block.
+// Presented returns the directory with which a host could become a member. It is the directory with which
+// the host was refused last, if isNew says so. Otherwise it is the directory with which the host was
+// admitted, if that is new. In that case isAdmitted is true, and the key is not set. isNew must not block.
 func (a *Admission) Presented(id uint64, isNew func(transport.Incarnation) bool) (d NewDirectory, isAdmitted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 //   - an identity without its log, or beside a log of another id: the start is refused and nothing is
 //     written. Neither is made again, since the host would come back as itself without its votes;
 //   - no identity, and a log without a term and without an entry: no host has started here, whatever files
-//     its log has left, and a new identity is written, with the log's id as the incarnation;
+//     its log has left. A new identity is written, with the log's id as the incarnation;
 //   - an identity that matches the configuration: the start proceeds;
 //   - an identity that does not match, and a log without a term and without an entry: the host has promised
 //     nothing, so a corrected configuration replaces it;

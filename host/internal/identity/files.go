@@ -101,8 +101,9 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// LogDir, GroupDir and SnapshotsDir are parts of a host's directory: the log of the host, what it has of a
-// group beside the log, and the snapshots in that. GroupsDir holds the directories of all groups.
+// LogDir, GroupDir and SnapshotsDir are parts of a host's directory. LogDir has the log of the host.
+// GroupDir has what the host has of a group beside the log, and SnapshotsDir the snapshots in it. GroupsDir
+// holds the directories of all groups.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }
 
 func GroupsDir(dir string) string { return filepath.Join(dir, "groups") }

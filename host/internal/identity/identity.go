@@ -16,12 +16,12 @@ import (
 
 // Identity says which host a directory belongs to, and with which hosts its cluster was founded. It is
 // written when a host has opened its address and its log for the first time, and compared at every later
-// start: votes and acknowledgements given under one identity must not count under another.
+// start. Votes and acknowledgements given under one identity must not count under another.
 //
-// Invariant: identity and log name each other. The incarnation is the log's random id. The log is made first
-// and the identity published last, so an identity without its log means that the log was removed, and with
-// it what the host has promised. Rejected: an id of its own for the directory. With it, a host whose log
-// alone was exchanged came back as itself.
+// Invariant: identity and log name each other. The incarnation is the log's random id. The log is made
+// first and the identity published last. So an identity without its log means that the log was removed, and
+// with it what the host has promised. Rejected: an id of its own for the directory. With it, a host whose
+// log alone was exchanged came back as itself.
 //
 // Decision 0005 says why cluster and list are fixed at the first start.
 type Identity struct {

@@ -47,7 +47,7 @@ func (l *lives) begin(generation uint64, life uint32) (past []uint32) {
 	return past
 }
 
-// EnterLife adds a life to those that the directory knows of, durably, and returns those before it.
+// EnterLife adds a life to the lives that the directory knows of, durably, and returns the lives before it.
 func (d *Directory) EnterLife(generation, life uint64, logger *slog.Logger) (past []uint32, err error) {
 	if d.settings.InMemory { // each life has another directory, for the others
 		return nil, nil

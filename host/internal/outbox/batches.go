@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// Batches sorts messages by destination, so that the transport is called once for each host, and drops
-// messages that a later one repeats. It belongs to one group's turn, or to one lane, and reuses its memory.
+// Batches sorts messages by destination, so the transport is called once for each host. It drops messages
+// that a later one repeats. It belongs to one group's turn, or to one lane, and reuses its memory.
 type Batches struct {
 	To    Sender
 	peers []perPeer
@@ -124,7 +124,7 @@ func (o *Batches) peer(to uint64) *perPeer {
 
 // Supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
 // of the same log, or appends the same entries and more. (A leader that was paused answers many heartbeat
-// responses in one turn, each with the same append for a follower that it probes.)
+// responses in one turn. Each answer has the same append for a follower that it probes.)
 func Supersedes(next, prev *raftpb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false

@@ -8,5 +8,5 @@
 // until it has both. Package host owns the one Ring of a group, and its lock.
 //
 // Files, in reading order: ring.go (the list, and how a client gets in and out), answer.go (what happens to
-// an entry), take.go (results, and the end of the group).
+// an entry), take.go (results, the group's end).
 package proposals

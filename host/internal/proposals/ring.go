@@ -10,8 +10,8 @@ import (
 // Ring holds the clients that wait for entries of this host's log, by index: a run for each term in which
 // this host proposed. Only committed entries decide what happens to a proposal, since an entry that another
 // leader has overwritten here may survive elsewhere and come back. So two runs may have clients at one
-// index. They never have for long: terms never decrease along a log (thesis §3.5), so once an entry of a
-// later term is committed, no entry of an earlier term can be committed behind it (Drop).
+// index. They never have for long, because terms never decrease along a log (thesis §3.5). Once an entry of
+// a later term is committed, no entry of an earlier term can be committed behind it (Drop).
 //
 // W is a pointer to a client; its zero value is none. The zero Ring is empty. It has no lock of its own. Its
 // functions are called with the Ring in order, so one that ends its goroutine does no harm.

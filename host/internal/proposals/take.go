@@ -28,8 +28,8 @@ func (r *Ring[W]) Take(index, term uint64) (w W) {
 	return w
 }
 
-// TakeThrough takes the results through an index for which a snapshot came, and calls f for each client that
-// waited for one.
+// TakeThrough takes the results through an index for which a snapshot came. It calls f for each client that
+// waited for a result.
 func (r *Ring[W]) TakeThrough(index uint64, f func(w W)) {
 	r.take(index, func(_ *run[W], _ uint64, w W) { f(w) })
 }

@@ -129,8 +129,8 @@ func (r *reader) group(before uint64) uint64 {
 	return before + d
 }
 
-// Decode reads a record. What it allocates is bounded by the bytes of the record and, since a byte of it
-// can take sixteen of memory, by MaxEntries: 24 bytes for each line and 8 for each exception.
+// Decode reads a record. What it allocates is bounded by the bytes of the record. A byte of the record can
+// take 16 bytes of memory, so MaxEntries is a bound, too: 24 bytes for each line and 8 for each exception.
 func Decode(record []byte) (p Record, err error) {
 	if len(record) == 0 {
 		return p, fmt.Errorf("%w: it is empty", ErrBad)

@@ -1,13 +1,13 @@
 // Package pulse has one heartbeat for all groups of two hosts. It owns the lists that a host sends of the
-// groups that lead there (Sender), what it has heard of the lists of others (Receiver), how a following
-// group relies on one (Subscription), and the record between them. The clock of a host sends the records,
-// turns put groups into the lists, and whatever hears a record takes it. Sender and Receiver have a lock
-// each. In reading order: sender.go, list.go, receiver.go, subscription.go, codec.go.
+// groups that lead there (Sender), and what it has heard of the lists of others (Receiver). It also owns
+// how a following group relies on a list (Subscription), and the record between them. The clock of a host
+// sends the records, turns put groups into the lists, and whatever hears a record takes it. Sender and
+// Receiver have a lock each. In reading order: sender.go, list.go, receiver.go, subscription.go, codec.go.
 //
-// A leader that has nothing to say but that it is alive (raft.RawNode.Quiet) leaves that to its host: one
-// record for each other host and heartbeat interval says it for all such groups. The record is a list of
-// groups with their terms and commit indexes, under a version. While the other host has the latest version,
-// a pulse is that version alone, and costs neither host any work for a group.
+// A leader that only has to say that it is alive (raft.RawNode.Quiet) leaves this to its host. One record
+// for each other host and heartbeat interval says it for all such groups. The record is a list of groups
+// with their terms and commit indexes, under a version. While the other host has the latest version, a
+// pulse is that version alone, and costs neither host any work for a group.
 //
 //	leader's host (Sender)                      follower's host (Receiver)
 //	Set(group)

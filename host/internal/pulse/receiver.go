@@ -35,14 +35,15 @@ type PeerPulses struct {
 	excluded []uint64 // groups in it that do not follow; they stay, since an answer may be lost
 }
 
-// NewReceiver returns one that has heard nothing. It calls follow for each group of a new list: follow
-// makes the group rely on the list (Subscription.Begin) if it follows its leader and lacks nothing, and
-// reports that.
+// NewReceiver returns one that has heard nothing. It calls follow for each group of a new list. follow
+// makes the group rely on the list (Subscription.Begin) if the group follows its leader and lacks nothing,
+// and reports whether it did.
 func NewReceiver(follow func(line Line, leader uint64, c *Cover) bool) *Receiver {
 	return &Receiver{follow: follow, peers: map[uint64]*peerState{}}
 }
 
-// Take takes what a record says of the groups that its sender leads, at a tick, less those that were missed.
+// Take takes what a record says of the groups that its sender leads. now is the time in ticks, without the
+// missed ticks.
 func (h *Receiver) Take(from uint64, r Record, now int64) {
 	if !r.Pulses {
 		return

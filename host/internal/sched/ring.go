@@ -1,7 +1,7 @@
 package sched
 
 // Ring is a list of groups, or of others, that wait for something. A group is in it through a place, which
-// it holds itself, so that putting it in, taking it out and asking whether it is in cost no memory and no
+// it holds itself. So putting it in, taking it out and asking whether it is in cost no memory and no
 // search. The owner of the ring has its lock.
 type Ring[T any] struct {
 	first, last *Place[T]

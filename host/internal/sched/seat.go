@@ -134,8 +134,9 @@ func (seat *Seat) Runs() (ran time.Duration, is bool) {
 }
 
 // Woken collects groups that were given something, to wake each shard once for all of its groups, in the
-// order in which they came. It is reused by all hosts of a process, so between two uses it names no shard:
-// else an earlier use would decide about the order, and the hosts of earlier uses would stay in memory.
+// order in which they came. It is reused by all hosts of a process, so between two uses it names no shard.
+// Otherwise an earlier use would decide about the order, and the hosts of earlier uses would stay in
+// memory.
 type Woken []shardSeats
 
 type shardSeats struct {

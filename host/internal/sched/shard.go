@@ -7,12 +7,13 @@ import (
 	"github.com/millrace/millrace/env"
 )
 
-// Shard runs the turns of its groups: those that have something to do wait in a ring, and each call runs one
-// of them. A group belongs to one shard for life. Nothing in a turn may wait for a disk, a state machine or a
-// network, so one goroutine is enough for a shard; a host has several shards to use several processors.
+// Shard runs the turns of its groups. Groups that have something to do wait in a ring, and each call runs
+// one of them. A group belongs to one shard for life. Nothing in a turn may wait for a disk, a state
+// machine or a network, so one goroutine is enough for a shard. A host has several shards to use several
+// processors.
 //
-// What a group has to do is in its inbox. To give it something, put it there first and wake the group after:
-// the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
+// What a group has to do is in its inbox. To give it something, put it there first and wake the group
+// after. The shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type Shard struct {
 	settings Settings
 	task     env.Task

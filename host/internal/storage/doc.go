@@ -1,5 +1,5 @@
-// Package storage is the log of a group as its core reads it, and the lanes that read what is not in memory:
-// a turn waits for no disk.
+// Package storage is the log of a group as its core reads it, and the lanes that read what is not in
+// memory. A turn waits for no disk.
 //
 // The core calls Storage in a turn, which owns it. A read that must wait goes to the Reader of the host that
 // lacks the entries; the group brings the Result into a later turn (Storage.Keep). The locks of Readers guard

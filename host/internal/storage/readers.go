@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Readers read old entries of the log, which are not in memory, for followers that catch up. There is one
-// lane for each other host, so a read that hangs holds up one follower, in all groups, and nothing else.
-// (Entries for state machines are read by the apply lanes.)
+// Readers read old entries of the log, which are not in memory, for followers that catch up. Each other
+// host has a lane, so a read that hangs holds up one follower, in all groups, and nothing else. (Entries
+// for state machines are read by the apply lanes.)
 type Readers struct {
 	start func(name string, w env.Worker) env.Task
 	later func(wake func(), err error)
@@ -22,8 +22,8 @@ type Readers struct {
 	order []*Reader
 }
 
-// Reader is one lane: env.Worker. A new request of a group replaces the one that waits, which is of an
-// earlier leadership, so what waits is bounded by the groups.
+// Reader is one lane: env.Worker. A new request of a group replaces its waiting request, which is of an
+// earlier leadership. So the waiting requests are bounded by the groups.
 type Reader struct {
 	task  env.Task
 	host  uint64

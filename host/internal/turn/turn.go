@@ -1,6 +1,6 @@
-// Package turn has the shapes that a group's turn and its duties have in common: a duty, the table of them,
-// and which of them a turn must call. It knows no group: C is what a duty gets. A turn calls it; Wanted.Want
-// may be called from anywhere, and takes no lock.
+// Package turn has the shapes that a group's turn and its duties have in common. They are a duty, the table
+// of duties, and the set of duties that a turn must call (Wanted). The package knows no group: C is what a
+// duty gets. A turn calls it; Wanted.Want may be called from anywhere, and takes no lock.
 package turn
 
 import (
@@ -121,8 +121,8 @@ type Watch struct {
 	Called func(name string) // may be nil
 }
 
-// Step calls those duties of a point that are wanted, in order. One that becomes wanted while another is
-// called is called too, if it is behind that one; otherwise the next turn does.
+// Step calls those duties of a point that are wanted, in order. If a duty becomes wanted while another is
+// called, and is behind it, it is called too. Otherwise the next turn calls it.
 func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 	if t.changed(c) {
 		w.set |= t.on[Change]

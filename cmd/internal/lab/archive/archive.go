@@ -1,18 +1,17 @@
-// Package archive is the directory that one run of the lab leaves behind, and the only place that knows its
-// files:
+// Package archive is the directory that one run of the lab leaves behind. No other package knows its files:
 //
 //	result.json   what was asked for and what was measured: Run, in this file. Schema says its version
 //	env.json      where: Environments (environment.go)
 //	bench.txt     the figures again, in the format of Go's benchmarks, so that benchstat reads them (bench.go)
 //	NAME.hlog     the latencies of one repeat, one histogram a second and operation (histogram.go)
 //
-// A run writes with a Writer (writer.go), which replaces result.json after each repeat: a run that is killed
-// leaves what was finished, and says that it is partial. Resume (resume.go) opens it for the rest. Reports
-// and comparisons use Read (read.go). Both sides go through Validate (validate.go), so what can be written
-// can be read, and a file that was edited by hand is refused with a sentence.
+// A run writes with a Writer (writer.go), which replaces result.json after each repeat. A run that is
+// killed leaves what was finished, marked as partial. Resume (resume.go) opens it for the rest. Reports and
+// comparisons use Read (read.go). Both sides go through Validate (validate.go), so what can be written can
+// be read, and a file that was edited by hand is refused with a sentence.
 //
-// Rejected: one file for everything (result.json would be megabytes of histograms that no eye and no jq
-// wants), and one schema for each recipe (a reader would have to know all recipes). A point is a map of
+// Rejected: one file for everything. result.json would be megabytes of histograms that no eye and no jq
+// wants. Rejected: one schema for each recipe. A reader would have to know all recipes. A point is a map of
 // labels and its repeats are maps of figures. Each figure's name is declared in the file with its unit and
 // its better direction (metric.go), so that a report or a comparison needs to know no recipe.
 package archive
@@ -174,6 +173,6 @@ const (
 	WarnResumed        = "resumed"         // the run was cut short, and made in several parts
 )
 
-// Labelling lists the codes that belong beside each figure, whatever the output: a reader of the figure has
+// Labelling lists the codes that belong beside each figure, whatever the output. A reader of the figure has
 // to know that it is not of a durable system on a real network.
 func Labelling() []string { return []string{WarnNotDurable, WarnTmpfs, WarnInMemory, WarnFake} }

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// WriteBench writes the run in the format of Go's benchmarks: one line for each repeat that was not cut
-// short, with the labels in its name, so that benchstat can project and filter by them. Behind the word
-// Benchmark a line says
+// WriteBench writes the run in the format of Go's benchmarks. Each repeat that was not cut short has one
+// line, with the labels in its name, so benchstat can project and filter by them. Behind the word Benchmark
+// a line says
 //
 //	Rafttoy/clients=100/pipeline=async-2 42110 8422 ops/s 11874000 p99-ns …
 //

@@ -117,9 +117,9 @@ func (e Environment) differences(other Environment) (all []difference) {
 	return all
 }
 
-// Differences lists what differs between two environments so that figures do not compare, a phrase each. What
-// differs from run to run by itself (the time, the load, what the probes measured) and what a comparison is
-// about (the revision of the program) is not in it.
+// Differences lists what differs between two environments so that figures do not compare, a phrase each. It
+// leaves out what differs from run to run by itself: the time, the load, what the probes measured. It also
+// leaves out what a comparison is about: the revision of the program.
 func (e Environment) Differences(other Environment) (all []string) {
 	for _, d := range e.differences(other) {
 		all = append(all, d.String())
@@ -127,10 +127,10 @@ func (e Environment) Differences(other Environment) (all []string) {
 	return all
 }
 
-// Resumable compares the environment in which a run began with the one in which its rest would be made, a
-// phrase for each difference. refused are those with which the parts would not be one run: what Differences
-// has, and the revision of the program. remarks are those that a machine has after it was started again, and
-// a program that nothing identifies.
+// Resumable compares the environment in which a run began with the environment of its rest, a phrase for
+// each difference. refused are the differences with which the parts would not be one run: what Differences
+// has, and the revision of the program. remarks are the differences that a restart of the machine makes,
+// and a program that nothing identifies.
 func (e Environment) Resumable(other Environment) (refused, remarks []string) {
 	for _, d := range e.differences(other) {
 		if d.slight {

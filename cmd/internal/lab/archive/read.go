@@ -24,9 +24,9 @@ type Archive struct {
 	Envs Environments
 }
 
-// Read reads result.json and env.json. The error wraps lab.ErrCannot if a file is not there or cannot be read
-// (it names the field Dir), and ErrDamaged if it is not what a Writer writes. Files of histograms are read by
-// ReadHistograms; Read checks only that they are there.
+// Read reads result.json and env.json. The error wraps lab.ErrCannot, and names the field Dir, if a file is
+// not there or cannot be read. It wraps ErrDamaged if a file is not what a Writer writes. Files of
+// histograms are read by ReadHistograms; Read checks only that they are there.
 func Read(dir string) (*Archive, error) {
 	a := &Archive{Dir: dir, Run: &Run{}}
 	if err := readJSON(dir, ResultFile, a.Run); err != nil {

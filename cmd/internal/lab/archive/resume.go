@@ -48,8 +48,8 @@ func (w *Writer) Close() error {
 }
 
 // Resume opens the archive of a run that was cut short, for the rest of it. The run is without the repeats
-// that are marked partial, and without the points that had no others; finished is how many repeats are left,
-// whose orders are 0 to finished-1. The writer is held.
+// that are marked partial, and without the points that had no others. finished is how many repeats are
+// left; their orders are 0 to finished-1. The writer is held.
 //
 // Resume reads every file. Its errors are those of Read, but name the field Out. The archive of a run that is
 // complete is returned without a writer.

@@ -1,12 +1,12 @@
 // Package batches answers the question that the thesis leaves open (§10.2.2): when should a leader begin its
 // second batch? It compares the rules of package sim/batches over networks, disks and loads.
 //
-// The hosts are real, with their log, transport framing and core, and run in the virtual time of package sim:
-// what each piece of work takes follows from a model of processors, disks and lines (sim.Hardware). So a run
-// gives the same figures on every machine, whatever else that does.
+// The hosts are real, with their log, transport framing and core, and run in the virtual time of package
+// sim. What each piece of work takes follows from a model of processors, disks and lines (sim.Hardware). So
+// a run gives the same figures on every machine, whatever else that does.
 //
 // Rejected: to measure on real hosts with injected delays. The rules differ by parts of a round trip, in a
-// 99th percentile, where a shared machine adds more noise than that; and a network of 50 ms takes minutes for
+// 99th percentile. A shared machine adds more noise than that. And a network of 50 ms takes minutes for
 // each point.
 package batches
 

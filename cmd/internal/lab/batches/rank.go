@@ -20,12 +20,12 @@ type Standing struct {
 	// Best is its least p99 in relation to that of the winner in the same cell, and BestAt the row of that.
 	Best   float64
 	BestAt Row
-	// Ahead is in how many cells its p99 is less than that of the winner by a twentieth or more, and Behind in
-	// how many it is more by as much.
+	// Ahead is the number of cells in which its p99 is less than the winner's by a twentieth or more.
+	// Behind is the number of cells in which it is more by as much.
 	Ahead  int
 	Behind int
-	// Rate and CPU are the geometric means of its throughput and of its processor time for each write, in
-	// relation to those of the winner, over the closed loops.
+	// Rate is its throughput and CPU its processor time for each write, in relation to the winner's. Both
+	// are geometric means over the closed loops.
 	Rate float64
 	CPU  float64
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-// Row is one rule under one load on one network and disk. Latencies are in microseconds of virtual time; in
-// the open loop they count from the intended send time.
+// Row is the result of a rule under one load on one network and disk. Latencies are in microseconds of
+// virtual time; in the open loop they count from the intended send time.
 type Row struct {
 	DelayUs, SyncUs float64 // the delay is one way
 	Load

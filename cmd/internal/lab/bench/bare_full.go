@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// FullBareName is bare with what a correct replication cannot leave out: each entry has a checksum, which is
-// made when it is appended and compared on every follower before it is written, and each voter applies each
-// committed entry to a Machine. bare is the limit of the machine; this is the limit of the task. Still there
-// are no terms, no elections and no catch-up.
+// FullBareName is bare with what a correct replication cannot leave out: checksums and state machines. The
+// checksum of an entry is made when it is appended, and compared on every follower before it is written.
+// Each voter applies each committed entry to a Machine. bare is the limit of the machine; this is the limit
+// of the task. Still there are no terms, no elections and no catch-up.
 //
 // The stream of bytes is bare's. Its records are larger, and a second kind of them, a mark, tells the
 // followers what is committed:

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// The disk of each voter of bare is a rawfile.Pair.
+// The disk of each voter of bare is a lab.RawPair.
 
 const (
 	// bareDiskBytes is the most that one voter of bare occupies.

@@ -47,9 +47,9 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 	}
 }
 
-// Lead waits until the first host leads a group. Hosts that are paused for a while may elect another, and
-// that one is asked to hand over: while its followers hear it, they elect no other. member returns the
-// group on a host, from 0, or nil if that is closed.
+// Lead waits until the first host leads a group. Hosts that are paused for a while may elect another
+// leader. Lead asks that leader to hand over: while its followers hear it, they elect no other. member
+// returns the group on a host, from 0, or nil if that is closed.
 func Lead(ctx context.Context, member func(host int) *host.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))
 	defer cancel()
@@ -70,8 +70,8 @@ func Lead(ctx context.Context, member func(host int) *host.Group) error {
 
 const leaderPatience = time.Minute
 
-// CloseHosts closes hosts, all at once: a host that hands over its groups to one that closes too would only
-// wait.
+// CloseHosts closes hosts, all at once: a host that hands over its groups to another closing host would
+// only wait.
 func CloseHosts(hosts []*host.Host) error {
 	errs := make([]error, len(hosts))
 	var wg sync.WaitGroup

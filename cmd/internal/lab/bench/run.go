@@ -14,8 +14,9 @@ import (
 // Run carries the plan out. Files are made in a new directory under p.Dir, which is gone when Run returns.
 //
 // When ctx ends, Run stops cleanly and returns the points that were finished, marked partial, with ctx's
-// cause as the error. With any other error there is no report: a *lab.FieldError (the plan, the directory, or
-// space on the disk), lab.ErrMismatch (a target lost or doubled writes), or what a target returned.
+// cause as the error. With any other error there is no report. The error is a *lab.FieldError (the plan,
+// the directory, or space on the disk), lab.ErrMismatch (a target lost or doubled writes), or what a target
+// returned.
 func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 // Registry maps the name of a pipeline to the function that opens a target under it.
 type Registry map[string]load.OpenFunc
 
-// InlineName is pipeline async over a state machine that is declared to be one that never waits
-// (host.GroupConfig.NonBlocking), as the bench's is: its commands are applied in the group's turn.
+// InlineName is pipeline async over a state machine that is declared never to wait
+// (host.GroupConfig.NonBlocking), as the bench's is. Its commands are applied in the group's turn.
 const InlineName = "async+inline"
 
 // Targets returns everything that can be measured: every pipeline, and bare in both forms.
@@ -24,8 +24,8 @@ func Targets() Registry {
 	return r
 }
 
-// PipelineNames lists what a plan can measure beside bare, in the order of the table: bare with checksums and
-// state machines, the pipelines, and async with its machine in the turn.
+// PipelineNames lists what a plan can measure beside bare, in the order of the table. These are bare with
+// checksums and state machines, the pipelines, and async with its machine in the turn.
 func PipelineNames() []string {
 	names := []string{FullBareName}
 	for _, p := range pipeline.All {

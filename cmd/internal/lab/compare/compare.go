@@ -1,7 +1,8 @@
-// Package compare sets two archives side by side: for each point that both have, and each figure, the medians
-// with their 95 % confidence intervals, the change, and the probability that chance alone makes such a change
-// (the U test of Mann and Whitney, which assumes nothing of the distributions). The
-// distribution of a benchmark's figures is not known; a mean with a standard deviation would assume one.
+// Package compare sets two archives side by side. For each point that both have, and each figure, it has
+// the medians with their 95 % confidence intervals, and the change. It also has the probability that chance
+// alone makes such a change. The probability is from the U test of Mann and Whitney, which assumes nothing
+// of the distributions. The distribution of a benchmark's figures is not known; a mean with a standard
+// deviation would assume one.
 //
 // Statistics cannot mend a comparison of two machines. Archives whose environments differ are refused unless
 // the caller insists, and the differences are part of the result then.
@@ -83,9 +84,9 @@ func (r Row) Verdict() string {
 	return "worse"
 }
 
-// Of compares b with a. The error names the field Force (lab.ErrCannot) if the environments differ, Where
-// (lab.ErrInvalid) if no point of either has these labels, and otherwise says that there is no point in
-// common.
+// Of compares b with a. The error names the field Force (lab.ErrCannot) if the environments differ, and
+// Where (lab.ErrInvalid) if no point of either has these labels. Otherwise it says that there is no point
+// in common.
 func Of(a, b *archive.Archive, o Options) (*Comparison, error) {
 	c := &Comparison{A: a, B: b, Differences: a.Envs.Differences(b.Envs)}
 	if len(c.Differences) > 0 && !o.Force {

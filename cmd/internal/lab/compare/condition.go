@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 )
 
-// Condition is a change that is not accepted: "p99 > +10%" is broken if p99 has risen by more than a tenth,
+// Condition is a change that is not accepted. "p99 > +10%" is broken if p99 has risen by more than a tenth,
 // "throughput < -5%" if the throughput has fallen by more than a twentieth.
 type Condition struct {
 	Metric string // as written
@@ -26,8 +26,8 @@ var conditionForm = regexp.MustCompile(`^\s*([a-z][a-z0-9_.]*)\s*([<>])\s*([+-]?
 
 const maxPercent = 1e6
 
-// ParseCondition reads a condition. It is strict: what could be read in two ways is refused, because a
-// condition that never breaks looks like one that holds.
+// ParseCondition reads a condition. It is strict and refuses what could be read in two ways: a condition
+// that never breaks looks as if it held.
 func ParseCondition(text string) (Condition, error) {
 	m := conditionForm.FindStringSubmatch(text)
 	if m == nil {
@@ -94,8 +94,8 @@ type Finding struct {
 	Undecided bool // there are too few repeats to say
 }
 
-// Judge applies conditions to all points. A condition is broken where the change of the medians is beyond its
-// limit and significant: a change that chance makes once in ten runs must not stop a release. An error is
+// Judge applies conditions to all points. A condition is broken if the change of the medians is beyond its
+// limit and significant. A change that chance makes once in ten runs must not stop a release. An error is
 // about a condition that names no figure of any point.
 func (c *Comparison) Judge(conditions []Condition) ([]Finding, error) {
 	var all []Finding

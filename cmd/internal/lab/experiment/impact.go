@@ -32,8 +32,8 @@ type Impact struct {
 	Failed     uint64        // operations that failed during the event
 }
 
-// ImpactOf compares an event with the time before it. Latencies are of the seconds that the spans touch,
-// without a second that both touch: that one counts as the event's.
+// ImpactOf compares an event with the time before it. Latencies are of the seconds that the spans touch. A
+// second that both touch counts as the event's only.
 func ImpactOf(t *load.Timeline, before, event Span) Impact {
 	i := Impact{Duration: event.Length()}
 	i.LongestGap, _ = t.LongestGap(event.From, event.To)

@@ -14,8 +14,8 @@ import (
 )
 
 // Job is one call of `lab measure`, `lab sweep` or `lab load`. It is values only, apart from
-// Options.Progress and Options.Elsewhere, so a program hands it to another one that has the components which
-// it lacks itself (handover.go).
+// Options.Progress and Options.Elsewhere. So a program that lacks components can hand it to a program that
+// has them (handover.go).
 type Job struct {
 	Options Options
 	Plans   []Plan // at least one; they differ in dimensions only, and have the same number of repeats

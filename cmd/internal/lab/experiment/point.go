@@ -99,8 +99,8 @@ func (p Point) generator(seed uint64) load.Generator {
 	return load.Closed{Clients: p.Clients}
 }
 
-// Measure opens a cluster, measures the point once, verifies what it holds, and saves the repeat; or returns
-// the repeat that an earlier part of the run has finished.
+// Measure opens a cluster, measures the point once, verifies what it holds, and saves the repeat. If an
+// earlier part of the run has finished the repeat, Measure returns that repeat.
 func (s *Session) Measure(ctx context.Context, p Point) (archive.Repeat, error) {
 	if r, done, err := s.Finished(p.Name); done || err != nil {
 		return r, err

@@ -155,8 +155,8 @@ func (s *Session) tellParts() {
 // hasFinished reports whether an earlier part has finished the repeat that comes next.
 func (s *Session) hasFinished() bool { return s.order < s.finished }
 
-// Finished returns the repeat that comes next, which is one of the named point, if an earlier part of the run
-// has finished it: the caller then goes on as if it had measured it. Every measurement that does not go
+// Finished returns the repeat that comes next, if an earlier part of the run has finished it. It must be of
+// the named point. The caller then continues as if it had measured it. Every measurement that does not go
 // through Measure or Window asks first. The error says that the run in the archive is another one.
 func (s *Session) Finished(point string) (r archive.Repeat, done bool, err error) {
 	if !s.hasFinished() {

@@ -1,5 +1,6 @@
-// Package experiment runs what the lab was asked for and writes it down: clusters of named components
-// (package rig) under load (package load), into the directory of a run (package archive).
+// Package experiment runs what the lab was asked for and writes it down. It puts clusters of named
+// components (package rig) under load (package load), and writes into the directory of a run (package
+// archive).
 //
 //	session.go   one call of the lab: its directory, its archive, its end, interrupted or not
 //	resume.go    the rest of a run that was cut short
@@ -45,8 +46,8 @@ type Options struct {
 	Progress report.Progress `json:"-"`
 	// Elsewhere is where clusters run. nil: in this process. Sessions with events need that.
 	Elsewhere Elsewhere `json:"-"`
-	// Afar says that the hosts run on other machines, so that the disk of this one does not matter. A label
-	// of the points says it, too.
+	// Afar says that the hosts run on other machines, so this machine's disk does not matter. A label of
+	// the points says it, too.
 	Afar bool
 }
 
@@ -224,7 +225,7 @@ func (s *Session) InFreshDir(f func(dir string) error) error {
 	return err
 }
 
-// Shuffled calls f for every item in every round, in a new random order in each round, so that drift of the
+// Shuffled calls f for every item in every round. Each round has a new random order, so drift of the
 // machine does not always hit the same item.
 func Shuffled[T any](s *Session, rounds int, items []T, f func(round int, item T) error) error {
 	random := rand.New(rand.NewPCG(s.Seed, 4))

@@ -64,8 +64,9 @@ func (s *Session) columns() (all []archive.Metric) {
 	return all
 }
 
-// WriteText writes the run for people: where and what, a row for each point (medians over the repeats), the
-// source's figures beside ours, the criteria, and one sentence of what it came to.
+// WriteText writes the run for people: where and what, and a row for each point (medians over the repeats).
+// Then come the source's figures beside ours, the criteria, and one sentence that says what the run came
+// to.
 func (s *Session) WriteText(w io.Writer) error {
 	r := &s.Archive
 	return report.WriteTable(w, s.writeHead, s.writeRows, s.writeReferences, s.writeCriteria, func(b *strings.Builder) {

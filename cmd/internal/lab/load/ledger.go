@@ -22,7 +22,7 @@ type Page struct {
 	acked sequences
 }
 
-// Open adds a page for the next client. One goroutine calls it, the one that starts the clients.
+// Open adds a page for the next client. Only the goroutine that starts the clients calls it.
 func (l *Ledger) Open() (client uint32, page *Page) {
 	page = &Page{}
 	l.pages = append(l.pages, page)
@@ -94,9 +94,9 @@ func (l *Ledger) compare(applied []sequences, s Share) error {
 const VerifyPoll = 2 * time.Millisecond
 
 // VerifyMachines waits until the machines of all hosts have applied the same values, and all that were
-// acknowledged: their number does not show that, because after a fault values count that were not
-// acknowledged. All hashes must be equal, and each machine must pass its Verify. If ctx ends first, the error
-// names the host that is behind. Errors wrap lab.ErrMismatch. All machines must have the same Share.
+// acknowledged. The number of values does not show that: after a fault it includes values without an
+// acknowledgement. All hashes must be equal, and each machine must pass its Verify. If ctx ends first, the
+// error names the host that is behind. Errors wrap lab.ErrMismatch. All machines must have the same Share.
 func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
 	acked := ledger.ackedOf(machines[0].Share)
 	poll := time.NewTicker(VerifyPoll)
@@ -130,8 +130,8 @@ func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) er
 	}
 }
 
-// CompareMachines is one look of VerifyMachines, for machines that do not change, such as copies: behind is
-// what may be right in later ones, err what will not be.
+// CompareMachines is one look of VerifyMachines, for machines that do not change, such as copies. behind is
+// what may be right in later copies, err what will not be.
 func CompareMachines(machines []*Machine, ledger *Ledger) (behind, err error) {
 	states := make([]MachineState, len(machines))
 	for i, m := range machines {

@@ -17,8 +17,8 @@ import (
 // Load drives one target through warm-up and measurement.
 //
 // Its clock counts from the start of the warm-up. The window of the measurement is [warmup, warmup+length) on
-// that clock. Each client compares its clock readings with the window, so that no signal has to reach a
-// thousand goroutines at one moment (with a Steadiness the window begins when the load is steady):
+// that clock. With a Steadiness the window begins when the load is steady. Each client compares its clock
+// readings with the window, so no signal has to reach a thousand goroutines at one moment:
 //
 //   - an operation that *starts* in the window (open loop: was intended to) is in the latencies, however long
 //     it takes. To leave out the operations still in flight at the end would hide exactly the slow ones;

@@ -168,9 +168,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// AppendTo appends the machine's form, for state machines whose snapshots include it: MachineState, the run,
-// then for each client the number of words of its bitmap, and these, all as 8 bytes, little endian. A
-// violation is not in it: the host that has seen it keeps it.
+// AppendTo appends the machine's form, for state machines whose snapshots include it. The form is
+// MachineState, the run, then for each client the number of words of its bitmap, and these words. All are 8
+// bytes, little endian. A violation is not in it: the host that has seen it keeps it.
 func (m *Machine) AppendTo(dst []byte) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // process of a given rate. Nothing that the target does can move the schedule, and a latency counts from the
 // time in the schedule.
 //
-// One goroutine, the pacer, walks the schedule. Timers are too coarse to wake it at each arrival, so it wakes
-// now and then and issues all arrivals that are due, each with its own intended time. The lateness of a
-// wake-up is therefore part of the latencies, never hidden, and is reported as *schedule lag*. An arrival
+// One goroutine, the pacer, walks the schedule. Timers are too coarse to wake it at each arrival. So it
+// wakes now and then and issues all arrivals that are due, each with its own intended time. The lateness of
+// a wake-up is therefore part of the latencies, never hidden, and is reported as *schedule lag*. An arrival
 // goes to an idle worker or to a new one. If MaxInFlight workers are busy it is dropped and counted: an
 // unbounded queue would only measure the length of the run.
 type Open struct {

@@ -38,10 +38,10 @@ func ReadUsage() Usage {
 	return u
 }
 
-// AddProcessors gives the Go scheduler one processor for each core and one for each host, and returns a
+// AddProcessors gives the Go scheduler a processor for each core and another for each host. It returns a
 // function that undoes it. A goroutine in fdatasync keeps its processor until the runtime notices, 20 µs to
 // 10 ms later. In a real cluster each host is a process with its own processors. Here all hosts share the
-// cores: with two of three hosts at their disks no processor would be left to run, batches would shrink to
+// cores. With two of three hosts at their disks no processor would be left to run. Batches would shrink to
 // two entries, and throughput to a tenth. bare gets the same. A GOMAXPROCS in the environment is left as it
 // is.
 func AddProcessors(hosts int) (restore func()) {

@@ -26,8 +26,8 @@ type Target interface {
 	Close() error
 }
 
-// Copier is a Target that copies each value during Propose, so that a client can use one buffer for all of
-// its values.
+// Copier is a Target that copies each value during Propose. So a client can use one buffer for all of its
+// values.
 type Copier interface {
 	Target
 	// Copies reports whether it does.

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Timeline says what a load did over time: how many operations ended in each hundredth of a second, how
-// many of them failed, and how long they took, second by second. It has all operations, also those of the
-// warm-up and those that ended after the window. So an event in the middle of a window shows as what it is:
-// a gap.
+// A Timeline says what a load did over time. It has how many operations ended in each hundredth of a
+// second, how many of them failed, and how long they took, second by second. All operations are in it, also
+// from the warm-up, and those that ended after the window. So an event in the middle of a window shows as
+// what it is: a gap.
 //
 // Clients note a few dozen operations privately before they take the lock, as for Latencies.
 type Timeline struct {

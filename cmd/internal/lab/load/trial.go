@@ -54,8 +54,8 @@ type Window struct {
 	Steady *Steadiness
 	// Timeline asks for Outcome.Timeline.
 	Timeline bool
-	// Ledger is that of the target's earlier windows, to which this one adds its clients. nil: there were
-	// none.
+	// Ledger is the ledger of the target's earlier windows. This window adds its clients to it. nil: there
+	// were none.
 	Ledger *Ledger
 	// Beside is called when the measurement begins. The window then lasts until it has returned, and at least
 	// for Length. Its error ends the load. nil: the window lasts for Length.

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// A value is what a client writes. Its header says which client wrote it, so that the state machine can count
-// it, and carries a checksum of the payload, so that a bit lost anywhere on the way is seen.
+// A value is what a client writes. Its header says which client wrote it, so the state machine can count
+// it. The header also has a checksum of the payload, so a bit that is lost anywhere on the way is seen.
 //
 //	offset  bytes
 //	0       4     magic

@@ -1,7 +1,7 @@
-// Package recipe has the experiments of the sources: the dissertation's benchmark and its open questions,
-// rafttoy's comparison of pipelines, and the comparison of Apache Ratis's flushes; and our own, of the typed
-// API, of many groups, of objects and of snapshots. Each is one file: what it measures, the source's figures,
-// and the demands, which it evaluates.
+// Package recipe has the experiments of the sources, and our own. The sources' are the dissertation's
+// benchmark and its open questions, rafttoy's comparison of pipelines, and the comparison of Apache Ratis's
+// flushes. Our own are of the typed API, of many groups, of objects and of snapshots. Each is one file:
+// what it measures, the source's figures, and the demands, which it evaluates.
 package recipe
 
 import (

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Handler carries out one request. text is the leader's address with NotTaken ("" if it is not known), what
-// went wrong with Failed and Unknown, and the id of the new session with Done of OpenSession. Any number of
-// goroutines call it.
+// Handler carries out one request. text is the leader's address with NotTaken ("" if it is not known), and
+// what went wrong with Failed and Unknown. With Done of OpenSession it is the id of the new session. Any
+// number of goroutines call it.
 type Handler func(ctx context.Context, r Request) (status Status, text string)
 
 // ClientServer serves the clients of one host.
@@ -32,8 +32,8 @@ type ClientServer struct {
 type ClientServing struct {
 	Addr   string
 	Handle Handler
-	// Wrap turns a connection that was accepted into the one to use, such as one with TLS. nil: it is used as
-	// it is. With an error and a connection the client is told the error, over that connection.
+	// Wrap turns an accepted connection into the connection to use, such as one with TLS. nil: it is used
+	// as it is. With an error and a connection the client is told the error, over that connection.
 	Wrap func(context.Context, net.Conn) (net.Conn, error)
 	// Large reports whether the answer to a request may be far larger than the request. Such a request is
 	// handled alone: no other one of its connection is read before it was answered. nil: there are none.

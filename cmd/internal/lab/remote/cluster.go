@@ -1,7 +1,7 @@
-// Package remote puts a load on clusters whose members are processes of their own: processes
-// that this one starts, on this machine, or members on others, which run already. It is the side of the load:
-// it compares the members before it begins, follows their leaders, adds up what they have used, and verifies
-// at the end that every member has applied each acknowledged write exactly once.
+// Package remote puts a load on clusters whose members are processes of their own. This process starts them
+// on this machine, or they are on others and run already. The package is the side of the load. It compares
+// the members before it begins, follows their leaders, and adds up what they have used. At the end it
+// verifies that every member has applied each acknowledged write exactly once.
 //
 //	link.go        the connection to one member
 //	cluster.go     all members: whether they belong together, and are ready

@@ -73,9 +73,9 @@ type made struct {
 	mode os.FileMode
 }
 
-// MakeCertificates makes a CA, the certificates of members 1 to n and that of loads in a directory, which
-// is made too, and returns the names of the files. The key of the CA is forgotten: a user who needs more
-// makes all again. No file is replaced.
+// MakeCertificates makes a CA, the certificates of members 1 to n and the certificate of loads. It makes
+// the directory for them, too, and returns the names of the files. The key of the CA is forgotten: a user
+// who needs more makes all again. No file is replaced.
 func MakeCertificates(dir, name string, members int, valid time.Duration) (names []string, err error) {
 	const skew = time.Hour // of clocks
 	now := time.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// Result is one row: what one target did under one load. Latencies are in microseconds; in the open loop they
+// Result is a row: what one target did under one load. Latencies are in microseconds; in the open loop they
 // count from the intended send time. Figures "per op" are over all hosts. CPU and allocations include the
 // load generator.
 type Result struct {

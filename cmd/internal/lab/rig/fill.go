@@ -45,8 +45,8 @@ func (c *Cluster) Fill(ctx context.Context, n, valueBytes int) error {
 	return errors.Join(errs...)
 }
 
-// Strand makes a member that leads append n values that no other member gets, because nothing that it sends
-// arrives: what is then in its log must be replaced later. It needs Hold before. It returns when they are
+// Strand makes a leading member append n values that no other member gets, because nothing that it sends
+// arrives. What is then in its log must be replaced later. It needs Hold before. It returns when they are
 // in the member's log.
 func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 	group := c.members[i].Group(0)
@@ -62,10 +62,10 @@ func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 }
 
 // Diverge makes the logs of two members end with n values each that contradict each other, in several terms
-// each: as after elections that the two have won in turn, each with the vote of a third, and whose leaders
-// reached no other member. The second has the last term, so that it can lead and the first cannot. Diverge
-// writes the values into the logs while all hosts are closed, as killed ones, and opens these again, the
-// first cut off (Hold).
+// each. Elections leave such logs if the two members have won in turn, each with the vote of a third, and
+// the leaders reached no other member. The second has the last term, so that it can lead and the first
+// cannot. Diverge writes the values into the logs while all hosts are closed, as killed ones, and opens
+// these again, the first cut off (Hold).
 func (c *Cluster) Diverge(ctx context.Context, first, second, n, terms, valueBytes int) (last uint64, err error) {
 	term := c.Term()
 	last = term + 2*uint64(terms)

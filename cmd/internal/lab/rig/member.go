@@ -146,7 +146,7 @@ func (m *Member) Open(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the host as kill -9 does, as far as other hosts and its own files can tell: its connections are
+// Kill ends the host as kill -9 does, as far as other hosts and its own files can tell. Its connections are
 // reset and refused, it hands nothing over, and what it has written stays in the page cache. It needs
 // Setup.Faults.
 func (m *Member) Kill() error {

@@ -38,8 +38,8 @@ func ParseReading(name string) (Reading, error) {
 // String implements fmt.Stringer.
 func (r Reading) String() string { return string(r) }
 
-// Reader is a cluster as a load.Target of reads. A read that must be linearizable and misses a write that was
-// acknowledged before it is an error that wraps lab.ErrMismatch.
+// Reader is a cluster as a load.Target of reads. If a read must be linearizable and misses a write that was
+// acknowledged before it, the error wraps lab.ErrMismatch.
 type Reader struct {
 	*Cluster
 	Reading Reading
@@ -114,7 +114,7 @@ func Stale(have, want uint64, by Reading) error {
 	return nil
 }
 
-// Verify implements load.Target. The reads were checked one by one; those by the log are writes.
+// Verify implements load.Target. Each read was checked when it was made; reads by the log are writes.
 func (r Reader) Verify(ctx context.Context, ledger *load.Ledger) error {
 	if r.Reading == ByLog {
 		return r.Cluster.Verify(ctx, ledger)

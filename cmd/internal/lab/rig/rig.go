@@ -1,7 +1,7 @@
 // Package rig builds the clusters of the lab's experiments: real hosts in this process, made of components
-// that a plan names, each on a directory of its own, with a network and disks that an experiment can spoil
-// while clients write and read. Every host can be killed and opened again; what clients were promised is
-// checked at the end (load.VerifyMachines), faults or not.
+// that a plan names. Each host has a directory of its own. An experiment can spoil the network and the
+// disks while clients write and read. Every host can be killed and opened again; what clients were promised
+// is checked at the end (load.VerifyMachines), faults or not.
 //
 //	rig.go       components, and how a cluster is opened and closed
 //	seat.go      one member alone, whose peers run in other processes

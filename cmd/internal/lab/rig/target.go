@@ -82,8 +82,8 @@ func Applied(ctx context.Context, g *host.Group, index uint64) error {
 	return err
 }
 
-// Counters implements load.Target. Hosts that are closed count nothing, so a window in which one is killed
-// has no counters.
+// Counters implements load.Target. Closed hosts count nothing, so a window in which a host is killed has no
+// counters.
 func (c *Cluster) Counters() load.Counters {
 	var sum load.Counters
 	for _, m := range c.members {

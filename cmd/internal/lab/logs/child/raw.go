@@ -14,11 +14,11 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// RawLog is the limit: two preallocated, zero-filled files that are overwritten in turn without end
-// (rawfile.Pair), one direct write of everything in the batch and one fdatasync. It has no checksum, no index
-// and no recovery: it cannot tell a torn record from a whole one, and Close writes down where it ends. No log
-// that makes its batches durable is faster, unless it finds a better way to write (bench wal --mechanisms
-// compares ways).
+// RawLog is the limit. Two preallocated, zero-filled files are overwritten in turn without end
+// (lab.RawPair). A batch is one direct write of everything in it, and one fdatasync. RawLog has no
+// checksum, no index and no recovery: it cannot tell a torn record from a whole one, and Close writes down
+// where it ends. No log that makes its batches durable is faster, unless it finds a better way to write
+// (bench wal --mechanisms compares ways).
 //
 //	record  length u32 · group u32 · index u64 · data
 func RawLog() Library {

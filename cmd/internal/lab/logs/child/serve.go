@@ -27,7 +27,7 @@ type Request struct {
 	Seed         uint64        `json:"seed"`
 }
 
-// Result is one row: what one log did under one load. In the embedded row, Pipeline is the log's name and
+// Result is a row: what one log did under one load. In the embedded row, Pipeline is the log's name and
 // Clients are the appenders; 0 appenders mean a recovery.
 type Result struct {
 	report.Result

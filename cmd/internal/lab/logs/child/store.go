@@ -6,9 +6,9 @@
 // (target.go), and checked by reading back what they acknowledged. So an implementation is only the few calls
 // in this file.
 //
-// Each point is measured in a new process, ours like the others: a library's garbage, caches and goroutines
-// end with it, and two libraries need not agree on their dependencies. The process reads one Request as JSON
-// from its input, carries it out, and writes one Answer (serve.go).
+// Each point is measured in a new process, ours like the others. A library's garbage, caches and goroutines
+// end with it, and two libraries need not agree on their dependencies. The process reads one Request as
+// JSON from its input, carries it out, and writes one Answer (serve.go).
 package child
 
 import (
@@ -51,8 +51,8 @@ type Setup struct {
 // Library is one implementation of a durable log.
 type Library struct {
 	Name string
-	// Shared says that one log, and so one sync, serves all groups. Otherwise each group has its own batcher
-	// and log.
+	// Shared says that all groups have the same log, and so the same sync. Otherwise each group has its own
+	// batcher and log.
 	Shared bool
 	Open   func(Setup) (Store, error)
 	// Fsyncs returns how many fsyncs and fdatasyncs the process has made so far, those of directories included.

@@ -46,7 +46,7 @@ func (v *View) By(label string, m archive.Metric) []Curve {
 }
 
 // Knee returns a latency over the throughput at which it was measured, a curve for each family in order of
-// the load: where a curve turns up is the knee. If none has two points, there is no curve.
+// the load. The knee is where a curve turns up. If none has two points, there is no curve.
 func (v *View) Knee(m archive.Metric) []Curve {
 	var curves []Curve
 	if !slices.ContainsFunc(v.Families, func(f Family) bool { return len(f.Points) > 1 }) {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Heat is a map of latencies over time: one column for each interval, one row for each range of latencies on
-// a logarithmic axis, and the darker a cell, the more of the column's operations are in it.
+// Heat is a map of latencies over time. It has one column for each interval, and one row for each range of
+// latencies on a logarithmic axis. The darker a cell, the more of the column's operations are in it.
 type Heat struct {
 	Title string
 	X, Y  Axis

@@ -53,7 +53,7 @@ func (v *View) Title() string {
 	return title
 }
 
-// Warnings are those of the run, and of its points those that belong beside each figure.
+// Warnings are the warnings of the run, and the warnings of its points that belong beside each figure.
 func (v *View) Warnings() []archive.Warning {
 	all := append([]archive.Warning(nil), v.Run.Warnings...)
 	seen := map[string]bool{}

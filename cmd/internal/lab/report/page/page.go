@@ -1,7 +1,7 @@
-// Package page writes one or several archives as one page of HTML that opens without a network: style,
-// drawings and data are in the file, and nothing in it refers to anything outside. There is no script: charts
-// are drawn when the page is written (chart.go), so they print, and a test can read them. The figures
-// behind the charts are in the page once more as JSON, so that they can be drawn in another way.
+// Package page writes one or several archives as a page of HTML that opens without a network. Style,
+// drawings and data are in the file, and nothing in it refers to anything outside. There is no script:
+// charts are drawn when the page is written (chart.go), so they print, and a test can read them. The
+// figures behind the charts are in the page once more as JSON, so that they can be drawn in another way.
 //
 //	view.go        what to show of an archive, whatever the output
 //	chart.go       charts as SVG for the page

@@ -78,8 +78,8 @@ func (v *View) figureNames() map[string]bool {
 	return present
 }
 
-// Points is the main table: a row for each point, with the median of each figure, the range of the
-// throughput over the repeats, and the codes of warnings.
+// Points is the main table, with a row for each point. A row has the median of each figure, the range of
+// the throughput over the repeats, and the codes of warnings.
 func (v *View) Points() Table {
 	metrics := v.HeadlineMetrics()
 	t := Table{Notes: true}
