@@ -27,13 +27,6 @@ var pointers = []string{"that", "which", "those", "one"}
 // longSentences are sentences that may stay, by their first words, with a reason for each. At most 30.
 var longSentences = map[string]string{}
 
-// notHeldYet are the packages whose doc comments and errors still have such sentences. The list only shrinks:
-// a package that has none must leave it. A path that ends in /... is a folder, between whose packages code
-// still moves.
-var notHeldYet = strings.Fields(`
-
-`)
-
 type sentence struct {
 	file string
 	line int
@@ -300,40 +293,16 @@ func TestSentences(t *testing.T) {
 		}
 	}
 	packages := goFiles(t)
-	left := map[string]int{} // by entry of notHeldYet
 	for _, dir := range slices.Sorted(maps.Keys(packages)) {
-		entry, excused := notHeld(dir)
 		for _, file := range packages[dir] {
 			for _, s := range append(errorTexts(t, file), docComments(t, file)...) {
-				switch {
-				case s.wrong() == "" || mayStay(s):
-				case excused:
-					left[entry]++
-				default:
-					report(s)
-				}
+				report(s)
 			}
-		}
-	}
-	for _, entry := range notHeldYet {
-		t.Logf("%s: %d sentences are not held yet", entry, left[entry])
-		if left[entry] == 0 {
-			t.Errorf("%s is clean: it must leave notHeldYet", entry)
 		}
 	}
 	if len(longSentences) > 30 {
 		t.Errorf("%d sentences are exceptions; at most 30", len(longSentences))
 	}
-}
-
-// notHeld returns the entry of notHeldYet that a package belongs to.
-func notHeld(dir string) (entry string, found bool) {
-	for _, entry := range notHeldYet {
-		if folder, all := strings.CutSuffix(entry, "/..."); dir == folder || all && strings.HasPrefix(dir, folder+"/") {
-			return entry, true
-		}
-	}
-	return "", false
 }
 
 func mayStay(s sentence) bool {
