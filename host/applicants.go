@@ -299,10 +299,10 @@ func (g *Group) noteJoined(r *membership.Roster) {
 	}
 }
 
-// memberChanges is how members are to change, as asked for on this host.
+// memberChanges is how members and leaders are to change, as this host was asked or has decided.
 type memberChanges struct {
-	plans      administeredPlans // that were made over it
+	plans      administeredPlans // that were made over the admin socket
 	applicants applicants
 	executing  atomic.Int64 // plans that callers here wait for (execute.go)
-	placer     placer
+	placer     placer       // hand-overs for placement
 }

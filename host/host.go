@@ -32,7 +32,7 @@ type Host struct {
 	appliers *applyLanes    // where state machines run
 	bulk     hostBulk       // snapshots and objects, made and sent
 	groups   groupTable
-	changes  memberChanges // how members are to change
+	changes  memberChanges // how members and leaders are to change
 	reports  hostReports   // what others see of it
 	clock    hostClock
 	shutdown hostShutdown

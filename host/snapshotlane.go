@@ -394,5 +394,5 @@ func (l *snapshotLane) doing() string {
 type hostBulk struct {
 	snapshotLanes snapshotLanes
 	transfers     transfers
-	uninstalled   map[uint64]error
+	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
 }

@@ -290,7 +290,7 @@ type groupCore struct {
 	nextDue    int64            // the tick at which the core wants to run
 	hard       raftpb.HardState // basic and parallel: as last told by the core
 	role       raft.SoftState
-	lastLeader uint64 // that was known; owned by the turn
+	lastLeader uint64 // that was known
 	openTerm   uint64 // when the group was opened
 }
 
