@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +65,8 @@ type CommandOptions struct {
 	// MiB.
 	KeepResults bool
 	// ResultForm names how the machine encodes or sums up results, and makes members compare them: those of
-	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are compared.
+	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are compared;
+	// Explain warns of members of the same Version that have another form.
 	// "": the results of KeepResults are compared, and no others.
 	ResultForm string
 	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
@@ -307,7 +309,7 @@ func (s *commandGroup) flush() error {
 				s.table.Keep(c.Result)
 			}
 		}
-	case s.options.comparesResults():
+	case s.options.resultForm() != "":
 		for i := range s.batch {
 			s.sums.ResultSum(s.batch[i].ResultSum)
 		}
@@ -315,8 +317,13 @@ func (s *commandGroup) flush() error {
 	return nil
 }
 
-// comparesResults reports whether members compare the results.
-func (o *CommandOptions) comparesResults() bool { return o.KeepResults || o.ResultForm != "" }
+// resultForm names the form in which members compare results; "": they do not.
+func (o *CommandOptions) resultForm() string {
+	if o.KeepResults {
+		return cmp.Or(o.ResultForm, "kept")
+	}
+	return o.ResultForm
+}
 
 // applyBatch calls the machine, which may keep and release objects meanwhile.
 func (s *commandGroup) applyBatch() error {

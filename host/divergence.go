@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
@@ -25,7 +26,7 @@ func (h *Host) takeDivergence(from uint64, body []byte) error {
 // compare begins to sum up what the machine applies.
 func (s *commandGroup) compare() {
 	o, g := &s.options, s.group
-	m := divergence.Machine{Sessions: o.Sessions, Form: o.ResultForm, Version: o.Version, Results: o.comparesResults(), Stops: o.StopDiverged}
+	m := divergence.Machine{Sessions: o.Sessions, Form: o.resultForm(), Version: o.Version, Stops: o.StopDiverged}
 	if o.Digest != nil {
 		m.Digest = s.digest
 	}
@@ -47,6 +48,7 @@ func (g *comparison) Leader() uint64          { return g.life.status.Load().Lead
 func (g *comparison) Members() []uint64       { return (*Group)(g).memberIDs() }
 func (g *comparison) IsMember(id uint64) bool { return (*Group)(g).isMember(id) }
 func (g *comparison) IsThere(id uint64) bool  { return (*Group)(g).isThere(id) }
+func (g *comparison) Life(id uint64) uint64   { return g.host.trust.admission.Last(id).Life }
 func (g *comparison) Now() int64              { return g.host.clock.lived() }
 
 func (g *comparison) Voters() int {
@@ -135,4 +137,34 @@ func (e *examination) lookForDivergence() {
 		return
 	}
 	e.found(CodeDiverged, member, since, fix, "%v", d)
+}
+
+// lookForUncompared finds members whose results or states the leader does not compare with its own (Explain).
+func (e *examination) lookForUncompared() {
+	for _, u := range e.machine.divergence.Uncompared() {
+		var lack, fix []string
+		if theirs, ours := u.Theirs.Form, u.Ours.Form; theirs != ours {
+			lack = append(lack, fmt.Sprintf("the form of the results is %s on host %d and %s on host %d", named(theirs), u.Member, named(ours), e.self))
+			fix = append(fix, "type of results, Machine.Results and Machine.Unwatched (CommandOptions.ResultForm and KeepResults)")
+		}
+		if u.Theirs.States != u.Ours.States {
+			with, without := u.Member, e.self
+			if u.Ours.States {
+				with, without = without, with
+			}
+			lack = append(lack, fmt.Sprintf("host %d has a digest of the state and host %d has none", with, without))
+			fix = append(fix, "Machine.Digest (CommandOptions.Digest)")
+		}
+		e.found(CodeNotCompared, u.Member, u.Since,
+			fmt.Sprintf("give all members the same %s, or another Version to those that may differ", strings.Join(fix, " and the same ")),
+			"%s, so that a difference between the two is not noticed", strings.Join(lack, ", "))
+	}
+}
+
+// named is the name of a form as Explain has it.
+func named(form string) string {
+	if form == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%q", form)
 }

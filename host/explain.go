@@ -75,6 +75,9 @@ const (
 	CodePlacementRests CauseCode = "placement rests"
 	// CodeSettingsDiffer: a member has another HeartbeatInterval or ElectionTimeout than this one.
 	CodeSettingsDiffer CauseCode = "settings differ"
+	// CodeNotCompared: this host leads, and a member with the same CommandOptions.Version sums up results in
+	// another form, or states on one side only. So differences between the two may not be noticed.
+	CodeNotCompared CauseCode = "not compared"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
 	// CodeDiskSlow: a write or a sync of this host takes longer than an election timeout, and not as long as
@@ -90,14 +93,14 @@ var causeCodes = []CauseCode{
 	CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
 	CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
 	CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodeSnapshotStuck, CodePlacementRests,
-	CodeSettingsDiffer, CodePaused, CodeDiskSlow, CodeOverloaded,
+	CodeSettingsDiffer, CodeNotCompared, CodePaused, CodeDiskSlow, CodeOverloaded,
 }
 
 // isWarning reports whether a group with this cause works: an operator should know it, and no probe should
 // take the member out of service for it.
 func (c CauseCode) isWarning() bool {
 	switch c {
-	case CodePaused, CodePlacementRests, CodeSettingsDiffer, CodeDiskSlow, CodeSnapshotStuck:
+	case CodePaused, CodePlacementRests, CodeSettingsDiffer, CodeNotCompared, CodeDiskSlow, CodeSnapshotStuck:
 		return true
 	}
 	return false
@@ -247,6 +250,7 @@ var symptoms = []func(*examination){
 	(*examination).lookForStuckSnapshots,
 	(*examination).lookForPlacement,
 	(*examination).lookForSettings,
+	(*examination).lookForUncompared,
 	(*examination).lookForPauses,
 	(*examination).lookForSlowDisk,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause

@@ -97,6 +97,13 @@ func (l *testHost) compares(index, differs uint64) {
 	d.Take(3, &r)
 }
 
+// watches lets host 3 tell the leader the form in which it sums up results.
+func (l *testHost) watches(form string) {
+	r := l.group.machine.divergence.Report()
+	r.Watch.Form = form
+	l.group.machine.divergence.Take(3, &r)
+}
+
 // seesThird makes the leader see host 3 in some way.
 func (l *testHost) seesThird(change func(*memberView)) {
 	now := l.clock.livedAtBeat()
@@ -251,6 +258,10 @@ var causeTests = []causeTest{
 		c.ElectionTimeout *= 2
 		l.control(1, encodeSettings(c))
 	}, end: func(l *testHost) { l.control(1, encodeSettings(l.config)) }},
+	{code: CodeNotCompared, open: openLeader, begin: func(l *testHost) {
+		l.group.machine.divergence.Init(1, 1, divergence.Machine{Form: "f"}, (*comparison)(l.group))
+		l.watches("")
+	}, end: func(l *testHost) { l.watches("f") }},
 	{code: CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(pausedTimeouts + 1) }},
 	{code: CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.noteOverload(1) }, end: func(l *testHost) { l.silence(4) }},
 	{code: CodeOverloaded, way: "messages", open: openFollower, begin: func(l *testHost) {

@@ -30,11 +30,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 		t.Errorf("host 2 has other timeouts: %v", d)
 	}
 
-	peer := (*inbound)(l.Host).Introduce()
-	peer.ID, peer.Incarnation, peer.Generation, peer.Life = 2, incarnationOf(2), peer.Generation+1, peer.Life+1
-	if err := (*inbound)(l.Host).Admit(peer, "test"); err != nil {
-		t.Fatal(err)
-	}
+	l.comesInAnotherLife(t, 2)
 	if d := l.group.Explain(); len(d.Warnings) > 0 {
 		t.Errorf("host 2 has another life, and has said nothing: %v", d)
 	}

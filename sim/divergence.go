@@ -30,13 +30,13 @@ const (
 	OneIsStopped
 	// OtherOptions: one host has other bounds of sessions, and stops.
 	OtherOptions
-	// Upgrade: the hosts are restarted one by one, with a new version whose results differ. Nothing may be
-	// reported.
+	// Upgrade: the hosts are restarted one by one, with a new version whose results differ, and half of the time
+	// their form. Nothing may be reported.
 	Upgrade
 	// UpgradeWithOldName is the same, but the new version has the name of the old one.
 	UpgradeWithOldName
 	// OtherForm: the hosts are restarted one by one, from snapshots too, with a program of another form of
-	// sums. Nothing may be reported.
+	// sums. Nothing may be reported, and Explain warns while they differ.
 	OtherForm
 	// Poisoned: a command halts every machine, and an operator makes the group skip it (poison.go).
 	Poisoned
@@ -52,6 +52,7 @@ type DivergenceReport struct {
 	After    time.Duration    // from the first possible difference until the first report
 	Stopped  bool             // the wrong member has stopped
 	Calls    int              // that got a result
+	Warned   int              // verdicts that say that members are not compared
 	Resumed  int              // machines that worked again in the same life
 	Halts    int              // halted machines that the operator has seen,
 	Skips    int              // and how often the operator has asked for a skip
@@ -111,6 +112,7 @@ func (s *diverging) run() {
 	for range 8 {
 		s.disturb()
 		w.pass(between(s.rng, 700*time.Millisecond, 1500*time.Millisecond))
+		w.eachReplica(s.checkWarned)
 	}
 	w.net.drop = 0
 	for _, h := range w.hosts {
@@ -202,7 +204,7 @@ func (s *diverging) check() {
 		// A machine that got all commands again with the new version is right, and one that has stopped says
 		// nothing to a new leader. What the leader says, every member knows.
 		lasts := !sound && s.kind != UpgradeWithOldName
-		if d := r.group.Explain(); d.Has(host.CodeDiverged) != lasts && !s.stops() {
+		if d := r.group.Explain(); d.Has(host.CodeDiverged) != lasts && !s.stops() || d.Has(host.CodeNotCompared) {
 			w.violate("%s says: %v", r.name, d)
 		}
 		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
@@ -217,12 +219,21 @@ func (s *diverging) check() {
 	}
 }
 
+// checkWarned: only members that sum up results in other forms are not compared, and those of other versions.
+func (s *diverging) checkWarned(r *replica) {
+	if d := r.group.Explain(); d.Has(host.CodeNotCompared) {
+		if s.report.Warned++; s.kind != OtherForm {
+			s.w.violate("all sum up the same, and %s says: %v", r.name, d)
+		}
+	}
+}
+
 // machine returns the state machine of a replica.
 func (s *diverging) machine(r *replica) host.StateMachine {
 	m := &divergingMachine{run: s, replica: r, keys: map[byte]uint64{}, isNew: s.version[r.life.host] > 0}
 	s.machines[r] = m
 	o := host.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
-	if m.isNew && s.kind == OtherForm {
+	if m.isNew && (s.kind == OtherForm || s.kind == Upgrade && s.keeps) {
 		o.ResultForm = "u64 and one"
 	}
 	if m.isNew && s.kind == Upgrade {

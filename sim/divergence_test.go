@@ -28,7 +28,7 @@ func TestDivergence(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var after []time.Duration
-			resumed := 0
+			resumed, warned := 0, 0
 			calls := 0
 			for seed := uint64(1); seed <= *divergences; seed++ {
 				r, err := sim.Divergence(sim.Options{Seed: seed}, row.kind)
@@ -36,6 +36,7 @@ func TestDivergence(t *testing.T) {
 					t.Fatal(err)
 				}
 				resumed += r.Resumed
+				warned += r.Warned
 				if calls += r.Calls; row.kind >= sim.Poisoned && r.Halts == 0 {
 					t.Errorf("seed %d: no machine was halted", seed)
 				}
@@ -45,6 +46,9 @@ func TestDivergence(t *testing.T) {
 			}
 			if row.kind == sim.PoisonedWithSnapshots && resumed == 0 {
 				t.Errorf("no machine was made again in its life")
+			}
+			if row.kind == sim.OtherForm && warned == 0 {
+				t.Errorf("no leader has warned of members with other forms")
 			}
 			slices.Sort(after)
 			if len(after) > 0 {

@@ -7,7 +7,7 @@ var divergenceBugs = []bug{
 		a.summer.plan`, `	if false {
 		a.summer.plan`}}},
 	{name: "mix_forms", what: "a leader compares the results of members that sum them up in other ways", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "nothing is wrong", edits: []edit{{"host/internal/divergence/divergence.go",
-		`m.version == version && m.form == form`, `m.version == version && m.form != form+1`}}},
+		`m.version == version && m.form == form`, `m.version == version && m.form != form+"-"`}}},
 	{name: "results_of_another_program", what: "the sum of results goes on from that in a snapshot, which another program may have made", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "nothing is wrong", edits: []edit{{"host/internal/divergence/sums.go",
 		`f.Commands, f.Results, false`, `f.Commands, f.Results, f.Whole`}}},
 	{name: "follow_references", what: "of each result the contents of a slice are summed up, which a later command of the batch may change", in: ".", found: "TestResultSums", edits: []edit{{"resultsum.go",
@@ -16,4 +16,11 @@ var divergenceBugs = []bug{
 		`	if finding.Index > 0 || told {`, `	if told {`}}},
 	{name: "told_for_ever", what: "a member that believes that others differ does not hear that it is over", in: "host/internal/divergence", found: "TestLeaderTellsWhatItHasFound", edits: []edit{{"host/internal/divergence/finding.go",
 		`	if finding.Index > 0 || told {`, `	if finding.Index > 0 {`}}},
+	{name: "uncompared_unsaid", what: "Explain does not say that members sum up results in other forms, and are not compared", in: "host", found: "TestMembersThatAreNotCompared", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 1", says: "no leader has warned"}}, edits: []edit{{"host/explain.go",
+		`	(*examination).lookForUncompared,
+`, ``}}},
+	{name: "other_version_is_uncompared", what: "Explain warns of members that are not compared as they have other versions", in: "host/internal/divergence", found: "TestUncomparedMembersAreNamed", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 3", says: "all sum up the same"}}, edits: []edit{{"host/internal/divergence/uncompared.go",
+		`r.Version == d.machine.Version && r.Watch`, `r.Watch`}}},
+	{name: "uncompared_for_ever", what: "Explain warns of what a member summed up before it was started again", in: "host", found: "TestMembersThatAreNotCompared", edits: []edit{{"host/internal/divergence/uncompared.go",
+		` || d.wiring.Life(u.Member) != u.life`, ``}}},
 }

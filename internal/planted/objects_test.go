@@ -15,11 +15,11 @@ var largeObjectBugs = []bug{
 		`if h.term != st.Term || h.leader != st.Lead {`, `if h.term != st.Term {`}}},
 	{name: "hold_before_log", what: "a member says that it holds objects whose entries open its log does not have yet", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to hold object", edits: []edit{{"host/objectholders.go",
 		`through: min(o.group.machine.apply.position().Index, st.Durable),`, `through: math.MaxUint64,`}}},
-	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "sim", found: "TestObjects", rare: true, args: "-first 30 -objects 5", says: "is promoted by entry", edits: []edit{{"host/objectholders.go",
+	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-first 30 -objects 5", says: "is promoted by entry"}}, edits: []edit{{"host/objectholders.go",
 		`if !o.on {
 		return true`, `if true {
 		return true`}}},
-	{name: "change_without_objects", what: "a leader changes the members although no quorum of the new ones holds an object that may be named", in: "sim", found: "TestObjects", rare: true, args: "-objects 5", says: "is not on a quorum of disks", edits: []edit{{"host/objectholders.go",
+	{name: "change_without_objects", what: "a leader changes the members although no quorum of the new ones holds an object that may be named", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-objects 5", says: "is not on a quorum of disks"}}, edits: []edit{{"host/objectholders.go",
 		`if !o.on {
 		return ""
 	}

@@ -19,12 +19,13 @@ import (
 //	results      a sum of the results since the checkpoint before, where they are kept or summed up
 //	digest       of the machine's state, where it offers one
 //
-// The leader compares the checkpoints of the same index. Commands must be equal for all. Results and digests
-// are compared among members with the same version only: a rolling upgrade may change a result. Results are
-// compared among members that sum them up in the same form only (CommandOptions.ResultForm). Their sums start
-// again at each checkpoint, so that a member that was upgraded, was restored from a snapshot, or holds older
-// commands on its disk, can be compared at the second checkpoint. The leader tells the others what it has
-// found (finding.go).
+// The leader compares the checkpoints of the same index. Commands must be equal for all. Results and
+// digests are compared among members with the same version only: a rolling upgrade may change a result.
+// Results are compared among members that sum them up in the same form only (CommandOptions.ResultForm),
+// and digests among those that have one: a leader knows which members it does not compare (uncompared.go).
+// The sums start again at each checkpoint, so that a member that was upgraded, was restored from a
+// snapshot, or holds older commands on its disk, can be compared at the second checkpoint. The leader tells
+// the others what it has found (finding.go).
 //
 // Reports are not acknowledged; each has the last checkpoints, so a lost one does not matter. What is applied
 // after the last checkpoint is compared when the next command comes.
@@ -37,9 +38,8 @@ const (
 // Machine is what members compare of a state machine, and what a member does that differs.
 type Machine struct {
 	Sessions session.Options // all members must have the same
-	Form     string          // names how results are summed up; those of the same form are compared
+	Form     string          // names how results are summed up; those of the same form are compared; "": they are not
 	Version  string          // names the behaviour; results and states of the same version are compared
-	Results  bool            // the sums have those of the results
 	Digest   func() uint64   // of the state; nil: it is not compared
 	Stops    bool            // a member that differs from a majority stops, whatever it differs in
 }
@@ -51,6 +51,7 @@ type Wiring interface {
 	Members() []uint64
 	IsMember(id uint64) bool
 	IsThere(id uint64) bool // something of the member was heard lately
+	Life(id uint64) uint64  // of the member's host, that was met last
 	Voters() int            // how many members vote
 	Now() int64             // in ticks
 
@@ -65,8 +66,8 @@ type Wiring interface {
 type Report struct {
 	Group       uint64
 	Options     uint64 // a sum of the options that all members must share
-	Form        uint64 // a sum of Machine.Form; 0: it is ""
 	Told        bool   // the member holds a finding, and must hear when the members agree
+	Watch       Watch
 	Version     string
 	Checkpoints []Checkpoint // ascending
 }
@@ -80,7 +81,7 @@ type Comparison struct {
 
 	mu      sync.Mutex
 	options uint64
-	form    uint64
+	watch   Watch
 	own     []Checkpoint // ascending, keptCheckpoints at most
 	reports []memberReport
 	agreed  uint64 // the highest index at which all compared members agreed
@@ -93,7 +94,9 @@ type Comparison struct {
 
 // memberReport is the latest report of another member. There are as many as there are other hosts, at most.
 type memberReport struct {
-	from uint64
+	from  uint64
+	life  uint64 // of its host
+	since int64  // the member watches what it watches, in ticks
 	Report
 }
 
@@ -104,9 +107,7 @@ func (d *Comparison) Init(group, self uint64, m Machine, w Wiring) {
 	d.group, d.self, d.wiring, d.machine = group, self, w, m
 	o := m.Sessions.WithDefaults()
 	d.options = sumOf(fmt.Appendf(nil, "%d %d %d %d", o.Expiry, o.MaxBytes, o.MaxSessionBytes, o.MaxResultBytes))
-	if m.Form != "" {
-		d.form = sumOf([]byte(m.Form))
-	}
+	d.watch = Watch{Form: nameOf(m.Form), States: m.Digest != nil}
 }
 
 // Put takes a checkpoint of this member. It is compared here, or sent to the leader.
@@ -137,7 +138,7 @@ func (d *Comparison) Put(c Checkpoint) {
 func (d *Comparison) Report() Report {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Report{d.group, d.options, d.form, d.told != nil, d.machine.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
+	return Report{d.group, d.options, d.told != nil, d.watch, d.machine.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
 }
 
 // Take takes what another member says.
@@ -166,13 +167,18 @@ func (d *Comparison) Take(from uint64, r Record) {
 
 // hear keeps the report of another member.
 func (d *Comparison) hear(from uint64, r *Report) {
+	now, life := d.wiring.Now(), d.wiring.Life(from)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at, known := slices.BinarySearchFunc(d.reports, from, func(m memberReport, id uint64) int { return cmp.Compare(m.from, id) })
 	if !known {
 		d.reports = slices.Insert(d.reports, at, memberReport{from: from})
 	}
-	d.reports[at].Report = *r
+	m := &d.reports[at]
+	if !known || m.life != life || m.Watch != r.Watch {
+		m.life, m.since = life, now
+	}
+	m.Report = *r
 }
 
 // compare compares the checkpoints of all indexes that this member still has, and reports the first
@@ -181,7 +187,7 @@ func (d *Comparison) compare() {
 	voters, now := d.wiring.Voters(), d.wiring.Now()
 	d.mu.Lock()
 	var found *event.Diverged
-	var form uint64
+	var form string
 	over := false
 	for _, own := range d.own {
 		members := d.at(own)
@@ -247,19 +253,19 @@ func sameDifference(d, o *event.Diverged) bool {
 type summed struct {
 	id      uint64
 	options uint64
-	form    uint64
+	form    string
 	version string
 	Checkpoint
 }
 
 // at returns the checkpoints of all members at the index of this member's, by id.
 func (d *Comparison) at(own Checkpoint) (members []summed) {
-	members = append(members, summed{d.self, d.options, d.form, d.machine.Version, own})
+	members = append(members, summed{d.self, d.options, d.watch.Form, d.machine.Version, own})
 	for i := range d.reports {
 		r := &d.reports[i]
 		for _, c := range r.Checkpoints {
 			if c.Index == own.Index {
-				members = append(members, summed{r.from, r.Options, r.Form, r.Version, c})
+				members = append(members, summed{r.from, r.Options, r.Watch.Form, r.Version, c})
 			}
 		}
 	}
@@ -269,7 +275,7 @@ func (d *Comparison) at(own Checkpoint) (members []summed) {
 
 // differ returns the first difference between checkpoints of the same index, or nil. Form is that of the
 // results, if they differ.
-func (d *Comparison) differ(index uint64, members []summed, voters int) (found *event.Diverged, form uint64) {
+func (d *Comparison) differ(index uint64, members []summed, voters int) (found *event.Diverged, form string) {
 	judge := func(in event.DivergedIn, version string, sum func(m *summed) (uint64, bool)) *event.Diverged {
 		found := &event.Diverged{Group: d.group, In: in, Index: index, Agreed: d.agreed, Version: version}
 		for i := range members {
@@ -283,10 +289,10 @@ func (d *Comparison) differ(index uint64, members []summed, voters int) (found *
 		return found
 	}
 	if found := judge(event.DivergedOptions, "", func(m *summed) (uint64, bool) { return m.options, true }); found != nil {
-		return found, 0
+		return found, ""
 	}
 	if found := judge(event.DivergedCommands, "", func(m *summed) (uint64, bool) { return m.Commands, true }); found != nil {
-		return found, 0
+		return found, ""
 	}
 	for i := range members {
 		version, form := members[i].version, members[i].form
@@ -298,10 +304,10 @@ func (d *Comparison) differ(index uint64, members []summed, voters int) (found *
 		if found := judge(event.DivergedState, version, func(m *summed) (uint64, bool) {
 			return m.Digest, m.HasDigest && m.version == version
 		}); found != nil {
-			return found, 0
+			return found, ""
 		}
 	}
-	return nil, 0
+	return nil, ""
 }
 
 // markMinority reports whether members differ, and marks the minority if a majority of the voters agrees.

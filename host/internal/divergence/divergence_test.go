@@ -54,6 +54,7 @@ type script struct {
 	leader  uint64
 	members []uint64
 	silent  []uint64 // are not there
+	lives   map[uint64]uint64
 	now     int64
 
 	sent    []sent
@@ -72,6 +73,7 @@ func (s *script) Leader() uint64                   { return s.leader }
 func (s *script) Members() []uint64                { return s.members }
 func (s *script) IsMember(id uint64) bool          { return slices.Contains(s.members, id) }
 func (s *script) IsThere(id uint64) bool           { return !slices.Contains(s.silent, id) }
+func (s *script) Life(id uint64) uint64            { return s.lives[id] }
 func (s *script) Voters() int                      { return len(s.members) }
 func (s *script) Now() int64                       { return s.now }
 func (s *script) Send(to uint64, record []byte)    { s.sent = append(s.sent, sent{to, record}) }
@@ -184,7 +186,7 @@ func TestOtherDifferences(t *testing.T) {
 		event.DivergedOptions:  func(r *Report) { r.Options++ },
 		event.DivergedResults:  func(r *Report) { r.Checkpoints[0].Results++ },
 		"":                     func(r *Report) { r.Version = "v2"; r.Checkpoints[0].Results++ },
-		"none":                 func(r *Report) { r.Form++; r.Checkpoints[0].Results++ },
+		"none":                 func(r *Report) { r.Watch.Form = "f"; r.Checkpoints[0].Results++ },
 	} {
 		d, group := leaderOf(Machine{Version: "v1"})
 		c := Checkpoint{Index: 5, Commands: 6, Results: 7, HasResults: true}
@@ -218,11 +220,11 @@ func TestAnOrderToStop(t *testing.T) {
 			order Order
 			want  bool
 		}{
-			{Order{1, 5, in, 0, "v1", sum}, false},
-			{Order{1, 4, in, 0, "v1", sum + 1}, false},
-			{Order{1, 5, in, 0, "v2", sum + 1}, in == event.DivergedCommands},
-			{Order{1, 5, in, 9, "v1", sum + 1}, in != event.DivergedResults},
-			{Order{1, 5, in, 0, "v1", sum + 1}, true},
+			{Order{1, 5, in, "", "v1", sum}, false},
+			{Order{1, 4, in, "", "v1", sum + 1}, false},
+			{Order{1, 5, in, "", "v2", sum + 1}, in == event.DivergedCommands},
+			{Order{1, 5, in, "f", "v1", sum + 1}, in != event.DivergedResults},
+			{Order{1, 5, in, "", "v1", sum + 1}, true},
 		} {
 			if have := d.differs(&row.order); have != row.want {
 				t.Errorf("%+v: %v, want %v", row.order, have, row.want)
@@ -233,11 +235,11 @@ func TestAnOrderToStop(t *testing.T) {
 	if m.stops(event.DivergedState) || m.stops(event.DivergedResults) || !m.stops(event.DivergedOptions) {
 		t.Error("a member that does not stop must stop for other options, and for nothing else")
 	}
-	if why := (&Order{1, 5, event.DivergedOptions, 0, "v1", 9}).String(); !strings.Contains(why, "other CommandOptions.Sessions (Machine.Sessions) on this host") {
+	if why := (&Order{1, 5, event.DivergedOptions, "", "v1", 9}).String(); !strings.Contains(why, "other CommandOptions.Sessions (Machine.Sessions) on this host") {
 		t.Error(why)
 	}
 	const want = "in its state after entry 5 of group 1, where the majority has sum 0000000000000009; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine"
-	if why := (&Order{1, 5, event.DivergedState, 0, "v1", 9}).String(); why != want {
+	if why := (&Order{1, 5, event.DivergedState, "", "v1", 9}).String(); why != want {
 		t.Errorf("%s\nwant %s", why, want)
 	}
 }
@@ -286,8 +288,8 @@ func TestLeaderThatDiffersYields(t *testing.T) {
 }
 
 func FuzzDivergenceRecords(f *testing.F) {
-	r := Report{Group: 3, Options: 4, Form: 5, Told: true, Version: "v1", Checkpoints: []Checkpoint{{Index: 1, Commands: 2}, {7, 8, 9, 10, true, true}}}
-	o := Order{Group: 3, Index: 400, In: event.DivergedState, Version: "v1", Sum: 77}
+	r := Report{Group: 3, Options: 4, Told: true, Watch: Watch{"f", true}, Version: "v1", Checkpoints: []Checkpoint{{Index: 1, Commands: 2}, {7, 8, 9, 10, true, true}}}
+	o := Order{Group: 3, Index: 400, In: event.DivergedResults, Form: "f", Version: "v1", Sum: 77}
 	f.Add(r.Encode())
 	f.Add(o.Encode())
 	f.Add((&Report{}).Encode())
@@ -322,11 +324,13 @@ func FuzzDivergenceRecords(f *testing.F) {
 func TestDivergenceRecordsAreBounded(t *testing.T) {
 	many := Report{Group: 1, Checkpoints: make([]Checkpoint, sentCheckpoints+1)}
 	long := Report{Group: 1, Version: strings.Repeat("v", MaxVersion+1)}
+	wide := Report{Group: 1, Watch: Watch{Form: strings.Repeat("f", MaxForm+1)}}
 	back := Report{Group: 1, Checkpoints: []Checkpoint{{Index: 5}, {Index: 5}}}
 	one := Report{Group: 1, Checkpoints: []Checkpoint{{Index: 5}}}
 	for want, body := range map[string][]byte{
 		"a report of 9 checkpoints, want at most 8":                           many.Encode(),
 		"the version of a state machine has 129 bytes, want at most 128":      long.Encode(),
+		"the form of results has 193 bytes, want at most 192":                 wide.Encode(),
 		"a checkpoint at entry 5 with flags 0x0 follows one at entry 5":       back.Encode(),
 		"1 bytes follow what members say about divergence":                    append(one.Encode(), 0),
 		"what members say about divergence is cut off":                        one.Encode()[:30],
@@ -382,18 +386,18 @@ func TestSumsDependOnEveryCommand(t *testing.T) {
 // A checkpoint has the sum of all results since the checkpoint before, if they are kept. A member reports its
 // checkpoints to its leader, the first one, too.
 func TestCheckpointsHaveResults(t *testing.T) {
-	taken := func(keep bool, results ...string) Checkpoint {
-		s := NewSums(&Machine{Results: keep}, true)
+	taken := func(form string, results ...string) Checkpoint {
+		s := NewSums(&Machine{Form: form}, true)
 		for _, r := range results {
 			s.Result([]byte(r))
 		}
 		return s.Checkpoint(7, true)
 	}
-	a, b := taken(true, "x", "y"), taken(true, "y", "x")
-	if again := taken(true, "x", "y"); !a.HasResults || a.Results == b.Results || a.Results != again.Results || a.Index != 7 {
+	a, b := taken("f", "x", "y"), taken("f", "y", "x")
+	if again := taken("f", "x", "y"); !a.HasResults || a.Results == b.Results || a.Results != again.Results || a.Index != 7 {
 		t.Errorf("checkpoints %+v and %+v after other results, %+v after the same", a, b, again)
 	}
-	if none := taken(false, "x", "y"); none.HasResults || none.Results != 0 {
+	if none := taken("", "x", "y"); none.HasResults || none.Results != 0 {
 		t.Errorf("results are not kept, and the checkpoint is %+v", none)
 	}
 
@@ -415,7 +419,7 @@ func TestCheckpointsHaveResults(t *testing.T) {
 // After a snapshot the sum of results is compared at the second checkpoint, not at the first: what was summed
 // up before may be of another program.
 func TestResultsBehindASnapshot(t *testing.T) {
-	s := NewSums(&Machine{Results: true}, true)
+	s := NewSums(&Machine{Form: "f"}, true)
 	s.Restore(entry.Sums{Commands: 1, Results: 2, Whole: true, Count: 3})
 	s.ResultSum(5)
 	first := s.Checkpoint(10, true)

@@ -16,7 +16,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 	report := func(from, results uint64, told bool, index uint64) {
 		other := c
 		other.Index, other.Results = index, results
-		d.Take(from, &Report{Group: 1, Options: d.options, Form: d.form, Told: told, Checkpoints: []Checkpoint{other}})
+		d.Take(from, &Report{Group: 1, Options: d.options, Watch: d.watch, Told: told, Checkpoints: []Checkpoint{other}})
 	}
 	d.Put(c)
 	report(2, 7, false, 5)

@@ -13,17 +13,17 @@ import (
 // What members tell each other about divergence, in bodies of kind transport.Control. Numbers are uvarints;
 // sums are u64, little-endian.
 //
-//	report:  40 │ format 2 │ group │ options sum │ form sum │ told u8: 0 or 1 │ version: length, bytes │
-//	         n, at most 8 │ n × checkpoint
+//	report:  40 │ format 3 │ group │ options sum │ told u8: 0 or 1 │ form: length, bytes │
+//	         states u8: 0 or 1 │ version: length, bytes │ n, at most 8 │ n × checkpoint
 //	         checkpoint: index, ascending │ flags u8: 1 results, 2 digest │ 3 sums: commands, results, digest
-//	stop:    41 │ format 2 │ group │ index │ in u8 │ form sum │ version: length, bytes │ sum
-//	finding: 42 │ format 2 │ group │ index, 0: the members agree │ agreed │ in u8 │ version: length, bytes │
+//	stop:    41 │ format 3 │ group │ index │ in u8 │ form: length, bytes │ version: length, bytes │ sum
+//	finding: 42 │ format 3 │ group │ index, 0: the members agree │ agreed │ in u8 │ version: length, bytes │
 //	         n, at most 255 │ n × member
 //	         member: id │ minority u8: 0 or 1 │ sum │ version: length, bytes
 const (
 	// format changes when the sums are computed in another way: then they are not compared. A record
 	// of another format is left alone.
-	format byte = 2
+	format byte = 3
 
 	reportsResults byte = 1
 	reportsDigest  byte = 2
@@ -69,9 +69,8 @@ var divergedIn = [...]event.DivergedIn{event.DivergedOptions, event.DivergedComm
 func (r *Report) Encode() []byte {
 	b := binary.AppendUvarint([]byte{control.Report, format}, r.Group)
 	b = binary.LittleEndian.AppendUint64(b, r.Options)
-	b = binary.LittleEndian.AppendUint64(b, r.Form)
-	b = append(b, entry.BoolByte(r.Told))
-	b = appendVersion(b, r.Version)
+	b = appendText(append(b, entry.BoolByte(r.Told)), r.Watch.Form)
+	b = appendText(append(b, entry.BoolByte(r.Watch.States)), r.Version)
 	b = binary.AppendUvarint(b, uint64(len(r.Checkpoints)))
 	for _, c := range r.Checkpoints {
 		flags := byte(0)
@@ -89,8 +88,8 @@ func (r *Report) Encode() []byte {
 	return b
 }
 
-func appendVersion(b []byte, version string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(version))), version...)
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // reader reads a control record about divergence. After the first error it returns zeros.
@@ -168,10 +167,14 @@ func (r *reader) sum() uint64 {
 	return 0
 }
 
-func (r *reader) version() string {
+func (r *reader) version() string { return r.text("version of a state machine", MaxVersion) }
+
+func (r *reader) form() string { return r.text("form of results", MaxForm) }
+
+func (r *reader) text(what string, most uint64) string {
 	n := r.number()
-	if n > MaxVersion {
-		r.fail("the version of a state machine has %d bytes, want at most %d", n, MaxVersion)
+	if n > most {
+		r.fail("the %s has %d bytes, want at most %d", what, n, most)
 		return ""
 	}
 	return string(r.bytes(int(n)))
@@ -186,7 +189,7 @@ func (r *reader) end() error {
 
 func decodeReport(body []byte) (*Report, error) {
 	r := newReader(body)
-	p := &Report{Group: r.number(), Options: r.sum(), Form: r.sum(), Told: r.bool(), Version: r.version()}
+	p := &Report{Group: r.number(), Options: r.sum(), Told: r.bool(), Watch: Watch{Form: r.form(), States: r.bool()}, Version: r.version()}
 	n := r.number()
 	if n > sentCheckpoints {
 		r.fail("a report of %d checkpoints, want at most %d", n, sentCheckpoints)
@@ -212,8 +215,7 @@ func decodeReport(body []byte) (*Report, error) {
 func (o *Order) Encode() []byte {
 	b := binary.AppendUvarint([]byte{control.Stop, format}, o.Group)
 	b = appendIn(binary.AppendUvarint(b, o.Index), o.In)
-	b = binary.LittleEndian.AppendUint64(b, o.Form)
-	return binary.LittleEndian.AppendUint64(appendVersion(b, o.Version), o.Sum)
+	return binary.LittleEndian.AppendUint64(appendText(appendText(b, o.Form), o.Version), o.Sum)
 }
 
 func appendIn(b []byte, in event.DivergedIn) []byte {
@@ -222,7 +224,7 @@ func appendIn(b []byte, in event.DivergedIn) []byte {
 
 func decodeOrder(body []byte) (*Order, error) {
 	r := newReader(body)
-	o := &Order{Group: r.number(), Index: r.number(), In: r.in(), Form: r.sum(), Version: r.version(), Sum: r.sum()}
+	o := &Order{Group: r.number(), Index: r.number(), In: r.in(), Form: r.form(), Version: r.version(), Sum: r.sum()}
 	if err := r.end(); err != nil {
 		return nil, err
 	}
@@ -233,12 +235,12 @@ func decodeOrder(body []byte) (*Order, error) {
 func (d *Finding) Encode() []byte {
 	b := binary.AppendUvarint([]byte{control.Finding, format}, d.Group)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, d.Index), d.Agreed)
-	b = appendVersion(appendIn(b, d.In), d.Version)
+	b = appendText(appendIn(b, d.In), d.Version)
 	members := d.Members[:min(len(d.Members), 255)]
 	b = append(b, byte(len(members)))
 	for _, m := range members {
 		b = append(binary.AppendUvarint(b, m.ID), entry.BoolByte(m.Minority))
-		b = appendVersion(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
+		b = appendText(binary.LittleEndian.AppendUint64(b, m.Sum), m.Version)
 	}
 	return b
 }

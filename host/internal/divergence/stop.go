@@ -11,7 +11,7 @@ import (
 // are a quorum: without the others the group is still available then. What a member has reported says nothing
 // about whether it is still there. A leader that is one of those that differ hands over first; if it still
 // leads at a later checkpoint, it stops.
-func (d *Comparison) stopMinority(found *event.Diverged, form uint64) {
+func (d *Comparison) stopMinority(found *event.Diverged, form string) {
 	var order *Order
 	there := 0
 	for _, m := range found.Members {
@@ -54,7 +54,7 @@ func (d *Comparison) mayYield(index uint64) bool {
 type Order struct {
 	Group, Index uint64
 	In           event.DivergedIn
-	Form         uint64 // of the results, if they differ
+	Form         string // of the results, if they differ
 	Version      string
 	Sum          uint64 // of the majority
 }
@@ -80,7 +80,7 @@ func (d *Comparison) differs(o *Order) bool {
 		case event.DivergedCommands:
 			return c.Commands != o.Sum
 		case event.DivergedResults:
-			return same && d.form == o.Form && c.HasResults && c.Results != o.Sum
+			return same && d.watch.Form == o.Form && c.HasResults && c.Results != o.Sum
 		case event.DivergedState:
 			return same && c.HasDigest && c.Digest != o.Sum
 		}

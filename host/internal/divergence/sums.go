@@ -78,7 +78,7 @@ func (s *Sums) ResultSum(sum uint64) { s.results = mix(s.results, sum) }
 // Checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
 func (s *Sums) Checkpoint(index uint64, current bool) Checkpoint {
 	c := Checkpoint{Index: index, Commands: s.commands}
-	if c.HasResults = s.machine.Results && s.whole; c.HasResults {
+	if c.HasResults = s.machine.Form != "" && s.whole; c.HasResults {
 		c.Results = s.results
 	}
 	if c.HasDigest = s.machine.Digest != nil && current; c.HasDigest {
