@@ -19,7 +19,7 @@ var largeObjectBugs = []bug{
 		`if !o.on {
 		return true`, `if true {
 		return true`}}},
-	{name: "change_without_objects", what: "a leader changes the members although no quorum of the new ones holds an object that may be named", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-objects 5", says: "is not on a quorum of disks"}}, edits: []edit{{"host/objectholders.go",
+	{name: "change_without_objects", what: "a leader changes the members although no quorum of the new ones holds an object that may be named", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-first 262 -objects 1", says: "is not on a quorum of disks"}}, edits: []edit{{"host/objectholders.go",
 		`if !o.on {
 		return ""
 	}
