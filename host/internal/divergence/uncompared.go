@@ -40,7 +40,7 @@ func nameOf(form string) string {
 }
 
 // Uncompared returns the members of this leader's version that watch something else, by id; none if this
-// member does not lead. What a member said in an earlier life of its host does not count: it may have been
+// member does not lead. What a member said in an earlier life of its host does not count. It may have been
 // started again because of that, and reports when the next command comes.
 func (d *Comparison) Uncompared() (all []Uncompared) {
 	if d.wiring == nil || d.wiring.Leader() != d.self {
