@@ -19,8 +19,8 @@ import (
 // A client that waits in the ring may outlive the leadership in which it proposed, but not for long
 // (proposals.Ring). The group's turn fills the queue and answers for what is committed. An apply lane takes
 // the calls of what it applies (called.go). Close answers all clients from another goroutine, since the
-// turn may hang on a disk forever. Each method is one atomic step under mu, and an owner of a call is told
-// under mu, so that it hears of one call from one goroutine at a time. Locks that come before mu: none.
+// turn may hang on a disk forever. Each method is one atomic step under mu. An owner of a call is told
+// under mu, too: it hears of one call from one goroutine at a time. Locks that come before mu: none.
 // Behind it: those of the clock of the log (logTime) and of the transport.
 type proposalQueue struct {
 	budget   *budget

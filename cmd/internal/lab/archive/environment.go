@@ -127,10 +127,10 @@ func (e Environment) Differences(other Environment) (all []string) {
 	return all
 }
 
-// Resumable compares the environment in which a run began with the environment of its rest, a phrase for
-// each difference. refused are the differences with which the parts would not be one run: what Differences
-// has, and the revision of the program. remarks are the differences that a restart of the machine makes,
-// and a program that nothing identifies.
+// Resumable compares the environment in which a run began with the environment of its rest. Each difference
+// is a phrase. With those in refused the parts would not be one run: what Differences has, and the revision
+// of the program. A restart of the machine makes those in remarks; a program that nothing identifies is
+// there, too.
 func (e Environment) Resumable(other Environment) (refused, remarks []string) {
 	for _, d := range e.differences(other) {
 		if d.slight {

@@ -48,7 +48,7 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 }
 
 // Lead waits until the first host leads a group. Hosts that are paused for a while may elect another
-// leader. Lead asks that leader to hand over: while its followers hear it, they elect no other. member
+// leader. Lead asks that leader to hand over. While its followers hear it, they elect no other. member
 // returns the group on a host, from 0, or nil if that is closed.
 func Lead(ctx context.Context, member func(host int) *host.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errors.New("it was asked for again and again"))

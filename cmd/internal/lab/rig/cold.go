@@ -12,8 +12,8 @@ import (
 
 // Chill takes the files of some hosts, which are closed, out of the memory of the kernel, as after a start
 // of the machine. It reads them once, each host's one after the other and all hosts at once. perSecond is
-// the rate for the host with the most bytes: how many bytes a second the disk gives to such a reader. After
-// the reading it takes them out again. errors.ErrUnsupported means that this system cannot do that.
+// how many bytes a second the disk gives to the host with the most bytes. After the reading it takes them
+// out again. errors.ErrUnsupported means that this system cannot do that.
 func (c *Cluster) Chill(ctx context.Context, which []int) (perSecond float64, err error) {
 	if err := c.OnEach(which, (*Member).forget); err != nil {
 		return 0, err
