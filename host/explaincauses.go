@@ -136,7 +136,7 @@ func (e *examination) lookForStalledDisk() {
 		s := e.host.storage.log.Stats()
 		e.found(CodeDiskStalled, 0, since, fix,
 			"the oldest write of this host has waited for %v (Config.StallTimeout is %v), and %d bytes wait with it; %d syncs were completed before",
-			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.used.Load(), s.Syncs)
+			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.Used(), s.Syncs)
 		return
 	}
 	for _, v := range e.memberViews() {
