@@ -18,33 +18,33 @@ import (
 	"testing"
 )
 
-// mostArrowsUp bounds the arrows of package host that run up in its best order of files. It only falls.
-const mostArrowsUp = 412
+// maxArrowsUp bounds the arrows of package host that run up in its best order of files. It only falls.
+const maxArrowsUp = 412
 
 // An arrow runs from a file to another of its package that declares what the first uses. In a package whose
-// calls go down, the files have an order in which each arrow runs down. The table shows, for each room of the
+// calls go down, the files have an order in which each arrow runs down. The table shows, for each package of the
 // runtime, how many arrows run up in the best order that a greedy search finds:
 //
 //	go test ./internal/structure -run TestArrowsOfTheRuntime -v
 func TestArrowsOfTheRuntime(t *testing.T) {
 	inRoot(t)
-	rooms := exportedRooms(t)
-	t.Logf("%-26s %5s %6s %5s %4s", "room", "files", "lines", "down", "up")
-	for _, room := range rooms.own {
-		files, lines, arrows := rooms.arrows(t, room)
+	exported := exportedParts(t)
+	t.Logf("%-26s %5s %6s %5s %4s", "package", "files", "lines", "down", "up")
+	for _, part := range exported.own {
+		files, lines, arrows := exported.arrows(t, part)
 		order := bestOrder(files, arrows)
 		down, up := countArrows(order, arrows)
-		t.Logf("%-26s %5d %6d %5d %4d", room.ImportPath[len(module)+1:], len(files), lines, down, up)
-		if room.ImportPath == module+"/host" && up > mostArrowsUp {
-			t.Errorf("%d arrows of package host run up, and %d did: calls go down", up, mostArrowsUp)
+		t.Logf("%-26s %5d %6d %5d %4d", part.ImportPath[len(module)+1:], len(files), lines, down, up)
+		if part.ImportPath == module+"/host" && up > maxArrowsUp {
+			t.Errorf("%d arrows of package host run up, and %d did: calls go down", up, maxArrowsUp)
 		}
 	}
-	if len(rooms.own) < 10 {
-		t.Errorf("only %d rooms were looked at", len(rooms.own))
+	if len(exported.own) < 10 {
+		t.Errorf("only %d packages were looked at", len(exported.own))
 	}
 }
 
-// The best order has no arrow up where there is none, and one for a circle.
+// The best order of a chain has no arrow up, that of a circle has one.
 func TestBestOrder(t *testing.T) {
 	chain := map[arrow]bool{{"a", "b"}: true, {"b", "c"}: true, {"a", "c"}: true}
 	if order := bestOrder([]string{"c", "b", "a"}, chain); !slices.Equal(order, []string{"a", "b", "c"}) {
@@ -70,7 +70,7 @@ type exportedPackage struct {
 	GoFiles                 []string
 }
 
-func exportedRooms(t *testing.T) exports {
+func exportedParts(t *testing.T) exports {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./host/...").Output()
 	if err != nil {
@@ -127,8 +127,9 @@ func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines 
 	return names, lines, found
 }
 
-// bestOrder puts what nobody uses first and what uses nothing last. Of the others, the file with the most
-// arrows out and the fewest in comes next. (Eades, Lin and Smyth 1993: a fast heuristic for the feedback arc set.)
+// bestOrder puts files without arrows in first and files without arrows out last. Of the others, the file with
+// the most arrows out and the fewest in comes next. (Eades, Lin and Smyth 1993: a fast heuristic for the
+// feedback arc set.)
 func bestOrder(files []string, arrows map[arrow]bool) []string {
 	left, first, last := slices.Sorted(slices.Values(files)), []string(nil), []string(nil)
 	for len(left) > 0 {
