@@ -51,6 +51,7 @@ host/flight            raft raft/raftpb                                         
 host/session                                                                                                  |
 host/event             raft/raftpb wal object transport transport/tcp                                        |
 host/internal/turn                                                                                            |
+host/internal/budget                                                                                          |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
 host/internal/pulse                                                                                           |
