@@ -21,9 +21,9 @@ import (
 // maxArrowsUp bounds the arrows of package host that run up in its best order of files. It only falls.
 const maxArrowsUp = 412
 
-// An arrow runs from a file to another of its package that declares what the first uses. In a package whose
-// calls go down, the files have an order in which each arrow runs down. The table shows, for each package of the
-// runtime, how many arrows run up in the best order that a greedy search finds:
+// An arrow runs from a file to another of its package that declares what the first uses. Where calls go down,
+// the files have an order in which each arrow runs down. The table shows, for each package of the runtime,
+// how many arrows run up in the best order that a greedy search finds:
 //
 //	go test ./internal/structure -run TestArrowsOfTheRuntime -v
 func TestArrowsOfTheRuntime(t *testing.T) {
@@ -127,7 +127,7 @@ func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines 
 	return names, lines, found
 }
 
-// bestOrder puts files without arrows in first and files without arrows out last. Of the others, the file with
+// bestOrder puts files without arrows in first and files without arrows out last. Of the others, the one with
 // the most arrows out and the fewest in comes next. (Eades, Lin and Smyth 1993: a fast heuristic for the
 // feedback arc set.)
 func bestOrder(files []string, arrows map[arrow]bool) []string {
