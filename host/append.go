@@ -15,14 +15,14 @@ import (
 // only a commit index is not written: the index stays in memory and goes with a later write (stated).
 //
 // A full disk is not an error: what was taken waits, with everything behind it, and is tried again at the
-// next tick. Only term and vote overtake it (overtake.go). Other groups go on.
+// next tick. Only term and vote overtake it (voteahead.go). Other groups go on.
 type appendQueue struct {
 	queue
 	group *Group
 
 	full   atomic.Bool   // the disk refuses what was taken
 	rounds atomic.Uint64 // that were completed
-	forget atomic.Bool   // what it refuses must be forgotten (forget.go)
+	forget atomic.Bool   // what it refuses must be forgotten (discard.go)
 
 	compact   atomic.Uint64 // the log must be compacted through here (snapshotlog.go); 0: it need not
 	compacted atomic.Uint64 // how often it was

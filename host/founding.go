@@ -20,7 +20,7 @@ import (
 // by which directory each other member makes its promises, before a promise counts. Otherwise a host whose
 // directory was wiped helps to elect a second leader of a term, and what was acknowledged is lost.
 //
-//	members meet       each records the incarnation of every other one durably (meeting.go). Before that, no
+//	members meet       each records the incarnation of every other one durably (handshakes.go). Before that, no
 //	                   member votes, for itself or another
 //	entry found        the leader's: the incarnation of every founding member. It is in force on a member as
 //	                   soon as it is in its log, committed or not, like a configuration (thesis §4.1)

@@ -34,7 +34,7 @@ import (
 // The machine is restored before the mark is written. Otherwise a crash between the two would leave a log
 // that begins behind the state of a machine that keeps its state on disk.
 //
-// While a member installs, it still votes: term and vote overtake, as they do on a full disk (overtake.go),
+// While a member installs, it still votes: term and vote overtake, as they do on a full disk (voteahead.go),
 // for the same reason.
 type installs struct {
 	received atomic.Pointer[publishedSnapshot] // by a snapshot lane, until the core has taken it

@@ -23,7 +23,7 @@ import (
 // by a plan is bound to the key with which it came.
 //
 // A member that was down while a host changed its key asks the others for a later roster when it refuses its
-// leader (rosterasked.go). If all others have changed theirs meanwhile, or a host comes back with a key that
+// leader (rosterquery.go). If all others have changed theirs meanwhile, or a host comes back with a key that
 // it has never named, an operator accepts the key (AcceptKey).
 type keys struct {
 	announcing atomic.Bool // this host may have to name its key in a group

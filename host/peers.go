@@ -21,7 +21,7 @@ import (
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
 // from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
 // each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
-// silent (departed.go).
+// silent (departure.go).
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -219,7 +219,7 @@ func lastSaid(r identity.PeerRecord) func(location) location {
 // all the same: what comes from it counts.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
 	if h.isForgotten(peer.ID) {
-		return // it is known again when it speaks (departed.go)
+		return // it is known again when it speaks (departure.go)
 	}
 	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
 		h.learn(peer.ID, "")

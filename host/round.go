@@ -108,7 +108,7 @@ const maxSilentBytes = 64 << 10
 // stay in memory. Losing it loses nothing, because the leader sends it again; and a commit index that is
 // written later covers only entries that are written by then.
 //
-// Term and vote never go back. On a full disk they may have overtaken this write (overtake.go).
+// Term and vote never go back. On a full disk they may have overtaken this write (voteahead.go).
 func (s *stated) setHardState(w *wal.Write) (needed bool) {
 	if behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote

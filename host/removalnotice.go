@@ -2,7 +2,7 @@ package host
 
 import "sync"
 
-// A member that was removed while it was away is told so by others (rosterasked.go, refusing.go), and stops.
+// A member that was removed while it was away is told so by others (rosterquery.go, refusals.go), and stops.
 // One host that lies must not stop a member: so one says so and another one confirms it, and neither counts
 // while this member hears a leader, which sends nothing to those that were removed.
 //

@@ -8,8 +8,8 @@ import (
 
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
 // silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
-// Explain nor by metrics. It may still come. Then it is told that it was removed (refusing.go,
-// rosterasked.go), and is known again for as long as it speaks.
+// Explain nor by metrics. It may still come. Then it is told that it was removed (refusals.go,
+// rosterquery.go), and is known again for as long as it speaks.
 //
 // Rejected: to forget a host as soon as it is removed. It may have missed that, and asks. Rejected: to refuse
 // its connections. It would never learn why.
