@@ -12,7 +12,7 @@ import (
 // appendQueue is what one group has for the append lane (lane.go), and what the lane knows of the group.
 //
 // The messages that a round takes become one wal.Write with one hard state (round.go). A message that carries
-// only a commit index is not written: the index stays in memory and goes with a later write (stated).
+// only a commit index is not written: the index stays in memory and goes with a later write (durableState).
 //
 // A full disk is not an error: what was taken waits, with everything behind it, and is tried again at the
 // next tick. Only term and vote overtake it (voteahead.go). Other groups go on.
@@ -20,9 +20,9 @@ type appendQueue struct {
 	queue
 	group *Group
 
-	full   atomic.Bool   // the disk refuses what was taken
-	rounds atomic.Uint64 // that were completed
-	forget atomic.Bool   // what it refuses must be forgotten (discard.go)
+	full    atomic.Bool   // the disk refuses what was taken
+	rounds  atomic.Uint64 // that were completed
+	discard atomic.Bool   // what it refuses must be forgotten (discard.go)
 
 	compact   atomic.Uint64 // the log must be compacted through here (snapshotlog.go); 0: it need not
 	compacted atomic.Uint64 // how often it was
@@ -43,7 +43,7 @@ type appendQueue struct {
 	roundBytes int64
 	inRound    bool             // it is in the lane's round
 	hard       raftpb.HardState // as last taken
-	stated     stated
+	stated     durableState
 	deleted    bool // and the log has it
 	gone       bool
 }
@@ -63,10 +63,10 @@ func (q *appendQueue) makeWrites() {
 	q.joint.writes = needed
 }
 
-// raise prepares writes for another try.
-func (q *appendQueue) raise() []wal.Write {
+// newestVotes prepares writes for another try.
+func (q *appendQueue) newestVotes() []wal.Write {
 	for i := range q.joint.writes {
-		q.stated.raise(&q.joint.writes[i])
+		q.stated.withNewestVote(&q.joint.writes[i])
 	}
 	return q.joint.writes
 }
@@ -116,8 +116,8 @@ func verdictOn(err error) verdict {
 type groupWrites struct {
 	append     *appendQueue
 	storage    *groupStorage
-	forgetting forgetting
-	stated     stated // and as written
+	discarding discarding
+	durable    durableState // and as written
 
 	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
 	awaitsApply  atomic.Bool  // and one of the apply lanes,

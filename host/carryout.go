@@ -18,13 +18,13 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 		s.core.hard = hs
 	}
 	w := wal.Write{Group: s.id, Entries: entries, HardState: s.core.hard}
-	if !sync || !s.writes.stated.setHardState(&w) {
+	if !sync || !s.writes.durable.setHardState(&w) {
 		return nil // at most a commit index, which goes with a later write
 	}
 	if err := s.host.storage.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
-	s.writes.stated.wrote(&w)
+	s.writes.durable.wrote(&w)
 	return s.host.storage.log.Sync()
 }
 
@@ -74,8 +74,8 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.writes.forgetting.handed = lastIndex(&m)
-	(*Group)(s).noteCommitted(s.writes.forgetting.handed)
+	s.writes.discarding.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.writes.discarding.handed)
 	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}

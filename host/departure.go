@@ -24,7 +24,7 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 func (h *Host) forgetDeparted() {
 	now := h.clock.livedAtBeat()
 	for _, id := range h.others() {
-		p := h.network.meetings.of(id)
+		p := h.network.handshakes.of(id)
 		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
 			h.forget(id)
 		}
@@ -87,7 +87,7 @@ func (h *Host) forget(id uint64) {
 	p.ids.Store(&ids)
 	h.network.pulses.Remove(id)
 	h.network.heard.Forget(id)
-	h.network.meetings.remove(id)
+	h.network.handshakes.remove(id)
 	h.reports.watch.noteAdmitted(id)
 	p.mu.Lock()
 	delete(p.addrs, id)

@@ -186,7 +186,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	if s := l.group.Status(); s.LastIndex != 3 || s.Durable != 2 {
 		t.Fatalf("setup: %+v, want a log through 3, durable through 2", s)
 	}
-	for range l.group.writes.forgetting.forgetAfterTicks + 1 {
+	for range l.group.writes.discarding.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
 	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != event.RoleFollower || l.group.Err() != nil {
@@ -213,9 +213,9 @@ func TestSpaceReturnsBeforeALaneForgets(t *testing.T) {
 	s.run()
 	s.disk.SetHook(nil)
 	s.retry.Store(true)
-	s.q.forget.Store(true) // after the lane has begun
+	s.q.discard.Store(true) // after the lane has begun
 	s.run()
-	if s.q.forget.Load() {
+	if s.q.discard.Load() {
 		t.Fatal("the group was not answered")
 	}
 	s.run()

@@ -179,11 +179,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
 		proposals: groupProposals{proposalQueue: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes}, gathering: gathering{now: h.env.env.Clock.Now}},
-		writes:    groupWrites{storage: store, stated: stated{hs: stored.HardState()}},
+		writes:    groupWrites{storage: store, durable: durableState{hs: stored.HardState()}},
 		life:      newLife(),
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
-	g.writes.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.core.hard, stated: g.writes.stated}
+	g.writes.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.core.hard, stated: g.writes.durable}
 	g.writes.append.ready.Owner = g.writes.append
 	g.machine.apply = &applyQueue{group: g, machine: machine}
 	g.machine.apply.ready.Owner = g.machine.apply
@@ -226,11 +226,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		g.core.flight.Close()
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
-	g.writes.forgetting.handed = core.Applied
+	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
 	g.machine.time.at = h.env.env.Clock.Now()
-	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
-	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
+	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
+	g.writes.discarding.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
 		g.setAuthority(&core, g.members.withoutAuthority.Load())
 		core.Seed++

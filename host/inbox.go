@@ -36,7 +36,7 @@ type inputs struct {
 	wish        *wish            // of placement; nil: none
 	fetched     []storage.Result // of the readers
 	excepted    bool             // a follower is not covered by a pulse
-	forgot      forgetOutcome
+	forgot      discardOutcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
@@ -178,7 +178,7 @@ func (b *inbox) putFetched(f storage.Result) {
 	}
 }
 
-func (b *inbox) putForgot(o forgetOutcome) {
+func (b *inbox) putForgot(o discardOutcome) {
 	b.mu.Lock()
 	b.waiting.forgot = o
 	b.mu.Unlock()

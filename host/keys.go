@@ -62,9 +62,9 @@ func (k *keys) note(peer transport.Introduction) {
 	delete(k.refused, peer.ID)
 }
 
-// cameWith returns the key with which a directory of a host was admitted last; zero if it was not in this
+// presented returns the key with which a directory of a host was admitted last; zero if it was not in this
 // life.
-func (k *keys) cameWith(id uint64, i transport.Incarnation) (key membership.Key) {
+func (k *keys) presented(id uint64, i transport.Incarnation) (key membership.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.came[id]; d.Incarnation == i {

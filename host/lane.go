@@ -114,12 +114,12 @@ func (l *appendLane) write() (wrote bool) {
 		case l.compact(q):
 			wrote = true
 			l.enqueue(q) // for the rest, if there is any
-		case q.forget.Load():
-			wrote = l.forgetRefused(q) || wrote
+		case q.discard.Load():
+			wrote = l.discardRefused(q) || wrote
 		case q.full.Load():
-			wrote = l.overtake(q, false) || wrote
+			wrote = l.writeVoteAhead(q, false) || wrote
 		case l.installs(q):
-			wrote = l.overtake(q, false) || wrote
+			wrote = l.writeVoteAhead(q, false) || wrote
 		default:
 			share := int64(maxShareBytes)
 			if n == 1 && len(l.batch) == 0 {
@@ -162,7 +162,7 @@ func (l *appendLane) writeBatch() (wrote bool) {
 		return false
 	}
 	for _, q := range l.batch {
-		l.writes = append(l.writes, q.raise()...)
+		l.writes = append(l.writes, q.newestVotes()...)
 	}
 	var err error
 	if len(l.writes) > 0 {
@@ -204,7 +204,7 @@ func (l *appendLane) tryAlone(q *appendQueue) (wrote bool) {
 	if l.failed() {
 		return false
 	}
-	if writes := q.raise(); len(writes) > 0 {
+	if writes := q.newestVotes(); len(writes) > 0 {
 		return l.judge(q, l.append(writes))
 	}
 	l.took(q)
@@ -219,7 +219,7 @@ func (l *appendLane) judge(q *appendQueue, err error) (wrote bool) {
 		return true
 	case noSpace:
 		l.park(q, err)
-		return l.overtake(q, false)
+		return l.writeVoteAhead(q, false)
 	case invalid:
 		q.group.fail(err)
 		l.drop(q)
@@ -265,7 +265,7 @@ func (l *appendLane) finish() (done bool) {
 	for _, q := range l.round {
 		q.inRound = false
 		l.deliver(q)
-		if q.forget.Load() || q.isLeaving(l) {
+		if q.discard.Load() || q.isLeaving(l) {
 			l.enqueue(q)
 		}
 	}
@@ -359,7 +359,7 @@ func (l *appendLane) tryAgain() (wrote bool) {
 		if refusals == maxRetries || l.failed() {
 			break
 		}
-		if q.forget.Load() && q.inRound {
+		if q.discard.Load() && q.inRound {
 			continue
 		}
 		wrote = l.tryAlone(q) || wrote

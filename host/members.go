@@ -39,7 +39,7 @@ type members struct {
 	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterquery.go)
 	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
 	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
-	told     toldRemoved
+	removal  removalNotice
 }
 
 // notedEntry is an entry that will change the roster.

@@ -27,7 +27,7 @@ type queue struct {
 	bytes  int64 // of queued
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
 	marks  int   // queued messages that carry a snapshot
-	overtaking
+	voteAhead
 
 	taken      []raftpb.Message // the lane's, until it takes again
 	takenBytes int64

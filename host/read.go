@@ -452,7 +452,7 @@ func (g *Group) advanceReads() (again bool) {
 // it is time to repeat it.
 func (rd *reading) mayAsk(g *Group, leads bool) bool {
 	switch {
-	case g.writes.forgetting.asked || rd.leader == raft.None:
+	case g.writes.discarding.waitsForLane || rd.leader == raft.None:
 		return false
 	case leads && !rd.repeats:
 		return !rd.underWay // the core repeats its round by itself

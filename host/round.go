@@ -92,8 +92,8 @@ func (r *round) reset() {
 	}
 }
 
-// stated is the hard state as the log has it. It decides which writes carry one.
-type stated struct {
+// durableState is the hard state as the log has it. It decides which writes carry one.
+type durableState struct {
 	hs     raftpb.HardState // as last written
 	silent int64            // bytes of entries written since
 }
@@ -109,7 +109,7 @@ const maxSilentBytes = 64 << 10
 // written later covers only entries that are written by then.
 //
 // Term and vote never go back. On a full disk they may have overtaken this write (voteahead.go).
-func (s *stated) setHardState(w *wal.Write) (needed bool) {
+func (s *durableState) setHardState(w *wal.Write) (needed bool) {
 	if behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
@@ -123,16 +123,16 @@ func (s *stated) setHardState(w *wal.Write) (needed bool) {
 	return true
 }
 
-// raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
+// withNewestVote repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
 // it.
-func (s *stated) raise(w *wal.Write) {
+func (s *durableState) withNewestVote(w *wal.Write) {
 	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
 }
 
 // wrote records that the log has taken a write.
-func (s *stated) wrote(w *wal.Write) {
+func (s *durableState) wrote(w *wal.Write) {
 	if s.silent += entryBytes(w.Entries); !raft.IsEmptyHardState(w.HardState) {
 		s.hs, s.silent = w.HardState, 0
 	}

@@ -124,14 +124,14 @@ func TestHardStateNeverGoesBack(t *testing.T) {
 		{"an older term with nothing that needs it", span(4, 5, 2), raftpb.HardState{Term: 4, Commit: 3}, raftpb.HardState{}, true},
 		{"an older vote alone", nil, raftpb.HardState{Term: 4, Vote: 2, Commit: 3}, raftpb.HardState{Term: 5, Vote: 3, Commit: 3}, false},
 	} {
-		s, w := stated{hs: ahead}, wal.Write{Entries: row.entries, HardState: row.hard}
+		s, w := durableState{hs: ahead}, wal.Write{Entries: row.entries, HardState: row.hard}
 		if needed := s.setHardState(&w); needed != row.needed || w.HardState != row.want {
 			t.Errorf("%s: needed %t with %+v, want %t with %+v", row.name, needed, w.HardState, row.needed, row.want)
 		}
-		early, w := stated{}, wal.Write{Entries: row.entries, HardState: row.hard}
+		early, w := durableState{}, wal.Write{Entries: row.entries, HardState: row.hard}
 		early.setHardState(&w) // before it was overtaken
 		early.hs = ahead
-		if early.raise(&w); behind(w.HardState, ahead) {
+		if early.withNewestVote(&w); behind(w.HardState, ahead) {
 			t.Errorf("%s, prepared before: %+v would put %+v back", row.name, w.HardState, ahead)
 		}
 	}

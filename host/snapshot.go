@@ -276,14 +276,14 @@ func (s *groupSnapshots) publish(p *publishedSnapshot) {
 	through := s.compactionBehind(p)
 	s.mu.Unlock()
 	if through > 0 {
-		raise(&s.compact, through)
+		storeMax(&s.compact, through)
 		s.group.want(dutySnapshots)
 		s.group.wake()
 	}
 }
 
-// raise sets a to v unless it is higher.
-func raise(a *atomic.Uint64, v uint64) {
+// storeMax sets a to v unless it is higher.
+func storeMax(a *atomic.Uint64, v uint64) {
 	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
 	}
 }

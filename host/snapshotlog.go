@@ -190,7 +190,7 @@ func (s *groupSnapshots) pinLog(after uint64) (release func()) {
 // has not seen applied stays, until it has.
 func (g *Group) compactLog(through, applied uint64) {
 	if may := min(through, applied); may >= g.writes.storage.log.FirstIndex() {
-		raise(&g.writes.append.compact, may)
+		storeMax(&g.writes.append.compact, may)
 		g.host.storage.lane.enqueue(g.writes.append)
 	}
 	if through <= applied {

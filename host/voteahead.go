@@ -30,7 +30,7 @@ import (
 //
 // What stays keeps its order, and each answer is given once. When there is space again, the round is written
 // whole. Its hard state takes the term and vote that have overtaken it, and keeps its own commit index
-// (stated.raise).
+// (durableState.withNewestVote).
 
 // mayOvertake reports whether an answer concerns only term and vote. A refused pre-vote and an
 // acknowledgement of nothing carry a term, and could leave even before it is durable; this rule is stricter
@@ -48,9 +48,9 @@ func mayOvertake(m *raftpb.Message) bool {
 	return false
 }
 
-// overtaking holds what a queue sets aside while the disk is full. It is bounded: two answers of each kind
+// voteAhead holds what a queue sets aside while the disk is full. It is bounded: two answers of each kind
 // for each member.
-type overtaking struct {
+type voteAhead struct {
 	full   bool
 	newest raftpb.HardState // the last one that was queued, also while the disk is not full
 	early  []raftpb.Message // answers that may leave when the term and vote of newest are durable
@@ -58,7 +58,7 @@ type overtaking struct {
 
 // split removes the answers that may overtake from a message. The core owns the array of the answers, so it
 // is copied.
-func (o *overtaking) split(m *raftpb.Message) {
+func (o *voteAhead) split(m *raftpb.Message) {
 	stays := 0
 	for i := range m.Responses {
 		if !mayOvertake(&m.Responses[i]) {
@@ -130,9 +130,9 @@ func (q *queue) putBack(early []raftpb.Message) {
 	q.early = early
 }
 
-// overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
+// writeVoteAhead writes a group's term and vote ahead of its refused round, if answers wait for them or if always
 // is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
-func (l *appendLane) overtake(q *appendQueue, always bool) (wrote bool) {
+func (l *appendLane) writeVoteAhead(q *appendQueue, always bool) (wrote bool) {
 	newest, early := q.takeEarly()
 	if len(early) == 0 && !(always && behind(q.stated.hs, newest)) {
 		return false
