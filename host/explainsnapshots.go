@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/snapshot"
+	"github.com/millrace/millrace/vfs"
 )
 
 // What Explain says of directories of snapshots that this process must not touch any more, because a sync of
@@ -30,10 +31,18 @@ func (e *examination) lookForStuckSnapshots() {
 	e.add(Cause{Code: CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
 }
 
-// fixSnapshot is what to do about a snapshot that could not be taken.
-func fixSnapshot(err error) string {
+// fix is what to do about a snapshot that could not be taken.
+func (s *groupSnapshots) fix(err error) string {
 	if errors.As(err, new(*snapshot.StuckError)) {
 		return fixStuck
 	}
-	return "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine; it is tried again by itself"
+	again := "it is tried again by itself"
+	if s.policy.Disabled {
+		again = "call TakeSnapshot again, as SnapshotPolicy.Disabled is set"
+	}
+	what := "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine"
+	if vfs.IsShort(err) {
+		what = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's"
+	}
+	return what + "; " + again
 }

@@ -159,11 +159,14 @@ func (e *examination) lookForSnapshots() {
 			"this group, %s, has been at one piece of it for %v", doing, rounded(since))
 	}
 	s.mu.Lock()
-	failures, err, since := s.failures, s.lastErr, s.errSince
+	failures, err, since, latest := s.failures, s.lastErr, s.errSince, s.errAt
 	s.mu.Unlock()
+	if s.policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
+		return // a caller was told, and nothing waits for a snapshot
+	}
 	if failures > 0 {
 		m := s.metrics()
-		e.found(CodeSnapshotFails, 0, since, fixSnapshot(err),
+		e.found(CodeSnapshotFails, 0, since, s.fix(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}
 }
