@@ -171,6 +171,7 @@ type groupSnapshots struct {
 
 	machine Snapshotter // nil: it takes and restores none
 	policy  SnapshotPolicy
+	section snapshotSection // nil: the group has none (snapshotsection.go)
 	dir     string
 
 	newest  atomic.Pointer[publishedSnapshot]

@@ -210,7 +210,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 			return fail(err)
 		}
 	}
-	objects, err := g.machine.objects.readTable(p, r)
+	restoreSection, err := g.snapshots.readSection(p, r)
 	if err != nil {
 		return fail(err)
 	}
@@ -225,7 +225,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	if commands {
 		m.table = table
 		m.countSessions()
-		g.machine.objects.restored(objects, p.id.Index)
+		restoreSection()
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
 		g.machine.time.note(m.table.Now(), g.now())
