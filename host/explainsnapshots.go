@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 )
@@ -28,7 +29,7 @@ func (e *examination) lookForStuckSnapshots() {
 	if n := len(stuck) - 1; n > 0 {
 		others = fmt.Sprintf("; %d later directories are left alone, too", n)
 	}
-	e.add(Cause{Code: CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
+	e.add(diagnosis.Cause{Code: diagnosis.CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
 }
 
 // fix is what to do about a snapshot that could not be taken.

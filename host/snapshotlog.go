@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -155,8 +156,8 @@ func (e *examination) lookForSnapshots() {
 	s := &e.snapshots
 	if doing, since, hangs := e.host.bulk.snapshotLanes.hangsFor(e.Group); hangs {
 		ticks := int64(since / e.host.config.tickPeriod())
-		e.found(CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
-			"this group, %s, has been at one piece of it for %v", doing, rounded(since))
+		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
+			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
 	}
 	s.mu.Lock()
 	failures, err, since, latest := s.failures, s.lastErr, s.errSince, s.errAt
@@ -166,7 +167,7 @@ func (e *examination) lookForSnapshots() {
 	}
 	if failures > 0 {
 		m := s.metrics()
-		e.found(CodeSnapshotFails, 0, since, s.fix(err),
+		e.found(diagnosis.CodeSnapshotFails, 0, since, s.fix(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}
 }

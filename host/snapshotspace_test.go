@@ -5,6 +5,8 @@ import (
 	"io"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // fullKeeper has a state for whose snapshots there is no space, and counts how often they are written.
@@ -16,7 +18,7 @@ func fullKeeper(t *testing.T, p SnapshotPolicy) (h *keeperHost, tries *int) {
 		return fmt.Errorf("write: %w", syscall.ENOSPC)
 	}
 	h.call(t, nil, "a command")
-	if _, err := h.take(t); err == nil || !h.group.Explain().Has(CodeSnapshotFails) {
+	if _, err := h.take(t); err == nil || !h.group.Explain().Has(diagnosis.CodeSnapshotFails) {
 		t.Fatalf("setup: %v, %v", err, h.group.Explain())
 	}
 	return h, tries
@@ -39,7 +41,7 @@ func TestSpaceThatComesBackEndsTheCause(t *testing.T) {
 			h.keeper.wrong = nil
 			h.disk.SetCapacity(2 * capacity)
 			h.timeouts(9)
-			if d := h.group.Explain(); d.Has(CodeSnapshotFails) {
+			if d := h.group.Explain(); d.Has(diagnosis.CodeSnapshotFails) {
 				t.Errorf("nine election timeouts after space came back: %v", d)
 			}
 		})
@@ -68,7 +70,7 @@ func TestAFailedSnapshotOfACallerIsNamedForAWhile(t *testing.T) {
 		t.Errorf("what to do: %s", fix)
 	}
 	h.timeouts(9)
-	if d := h.group.Explain(); d.Has(CodeSnapshotFails) || *tries > 1 {
+	if d := h.group.Explain(); d.Has(diagnosis.CodeSnapshotFails) || *tries > 1 {
 		t.Errorf("after %d tries: %v", *tries, d)
 	}
 }

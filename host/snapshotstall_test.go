@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -138,7 +139,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if !slices.ContainsFunc(h.events, func(e event.Event) bool { v, is := e.(event.SnapshotStalled); return is && v.Group == theGroup }) {
 		t.Error("no event reports it")
 	}
-	if d := h.group.Explain(); !d.Has(CodeSnapshotHangs) {
+	if d := h.group.Explain(); !d.Has(diagnosis.CodeSnapshotHangs) {
 		t.Errorf("Explain says\n%v", d)
 	}
 	if n := len(h.bulk.snapshotLanes.all()); n != snapshotLaneCount+1 {
