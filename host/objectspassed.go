@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -32,8 +33,8 @@ func (o *groupObjects) lostAt() uint64 {
 
 // passParked hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a
 // turn.
-func (g *Group) passParked(p *publishedSnapshot) bool {
-	if !g.machine.objects.passes(p.id.Index) {
+func (g *Group) passParked(p *snapshots.Published) bool {
+	if !g.machine.objects.passes(p.ID.Index) {
 		return false
 	}
 	g.machine.objects.passing.Store(p)
@@ -54,7 +55,7 @@ func (q *applyQueue) pass() {
 	switch {
 	case p == nil:
 		return
-	case waits == 0 || p.id.Index < waits: // the object has come meanwhile
+	case waits == 0 || p.ID.Index < waits: // the object has come meanwhile
 		g.host.bulk.transfers.installed(g, p)
 		return
 	}
@@ -69,10 +70,10 @@ func (q *applyQueue) pass() {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.overtaken(p.id.Index)
+	g.proposals.overtaken(p.ID.Index)
 	g.overtakeRouted(g.machine.apply.machine.(*commandGroup).table)
 	g.machine.objects.lost.Store(0)
 	g.snapshots.publish(p)
-	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.bulk.transfers.installed(g, p)
 }

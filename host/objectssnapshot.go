@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"maps"
 	"slices"
 
@@ -74,8 +75,8 @@ func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
 
 // readTable reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
 // Nothing else of the group changes. It is called where the machine is restored.
-func (o *groupObjects) readTable(p *publishedSnapshot, r *snapshot.Reader) (*object.Table, error) {
-	_, has := p.manifest.Find(snapshot.KindHost, objectsStream)
+func (o *groupObjects) readTable(p *snapshots.Published, r *snapshot.Reader) (*object.Table, error) {
+	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
 	switch {
 	case (has > 0) != o.on:
 		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, o.on)
@@ -99,7 +100,7 @@ func (o *groupObjects) readTable(p *publishedSnapshot, r *snapshot.Reader) (*obj
 		if s.Held == 0 {
 			continue
 		}
-		if err := o.takeOver(&s, store, p.id); err != nil {
+		if err := o.takeOver(&s, store, p.ID); err != nil {
 			return nil, fmt.Errorf("object %v: %w", s.ID, err)
 		}
 	}

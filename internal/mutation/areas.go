@@ -42,9 +42,9 @@ var Areas = []Area{
 	},
 	{
 		Name:     "host",
-		Packages: []string{"host", "host/internal/bulk", "host/internal/divergence", "host/internal/entry", "host/internal/identity", "host/internal/leadership", "host/internal/proposals", "host/internal/outbox", "host/internal/pulse", "host/internal/sched", "host/internal/storage", "host/rescue", "host/session", "host/membership", "host/pipeline"},
+		Packages: []string{"host", "host/internal/bulk", "host/internal/divergence", "host/internal/entry", "host/internal/identity", "host/internal/leadership", "host/internal/proposals", "host/internal/outbox", "host/internal/pulse", "host/internal/sched", "host/internal/snapshots", "host/internal/storage", "host/rescue", "host/session", "host/membership", "host/pipeline"},
 		Judges: []Judge{
-			{Package: "host/internal/bulk"}, {Package: "host/internal/divergence"}, {Package: "host/internal/entry"}, {Package: "host/internal/identity"}, {Package: "host/internal/leadership"}, {Package: "host/internal/proposals"}, {Package: "host/internal/outbox"}, {Package: "host/internal/pulse"}, {Package: "host/internal/sched"}, {Package: "host/internal/storage"}, {Package: "host/rescue"}, {Package: "host/session"}, {Package: "host/membership"}, {Package: "host/pipeline"},
+			{Package: "host/internal/bulk"}, {Package: "host/internal/divergence"}, {Package: "host/internal/entry"}, {Package: "host/internal/identity"}, {Package: "host/internal/leadership"}, {Package: "host/internal/proposals"}, {Package: "host/internal/outbox"}, {Package: "host/internal/pulse"}, {Package: "host/internal/sched"}, {Package: "host/internal/snapshots"}, {Package: "host/internal/storage"}, {Package: "host/rescue"}, {Package: "host/session"}, {Package: "host/membership"}, {Package: "host/pipeline"},
 			{Package: "host", Args: map[string][]string{"": {"-lies-seed=1"}}}, simulator,
 		},
 	},

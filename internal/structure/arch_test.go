@@ -64,7 +64,8 @@ host/internal/divergence host/event host/session host/internal/control host/inte
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
 host/internal/leadership host/internal/control                                                              |
 host/internal/proposals                                                                                       |
-host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/outbox host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage host/internal/proposals host/internal/leadership |
+host/internal/snapshots env snapshot host/event host/internal/sched                                          |
+host                   host/internal/control host/internal/identity raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/internal/turn host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/outbox host/internal/pulse host/internal/sched host/internal/entry host/internal/divergence host/internal/bulk host/internal/storage host/internal/proposals host/internal/leadership host/internal/snapshots |
 .                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
