@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -23,7 +24,7 @@ import (
 // under mu, too: it hears of one call from one goroutine at a time. Locks that come before mu: none.
 // Behind it: those of the clock of the log (logTime) and of the transport.
 type proposalQueue struct {
-	budget   *budget
+	budget   *budget.Budget
 	maxBytes int                  // about the size of a batch
 	clock    func() time.Duration // of a group with calls; else nil
 
@@ -174,15 +175,15 @@ func (q *proposalQueue) put(term, index uint64, batch []proposal) {
 func (q *proposalQueue) hold(bytes int64) {
 	if bytes != 0 {
 		q.bytes.Add(bytes)
-		q.budget.hold(bytes)
+		q.budget.Hold(bytes)
 	}
 }
 
 // space returns how many bytes more this group may hold.
-func (q *proposalQueue) space() int64 { return q.budget.max - q.budget.used.Load() - q.bytes.Load() }
+func (q *proposalQueue) space() int64 { return q.budget.Max - q.budget.Used() - q.bytes.Load() }
 
 // hasSpace reports whether the budget has bytes more for this group.
-func (q *proposalQueue) hasSpace(bytes int64) bool { return q.budget.fits(q.bytes.Load(), bytes) }
+func (q *proposalQueue) hasSpace(bytes int64) bool { return q.budget.Fits(q.bytes.Load(), bytes) }
 
 // severalWait reports whether more than one client waits for a commit.
 func (q *proposalQueue) severalWait() bool { return q.ring.Unanswered() > 1 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/raft/raftpb"
 	"pgregory.net/rapid"
 )
@@ -38,7 +39,7 @@ func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 // Two leaderships have pending proposals at the same indexes. The committed entries decide, for each index
 // separately.
 func TestTenuresOverlap(t *testing.T) {
-	c := proposalQueue{budget: &budget{}}
+	c := proposalQueue{budget: &budget.Budget{}}
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
 	c.put(3, 10, oldBatch)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
@@ -72,7 +73,7 @@ func TestTenuresOverlap(t *testing.T) {
 
 // Entries of the term that no client waits for are between the pending proposals.
 func TestPendingWithGaps(t *testing.T) {
-	c := proposalQueue{budget: &budget{}}
+	c := proposalQueue{budget: &budget.Budget{}}
 	a, batchA := waitersFor(1)
 	c.put(1, 2, batchA)
 	b, batchB := waitersFor(1)
@@ -95,7 +96,7 @@ func TestPendingWithGaps(t *testing.T) {
 
 // A snapshot skips indexes. This host has not seen what was committed there, so it may be the command.
 func TestPendingSkippedBySnapshot(t *testing.T) {
-	c := proposalQueue{budget: &budget{}}
+	c := proposalQueue{budget: &budget.Budget{}}
 	ws, batch := waitersFor(3)
 	c.put(3, 10, batch)
 	c.answerCommitted(span(12, 14, 3), 0)
@@ -111,7 +112,7 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 // that wait for such an entry are answered even if nothing was handed out; clients whose entries may be
 // committed wait for their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
-	c := proposalQueue{budget: &budget{}}
+	c := proposalQueue{budget: &budget.Budget{}}
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
 	c.put(3, 10, batch)
 	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
@@ -144,7 +145,7 @@ func TestTenuresTwin(t *testing.T) {
 		w           *waiter
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		c := proposalQueue{budget: &budget{}}
+		c := proposalQueue{budget: &budget.Budget{}}
 		var twin []pendingTwin
 		term, last, committed := uint64(1), uint64(0), uint64(0)
 		log := map[uint64]uint64{} // index → term, the log of this host
@@ -214,7 +215,7 @@ func TestTenuresTwin(t *testing.T) {
 
 // A leader's own commands are answered up to the commit index, and no other leader's.
 func TestAnswerOwn(t *testing.T) {
-	ts := proposalQueue{budget: &budget{}}
+	ts := proposalQueue{budget: &budget.Budget{}}
 	old, mine, late := newWaiter(), newWaiter(), newWaiter()
 	ts.put(2, 5, []proposal{{command: []byte("old"), waiter: old}})
 	ts.put(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})

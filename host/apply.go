@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -29,9 +30,13 @@ type applyQueue struct {
 	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
 	unanswered atomic.Uint64
 	drained    atomic.Pointer[func()] // to be called when everything is applied (install.go)
-	parked     atomic.Pointer[parked] // the entry that waits for an object (objectsapply.go); nil: none does
-	calling    sync.Mutex             // held while the machine is called in a turn, or a function between (readbetween.go)
-	halting    halting                // halted.go
+	parked     atomic.Pointer[parked] // the entry that must wait (applywait.go); nil: none does
+	lost       atomic.Uint64          // the entry that waits for what no member has; 0: none does
+	// passing is a snapshot that takes the machine past that entry (applywait.go).
+	passing atomic.Pointer[snapshots.Published]
+	hook    applyHook  // nil: the machine gets each command as it is
+	calling sync.Mutex // held while the machine is called in a turn, or a function between (readbetween.go)
+	halting halting    // halted.go
 
 	// Guarded by the lock of the lanes.
 	ready   sched.Place[*applyQueue]
@@ -139,8 +144,8 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 			return // it was counted
 		}
 		q.group.snapshots.noteApplied(entries)
-		if q.group.machine.objects.on {
-			q.group.machine.objects.noteApplied()
+		if q.hook != nil {
+			q.hook.applied()
 		}
 	}
 }
@@ -183,7 +188,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
 	}
-	if q.parkedAt() > 0 || q.group.machine.objects.passing.Load() != nil {
+	if q.parkedAt() > 0 || q.passing.Load() != nil {
 		q.pass()
 	}
 	if len(q.work) == 0 {
@@ -219,7 +224,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		return false
 	}
 	if q.parkedAt() > 0 {
-		return false // it comes back when the object is here
+		return false // it comes back when the entry need not wait
 	}
 	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
@@ -260,7 +265,7 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 	return answers, done, nil
 }
 
-// setParked notes which entry waits for an object; nil: none does.
+// setParked notes which entry must wait; nil: none does.
 func (q *applyQueue) setParked(p *parked) {
 	was := q.parked.Load()
 	switch {
@@ -274,7 +279,7 @@ func (q *applyQueue) setParked(p *parked) {
 	q.parked.Store(p)
 }
 
-// parkedAt returns the entry that waits for an object, or 0.
+// parkedAt returns the entry that must wait, or 0.
 func (q *applyQueue) parkedAt() uint64 {
 	if p := q.parked.Load(); p != nil {
 		return p.index

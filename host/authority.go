@@ -141,7 +141,7 @@ func (g *Group) regainAuthority() (again bool) {
 	}
 	g.core.node.Regain()
 	g.members.withoutAuthority.Store(false)
-	g.machine.objects.regained()
+	g.authorityRegained()
 	st := g.core.node.BasicStatus()
 	g.host.reports.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)

@@ -54,7 +54,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 					t.Errorf("of one message of %d bytes, %d were dropped", m.bytes, n)
 				}
 			}
-			if used := b.memory.received.used.Load(); used != 1040 {
+			if used := b.memory.received.Used(); used != 1040 {
 				t.Errorf("%d bytes are held", used)
 			}
 		}},

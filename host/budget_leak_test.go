@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -107,9 +108,9 @@ func TestBudgetsReturn(t *testing.T) {
 		}
 		for _, b := range []struct {
 			name string
-			*budget
+			*budget.Budget
 		}{{"waiting", &h.memory.waiting}, {"proposed", &h.memory.proposed}, {"received", &h.memory.received}, {"writing", &h.memory.writing}} {
-			if n := b.used.Load(); n != 0 {
+			if n := b.Used(); n != 0 {
 				t.Errorf("host %d: all groups are closed, and the budget %q holds %d bytes", i+1, b.name, n)
 			}
 		}

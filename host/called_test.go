@@ -2,16 +2,18 @@ package host
 
 import (
 	"errors"
-	"github.com/millrace/millrace/host/event"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/budget"
 )
 
 // A snapshot that is installed ends the calls through its index, and leaves the call behind it.
 func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 	for through := uint64(9); through <= 13; through++ {
-		q := proposalQueue{budget: &budget{}}
+		q := proposalQueue{budget: &budget.Budget{}}
 		q.takeCalls(func() time.Duration { return 1 }, 1)
 		var calls []*Call
 		for index := uint64(10); index <= 12; index++ {
@@ -54,7 +56,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 		}
 	}
 	var taken []*echoCaller
-	bytes, most := int64(0), l.memory.proposed.max+l.memory.waiting.max
+	bytes, most := int64(0), l.memory.proposed.Max+l.memory.waiting.Max
 	for refused := 0; refused < 10; {
 		e := newEchoCaller()
 		c := e.call(strings.Repeat("x", 1<<10))

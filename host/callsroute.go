@@ -126,7 +126,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		if c.live == 0 && !c.w.take() {
 			return true // it was given up
 		}
-		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.max/4 ||
+		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.Max/4 ||
 			s.frameMost > 0 && len(r.batch) >= s.frameMost
 		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) {
 			if !g.sendFrame(to, term) || frames == s.framesMost {

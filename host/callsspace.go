@@ -81,7 +81,7 @@ func (d *drain) perSecond(now time.Duration) float64 {
 // overloaded returns the error for a command that does not fit.
 func (g *Group) overloaded() error {
 	commands, bytes := g.inbox.waitingCommands()
-	e := &OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.max, RetryAfter: g.host.config.HeartbeatInterval}
+	e := &OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.Max, RetryAfter: g.host.config.HeartbeatInterval}
 	if rate := g.proposals.drain.perSecond(g.now()); rate > 0 {
 		e.RetryAfter = time.Duration(min(float64(bytes)/rate, maxRetryAfter.Seconds()) * float64(time.Second))
 	}

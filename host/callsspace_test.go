@@ -43,7 +43,7 @@ func TestSpaceForCalls(t *testing.T) {
 	if !errors.As(err, &o) || !errors.Is(err, ErrOverloaded) {
 		t.Fatalf("error %v, want an OverloadedError", err)
 	}
-	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*taken[0].bytes() || o.Share != g.host.memory.waiting.max {
+	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*taken[0].bytes() || o.Share != g.host.memory.waiting.Max {
 		t.Errorf("%+v after %d calls of %d bytes", *o, len(taken), taken[0].bytes())
 	}
 	if after, ok := RetryAfter(err); !ok || after < time.Millisecond || after > 10*time.Second {
@@ -87,8 +87,8 @@ func TestSpaceForCalls(t *testing.T) {
 // The waits for space are bounded, too.
 func TestSpaceWaitsAreBounded(t *testing.T) {
 	_, g := loneGroup(t)
-	g.inbox.memory.waiting.hold(g.inbox.memory.waiting.max) // nothing fits
-	defer g.inbox.memory.waiting.give(g.inbox.memory.waiting.max)
+	g.inbox.memory.waiting.Hold(g.inbox.memory.waiting.Max) // nothing fits
+	defer g.inbox.memory.waiting.Give(g.inbox.memory.waiting.Max)
 	c := newEchoCaller().call("x")
 	waits := make([]SpaceWait, maxSpaceWaits+1)
 	for i := range waits {

@@ -72,11 +72,11 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
-// are in memory and nothing waits before them. In a group with objects it may have to wait for one.
+// are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.writes.forgetting.handed = lastIndex(&m)
 	(*Group)(s).noteCommitted(s.writes.forgetting.handed)
-	if s.config.NonBlocking && !s.machine.objects.on && s.applyNow(&m) {
+	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}
 	s.machine.apply.put(m)

@@ -154,13 +154,8 @@ func (s *commandGroup) open(g *Group) error {
 		if o.Applied != nil {
 			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), so it cannot have objects; a command decides which objects are kept when it is applied, and this machine gets no command twice", g.id)
 		}
-		if err := g.machine.objects.open(g, *o.Objects); err != nil {
+		if err := s.openObjects(g); err != nil {
 			return err
-		}
-		if m, ok := s.machine.(ObjectUser); ok {
-			if err := callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{&g.machine.objects}); return nil }, nil); err != nil {
-				return err
-			}
 		}
 	}
 	s.group, s.table = g, session.New(o.Sessions)
@@ -200,8 +195,8 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		var c object.Command
 		var wrong error
-		if s.group.machine.objects.on {
-			if c, wrong, err = s.beforeEntry(e, &h, command); err != nil {
+		if hook := s.group.machine.apply.hook; hook != nil {
+			if c, wrong, err = hook.before(e, &h, command); err != nil {
 				return err
 			}
 			command = c.Data
@@ -221,7 +216,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		switch {
 		case verdict != session.Fresh:
-		case s.group.machine.objects.on && !s.applyObjects(e, &h, &c, wrong):
+		case s.group.machine.apply.hook != nil && !s.group.machine.apply.hook.change(e, &h, &c, wrong):
 		case e.Index > s.held:
 			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
@@ -325,11 +320,11 @@ func (o *CommandOptions) resultForm() string {
 	return o.ResultForm
 }
 
-// applyBatch calls the machine, which may keep and release objects meanwhile.
+// applyBatch calls the machine.
 func (s *commandGroup) applyBatch() error {
-	if o := &s.group.machine.objects; o.on {
-		o.setApplying(true)
-		defer o.setApplying(false)
+	if hook := s.group.machine.apply.hook; hook != nil {
+		hook.calls(true)
+		defer hook.calls(false)
 	}
 	return s.machine.Apply(s.batch)
 }

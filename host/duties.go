@@ -51,7 +51,7 @@ var duties = turn.NewTable((*Group).changes, []turn.Duty[*Group]{
 	dutyTransfer:    {Name: "transfer", At: turn.AfterTime, Step: (*Group).transferLeadership},
 	dutyPlacement:   {Name: "placement", At: turn.AfterTime, Step: (*Group).advancePlacement, Due: (*Group).wishDue},
 	dutyFounding:    {Name: "founding", At: turn.AfterTime, Step: (*Group).advanceFounding, Due: (*Group).foundingDue},
-	dutyObjects:     {Name: "objects", At: turn.AfterTime, Step: (*Group).advanceObjects, On: turn.Change, Due: (*Group).objectsDue},
+	dutyObjects:     {Name: "objects", At: turn.AfterTime, Step: (*Group).advanceObjects, On: turn.Change, Due: (*Group).objectsDue, Fixed: true},
 	dutyPlan:        {Name: "plan", At: turn.AfterTime, Step: (*Group).advancePlan, On: turn.Change, Due: (*Group).planDue},
 	dutyResume:      {Name: "resume", At: turn.AfterTime, Step: (*Group).resume, Due: (*Group).resumeAt},
 	dutyReads:       {Name: "reads", At: turn.AfterTime, Step: (*Group).advanceReads, On: turn.Change, Due: (*Group).readsDue},

@@ -136,7 +136,7 @@ func (e *examination) lookForStalledDisk() {
 		s := e.host.storage.log.Stats()
 		e.found(CodeDiskStalled, 0, since, fix,
 			"the oldest write of this host has waited for %v (Config.StallTimeout is %v), and %d bytes wait with it; %d syncs were completed before",
-			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.used.Load(), s.Syncs)
+			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.Used(), s.Syncs)
 		return
 	}
 	for _, v := range e.memberViews() {
@@ -201,11 +201,11 @@ func (e *examination) lookForLackingObject() {
 		return
 	}
 	text := "other members have it, or a snapshot that is beyond the entry"
-	if e.machine.objects.lost.Load() == p.index {
+	if e.machine.apply.lost.Load() == p.index {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
 	e.found(CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
-		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, p.id, rounded(e.duration(e.now-p.since)), text)
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.waits(), rounded(e.duration(e.now-p.since)), text)
 }
 
 // lookForLeader finds a group without a leader for more than two election timeouts.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -56,8 +55,10 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		if header, command, others, err = nextForwarded(others); err != nil {
 			return err
 		}
-		if g.machine.objects.on && object.IsOfLeader(command) {
-			return fmt.Errorf("%w: a leader says by itself which members hold an object", errBadForward)
+		if g.proposals.rejectForwarded != nil {
+			if err := g.proposals.rejectForwarded(command); err != nil {
+				return fmt.Errorf("%w: %v", errBadForward, err)
+			}
 		}
 		if len(command) > g.config.MaxCommandBytes {
 			f.refuse = refusesSize

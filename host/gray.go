@@ -215,7 +215,7 @@ func (g *Group) handOver() bool {
 func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
 	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.machine.objects.lackedBy(id) == nil && (target == raft.None || pr.Match > most) {
+		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.lacks(id) == "" && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})

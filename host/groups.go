@@ -196,7 +196,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.reads.init(&h.memory.waiting)
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
-	g.machine.objects.group = g
 	g.life.roleTimes.begin(h.clock.livedAtBeat())
 	g.members.founding.reached.Store(&Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)

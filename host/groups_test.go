@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -238,8 +239,8 @@ func TestCloseInATurnFreesMemory(t *testing.T) {
 	if err := l.group.Close(over()); err != nil || l.Group(theGroup) != nil {
 		t.Fatalf("Close: %v", err)
 	}
-	for name, b := range map[string]*budget{"waiting": &l.memory.waiting, "proposed": &l.memory.proposed, "received": &l.memory.received, "writing": &l.memory.writing} {
-		if used := b.used.Load(); used != 0 {
+	for name, b := range map[string]*budget.Budget{"waiting": &l.memory.waiting, "proposed": &l.memory.proposed, "received": &l.memory.received, "writing": &l.memory.writing} {
+		if used := b.Used(); used != 0 {
 			t.Errorf("no group is open, and %d bytes of the share %q are used", used, name)
 		}
 	}

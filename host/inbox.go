@@ -80,7 +80,7 @@ func (b *inbox) putProposal(p proposal) error {
 	switch {
 	case b.closed:
 		return ErrStopped
-	case !b.memory.waiting.take(b.proposalBytes+b.forwardBytes, p.bytes()):
+	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.bytes()):
 		return ErrOverloaded
 	}
 	b.proposalBytes += p.bytes()
@@ -95,7 +95,7 @@ func (b *inbox) putProposal(p proposal) error {
 func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !b.memory.received.take(b.messageBytes, bytes) && !b.memory.received.takeLarge(bytes) {
+	if b.closed || !b.memory.received.Take(b.messageBytes, bytes) && !b.memory.received.TakeLarge(bytes) {
 		return len(messages)
 	}
 	b.messageBytes += bytes
@@ -121,7 +121,7 @@ func (b *inbox) putReplaced(peer uint64) {
 		drop := m.From == peer
 		if drop {
 			b.messageBytes -= heldBytes(m)
-			b.memory.received.give(heldBytes(m))
+			b.memory.received.Give(heldBytes(m))
 		}
 		return drop
 	})
@@ -206,9 +206,9 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposal.bytes)
 	}
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
-	b.memory.waiting.give(b.proposalBytes - proposalBytes + b.forwardBytes)
+	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
 	b.forwardBytes = 0
-	b.memory.received.give(b.messageBytes - messageBytes)
+	b.memory.received.Give(b.messageBytes - messageBytes)
 	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
 	return proposalBytes > 0 && !holds && callBytes >= maxBytes || messageBytes > 0
 }
@@ -269,7 +269,7 @@ const maxFrames = 4096
 func (b *inbox) reserveForward(bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.take(b.proposalBytes+b.forwardBytes, bytes) {
+	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, bytes) {
 		return false
 	}
 	b.forwardBytes += bytes
@@ -315,7 +315,7 @@ func (b *inbox) waitingCommands() (commands int, bytes int64) {
 func (b *inbox) space() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.memory.waiting.max - b.memory.waiting.used.Load() - b.proposalBytes - b.forwardBytes
+	return b.memory.waiting.Max - b.memory.waiting.Used() - b.proposalBytes - b.forwardBytes
 }
 
 // hasProposals reports whether commands wait.
@@ -338,7 +338,7 @@ func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
 		}
 		gone = append(gone, p)
 		b.proposalBytes -= p.bytes()
-		b.memory.waiting.give(p.bytes())
+		b.memory.waiting.Give(p.bytes())
 	}
 	clear(all[len(kept):])
 	b.waiting.proposals = kept
@@ -362,8 +362,8 @@ func (b *inbox) close() []proposal {
 	b.closed = true
 	left := b.waiting.proposals
 	b.waiting.proposals, b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil, nil
-	b.memory.waiting.give(b.proposalBytes + b.forwardBytes)
-	b.memory.received.give(b.messageBytes)
+	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes)
+	b.memory.received.Give(b.messageBytes)
 	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
 	return left
 }
@@ -374,7 +374,7 @@ func (b *inbox) dropProposals() []proposal {
 	defer b.mu.Unlock()
 	left := b.waiting.proposals
 	b.waiting.proposals = nil
-	b.memory.waiting.give(b.proposalBytes)
+	b.memory.waiting.Give(b.proposalBytes)
 	b.proposalBytes = 0
 	return left
 }

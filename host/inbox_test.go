@@ -13,7 +13,7 @@ func command(n int) proposal { return proposal{command: make([]byte, n)} }
 // anInbox returns the only inbox of a host with these shares. It gets half of each.
 func anInbox(waiting, received int64) *inbox {
 	m := &memory{}
-	m.waiting.max, m.received.max = waiting, received
+	m.waiting.Max, m.received.Max = waiting, received
 	return &inbox{memory: m, now: func() time.Duration { return 0 }}
 }
 

@@ -313,7 +313,7 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 			if s.last(stays) != 2 || answered(stays) != 2 {
 				t.Errorf("the other group is written through %d and answered through %d of 2", s.last(stays), answered(stays))
 			}
-			if used := s.host.memory.writing.used.Load(); used != 0 {
+			if used := s.host.memory.writing.Used(); used != 0 {
 				t.Errorf("%d bytes count as waiting for the disk", used)
 			}
 		})

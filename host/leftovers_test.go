@@ -83,7 +83,7 @@ func TestCloseDuringADelayedFlush(t *testing.T) {
 	if err := h.group.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.memory.writing.used.Load(); n != 0 {
+	if n := h.memory.writing.Used(); n != 0 {
 		t.Errorf("the closed group holds %d bytes", n)
 	}
 }

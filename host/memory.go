@@ -1,8 +1,7 @@
 package host
 
 import (
-	"sync/atomic"
-
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -45,66 +44,16 @@ func (c Config) queueBytes() int {
 	return int(min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+1<<20), transport.DefaultQueueBytes))
 }
 
-// budget bounds the bytes that all groups of a host hold for one use.
-//
-// A group gets what it asks for as long as it then holds no more than is left for others. So one group that
-// cannot work holds about half, and two that fill at the same time hold a third each. If they fill one after
-// the other, each holds half of what the others left. Rejected: a fixed part for each group, which with a
-// thousand groups would be too small for one of them that is busy.
-type budget struct {
-	max  int64
-	used atomic.Int64
-}
-
-// take reserves n bytes for a group that holds own already, and reports whether it did.
-func (b *budget) take(own, n int64) bool {
-	for {
-		used := b.used.Load()
-		if own+n > b.max-used {
-			return false
-		}
-		if b.used.CompareAndSwap(used, used+n) {
-			return true
-		}
-	}
-}
-
-// takeLarge reserves n bytes if that is more than a group alone gets, while no more than the budget is held.
-// So what is larger than the budget gets through: a message of a host with more memory, an entry that was
-// legal under earlier settings, or an append of tiny entries, which take twenty times their encoded bytes.
-// What is held is then the budget and one such thing at most.
-func (b *budget) takeLarge(n int64) bool {
-	for n > b.max/2 {
-		used := b.used.Load()
-		if used > b.max {
-			return false
-		}
-		if b.used.CompareAndSwap(used, used+n) {
-			return true
-		}
-	}
-	return false
-}
-
-// fits reports whether take would reserve n bytes.
-func (b *budget) fits(own, n int64) bool { return own+n <= b.max-b.used.Load() }
-
-// hold counts n bytes that exist already, however many there are.
-func (b *budget) hold(n int64) { b.used.Add(n) }
-
-// give gives bytes back.
-func (b *budget) give(n int64) { b.used.Add(-n) }
-
 // memory is the budgets of a host.
 type memory struct {
-	waiting, proposed, received, writing budget
+	waiting, proposed, received, writing budget.Budget
 }
 
 func (m *memory) init(c Config) {
-	m.waiting.max = c.shareOf(waitingShare)
-	m.proposed.max = c.shareOf(proposedShare)
-	m.received.max = c.shareOf(receivedShare)
-	m.writing.max = c.shareOf(writingShare)
+	m.waiting.Max = c.shareOf(waitingShare)
+	m.proposed.Max = c.shareOf(proposedShare)
+	m.received.Max = c.shareOf(receivedShare)
+	m.writing.Max = c.shareOf(writingShare)
 }
 
 // MemoryStats is what the groups of a host hold at the moment, by use, and the share of Config.MemoryBytes
@@ -123,7 +72,7 @@ type MemoryUse struct{ Used, Share int64 }
 
 // Memory returns what the groups hold. It never waits.
 func (h *Host) Memory() MemoryStats {
-	use := func(b *budget) MemoryUse { return MemoryUse{b.used.Load(), b.max} }
+	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
 	m := &h.memory
 	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
 }

@@ -305,7 +305,7 @@ func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.objects.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.lost.Load() > 0 })
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			p.body = nil // the object is first
@@ -338,7 +338,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.objects.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.lost.Load() > 0 })
 	c.change = nil
 	for i := 0; h.group.machine.apply.parkedAt() > 0; i++ {
 		if p := h.group.snapshots.installs.received.Load(); p != nil {
@@ -360,7 +360,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 		r, _ := tr.incoming(h.group)
 		r.Install()
 	})
-	h.group.machine.objects.passing.Store(p)
+	h.group.machine.apply.passing.Store(p)
 	h.process.appliers.enqueue(h.group.machine.apply)
 	for range 100 {
 		c.tick()

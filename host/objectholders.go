@@ -157,7 +157,7 @@ func (o *groupObjects) inOrder(of map[object.ID]object.Set) []object.Set {
 
 // own returns what this member holds: its answer.
 func (o *groupObjects) own(st raft.BasicStatus) objectRecord {
-	r := objectRecord{from: o.group.self, group: o.group.id, term: st.Term, through: min(o.group.machine.apply.position().Index, st.Durable), lost: o.lostAt()}
+	r := objectRecord{from: o.group.self, group: o.group.id, term: st.Term, through: min(o.group.machine.apply.position().Index, st.Durable), lost: o.group.machine.apply.lostAt()}
 	for i, s := range o.inOrder(o.lacking) { // after the position, which is of no later moment
 		if i == maxMissing {
 			r.through = min(r.through, s.Opened-1)

@@ -37,11 +37,8 @@ type groupObjects struct {
 	files   *files.Store
 	told    func(id object.ID, here bool) // by arrived and absent, in tests
 
-	lost atomic.Uint64 // the apply lane waits at this entry for a set that no member has; 0: it does not
 	goes atomic.Uint64 // files of ended sets may be removed when the log begins here; 0: there are none
 	work atomic.Bool   // the turn has something to do
-	// passing is a snapshot that takes the machine past lost, for the apply lane.
-	passing atomic.Pointer[snapshots.Published]
 
 	mu         sync.Mutex // never held while the disk works
 	table      *object.Table
@@ -174,14 +171,16 @@ func (o *groupObjects) absent(id object.ID) {
 	waits := o.waitsFor == id
 	o.mu.Unlock()
 	if waits && o.group.machine.apply.parkedAt() > 0 {
-		o.lost.Store(o.group.machine.apply.parkedAt())
+		o.group.machine.apply.lost.Store(o.group.machine.apply.parkedAt())
 		o.wake()
 	}
 }
 
-// lacks reports whether this member lacks a set that commands may name, or waits for one.
-func (o *groupObjects) lacks() bool {
-	return o.on && (o.group.machine.apply.parkedAt() > 0 || o.lacksHeld())
+// waits returns the set for which the apply lane waits, or has waited last.
+func (o *groupObjects) waits() object.ID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waitsFor
 }
 
 // end notes sets that are not there any more. The caller holds mu.

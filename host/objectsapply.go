@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,26 +10,42 @@ import (
 	"github.com/millrace/millrace/object/files"
 )
 
-// parked says that an entry names a set that this member does not have yet. What is before it is applied.
-type parked struct {
-	index uint64
-	id    object.ID
-	since int64 // tick, not missed
+// objectHook is the applyHook of a group with objects.
+type objectHook struct {
+	*groupObjects
+	commands *commandGroup
 }
 
-func (p *parked) Error() string {
-	return fmt.Sprintf("millrace: entry %d names object %v, which is not here yet", p.index, p.id)
+// openObjects opens the objects of the group, and gives them to a machine that uses them.
+func (s *commandGroup) openObjects(g *Group) error {
+	o := &g.machine.objects
+	if err := o.open(g, *s.options.Objects); err != nil {
+		return err
+	}
+	g.machine.apply.hook, g.snapshots.section = objectHook{o, s}, o
+	g.config.NonBlocking = false // a command may have to wait for a set
+	g.proposals.rejectForwarded = rejectOfLeader
+	if m, ok := s.machine.(ObjectUser); ok {
+		return callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{o}); return nil }, nil)
+	}
+	return nil
 }
 
-// beforeEntry does what an entry of a group with objects needs before the table of sessions sees it: it moves
-// the log time of the objects, and stops at an entry whose sets are not here. The machine has applied
-// everything before whatever changes the table of objects, so that its Keep and Release come in the order of
-// the log. wrong says why the command must be refused, on all members alike.
-func (s *commandGroup) beforeEntry(e *Entry, h *session.Header, data []byte) (c object.Command, wrong, err error) {
-	o := &s.group.machine.objects
+// rejectOfLeader says that a command is one that only a leader proposes, or returns nil.
+func rejectOfLeader(command []byte) error {
+	if object.IsOfLeader(command) {
+		return errors.New("a leader says by itself which members hold an object")
+	}
+	return nil
+}
+
+// before does what an entry of a group with objects needs before the table of sessions sees it: it moves the
+// log time of the objects, and stops at an entry whose sets are not here. The machine has applied everything
+// before whatever changes the table of objects, so that its Keep and Release come in the order of the log.
+func (o objectHook) before(e *Entry, h *session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
-		if err := s.flush(); err != nil {
+		if err := o.commands.flush(); err != nil {
 			return c, nil, err
 		}
 	}
@@ -36,18 +53,19 @@ func (s *commandGroup) beforeEntry(e *Entry, h *session.Header, data []byte) (c 
 		o.advance(e.Index, h.Stamp)
 	}
 	if wrong == nil && len(c.Names) > 0 {
-		if id, lacks := o.firstLacking(c.Names); lacks {
-			return c, nil, &parked{index: e.Index, id: id}
+		if _, lacks := o.firstLacking(c.Names); lacks {
+			return c, nil, &parked{index: e.Index}
 		}
 	}
 	return c, wrong, nil
 }
 
-// applyObjects does what a command says about objects. It reports whether the machine gets the command: a
-// command that names a set which it must not name is refused, and those of the host end here.
-func (s *commandGroup) applyObjects(e *Entry, h *session.Header, c *object.Command, wrong error) (toMachine bool) {
+// change does what a command says about objects. The machine does not get a command that names a set which it
+// must not name, and is refused, nor those of the host, which end here.
+func (o objectHook) change(e *Entry, h *session.Header, c *object.Command, wrong error) (toMachine bool) {
+	s := o.commands
 	if wrong == nil {
-		wrong = s.group.machine.objects.change(e.Index, c)
+		wrong = o.groupObjects.change(e.Index, c)
 	}
 	switch {
 	case wrong != nil:
@@ -178,15 +196,15 @@ func (o *groupObjects) isQuorum(index uint64, holders []object.Holder) bool {
 	}) >= 0
 }
 
-// setApplying says whether the machine is in Apply.
-func (o *groupObjects) setApplying(is bool) {
+// calls says whether the machine is in Apply.
+func (o *groupObjects) calls(is bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.applying = is
 }
 
-// noteApplied is called when more is applied.
-func (o *groupObjects) noteApplied() {
+// applied is called when more is applied.
+func (o *groupObjects) applied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.judge()

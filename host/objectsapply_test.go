@@ -74,7 +74,7 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 	for _, id := range ids {
 		putObject(t, o.files, id)
 	}
-	m.objects = &Objects{o}
+	m.objects, g.machine.apply.hook = &Objects{o}, objectHook{o, s}
 	return s
 }
 
@@ -153,7 +153,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 				err := s.Apply(rest[:n:n])
 				if at := (*parked)(nil); i == 2 && errors.As(err, &at) {
 					waits++
-					putObject(t, s.group.machine.objects.files, at.id)
+					putObject(t, s.group.machine.objects.files, s.group.machine.objects.waitsFor)
 					if n = int(at.index - rest[0].Index); n < 0 {
 						t.Fatalf("stopped at entry %d before entry %d", at.index, rest[0].Index)
 					}

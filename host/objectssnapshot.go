@@ -20,43 +20,45 @@ import (
 // maxObjectForm bounds the form of a table that is read, for each set.
 const maxObjectForm = 256 + object.MaxHolders*26
 
-// lacksHeld reports whether this member lacks a set that a snapshot must have.
-func (o *groupObjects) lacksHeld() bool {
-	if !o.on {
-		return false
-	}
+// isWhole reports whether this member has all sets that a snapshot must have.
+func (o *groupObjects) isWhole() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.lacking {
 		if s.Held > 0 {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-// capture returns the form of the table as it is, and the sets that may be named. It is called where the
-// machine may be.
-func (o *groupObjects) capture() (form []byte, held []object.ID) {
-	if !o.on {
-		return nil, nil
-	}
+// capture returns the table as it is, with the sets that may be named.
+func (o *groupObjects) capture() capturedSection {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var held []object.ID
 	for _, s := range o.table.All() {
 		if s.Held > 0 {
 			held = append(held, s.ID)
 		}
 	}
 	slices.SortFunc(held, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
-	return o.table.AppendTo(nil), held
+	return capturedSection{objectsStream, o.table.AppendTo(nil), func(w *snapshot.Writer) error { return o.link(held, w) }}
 }
 
-// sources returns the objects on this disk that a snapshot has, too: they need not be sent.
-func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
-	if !o.on {
-		return nil
+// link writes sets into a snapshot.
+func (o *groupObjects) link(held []object.ID, w *snapshot.Writer) error {
+	for _, id := range held {
+		if err := o.files.LinkInto(id, w); err != nil {
+			o.damaged(id) // it is fetched, and the next try has it
+			return err
+		}
 	}
+	return nil
+}
+
+// sources returns the objects on this disk that a snapshot has, too.
+func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
 	last := ""
 	for i := range m.Parts {
 		p := &m.Parts[i]
@@ -73,16 +75,21 @@ func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
 	return all
 }
 
-// readTable reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
-// Nothing else of the group changes. It is called where the machine is restored.
-func (o *groupObjects) readTable(p *snapshots.Published, r *snapshot.Reader) (*object.Table, error) {
+// readSection reads the section of a snapshot, if the group has one. It is called where the machine is
+// restored.
+func (s *groupSnapshots) readSection(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
 	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
-	switch {
-	case (has > 0) != o.on:
-		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, o.on)
-	case !o.on:
-		return nil, nil
+	switch is := s.section != nil; {
+	case (has > 0) != is:
+		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, is)
+	case !is:
+		return func() {}, nil
 	}
+	return s.section.read(p, r)
+}
+
+// read reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
+func (o *groupObjects) read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
 	sets := int64(o.options.WithDefaults().MaxSets)
 	form, err := readForm(p, r, objectsStream, min(sets*maxObjectForm, 1<<30)+64)
 	if err != nil {
@@ -104,7 +111,7 @@ func (o *groupObjects) readTable(p *snapshots.Published, r *snapshot.Reader) (*o
 			return nil, fmt.Errorf("object %v: %w", s.ID, err)
 		}
 	}
-	return table, nil
+	return func() { o.restored(table, p.ID.Index) }, nil
 }
 
 // takeOver makes a set of a snapshot one that is here. One that is being fetched or removed just now stays
@@ -127,11 +134,8 @@ func (o *groupObjects) takeOver(s *object.Set, store *snapshot.Store, id snapsho
 	return err
 }
 
-// restored makes the table that of a snapshot through an index. It is called where the machine may be.
+// restored makes the table that of a snapshot through an index.
 func (o *groupObjects) restored(table *object.Table, index uint64) {
-	if !o.on {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	was := o.table

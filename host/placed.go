@@ -113,8 +113,8 @@ func (g *Group) rejectTarget(id, goal uint64, waited bool) string {
 		return fmt.Sprintf("member %d was not heard lately", id)
 	case pr.State == tracker.StateSnapshot:
 		return fmt.Sprintf("member %d gets a snapshot", id)
-	case g.machine.objects.lackedBy(id) != nil:
-		return fmt.Sprintf("member %d lacks object %v", id, g.machine.objects.lackedBy(id).ID)
+	case g.lacks(id) != "":
+		return fmt.Sprintf("member %d lacks %s", id, g.lacks(id))
 	case pr.State != tracker.StateReplicate, pr.Match < goal, !waited && pr.Match < last:
 		return fmt.Sprintf("member %d is behind: it holds entry %d of %d", id, pr.Match, last)
 	}

@@ -170,6 +170,8 @@ type groupProposals struct {
 	overload    overload
 	hasCommands bool // its entries have headers (commands.go)
 
+	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
+
 	refused atomic.Uint64
 	dropped atomic.Uint64
 }

@@ -82,7 +82,7 @@ func TestOverload(t *testing.T) {
 		}
 	}
 	half := func(share int64) int64 { return (share/each + 1) / 2 }
-	if most := half(l.memory.waiting.max); waiting != most {
+	if most := half(l.memory.waiting.Max); waiting != most {
 		t.Errorf("%d commands wait for the turn, want %d: half of the share", waiting, most)
 	}
 	l.manual.runIdle()
@@ -97,7 +97,7 @@ func TestOverload(t *testing.T) {
 			break
 		}
 	}
-	if most := half(l.memory.proposed.max); proposed != uint64(most) {
+	if most := half(l.memory.proposed.Max); proposed != uint64(most) {
 		t.Errorf("%d commands are proposed, want %d: half of the share", proposed, most)
 	}
 	for index := uint64(begun + 1); index <= begun+proposed; index++ { // all are committed, in as many appends as it takes

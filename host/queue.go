@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -18,8 +19,8 @@ import (
 // the host for what peers send (inbound.Receive). Those bounds do not cover messages without entries, and a
 // peer can cause any number of them while a disk hangs. So they are merged (merge).
 type queue struct {
-	budget *budget      // of all groups; nil: none
-	held   atomic.Int64 // bytes that are queued, taken or in a round
+	budget *budget.Budget // of all groups; nil: none
+	held   atomic.Int64   // bytes that are queued, taken or in a round
 
 	mu     sync.Mutex
 	queued []raftpb.Message
@@ -74,7 +75,7 @@ func (q *queue) put(m raftpb.Message) {
 func (q *queue) hold(bytes int64) {
 	q.held.Add(bytes)
 	if q.budget != nil {
-		q.budget.hold(bytes)
+		q.budget.Hold(bytes)
 	}
 }
 

@@ -154,7 +154,7 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 // own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHostWith(t, 3, littleMemory)
-	a, limit := l.group.writes.append, l.memory.writing.max
+	a, limit := l.group.writes.append, l.memory.writing.Max
 	l.storage.lane.task.(*manualTask).dead = true
 	for term := uint64(1); term < 200; term++ {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Entries: span(1, 9, term)})
@@ -186,7 +186,7 @@ func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
 	l.storage.lane.task.(*manualTask).dead = true
-	taken, limit := 0, int(l.memory.proposed.max)
+	taken, limit := 0, int(l.memory.proposed.Max)
 	for taken < limit {
 		p := l.submit("x")
 		l.manual.runIdle()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
@@ -147,7 +148,7 @@ const readBytes = 320
 
 // reading is the reads of a group, and the leader's part in those of other members.
 type reading struct {
-	budget *budget
+	budget *budget.Budget
 
 	mu       sync.Mutex
 	closed   error // not nil: the group has ended, or its machine is halted
@@ -188,7 +189,7 @@ type confirmed struct {
 	at    time.Duration
 }
 
-func (rd *reading) init(b *budget) {
+func (rd *reading) init(b *budget.Budget) {
 	rd.budget = b
 	rd.next.Store(math.MaxUint64)
 }
@@ -269,7 +270,7 @@ func (rd *reading) reserve(r *Read) error {
 		return rd.closed
 	case r.reserved:
 		return nil
-	case !rd.budget.take(rd.bytes, readBytes):
+	case !rd.budget.Take(rd.bytes, readBytes):
 		r.group.life.counts.readRefused.Add(1)
 		return ErrOverloaded
 	}
@@ -284,7 +285,7 @@ func (rd *reading) end(r *Read, err error) {
 	rd.applying.remove(r)
 	if r.reserved {
 		rd.bytes -= readBytes
-		rd.budget.give(readBytes)
+		rd.budget.Give(readBytes)
 		r.reserved = false
 	}
 	r.finish(err)

@@ -71,7 +71,7 @@ func (q *applyQueue) rebuild() (works bool) {
 // canRebuild reports whether the machine can begin from a snapshot in this life.
 func (q *applyQueue) canRebuild(p *snapshots.Published) bool {
 	m, ok := q.machine.(*commandGroup)
-	return p != nil && ok && m.options.Applied == nil && !q.group.machine.objects.on && !q.group.snapshots.installs.pending.Load()
+	return p != nil && ok && m.options.Applied == nil && q.hook == nil && !q.group.snapshots.installs.pending.Load()
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.

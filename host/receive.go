@@ -138,7 +138,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 	if len(m.Responses) > 0 {
 		return "message with responses, which are only for local workers, and which no bound counts"
 	}
-	if len(m.Entries) > 0 && !g.host.memory.writing.fits(g.writes.append.held.Load(), 0) {
+	if len(m.Entries) > 0 && !g.host.memory.writing.Fits(g.writes.append.held.Load(), 0) {
 		return diskTooSlow
 	}
 	for i := range m.Entries {

@@ -46,7 +46,11 @@ func (c *receivedSnapshot) Receive(m snapshot.Manifest) (*snapshot.Receiver, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := store.Receive(context.Background(), m, c.group.machine.objects.sources(&m)...)
+	var sources []snapshot.Source
+	if s := c.group.snapshots.section; s != nil {
+		sources = s.sources(&m)
+	}
+	r, err := store.Receive(context.Background(), m, sources...)
 	if errors.Is(err, snapshot.ErrPublished) && !store.Verified(m.ID()) {
 		if damage := store.Verify(context.Background(), m.ID()); damage != nil {
 			err = damage // it leaves the list, and can be received again
@@ -79,7 +83,7 @@ func (c *receivedSnapshot) IsUseless() bool { return !c.group.needsSnapshot(c.of
 
 // needsSnapshot reports whether a snapshot through an index brings this member forward.
 func (g *Group) needsSnapshot(index uint64) bool {
-	return index > g.life.status.Load().Committed || g.machine.objects.passes(index)
+	return index > g.life.status.Load().Committed || g.machine.apply.passes(index)
 }
 
 // whole passes the snapshot to the group, which installs it.

@@ -99,11 +99,11 @@ func (g *Group) unmet() (ids []uint64) {
 }
 
 // dropUncounted drops messages of members that the group refuses and, before the members have met, those that
-// would make this member vote for itself or another; and the order to campaign if this member lacks objects
-// that it needs to apply. Requests of pre-candidates promise nothing, and pass.
+// would make this member vote for itself or another; and the order to campaign if this member lacks
+// something that it needs to apply. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
 	refuses := g.members.founding.refuses.Load()
-	lacks := g.machine.objects.lacks()
+	lacks := g.cannotApply()
 	if refuses == nil && g.members.founding.founded && !g.members.joins && g.members.hint.Load() == nil && !lacks || len(g.work.taken.messages) == 0 {
 		return
 	}

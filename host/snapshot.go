@@ -153,6 +153,7 @@ type groupSnapshots struct {
 
 	machine Snapshotter // nil: it takes and restores none
 	policy  snapshots.Policy
+	section snapshotSection // nil: the group has none (snapshotsection.go)
 	dir     string
 
 	newest  atomic.Pointer[snapshots.Published]

@@ -212,7 +212,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 			return fail(err)
 		}
 	}
-	objects, err := g.machine.objects.readTable(p, r)
+	restoreSection, err := g.snapshots.readSection(p, r)
 	if err != nil {
 		return fail(err)
 	}
@@ -227,7 +227,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	if commands {
 		m.table = table
 		m.countSessions()
-		g.machine.objects.restored(objects, p.ID.Index)
+		restoreSection()
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
 		g.machine.time.note(m.table.Now(), g.now())

@@ -14,7 +14,6 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
@@ -30,10 +29,9 @@ type take struct {
 
 	// What was captured.
 	id       raftpb.EntryID
-	view     Snapshot    // the machine's; nil: it was closed
-	sessions []byte      // the form of the table; nil: the group has no commands
-	objects  []byte      // that of the table of objects; nil: the group has none,
-	held     []object.ID // and those that commands may name
+	view     Snapshot // the machine's; nil: it was closed
+	sessions []byte   // the form of the table; nil: the group has no commands
+	section  capturedSection
 	block    entry.Block
 	bytes    int64 // of the log through id, as groupSnapshots.applied counts them
 	callers  []*Taking
@@ -127,7 +125,7 @@ func (q *applyQueue) capture() (t *take) {
 	// could not begin from it (rejectManifest).
 	early := !q.group.wasMemberAt(id.Index)
 	switch p := s.latest(); {
-	case installs, early, q.group.machine.objects.lacksHeld():
+	case installs, early, s.section != nil && !s.section.isWhole():
 		lanes.End(false)
 		s.putOff()
 		returned = true
@@ -180,7 +178,9 @@ func (q *applyQueue) captureState(t *take) (err error) {
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		t.sessions = m.table.AppendTo(make([]byte, 0, counted/8))
-		t.objects, t.held = q.group.machine.objects.capture()
+		if s := t.all.section; s != nil {
+			t.section = s.capture()
+		}
 		t.block.HasSums, t.block.Sums = true, m.sums.State()
 		t.block.Last = max(m.last, m.held)
 	}
@@ -272,9 +272,8 @@ func (t *take) write() (err error) {
 			}
 		}
 	}
-	for _, id := range t.held {
-		if err := t.all.group.machine.objects.files.LinkInto(id, t.writer); err != nil {
-			t.all.group.machine.objects.damaged(id) // it is fetched, and the next try has it
+	if t.section.link != nil {
+		if err := t.section.link(t.writer); err != nil {
 			return err
 		}
 	}
@@ -294,8 +293,8 @@ func (t *take) forms() iter.Seq2[string, []byte] {
 		if t.sessions != nil && !yield(sessionsStream, t.sessions) {
 			return
 		}
-		if t.objects != nil {
-			yield(objectsStream, t.objects)
+		if t.section.form != nil {
+			yield(t.section.name, t.section.form)
 		}
 	}
 }

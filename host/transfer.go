@@ -140,8 +140,8 @@ func (g *Group) startTransfer() {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: no other member was heard lately", g.id, g.self))
 		return
 	}
-	if s := g.machine.objects.lackedBy(t.target); s != nil {
-		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: host %d lacks object %v, which commands may name, so it could not apply them; wait until it has fetched it", g.id, g.self, t.target, s.ID))
+	if what := g.lacks(t.target); what != "" {
+		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: host %d lacks %s, which commands may name, so it could not apply them; wait until it has fetched it", g.id, g.self, t.target, what))
 		return
 	}
 	if err := g.core.node.TransferLeader(t.target); err != nil {

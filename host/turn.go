@@ -109,8 +109,7 @@ func (g *Group) expire(ticks int) {
 func (g *Group) stepAnswers() {
 	g.notePeers()
 	for _, id := range g.work.taken.replaced {
-		g.proposals.frames.forget(id)
-		g.machine.objects.holders.forget(id)
+		g.memberReplaced(id)
 	}
 	if g.work.taken.campaign {
 		g.campaign()
@@ -188,8 +187,8 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.gray.machine.watch.busy || callsDue != never || g.objectsDue() != never {
-		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or objects, which needs a turn
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.gray.machine.watch.busy || callsDue != never || duties.HasFixed(g) {
+		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()

@@ -55,6 +55,25 @@ func (h *Host) startLanes() {
 	h.bulk.transfers.init(h)
 }
 
+// memberReplaced tells the other parts of the group that a member comes with another directory. It is part of
+// a turn.
+func (g *Group) memberReplaced(id uint64) {
+	g.proposals.frames.forget(id)
+	g.machine.objects.holders.forget(id)
+}
+
+// authorityRegained tells the other parts of the group that it has authority again.
+func (g *Group) authorityRegained() { g.machine.objects.regained() }
+
+// lacks names something that a member must have before it leads, and lacks as far as this leader knows; "":
+// nothing. The log of the member may be whole.
+func (g *Group) lacks(id uint64) (what string) {
+	if s := g.machine.objects.lackedBy(id); s != nil {
+		return fmt.Sprintf("object %v", s.ID)
+	}
+	return ""
+}
+
 // rosterChanged tells the other parts of the group and of its host that a roster is in force, in this order.
 // A group that is being opened tells only the first of them.
 func (g *Group) rosterChanged(was, now *membership.Roster) {

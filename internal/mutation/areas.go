@@ -42,12 +42,39 @@ var Areas = []Area{
 	},
 	{
 		Name:     "host",
-		Packages: []string{"host", "host/internal/bulk", "host/internal/divergence", "host/internal/entry", "host/internal/identity", "host/internal/leadership", "host/internal/proposals", "host/internal/outbox", "host/internal/pulse", "host/internal/sched", "host/internal/snapshots", "host/internal/storage", "host/rescue", "host/session", "host/membership", "host/pipeline"},
-		Judges: []Judge{
-			{Package: "host/internal/bulk"}, {Package: "host/internal/divergence"}, {Package: "host/internal/entry"}, {Package: "host/internal/identity"}, {Package: "host/internal/leadership"}, {Package: "host/internal/proposals"}, {Package: "host/internal/outbox"}, {Package: "host/internal/pulse"}, {Package: "host/internal/sched"}, {Package: "host/internal/snapshots"}, {Package: "host/internal/storage"}, {Package: "host/rescue"}, {Package: "host/session"}, {Package: "host/membership"}, {Package: "host/pipeline"},
-			{Package: "host", Args: map[string][]string{"": {"-lies-seed=1"}}}, simulator,
-		},
+		Packages: append([]string{"host"}, besideHost...),
+		Judges: append(judgesOf(besideHost),
+			Judge{Package: "host", Args: map[string][]string{"": {"-lies-seed=1"}}}, simulator),
 	},
+}
+
+// besideHost are the parts of the runtime, and the packages beside it that have tests of their own.
+var besideHost = []string{
+	"host/internal/budget",
+	"host/internal/bulk",
+	"host/internal/divergence",
+	"host/internal/entry",
+	"host/internal/identity",
+	"host/internal/leadership",
+	"host/internal/outbox",
+	"host/internal/proposals",
+	"host/internal/pulse",
+	"host/internal/sched",
+	"host/internal/snapshots",
+	"host/internal/storage",
+	"host/membership",
+	"host/pipeline",
+	"host/rescue",
+	"host/session",
+}
+
+// judgesOf returns the packages' own tests.
+func judgesOf(packages []string) []Judge {
+	judges := make([]Judge, len(packages))
+	for i, p := range packages {
+		judges[i].Package = p
+	}
+	return judges
 }
 
 // simulator runs whole hosts with few seeds of each scenario.

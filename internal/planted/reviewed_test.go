@@ -46,6 +46,8 @@ var reviewedBugs = []bug{
 	{name: "topics_without_peers", what: "a line of the log about one peer that is down hides that about another one", in: "transport/tcp", found: "TestLimitedLog", edits: []edit{{"transport/tcp/log.go",
 		`	gate := l.topics[about]`, `	about.peer = 0
 	gate := l.topics[about]`}}},
+	{name: "slow_topics_begin_anew", what: "a line that repeats every few seconds is a new topic each time, and each repeat is written", in: "internal/repetition", found: "TestDistancesGrowForSlowTopics", edits: []edit{{"internal/repetition/repetition.go",
+		`now-g.latest > forget`, `now-g.latest > 2*g.distance()`}}},
 	{name: "unreadable_is_final", what: "a block that the disk cannot read makes a log that can be neither opened nor repaired", found: "TestUnreadableBlock", edits: []edit{{"wal/unreadable.go",
 		`		if !IsUnreadable(err) {
 			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)`, `		if err != nil {

@@ -11,6 +11,11 @@ import "time"
 // distances are the times from a line to the next one of its topic. The last repeats.
 var distances = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 
+// forget is the silence after which a topic has ended. It must be longer than each distance, however few
+// lines were written: a topic that repeats every few seconds, or minutes, is one topic. A report that comes
+// after a silence as long as the distance of then is written, so a long silence hides nothing.
+const forget = 20 * time.Minute
+
 // Gate is the line of one topic. The zero Gate lets the next line through. The caller serializes its methods.
 type Gate struct {
 	written int // lines, since the topic is quiet no more
@@ -20,15 +25,15 @@ type Gate struct {
 }
 
 // Admit reports whether the line is written at a time (of a clock that does not go back), and how many
-// repeats were not since the line before. A topic that was not reported for twice the distance has ended, and
-// begins again.
+// repeats were not since the line before. A topic that was not reported for 20 minutes has ended, and begins
+// again.
 func (g *Gate) Admit(now time.Duration) (repeats uint64, ok bool) {
 	return g.AdmitN(now, 1)
 }
 
 // AdmitN is Admit for n reports at once.
 func (g *Gate) AdmitN(now time.Duration, n uint64) (repeats uint64, ok bool) {
-	if g.written > 0 && now-g.latest > 2*g.distance() {
+	if g.written > 0 && now-g.latest > forget {
 		g.End()
 	}
 	g.latest = now

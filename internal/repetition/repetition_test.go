@@ -32,7 +32,31 @@ func TestDistancesGrow(t *testing.T) {
 	}
 }
 
-// What has ended begins again: when it was said to have ended, and when it was silent for twice the distance.
+// Lines come at growing distances however slowly a topic repeats: each line is the first report that is a
+// distance or more after the line before.
+func TestDistancesGrowForSlowTopics(t *testing.T) {
+	distances := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	for _, every := range []time.Duration{2100 * time.Millisecond, 3 * time.Second, 25 * time.Second, 150 * time.Second, 19 * time.Minute} {
+		var g repetition.Gate
+		last, lines, counted, reports := time.Duration(0), 0, uint64(0), uint64(0)
+		for now := time.Duration(0); now < 24*time.Hour; now += every {
+			reports++
+			due := lines == 0 || now-last >= distances[min(lines, len(distances))-1]
+			repeats, ok := g.Admit(now)
+			if ok != due {
+				t.Fatalf("every %v: a line at %v, %v after line %d: %v, want %v", every, now, now-last, lines, ok, due)
+			}
+			if ok {
+				last, lines, counted = now, lines+1, counted+repeats+1
+			}
+		}
+		if left, _ := g.End(); counted+left != reports || lines > 150 {
+			t.Errorf("every %v: %d lines in a day count %d of %d reports, and %d are left", every, lines, counted, reports, left)
+		}
+	}
+}
+
+// What has ended begins again: when it was said to have ended, and when it was silent for 20 minutes.
 func TestEndsBeginAnew(t *testing.T) {
 	var g repetition.Gate
 	for _, row := range []struct {

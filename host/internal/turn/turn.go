@@ -16,14 +16,17 @@ const Never = int64(1) << 62
 type Duty[C any] struct {
 	Name string
 	At   Point
-	// Step does one bounded piece of work and waits for nothing. It reports whether the next turn must call it
-	// again, whatever happens until then.
+	// Step does one bounded piece of work and waits for nothing. It reports whether the next turn must call
+	// it again, whatever happens until then.
 	Step func(C) (again bool)
 	// On says when Step is wanted besides: inputs name their duty by Wanted.Want.
 	On Occasion
 	// Due returns the tick at which a turn must come if nothing else happens. It may be nil: the duty has no
 	// time of its own. One with a time is wanted on Tick, or again until then.
 	Due func(C) (tick int64)
+	// Fixed says that only a turn moves that tick. A group that sleeps may not hear instead that its leader
+	// lives.
+	Fixed bool
 }
 
 // Point is where in a turn a duty is called.
@@ -87,6 +90,7 @@ type Table[C any] struct {
 	changed func(C) bool // since the last call
 	at      [points]Set
 	on      [Tick | Change + 1]Set
+	fixed   []func(C) (tick int64)
 }
 
 // NewTable returns the table of at most 64 duties. changed reports whether role, term, leader or roster have
@@ -95,6 +99,9 @@ func NewTable[C any](changed func(C) bool, duties ...Duty[C]) *Table[C] {
 	t := &Table[C]{duties: duties, changed: changed}
 	for i, d := range duties {
 		t.at[d.At] |= Of(i)
+		if d.Fixed {
+			t.fixed = append(t.fixed, d.Due)
+		}
 		for _, o := range []Occasion{Tick, Change} {
 			if d.On&o != 0 {
 				t.on[o] |= Of(i)
@@ -160,4 +167,14 @@ func (t *Table[C]) Due(c C) int64 {
 		}
 	}
 	return due
+}
+
+// HasFixed reports whether a duty is due at some tick that only a turn moves.
+func (t *Table[C]) HasFixed(c C) bool {
+	for _, due := range t.fixed {
+		if due(c) != Never {
+			return true
+		}
+	}
+	return false
 }

@@ -105,3 +105,17 @@ func TestDue(t *testing.T) {
 		t.Errorf("due at %d, want never", due)
 	}
 }
+
+// Only a duty whose time is fixed, and that has one, keeps a group from moving its deadline without a turn.
+func TestHasFixed(t *testing.T) {
+	at := turn.Never
+	due := func(int) int64 { return at }
+	never := func(int) bool { return false }
+	table := turn.NewTable(never, turn.Duty[int]{Due: func(int) int64 { return 3 }}, turn.Duty[int]{Due: due, Fixed: true})
+	if table.HasFixed(0) {
+		t.Error("fixed, and never due")
+	}
+	if at = 5; !table.HasFixed(0) {
+		t.Error("not fixed, and due at 5")
+	}
+}
