@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/outbox"
 )
@@ -197,7 +198,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.begin(h.clock.livedAtBeat())
-	g.members.founding.reached.Store(&Founding{})
+	g.members.founding.reached.Store(&diagnosis.Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
 		return nil, err
@@ -411,8 +412,8 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 		return nil, nil
 	}
 	g = &Group{member: member{id: id, self: h.config.ID, host: h}, life: newLife()}
-	g.life.status.Store(Status{})
-	g.members.founding.reached.Store(&Founding{})
+	g.life.status.Store(diagnosis.Status{})
+	g.members.founding.reached.Store(&diagnosis.Founding{})
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
 	g.writes.append = &appendQueue{group: g}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"slices"
 	"testing"
@@ -43,7 +44,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	behind.machine.fails = nil
 	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](behind) > 0 })
 	c.load("all are equal", 0, c.equal)
-	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(CodeMachineHalted) || count[event.MachineResumed](behind) != 1 || given != 1 {
+	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(diagnosis.CodeMachineHalted) || count[event.MachineResumed](behind) != 1 || given != 1 {
 		t.Errorf("after a snapshot behind the command: %v, %v; Apply was called %d times before", behind.group.Halted(), d, given)
 	}
 }

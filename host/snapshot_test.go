@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/session"
@@ -403,7 +404,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			if !slices.ContainsFunc(h.events, func(e event.Event) bool { _, is := e.(event.SnapshotFailed); return is }) {
 				t.Error("no event reports it")
 			}
-			if d := h.group.Explain(); !d.Has(CodeSnapshotFails) {
+			if d := h.group.Explain(); !d.Has(diagnosis.CodeSnapshotFails) {
 				t.Errorf("Explain says:\n%v", d)
 			}
 			h.keeper.refuses, h.keeper.wrong = nil, nil
@@ -416,7 +417,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			if _, ok := h.group.LatestSnapshot(); !ok {
 				t.Fatal("it is not tried again")
 			}
-			if d := h.group.Explain(); d.Has(CodeSnapshotFails) {
+			if d := h.group.Explain(); d.Has(diagnosis.CodeSnapshotFails) {
 				t.Errorf("Explain says:\n%v", d)
 			}
 			h.restart(t, crashfs.LoseAll, nil)

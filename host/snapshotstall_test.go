@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -139,7 +140,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if !slices.ContainsFunc(h.events, func(e event.Event) bool { v, is := e.(event.SnapshotStalled); return is && v.Group == theGroup }) {
 		t.Error("no event reports it")
 	}
-	if d := h.group.Explain(); !d.Has(CodeSnapshotHangs) {
+	if d := h.group.Explain(); !d.Has(diagnosis.CodeSnapshotHangs) {
 		t.Errorf("Explain says\n%v", d)
 	}
 	if n := len(h.bulk.snapshotLanes.All()); n != snapshots.LaneCount+1 {
