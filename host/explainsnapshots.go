@@ -47,3 +47,24 @@ func (s *groupSnapshots) fix(err error) string {
 	}
 	return what + "; " + again
 }
+
+// lookForSnapshots finds snapshots that fail or hang (Explain).
+func (e *examination) lookForSnapshots() {
+	s := &e.snapshots
+	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.seat); hangs {
+		ticks := int64(since / e.host.config.tickPeriod())
+		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
+			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
+	}
+	s.mu.Lock()
+	failures, err, since, latest := s.failures, s.lastErr, s.errSince, s.errAt
+	s.mu.Unlock()
+	if s.policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
+		return // a caller was told, and nothing waits for a snapshot
+	}
+	if failures > 0 {
+		m := s.metrics()
+		e.found(diagnosis.CodeSnapshotFails, 0, since, s.fix(err),
+			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
+	}
+}
