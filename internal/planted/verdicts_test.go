@@ -46,7 +46,7 @@ var verdictBugs = []bug{
 		`ca, err := g.host.issuer()
 	if err != nil {`, `ca, err := g.host.issuer()
 	if err != nil && false {`}}},
-	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
+	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/diagnosis/code.go",
 		`case CodePaused, Code`, `case Code`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
@@ -56,6 +56,14 @@ var verdictBugs = []bug{
 		`	refusedTimeouts = 8
 `, `	refusedTimeouts = 20
 `}}},
+	{name: "full_disk_for_long", what: "a snapshot that found no space is tried again after up to 256 election timeouts", in: "host", found: "TestSpaceThatComesBackEndsTheCause", also: []judge{{in: "sim", test: "TestSeedsWithCauses", says: "names a cause: "}}, edits: []edit{{"host/snapshottake.go",
+		`		return maxFullBackoff
+`, `		return maxSnapshotBackoff
+`}}},
+	{name: "full_disk_filled_again", what: "each try of a snapshot fills a disk again that has no more space than before", in: "host", found: "TestNoTryFillsTheDiskForNothing", edits: []edit{{"host/snapshottake.go",
+		`free <= s.tooLittle+s.tooLittle/8`, `false`}}},
+	{name: "callers_failure_stays", what: "a snapshot that failed for a caller is a cause until the next one, of a group that takes none by itself", in: "host", found: "TestAFailedSnapshotOfACallerIsNamedForAWhile", edits: []edit{{"host/explainsnapshots.go",
+		`if s.policy.Disabled && e.now-latest`, `if false && e.now-latest`}}},
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "sim", found: "TestChurn", rare: true, args: "-churns 3", says: "names a cause: ", edits: []edit{{"host/pulse.go",
 		`	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 `, ``}}},
