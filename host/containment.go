@@ -22,10 +22,10 @@ import (
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload adminPlans appendLane appendQueue
-	applicants applyLane applyLanes applyQueue authority drain events examination executions
+	applicants applyLane applyLanes applyQueue authority drainRate events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
-	signal skips spaces take uploadCaller backlog
+	signal skips spaceWaiters take uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
 
