@@ -233,7 +233,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 	g.machine.apply.passed = block.Skipped
 	g.machine.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
 	raise(&g.machine.apply.applied, p.id.Index)
-	g.reads.noteApplied(p.id.Index)
+	g.reads.queue.Applied(p.id.Index)
 	return nil
 }
 
