@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -45,6 +46,25 @@ func (l *testHost) leadFor(ticks int64) {
 		l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 		l.hears(l.clock.livedAtBeat(), 3)
 	}
+}
+
+// hangingSnapshot makes a piece of work hang on a snapshot lane, until it ends.
+func hangingSnapshot() causeTest {
+	release, ended := make(chan struct{}), make(chan struct{})
+	return causeTest{code: diagnosis.CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
+		lane, began := l.bulk.snapshotLanes.All()[0], make(chan struct{})
+		for _, other := range l.bulk.snapshotLanes.All() {
+			other.Task().(*manualTask).dead = true // a goroutine runs the lane
+		}
+		l.bulk.snapshotLanes.Enqueue(&snapshots.Work{Seat: &l.group.snapshots.seat, Doing: "which writes a snapshot", Piece: func() bool {
+			close(began)
+			<-release
+			return false
+		}})
+		go func() { lane.RunOnce(); close(ended) }()
+		<-began
+		l.manual.now += snapshots.Stall
+	}, end: func(*testHost) { close(release); <-ended }}
 }
 
 // openLone opens a host that leads a group of its own.
@@ -240,10 +260,7 @@ var causeTests = []causeTest{
 		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1})
 	}},
 	{code: diagnosis.CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
-	{code: diagnosis.CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
-		lane := l.bulk.snapshotLanes.all()[0]
-		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.bulk.snapshotLanes.now()-snapshotStall
-	}, end: func(l *testHost) { l.bulk.snapshotLanes.all()[0].work = nil }},
+	hangingSnapshot(),
 	{code: diagnosis.CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
 		l.disk.SetHook(nil)
 		l.reopen()

@@ -247,7 +247,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
-	g.snapshots.schedule(g.snapshots.applied.Load())
+	g.snapshots.schedule(g.snapshots.growth.Applied())
 	g.publishFounding()
 	g.publish()
 	g.tellAuthorityLost()
@@ -344,7 +344,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.leave(g.writes.append, deletes)
 		h.appliers.leave(g.machine.apply)
-		h.bulk.snapshotLanes.leave(g)
+		h.bulk.snapshotLanes.Leave(&g.snapshots.seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
@@ -419,6 +419,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.writes.append = &appendQueue{group: g}
 	g.writes.append.ready.Owner = g.writes.append
 	g.machine.apply = &applyQueue{group: g}
+	g.snapshots.seat.Init((*snapshotGroup)(g))
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

@@ -395,3 +395,26 @@ func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	defer w.mu.Unlock()
 	return uint64(w.nPauses), w.missed
 }
+
+// metrics returns counts and levels.
+func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
+	g := s.group
+	if g == nil {
+		return m
+	}
+	m.Taken, m.Failed, m.Taking = s.taken.Load(), s.failed.Load(), time.Duration(s.tookNanos.Load())
+	m.LogBytes = s.growth.Applied()
+	s.mu.Lock()
+	m.FailedInARow = s.failures
+	if p := s.latest(); p != nil {
+		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.growth.Since(p.ID.Index)
+		if p.At > 0 {
+			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
+		}
+	}
+	s.mu.Unlock()
+	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
+		m.LogEntries = last - first + 1
+	}
+	return m
+}

@@ -326,7 +326,7 @@ func (o *groupObjects) passTime() {
 // sendPast sends the latest snapshot to a member whose machine waits at an entry for a set that no member
 // has, or takes one that is beyond the entry.
 func (g *Group) sendPast(to, lost uint64) {
-	if p := g.snapshots.latest(); p != nil && p.id.Index >= lost {
+	if p := g.snapshots.latest(); p != nil && p.ID.Index >= lost {
 		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
 		return
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -50,7 +51,7 @@ type groupObjects struct {
 	judgeAt    uint64             // the orphans are judged when this entry is applied
 	judgeLater bool               // judgeAt is not known: the log has lost something, and gets it back
 	uploads    map[object.ID]*Upload
-	removes    laneWork
+	removes    snapshots.Work
 	stops      []object.ID // fetches that are of no use any more
 	condemn    []object.ID // to be removed, and
 	removed    object.ID   // the one whose files are being removed
@@ -104,7 +105,7 @@ func (o *groupObjects) open(g *Group, options ObjectOptions) (err error) {
 	for _, id := range o.files.All() {
 		o.orphans[id] = true
 	}
-	o.removes = laneWork{group: g, doing: "whose objects are removed", piece: o.removePiece}
+	o.removes = snapshots.Work{Seat: &g.snapshots.seat, Doing: "whose objects are removed", Piece: o.removePiece}
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (o *groupObjects) drop(id object.ID) {
 		return
 	}
 	o.condemn = append(o.condemn, id)
-	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 }
 
 // absent is called when no member that was asked had a set.
@@ -193,7 +194,7 @@ func (o *groupObjects) end(gone []object.Gone) {
 		delete(o.unheld, s.ID)
 		o.ended = append(o.ended, s)
 		if info, ok := o.files.Info(s.ID); ok { // it stays as long as this entry is in the log, and counts like it
-			o.group.snapshots.applied.Add(info.Bytes)
+			o.group.snapshots.growth.Add(info.Bytes)
 		}
 		if u := o.uploads[s.ID]; u != nil {
 			delete(o.uploads, s.ID)
@@ -234,7 +235,7 @@ func (o *groupObjects) judge() {
 	}
 	slices.SortFunc(o.condemn, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
 	o.orphans = nil
-	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 }
 
 // regained is called when the group has authority again: its log has what it had lost. It may be that nothing
@@ -265,7 +266,7 @@ func (o *groupObjects) removeEnded() {
 	o.ended = slices.Delete(o.ended, 0, n)
 	o.setGoes()
 	o.mu.Unlock()
-	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 }
 
 // removePiece removes the files of one set, on a snapshot lane. What cannot be removed now, as it is read or
@@ -303,7 +304,7 @@ func (o *groupObjects) removeAgain() (due int64) {
 	case now >= h.removeAt:
 		o.condemn, o.inUse = append(o.condemn, o.inUse...), nil
 		h.removeAt = now + ticksPerHeartbeat
-		o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+		o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 	}
 	return h.removeAt
 }

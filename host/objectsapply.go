@@ -175,7 +175,7 @@ func (o *groupObjects) refuseUpload(open *object.Opening, err error) {
 	delete(o.uploads, open.ID)
 	u.finish(object.Set{}, err)
 	o.condemn = append(o.condemn, open.ID)
-	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 }
 
 // isQuorum reports whether holders are a quorum of the configuration in force at an entry, each with the

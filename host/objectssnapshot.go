@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"maps"
 	"slices"
 
@@ -76,8 +77,8 @@ func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
 
 // readSection reads the section of a snapshot, if the group has one. It is called where the machine is
 // restored.
-func (s *groupSnapshots) readSection(p *publishedSnapshot, r *snapshot.Reader) (restore func(), err error) {
-	_, has := p.manifest.Find(snapshot.KindHost, objectsStream)
+func (s *groupSnapshots) readSection(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
+	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
 	switch is := s.section != nil; {
 	case (has > 0) != is:
 		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, is)
@@ -88,7 +89,7 @@ func (s *groupSnapshots) readSection(p *publishedSnapshot, r *snapshot.Reader) (
 }
 
 // read reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
-func (o *groupObjects) read(p *publishedSnapshot, r *snapshot.Reader) (restore func(), err error) {
+func (o *groupObjects) read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
 	sets := int64(o.options.WithDefaults().MaxSets)
 	form, err := readForm(p, r, objectsStream, min(sets*maxObjectForm, 1<<30)+64)
 	if err != nil {
@@ -106,11 +107,11 @@ func (o *groupObjects) read(p *publishedSnapshot, r *snapshot.Reader) (restore f
 		if s.Held == 0 {
 			continue
 		}
-		if err := o.takeOver(&s, store, p.id); err != nil {
+		if err := o.takeOver(&s, store, p.ID); err != nil {
 			return nil, fmt.Errorf("object %v: %w", s.ID, err)
 		}
 	}
-	return func() { o.restored(table, p.id.Index) }, nil
+	return func() { o.restored(table, p.ID.Index) }, nil
 }
 
 // takeOver makes a set of a snapshot one that is here. One that is being fetched or removed just now stays

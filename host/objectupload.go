@@ -218,7 +218,7 @@ func (u *Upload) fail(err error) {
 		}
 	}
 	o.mu.Unlock()
-	o.group.host.bulk.snapshotLanes.enqueue(&o.removes)
+	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
 }
 
 func (o *groupObjects) dropUpload(u *Upload) {

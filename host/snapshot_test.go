@@ -492,7 +492,7 @@ func TestSnapshotsSurviveCrashes(t *testing.T) {
 			switch p := h.group.snapshots.latest(); {
 			case p == nil:
 				t.Fatalf("%v at operation %d: no snapshot is left", loss, n)
-			case p.id.Index == old.Index:
+			case p.ID.Index == old.Index:
 				began[1]++
 			default:
 				began[2]++

@@ -61,6 +61,7 @@ var besideHost = []string{
 	"host/internal/pulse",
 	"host/internal/reads",
 	"host/internal/sched",
+	"host/internal/snapshots",
 	"host/internal/storage",
 	"host/membership",
 	"host/pipeline",
