@@ -83,8 +83,8 @@ func (g *Group) resumeCore() {
 	g.writes.discarding.waitsForLane, g.writes.discarding.unheard = false, 0
 }
 
-// requestDiscard asks the append lane to forget, if it is time. Everything that the core has to say is queued,
-// including its newest term.
+// requestDiscard asks the append lane to forget, if it is time. Everything that the core has to say is
+// queued, including its newest term.
 func (g *Group) requestDiscard() (again bool) {
 	if g.writes.discarding.waitsForLane || g.writes.discarding.unheard < g.writes.discarding.forgetAfterTicks || !g.writes.append.full.Load() || g.core.node.HasReady() || g.snapshots.installs.pending.Load() {
 		return g.writes.discarding.unheard > 0

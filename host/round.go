@@ -123,8 +123,8 @@ func (s *durableState) setHardState(w *wal.Write) (needed bool) {
 	return true
 }
 
-// withNewestVote repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
-// it.
+// withNewestVote repeats setHardState for a write that the log has refused: meanwhile term and vote may
+// have overtaken it.
 func (s *durableState) withNewestVote(w *wal.Write) {
 	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote

@@ -52,8 +52,8 @@ const (
 	maxSpaceWaits = 1 << 14
 )
 
-// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal reads the
-// clock.
+// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal
+// reads the clock.
 type drainRate struct {
 	taken atomic.Int64 // bytes, so far
 

@@ -130,8 +130,8 @@ func (q *queue) putBack(early []raftpb.Message) {
 	q.early = early
 }
 
-// writeVoteAhead writes a group's term and vote ahead of its refused round, if answers wait for them or if always
-// is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
+// writeVoteAhead writes a group's term and vote ahead of its refused round, if answers wait for them or if
+// always is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
 func (l *appendLane) writeVoteAhead(q *appendQueue, always bool) (wrote bool) {
 	newest, early := q.takeEarly()
 	if len(early) == 0 && !(always && behind(q.stated.hs, newest)) {

@@ -23,7 +23,7 @@ var runtimeBugs = []bug{
 		` || w.Boottime() >= l.until {`, ` {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
 		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
-	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/removalnotice.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
 	if true {
