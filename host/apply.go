@@ -3,14 +3,15 @@ package host
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/divergence"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -18,7 +19,7 @@ import (
 // applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
 // machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyQueue struct {
-	queue
+	workqueue.Queue
 	group   *Group
 	machine StateMachine
 	calls   atomic.Uint64
@@ -185,8 +186,8 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	q.group.reads.queue.RunBetween(&q.calling)
 	q.runCapture()
 	if len(q.work) == 0 {
-		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
-		q.workBytes = q.takenBytes
+		q.work = q.Take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
+		q.workBytes = q.TakenBytes()
 	}
 	if q.parkedAt() > 0 || q.passing.Load() != nil {
 		q.pass()
@@ -207,7 +208,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {
-		q.hold(-q.workBytes)
+		q.Hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
 	}
 	if short := (retried{}); errors.As(err, &short) {
@@ -253,7 +254,7 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 		} else if err != nil {
 			return answers, done, err
 		}
-		bytes += entryBytes(entries)
+		bytes += workqueue.EntryBytes(entries)
 		for done < len(q.work) && lastIndex(&q.work[done]) <= last {
 			answers = append(answers, q.work[done].Responses...)
 			done++
@@ -315,9 +316,9 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 		}
 		return entries, entries[len(entries)-1].Index, nil
 	}
-	n, bytes := 1, entryBytes(first.Entries)
+	n, bytes := 1, workqueue.EntryBytes(first.Entries)
 	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
-		bytes += entryBytes(work[n].Entries)
+		bytes += workqueue.EntryBytes(work[n].Entries)
 		n++
 	}
 	if n == 1 {

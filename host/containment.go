@@ -21,13 +21,13 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Objects Taking Transfer Upload adminPlans appendLane appendQueue
+	Execution Host Objects Taking Transfer Upload adminPlans
 	applicants applyLane applyLanes applyQueue authority drainRate events examination executions
 	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
-	memberWatches members peers placer proposalQueue published queue shortages shutdown
+	memberWatches members peers placer proposalQueue published shortages shutdown
 	signal skips spaceWaiters take uploadCaller backlog
-	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
+	appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
