@@ -3,14 +3,14 @@ package host
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/divergence"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -183,7 +183,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	q.short = false
 	q.runBetween()
-	q.runCapture()
+	q.group.snapshots.Capture(&q.calling)
 	if len(q.work) == 0 {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes

@@ -10,7 +10,7 @@ func (g *Group) compactLog(through, applied uint64) {
 		g.host.storage.lane.enqueue(g.writes.append)
 	}
 	if through <= applied {
-		g.snapshots.compact.CompareAndSwap(through, 0)
+		g.snapshots.Compacted(through)
 	}
 }
 

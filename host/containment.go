@@ -23,11 +23,11 @@ import (
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
+	flightRecorder groupObjects groupTable hostWatch inbox keys logTime
 	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
 	signal skips spaces take uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

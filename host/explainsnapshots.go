@@ -16,11 +16,7 @@ const fixStuck = "look at the disk and at the kernel's log, then start this host
 
 // lookForStuckSnapshots finds directories that this process must not touch.
 func (e *examination) lookForStuckSnapshots() {
-	store := e.snapshots.opened.Load()
-	if store == nil {
-		return
-	}
-	stuck := store.Stuck()
+	stuck := e.snapshots.Stuck()
 	if len(stuck) == 0 {
 		return
 	}
@@ -42,16 +38,14 @@ func fixSnapshot(err error) string {
 // lookForSnapshots finds snapshots that fail or hang (Explain).
 func (e *examination) lookForSnapshots() {
 	s := &e.snapshots
-	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.seat); hangs {
+	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.Seat); hangs {
 		ticks := int64(since / e.host.config.tickPeriod())
 		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
 			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
 	}
-	s.mu.Lock()
-	failures, err, since := s.failures, s.lastErr, s.errSince
-	s.mu.Unlock()
+	failures, err, since, _ := s.Failures()
 	if failures > 0 {
-		m := s.metrics()
+		m := e.snapshotMetrics()
 		e.found(diagnosis.CodeSnapshotFails, 0, since, fixSnapshot(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}

@@ -2,10 +2,11 @@ package host
 
 import (
 	"errors"
-	"github.com/millrace/millrace/host/diagnosis"
-	"github.com/millrace/millrace/host/event"
 	"slices"
 	"testing"
+
+	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/event"
 )
 
 // A member whose machine is halted gets a snapshot of another member. One of an entry before the command does
@@ -20,7 +21,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	if _, _, err := taking.Poll(); err != nil {
 		t.Fatal(err)
 	}
-	before := leader.group.snapshots.latest()
+	before := leader.group.snapshots.Latest()
 	given := 0
 	behind.machine.fails = func(*Command) error {
 		given++
