@@ -22,12 +22,12 @@ import (
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
-	applicants applyLane applyLanes applyQueue authority drain events examination executions
+	applicants applyLane applyLanes applyQueue authority drain events executions
 	flightRecorder groupObjects groupTable hostWatch inbox keys logTime
 	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
-	signal skips spaces take uploadCaller backlog
+	signal skips spaces uploadCaller backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

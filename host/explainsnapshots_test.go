@@ -39,6 +39,7 @@ func (l *testHost) sticks() {
 // what to do, also by a snapshot that fails because of it.
 func TestExplainNamesAStuckSnapshot(t *testing.T) {
 	l := openKeeper(t, GroupConfig{}, false)
+	l.t = t
 	l.call(t, nil, "a command")
 	l.sticks()
 	d := l.group.Explain()

@@ -54,6 +54,7 @@ func failingSnapshot() causeTest {
 	var h *keeperHost
 	return causeTest{code: diagnosis.CodeSnapshotFails, open: func(t *testing.T) *testHost {
 		h = openKeeper(t, GroupConfig{}, false)
+		h.t = t
 		h.call(t, nil, "a command")
 		return h.testHost
 	}, begin: func(l *testHost) {

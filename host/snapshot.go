@@ -23,7 +23,7 @@ import (
 //	snapshot lane   write the parts, sync them
 //	                wait until this host's log is durable through the index
 //	                publish, read back
-//	turn            compact the log (snapshotlog.go)
+//	turn            compact the log (compaction.go)
 //	append lane     write that
 //
 // Invariant: a published snapshot is of an index that this host holds durably. A volatile machine may have

@@ -60,8 +60,8 @@ type Owner interface {
 // Caller is told how the snapshot has ended that it has asked for: p is there, or err.
 type Caller func(p *Published, err error)
 
-// Group is the snapshots of one group: the latest one, the one that is being taken, and what they mean for
-// the log. The zero value is that of a group that is not open.
+// Group is the snapshots of one group: the latest, the take that is under way, and what both mean for the
+// log. The zero value belongs to a group that is not open.
 type Group struct {
 	Settings
 	Seat    Seat
@@ -85,7 +85,7 @@ type Group struct {
 	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
 
 	mu       sync.Mutex // never held while the disk works
-	stage    stage
+	phase    phase
 	take     *take // from its capture to its end
 	callers  []Caller
 	failures int   // in a row
@@ -98,11 +98,11 @@ type Group struct {
 	closed    bool
 }
 
-// stage is how far a take is, if there is one.
-type stage int
+// phase is how far a take is, if there is one.
+type phase int
 
 const (
-	idle    stage = iota
+	idle    phase = iota
 	wanted        // it waits for a grant, and for the apply lane
 	writing       // it was captured
 )
@@ -132,8 +132,8 @@ func (s *seated) Granted() {
 // Latest returns the newest snapshot that was published and read back, or nil.
 func (s *Group) Latest() *Published { return s.latest.Load() }
 
-// Begin makes a snapshot the latest when the group is opened from it. The log begins at first, and its entries
-// count perEntry bytes each.
+// Begin makes a snapshot the latest when the group is opened from it. The log begins at first, and its
+// entries count perEntry bytes each.
 func (s *Group) Begin(p *Published, first uint64, perEntry int64) {
 	s.latest.Store(p)
 	s.Growth.Space(s.Policy.Interval(p))
@@ -195,9 +195,9 @@ func (s *Group) Ask(c Caller) {
 // takes none. It may be called from anywhere.
 func (s *Group) Want() {
 	s.mu.Lock()
-	wants := s.Machine != nil && !s.closed && s.stage == idle
+	wants := s.Machine != nil && !s.closed && s.phase == idle
 	if wants {
-		s.stage = wanted
+		s.phase = wanted
 	}
 	s.mu.Unlock()
 	if wants {
@@ -224,7 +224,7 @@ func (s *Group) lookAt() {
 // putOff makes what was wanted wait for a while.
 func (s *Group) putOff() {
 	s.mu.Lock()
-	s.stage = idle
+	s.phase = idle
 	s.mu.Unlock()
 	s.Lanes.LookAgain(&s.Seat, s.Heartbeat)
 }
@@ -233,7 +233,7 @@ func (s *Group) putOff() {
 func (s *Group) endWithout(p *Published, err error) {
 	s.mu.Lock()
 	callers := s.callers
-	s.callers, s.stage = nil, idle
+	s.callers, s.phase = nil, idle
 	if err == nil {
 		s.failures, s.lastErr = 0, nil // a snapshot of this state was received
 	}
@@ -318,8 +318,8 @@ func (s *Group) Close() {
 	}
 }
 
-// Failures says how many takes in a row have failed, with which error, and at which ticks the first and the last
-// of them did.
+// Failures says how many takes in a row have failed, with which error, and at which ticks the first and the
+// last of them did.
 func (s *Group) Failures() (n int, err error, first, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,8 +361,8 @@ func backoff(election int64, failures int, err error) int64 {
 	return election << min(failures-1, most)
 }
 
-// fails counts a failure, and returns after how many ticks the next try comes, and whether it should be logged,
-// as the first or a repeated one.
+// fails counts a failure, and returns after how many ticks the next try comes, and whether it should be
+// logged, as the first or a repeated one.
 func (s *Group) fails(err error, free int64) (wait int64, repeats uint64, said bool) {
 	now := s.owner.Ticks()
 	s.mu.Lock()

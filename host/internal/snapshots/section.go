@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// Section is what a group has in its snapshots besides the machine and the sessions: a stream of the host, and
-// parts by link. A group with large objects has one.
+// Section is what a group has in its snapshots besides the machine and the sessions: a stream of the host,
+// and parts by link. A group with large objects has one.
 type Section interface {
 	// IsWhole reports whether this member has all that a snapshot must have.
 	IsWhole() bool

@@ -117,7 +117,7 @@ func (s *Group) begin(id raftpb.EntryID) *take {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stage, s.take = writing, t
+	s.phase, s.take = writing, t
 	t.callers, s.callers = s.callers, nil
 	return t
 }
@@ -403,7 +403,7 @@ func (t *take) finish() {
 	s.Lanes.Await(&s.Seat, false)
 	s.Lanes.End(true)
 	s.mu.Lock()
-	s.take, s.stage = nil, idle
+	s.take, s.phase = nil, idle
 	s.mu.Unlock()
 }
 
