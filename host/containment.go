@@ -22,11 +22,11 @@ import (
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Taking Transfer Upload administeredPlans
-	applicants applyLane applyLanes applyQueue authority drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
+	applicants applyQueue authority drain events examination executions
+	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys
 	memberWatches members peers placer proposalQueue published shortages shutdown
-	signal skips spaces take uploadCaller backlog
-	appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	signal spaces take uploadCaller backlog
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.

@@ -300,7 +300,7 @@ func (o *groupObjects) passTime() {
 	o.mu.Lock()
 	next, applied := o.table.Next(), o.table.Now()
 	o.mu.Unlock()
-	now := g.machine.time.estimate(g.now())
+	now := g.machine.time.Estimate(g.now())
 	switch {
 	case next == math.MaxInt64:
 		return

@@ -2,13 +2,13 @@ package host
 
 import (
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -142,7 +142,7 @@ func (o *groupObjects) arrived(id object.ID) {
 	o.mu.Lock()
 	delete(o.lacking, id)
 	o.mu.Unlock()
-	o.group.host.appliers.enqueue(o.group.machine.apply)
+	o.group.host.appliers.Enqueue(&o.group.machine.apply.seat)
 	o.wake()
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -230,7 +230,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 		restoreSection()
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
-		g.machine.time.note(m.table.Now(), g.now())
+		g.machine.time.Note(m.table.Now(), g.now())
 	}
 	g.machine.apply.passed = block.Skipped
 	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})

@@ -15,7 +15,7 @@ func (g *snapshotGroup) Look()           { g.snapshots.lookAt() }
 
 func (g *snapshotGroup) Granted() {
 	g.snapshots.granted.Store(true)
-	g.host.appliers.enqueue(g.machine.apply)
+	g.host.appliers.Enqueue(&g.machine.apply.seat)
 }
 
 // hostBulk is what is long: snapshots and objects, made, installed and sent.
