@@ -22,12 +22,12 @@ import (
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
 	Execution Host Objects Taking Transfer Upload administeredPlans
-	applicants applyQueue authority drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys
+	applicants applyQueue authority drain events executions
+	flightRecorder groupObjects groupTable hostWatch inbox keys
 	memberWatches members peers placer proposalQueue published shortages shutdown
-	signal spaces take uploadCaller backlog
+	signal spaces uploadCaller backlog
 	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers workqueue.Queue`)
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

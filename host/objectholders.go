@@ -326,11 +326,11 @@ func (o *groupObjects) passTime() {
 // sendPast sends the latest snapshot to a member whose machine waits at an entry for a set that no member
 // has, or takes one that is beyond the entry.
 func (g *Group) sendPast(to, lost uint64) {
-	if p := g.snapshots.latest(); p != nil && p.ID.Index >= lost {
+	if p := g.snapshots.Latest(); p != nil && p.ID.Index >= lost {
 		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
 		return
 	}
-	g.snapshots.want()
+	g.snapshots.Want()
 }
 
 // lackedBy returns a set that commands may name and that a member has said lately it lacks, or nil. A member

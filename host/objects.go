@@ -105,7 +105,7 @@ func (o *groupObjects) open(g *Group, options ObjectOptions) (err error) {
 	for _, id := range o.files.All() {
 		o.orphans[id] = true
 	}
-	o.removes = snapshots.Work{Seat: &g.snapshots.seat, Doing: "whose objects are removed", Piece: o.removePiece}
+	o.removes = snapshots.Work{Seat: &g.snapshots.Seat, Doing: "whose objects are removed", Piece: o.removePiece}
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (o *groupObjects) end(gone []object.Gone) {
 		delete(o.unheld, s.ID)
 		o.ended = append(o.ended, s)
 		if info, ok := o.files.Info(s.ID); ok { // it stays as long as this entry is in the log, and counts like it
-			o.group.snapshots.growth.Add(info.Bytes)
+			o.group.snapshots.Growth.Add(info.Bytes)
 		}
 		if u := o.uploads[s.ID]; u != nil {
 			delete(o.uploads, s.ID)

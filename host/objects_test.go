@@ -236,11 +236,11 @@ func TestAnObjectThatHasGoneCountsForTheLog(t *testing.T) {
 	if !here || info.Bytes == 0 {
 		t.Fatalf("setup: %+v, %v", info, here)
 	}
-	before := s.group.snapshots.growth.Applied()
+	before := s.group.snapshots.Growth.Applied()
 	o.mu.Lock()
 	o.end([]object.Gone{{ID: id, Index: 9}, {ID: object.ID{4}, Index: 9}}) // the second is not here
 	o.mu.Unlock()
-	if n := s.group.snapshots.growth.Applied() - before; n != info.Bytes {
+	if n := s.group.snapshots.Growth.Applied() - before; n != info.Bytes {
 		t.Errorf("%d bytes count, want %d", n, info.Bytes)
 	}
 }

@@ -22,7 +22,7 @@ func (s *commandGroup) openObjects(g *Group) error {
 	if err := o.open(g, *s.options.Objects); err != nil {
 		return err
 	}
-	g.machine.apply.hook, g.snapshots.section = objectHook{o, s}, o
+	g.machine.apply.hook, g.snapshots.Section = objectHook{o, s}, o
 	g.config.NonBlocking = false // a command may have to wait for a set
 	g.proposals.rejectForwarded = rejectOfLeader
 	if m, ok := s.machine.(ObjectUser); ok {

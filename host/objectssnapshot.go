@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"maps"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/snapshot"
@@ -21,7 +21,7 @@ import (
 const maxObjectForm = 256 + object.MaxHolders*26
 
 // isWhole reports whether this member has all sets that a snapshot must have.
-func (o *groupObjects) isWhole() bool {
+func (o *groupObjects) IsWhole() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.lacking {
@@ -32,8 +32,8 @@ func (o *groupObjects) isWhole() bool {
 	return true
 }
 
-// capture returns the table as it is, with the sets that may be named.
-func (o *groupObjects) capture() capturedSection {
+// Capture returns the table as it is, with the sets that may be named.
+func (o *groupObjects) Capture() snapshots.CapturedSection {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var held []object.ID
@@ -43,7 +43,10 @@ func (o *groupObjects) capture() capturedSection {
 		}
 	}
 	slices.SortFunc(held, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
-	return capturedSection{objectsStream, o.table.AppendTo(nil), func(w *snapshot.Writer) error { return o.link(held, w) }}
+	return snapshots.CapturedSection{
+		Name: snapshots.ObjectsStream, Form: o.table.AppendTo(nil),
+		Link: func(w *snapshot.Writer) error { return o.link(held, w) },
+	}
 }
 
 // link writes sets into a snapshot.
@@ -57,8 +60,8 @@ func (o *groupObjects) link(held []object.ID, w *snapshot.Writer) error {
 	return nil
 }
 
-// sources returns the objects on this disk that a snapshot has, too.
-func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
+// Sources returns the objects on this disk that a snapshot has, too.
+func (o *groupObjects) Sources(m *snapshot.Manifest) (all []snapshot.Source) {
 	last := ""
 	for i := range m.Parts {
 		p := &m.Parts[i]
@@ -75,23 +78,10 @@ func (o *groupObjects) sources(m *snapshot.Manifest) (all []snapshot.Source) {
 	return all
 }
 
-// readSection reads the section of a snapshot, if the group has one. It is called where the machine is
-// restored.
-func (s *groupSnapshots) readSection(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
-	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
-	switch is := s.section != nil; {
-	case (has > 0) != is:
-		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, is)
-	case !is:
-		return func() {}, nil
-	}
-	return s.section.read(p, r)
-}
-
-// read reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
-func (o *groupObjects) read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
+// Read reads the table of a snapshot, and takes its sets over: afterwards their files are on this disk.
+func (o *groupObjects) Read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
 	sets := int64(o.options.WithDefaults().MaxSets)
-	form, err := readForm(p, r, objectsStream, min(sets*maxObjectForm, 1<<30)+64)
+	form, err := snapshots.ReadForm(p, r, snapshots.ObjectsStream, min(sets*maxObjectForm, 1<<30)+64)
 	if err != nil {
 		return nil, fmt.Errorf("its objects: %w (CommandOptions.Objects)", err)
 	}
@@ -99,7 +89,7 @@ func (o *groupObjects) read(p *snapshots.Published, r *snapshot.Reader) (restore
 	if err != nil {
 		return nil, err
 	}
-	store, err := o.group.snapshots.store()
+	store, err := o.group.snapshots.Store()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +116,7 @@ func (o *groupObjects) takeOver(s *object.Set, store *snapshot.Store, id snapsho
 	case errors.Is(err, files.ErrBusy):
 		return nil
 	case err == nil && !here && !store.Verified(id):
-		if err = o.files.Verify(context.Background(), s.ID); isDamage(err) {
+		if err = o.files.Verify(context.Background(), s.ID); snapshots.IsDamage(err) {
 			o.group.host.env.logger.Warn("an object of a snapshot is damaged, and is fetched", "group", o.group.id, "host", o.group.self, "object", s.ID.String(), "err", err)
 			return nil
 		}
