@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/objects"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -359,5 +360,5 @@ type groupMachine struct {
 	time       logTime
 	skips      skips
 	divergence divergence.Comparison
-	objects    groupObjects
+	objects    *objects.Keeper // nil: there are none
 }

@@ -21,20 +21,20 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
+	Execution Host Read Taking Transfer administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
+	flightRecorder groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
-	signal skips snapshotLane snapshotLanes spaces take uploadCaller backlog
-	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender
+	signal skips snapshotLane snapshotLanes spaces take backlog
+	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender
 	sched.Seat sched.Shard sched.Worker sched.relay storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
-	Group.appliedBatch Group.setRoster Group.believesRemoval Group.StartUpload
-	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
-	Group.routeCalls Group.takeRefusals Group.Objects Group.callsOf Group.overtakeRouted
+	Group.appliedBatch Group.setRoster Group.believesRemoval
+	Group.setRefuses Group.StartRead Group.StartApplied Group.confirmReads
+	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
 	identity.Enter`)
 
 func words(text string) map[string]bool {

@@ -306,7 +306,7 @@ func (g *Group) Metrics() GroupMetrics {
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
-	m.Objects = g.machine.objects.metrics()
+	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
 	m.Queues.Writing, m.Queues.Applying = g.writes.append.held.Load(), g.machine.apply.held.Load()
 	return m
 }
@@ -347,7 +347,7 @@ func (h *Host) Metrics() HostMetrics {
 		}
 	}
 	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
-	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects))
+	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects.Class))
 	m.Lanes = h.appliers.metrics()
 	for _, s := range h.shards {
 		turns, hung := s.Counts()

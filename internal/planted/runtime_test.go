@@ -264,7 +264,7 @@ var runtimeBugs = []bug{
 	least`}}},
 	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/internal/budget/budget.go",
 		`for n > b.Max/2 {`, `for n > b.Max/2 && false {`}}},
-	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/objectupload.go",
+	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/upload.go",
 		`		if !whole {
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},

@@ -65,6 +65,7 @@ host/internal/divergence host/event host/session host/internal/control host/inte
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
 host/internal/leadership host/internal/control                                                              |
 host/internal/proposals                                                                                       |
+host/internal/objects  host/event host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/* |
 .                      host host/event host/session object object/files |
 internal/counting      .                                                                                      |
