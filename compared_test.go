@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/millracetest"
 )
 
@@ -39,7 +39,7 @@ func (c *memberCounter) Restore(_ context.Context, r io.Reader) error {
 }
 
 // runCounter proposes a command each half second for five seconds, and returns what members say.
-func runCounter(t *testing.T, newMachine func(id uint64) counterMachine) (said []host.Diagnosis, differ []uint64) {
+func runCounter(t *testing.T, newMachine func(id uint64) counterMachine) (said []diagnosis.Diagnosis, differ []uint64) {
 	c := millracetest.New(t, 3, newMachine)
 	c.Leader(t.Context())
 	for range 10 {
@@ -76,7 +76,7 @@ func TestDifferentResultsAreNoticed(t *testing.T) {
 					})
 					want := name != "nothing" && !unwatched
 					for i, d := range said {
-						if d.Has(host.CodeDiverged) != want || differ[i] > 0 != want || want && !strings.Contains(d.String(), "differ in their results after entry") {
+						if d.Has(diagnosis.CodeDiverged) != want || differ[i] > 0 != want || want && !strings.Contains(d.String(), "differ in their results after entry") {
 							t.Errorf("unwatched %v: member %d says %v, and its metrics entry %d", unwatched, i+1, d, differ[i])
 						}
 					}
@@ -101,7 +101,7 @@ func TestOnlyEqualFormsAreCompared(t *testing.T) {
 			return m
 		})
 		for i, d := range said {
-			if d.Has(host.CodeDiverged) {
+			if d.Has(diagnosis.CodeDiverged) {
 				t.Errorf("member %d says: %v", i+1, d)
 			}
 		}

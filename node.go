@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -26,11 +27,11 @@ type (
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
-	Status = host.Status
+	Status = diagnosis.Status
 	// Role is what a member does in its term: Status.Role.
 	Role = event.Role
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
-	Diagnosis = host.Diagnosis
+	Diagnosis = diagnosis.Diagnosis
 	// GroupMetrics is what Node.Metrics returns.
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.

@@ -3,14 +3,15 @@ package host
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/divergence"
-	"github.com/millrace/millrace/host/internal/objects"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -33,7 +34,7 @@ type applyQueue struct {
 	parked     atomic.Pointer[parked] // the entry that must wait (applywait.go); nil: none does
 	lost       atomic.Uint64          // the entry that waits for what no member has; 0: none does
 	// passing is a snapshot that takes the machine past that entry (applywait.go).
-	passing atomic.Pointer[publishedSnapshot]
+	passing atomic.Pointer[snapshots.Published]
 	hook    applyHook  // nil: the machine gets each command as it is
 	calling sync.Mutex // held while the machine is called in a turn, or a function between (readbetween.go)
 	halting halting    // halted.go

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -65,7 +66,7 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	m := &shape{}
 	q := &applyQueue{machine: m, group: s.q.group}
 	q.ready.Owner, q.group.machine.apply = q, q
-	q.group.life.status.Store(Status{})
+	q.group.life.status.Store(diagnosis.Status{})
 	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
 	p.grow(2)
 	for i := range uint64(3) {

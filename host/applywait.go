@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -49,8 +50,8 @@ func (q *applyQueue) lostAt() uint64 {
 
 // passParked hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a
 // turn.
-func (g *Group) passParked(p *publishedSnapshot) bool {
-	if !g.machine.apply.passes(p.id.Index) {
+func (g *Group) passParked(p *snapshots.Published) bool {
+	if !g.machine.apply.passes(p.ID.Index) {
 		return false
 	}
 	g.machine.apply.passing.Store(p)
@@ -70,7 +71,7 @@ func (q *applyQueue) pass() {
 	switch {
 	case p == nil:
 		return
-	case waits == 0 || p.id.Index < waits: // the entry waits no more
+	case waits == 0 || p.ID.Index < waits: // the entry waits no more
 		g.host.bulk.transfers.installed(g, p)
 		return
 	}
@@ -85,10 +86,10 @@ func (q *applyQueue) pass() {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.overtaken(p.id.Index)
+	g.proposals.overtaken(p.ID.Index)
 	g.overtakeRouted(q.machine.(*commandGroup).table)
 	q.lost.Store(0)
 	g.snapshots.publish(p)
-	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
+	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.bulk.transfers.installed(g, p)
 }

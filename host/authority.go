@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
@@ -197,11 +198,11 @@ func (e *examination) lookForAuthority() {
 		case !e.hasMetVoters():
 			fix = "start the other members: this log was repaired, so all voters must be heard once"
 		}
-		e.found(CodeWithoutAuthority, 0, e.members.lostAt, fix, "%s", why)
+		e.found(diagnosis.CodeWithoutAuthority, 0, e.members.lostAt, fix, "%s", why)
 	}
 	for _, v := range e.memberViews() {
 		if v.lostSince >= 0 {
-			e.found(CodeWithoutAuthority, v.id, v.lostSince, "keep the other members running until it has caught up; Explain on that host says what it waits for",
+			e.found(diagnosis.CodeWithoutAuthority, v.id, v.lostSince, "keep the other members running until it has caught up; Explain on that host says what it waits for",
 				"the log of host %d may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", v.id, v.match)
 		}
 	}

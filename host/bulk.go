@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
@@ -56,8 +57,8 @@ func (h *bulkHost) Send(to uint64, kind transport.Kind, body []byte) bool {
 func (h *bulkHost) Warn(text string, args ...any) { h.env.logger.Warn(text, args...) }
 
 func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (enqueue func()) {
-	w := &laneWork{group: (*Group)(g.(*bulkGroup)), doing: doing, piece: piece}
-	return func() { h.bulk.snapshotLanes.enqueue(w) }
+	w := &snapshots.Work{Seat: &g.(*bulkGroup).snapshots.seat, Doing: doing, Piece: piece}
+	return func() { h.bulk.snapshotLanes.Enqueue(w) }
 }
 
 // bulkGroup implements bulk.Group.
@@ -67,7 +68,7 @@ func (g *bulkGroup) ID() uint64  { return g.id }
 func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == event.RoleLeader }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
-	if p := g.snapshots.latest(); p != nil && p.hash == hash {
+	if p := g.snapshots.latest(); p != nil && p.Hash == hash {
 		return &sentSnapshot{(*Group)(g), p}
 	}
 	return g.machine.objects.Sent(hash)

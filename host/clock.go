@@ -73,7 +73,7 @@ func (c *hostClock) beat() (ticks int) {
 	h.storage.lane.tick()
 	h.storage.shortages.beat()
 	h.appliers.look()
-	h.bulk.snapshotLanes.look()
+	h.bulk.snapshotLanes.Look()
 	h.bulk.transfers.Beat(c.ticks - c.missed)
 	h.reports.watch.stalledDisk(h.storage.lane, c.ticks-c.missed)
 	return c.pause()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/scratch"
@@ -51,7 +52,7 @@ func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
 	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
-	g.life.status.Store(Status{Leader: 2}) // which gets the checkpoints
+	g.life.status.Store(diagnosis.Status{Leader: 2}) // which gets the checkpoints
 	s.group, s.table, s.held = g, session.New(s.options.Sessions), held
 	s.compare()
 	return s

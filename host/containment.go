@@ -25,9 +25,9 @@ var lockers = words(`
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
 	flightRecorder groupSnapshots groupTable hostWatch inbox keys logTime
 	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
-	signal skips snapshotLane snapshotLanes spaces take backlog
+	signal skips spaces take backlog
 	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender
-	sched.Seat sched.Shard sched.Worker sched.relay storage.Reader storage.Readers`)
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

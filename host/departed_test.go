@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -89,11 +90,11 @@ func TestRefusalEndsWithAWelcome(t *testing.T) {
 	l := openSecond(t)
 	in := (*inbound)(l.Host)
 	in.RefusedBy(3, "another directory")
-	if d := l.group.Explain(); !d.Has(CodeIdentityRefused) || !l.Metrics().Peers[1].Refuses {
+	if d := l.group.Explain(); !d.Has(diagnosis.CodeIdentityRefused) || !l.Metrics().Peers[1].Refuses {
 		t.Fatalf("setup: %v", d)
 	}
 	in.AdmittedBy(3)
-	if d := l.group.Explain(); d.Has(CodeIdentityRefused) || l.Metrics().Peers[1].Refuses {
+	if d := l.group.Explain(); d.Has(diagnosis.CodeIdentityRefused) || l.Metrics().Peers[1].Refuses {
 		t.Errorf("host 3 has admitted this host, and %v", d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/transport"
@@ -133,10 +134,10 @@ func (e *examination) lookForDivergence() {
 		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
 	}
 	if by != e.self {
-		e.found(CodeDiverged, member, since, fix, "host %d, which leads, says: %v", by, d)
+		e.found(diagnosis.CodeDiverged, member, since, fix, "host %d, which leads, says: %v", by, d)
 		return
 	}
-	e.found(CodeDiverged, member, since, fix, "%v", d)
+	e.found(diagnosis.CodeDiverged, member, since, fix, "%v", d)
 }
 
 // lookForUncompared finds members whose results or states the leader does not compare with its own (Explain).
@@ -155,7 +156,7 @@ func (e *examination) lookForUncompared() {
 			lack = append(lack, fmt.Sprintf("host %d has a digest of the state and host %d has none", with, without))
 			fix = append(fix, "Machine.Digest (CommandOptions.Digest)")
 		}
-		e.found(CodeNotCompared, u.Member, u.Since,
+		e.found(diagnosis.CodeNotCompared, u.Member, u.Since,
 			fmt.Sprintf("give all members the same %s, or another Version to those that may differ", strings.Join(fix, " and the same ")),
 			"%s, so that a difference between the two is not noticed", strings.Join(lack, ", "))
 	}

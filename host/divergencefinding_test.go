@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
@@ -51,7 +52,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 	has := func(want bool, when string) {
 		t.Helper()
 		d := g.Explain()
-		if _, differ := g.Diverged(); differ != want || d.Has(CodeDiverged) != want || g.Metrics().Divergence.DifferAt > 0 != want {
+		if _, differ := g.Diverged(); differ != want || d.Has(diagnosis.CodeDiverged) != want || g.Metrics().Divergence.DifferAt > 0 != want {
 			t.Errorf("%s: %v", when, d)
 		}
 		if want && !strings.Contains(d.String(), "host 2, which leads, says: the members of group 2 differ in their results after entry 5") {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/transport"
 )
@@ -66,7 +67,7 @@ func TestMembersThatAreNotCompared(t *testing.T) {
 			}
 			report(divergence.Watch{Form: row.form, States: row.states})
 			d := g.Explain()
-			if d.Has(CodeDiverged) || d.Has(CodeNotCompared) != (row.says != "") {
+			if d.Has(diagnosis.CodeDiverged) || d.Has(diagnosis.CodeNotCompared) != (row.says != "") {
 				t.Fatal(d)
 			}
 			if row.says == "" {
@@ -76,15 +77,15 @@ func TestMembersThatAreNotCompared(t *testing.T) {
 				t.Errorf("%v\nwant %s; %s", d, row.says, row.then)
 			}
 			l.comesInAnotherLife(t, 2)
-			if d := g.Explain(); d.Has(CodeNotCompared) {
+			if d := g.Explain(); d.Has(diagnosis.CodeNotCompared) {
 				t.Errorf("host 2 was started again, and has said nothing: %v", d)
 			}
 			report(divergence.Watch{Form: row.form, States: row.states})
-			if d := g.Explain(); !d.Has(CodeNotCompared) {
+			if d := g.Explain(); !d.Has(diagnosis.CodeNotCompared) {
 				t.Errorf("host 2 was started again as it was: %v", d)
 			}
 			report(g.machine.divergence.Report().Watch)
-			if d := g.Explain(); d.Has(CodeNotCompared) {
+			if d := g.Explain(); d.Has(diagnosis.CodeNotCompared) {
 				t.Errorf("host 2 sums up the same: %v", d)
 			}
 		})

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"github.com/millrace/millrace/host/diagnosis"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,7 @@ func TestExplainWarns(t *testing.T) {
 	l.lead()
 	l.manual.tickLate(10 * l.config.electionTicks())
 	d := l.group.Explain()
-	if !d.Healthy || len(d.Causes) > 0 || len(d.Warnings) != 1 || !d.Has(CodePaused) {
+	if !d.Healthy || len(d.Causes) > 0 || len(d.Warnings) != 1 || !d.Has(diagnosis.CodePaused) {
 		t.Fatalf("a process that was paused: %+v", d)
 	}
 	page := d.String()
@@ -37,7 +38,7 @@ func TestExplainDivergence(t *testing.T) {
 	l = openLeader(t)
 	l.compares(9, 1)
 	d := l.group.Explain()
-	if d.Healthy || !d.Has(CodeDiverged) || !strings.Contains(d.String(), "not healthy: members differ") {
+	if d.Healthy || !d.Has(diagnosis.CodeDiverged) || !strings.Contains(d.String(), "not healthy: members differ") {
 		t.Error(d)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -32,9 +32,9 @@ func (e *examination) explainStopped(err error) {
 		fix = "see \"identity refused\""
 	}
 	since := e.life.roleTimes.stopped.Load()
-	e.found(CodeStopped, 0, since, fix, "the group has stopped on this host: %v", err)
+	e.found(diagnosis.CodeStopped, 0, since, fix, "the group has stopped on this host: %v", err)
 	if refused != nil {
-		e.found(CodeIdentityRefused, 0, since, fixDirectory, "%v", err)
+		e.found(diagnosis.CodeIdentityRefused, 0, since, fixDirectory, "%v", err)
 	}
 }
 
@@ -53,10 +53,10 @@ func (e *examination) lookForIdentity() {
 			continue
 		}
 		if why := p.refuses.Load(); why != nil {
-			e.found(CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
+			e.found(diagnosis.CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
 		}
 		if r, ok := e.host.reports.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
-			e.found(CodeIdentityRefused, id, r.since, r.fix, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
+			e.found(diagnosis.CodeIdentityRefused, id, r.since, r.fix, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
 		}
 	}
 	for _, id := range e.Founding().Refused {
@@ -64,7 +64,7 @@ func (e *examination) lookForIdentity() {
 			continue // it came with that directory once; now it does not come
 		}
 		came, _ := e.host.trust.admission.Incarnation(id)
-		e.found(CodeIdentityRefused, id, e.members.refusesSince.Load(), fixDirectory,
+		e.found(diagnosis.CodeIdentityRefused, id, e.members.refusesSince.Load(), fixDirectory,
 			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
 	}
 }
@@ -87,25 +87,11 @@ func (e *examination) lookForFounding() {
 		return
 	}
 	if f.Joins {
-		e.found(CodeNotAdded, 0, opened, "make a join token on a member (NewJoinToken) and start this host with it, or plan on a member to add this host, or to replace its old directory (Plan)",
+		e.found(diagnosis.CodeNotAdded, 0, opened, "make a join token on a member (NewJoinToken) and start this host with it, or plan on a member to add this host, or to replace its old directory (Plan)",
 			"%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 		return
 	}
-	e.found(CodeNotFounded, 0, opened, f.fix(), "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
-}
-
-// fix is what an operator can do about a group that is not founded.
-func (f *Founding) fix() string {
-	silent := func(id uint64) bool { return slices.Contains(f.Silent, id) }
-	switch {
-	case len(f.Unmet)+len(f.Refused) > 0, f.Leader == raft.None && len(f.Silent) > 0, slices.ContainsFunc(f.Missing, silent):
-		return "start every member once, all at the same time; if one never comes, and no member has the founding entry, empty their directories and found the group again without it"
-	case len(f.Missing) > 0:
-		return "look at the logs of the hosts that lack the founding entry: the group may have stopped there, or is not open"
-	case f.Leader != raft.None:
-		return fmt.Sprintf("ask Explain on host %d, which leads: it names the members that lack the founding entry", f.Leader)
-	}
-	return "look at the other members: all were met, and the election of the first leader takes long"
+	e.found(diagnosis.CodeNotFounded, 0, opened, f.Fix(), "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 }
 
 // isFounded reports whether the group takes commands. What members do before that is part of the founding.
@@ -124,7 +110,7 @@ func (e *examination) lookForFullDisk() {
 			fix = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's; the host continues by itself"
 		}
 	}
-	e.found(CodeDiskFull, 0, q.fullSince.Load(), fix,
+	e.found(diagnosis.CodeDiskFull, 0, q.fullSince.Load(), fix,
 		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.held.Load(), text)
 }
 
@@ -134,15 +120,15 @@ func (e *examination) lookForStalledDisk() {
 	bound := e.host.config.stallTicks()
 	if since, stalls := e.host.reports.watch.stalledDisk(e.host.storage.lane, e.now); stalls && e.now-since > bound {
 		s := e.host.storage.log.Stats()
-		e.found(CodeDiskStalled, 0, since, fix,
+		e.found(diagnosis.CodeDiskStalled, 0, since, fix,
 			"the oldest write of this host has waited for %v (Config.StallTimeout is %v), and %d bytes wait with it; %d syncs were completed before",
-			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.Used(), s.Syncs)
+			diagnosis.Rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.Used(), s.Syncs)
 		return
 	}
 	for _, v := range e.memberViews() {
 		if v.readingSince >= 0 && e.now-v.readingSince > bound {
-			e.found(CodeDiskStalled, 0, v.readingSince, fix,
-				"a read of old entries for host %d has waited for %v (Config.StallTimeout is %v)", v.id, rounded(e.duration(e.now-v.readingSince)), e.host.config.StallTimeout)
+			e.found(diagnosis.CodeDiskStalled, 0, v.readingSince, fix,
+				"a read of old entries for host %d has waited for %v (Config.StallTimeout is %v)", v.id, diagnosis.Rounded(e.duration(e.now-v.readingSince)), e.host.config.StallTimeout)
 			return
 		}
 	}
@@ -151,19 +137,19 @@ func (e *examination) lookForStalledDisk() {
 // lookForSlowDisk finds writes that take longer than an election timeout and do not count as stalled. They
 // are judged one by one: a disk that takes much at a time works.
 func (e *examination) lookForSlowDisk() {
-	if slices.ContainsFunc(e.d.Causes, func(c Cause) bool { return c.Code == CodeDiskStalled && c.Member == 0 }) {
+	if slices.ContainsFunc(e.d.Causes, func(c diagnosis.Cause) bool { return c.Code == diagnosis.CodeDiskStalled && c.Member == 0 }) {
 		return
 	}
 	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; commands of the groups that this host leads take as long"
 	slow := e.host.storage.lane.slowTicks
 	if since, waits := e.host.reports.watch.stalledDisk(e.host.storage.lane, e.now); waits && e.now-since > slow {
-		e.found(CodeDiskSlow, 0, since, fix, "the oldest write of this host has waited for %v (Config.ElectionTimeout is %v, Config.StallTimeout %v)",
-			rounded(e.duration(e.now-since)), e.host.config.ElectionTimeout, e.host.config.StallTimeout)
+		e.found(diagnosis.CodeDiskSlow, 0, since, fix, "the oldest write of this host has waited for %v (Config.ElectionTimeout is %v, Config.StallTimeout %v)",
+			diagnosis.Rounded(e.duration(e.now-since)), e.host.config.ElectionTimeout, e.host.config.StallTimeout)
 		return
 	}
 	if s, is := e.host.reports.watch.slowDisk(e.now, slow); is {
-		e.found(CodeDiskSlow, 0, s.since, fix, "%d writes or syncs of this host took longer than Config.ElectionTimeout (%v) in the last %v, the longest %v, and all were completed (Config.StallTimeout is %v)",
-			s.n, e.host.config.ElectionTimeout, rounded(e.duration(e.now-s.since)), rounded(e.duration(s.longest)), e.host.config.StallTimeout)
+		e.found(diagnosis.CodeDiskSlow, 0, s.since, fix, "%d writes or syncs of this host took longer than Config.ElectionTimeout (%v) in the last %v, the longest %v, and all were completed (Config.StallTimeout is %v)",
+			s.n, e.host.config.ElectionTimeout, diagnosis.Rounded(e.duration(e.now-s.since)), diagnosis.Rounded(e.duration(s.longest)), e.host.config.StallTimeout)
 	}
 }
 
@@ -174,8 +160,8 @@ func (e *examination) lookForStuckApply() {
 	bound, next := e.host.config.stallTicks(), e.d.Status.Applied+1
 	if ran, hangs := e.seat.Runs(); hangs && e.host.env.pipeline.AsyncStorageWrites() {
 		if ticks := int64(ran / e.host.config.tickPeriod()); ticks > bound {
-			e.found(CodeApplyStuck, 0, e.now-ticks, fix,
-				"a turn of the group has run for %v, and entry %d is the next to apply: the state machine is declared NonBlocking (GroupConfig) and blocks", rounded(ran), next)
+			e.found(diagnosis.CodeApplyStuck, 0, e.now-ticks, fix,
+				"a turn of the group has run for %v, and entry %d is the next to apply: the state machine is declared NonBlocking (GroupConfig) and blocks", diagnosis.Rounded(ran), next)
 		}
 		return
 	}
@@ -184,14 +170,14 @@ func (e *examination) lookForStuckApply() {
 		return
 	}
 	if s.running {
-		e.found(CodeApplyStuck, 0, s.since, fix,
+		e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
 			"a call of the state machine for entry %d and later ones has run for %v (Config.StallTimeout is %v), and committed entries through %d wait; of this host's %d apply lanes %d hang, and %d were started in their place",
-			next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, e.d.Status.Committed, s.lanes, s.hung, s.substitutes)
+			next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, e.d.Status.Committed, s.lanes, s.hung, s.substitutes)
 		return
 	}
-	e.found(CodeApplyStuck, 0, s.since, fix,
+	e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
 		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
-		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
+		next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.
@@ -204,8 +190,8 @@ func (e *examination) lookForLackingObject() {
 	if e.machine.apply.lost.Load() == p.index {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
-	e.found(CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
-		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.Awaits(), rounded(e.duration(e.now-p.since)), text)
+	e.found(diagnosis.CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.Awaits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
 }
 
 // lookForLeader finds a group without a leader for more than two election timeouts.
@@ -224,20 +210,20 @@ func (e *examination) lookForLeader() {
 		case silent <= e.unheardBound():
 			heard, heardSince[id] = append(heard, id), e.host.network.meetings.heardSince(id)
 		case !ever:
-			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
+			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, diagnosis.Rounded(e.duration(silent))))
 		default:
-			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, rounded(e.duration(silent))))
+			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, diagnosis.Rounded(e.duration(silent))))
 		}
 	}
 	if !e.isQuorum(heard) {
-		e.found(CodeNoQuorum, 0, since, "start the hosts that are down, or mend the network between them and this host; nothing is committed before",
+		e.found(diagnosis.CodeNoQuorum, 0, since, "start the hosts that are down, or mend the network between them and this host; nothing is committed before",
 			"no leader is known, and %s: %s", e.lackedQuorum(heard), strings.Join(unheard, "; "))
 		return
 	}
 	if since = max(since, e.quorumSince(heardSince)); e.now-since <= e.waitBound() {
 		return // they have just found each other, and elect a leader
 	}
-	e.found(CodeNoLeader, 0, since, "ask Explain on the hosts that are heard: one may follow a leader whose messages do not arrive here; their disks may be full or slower than an election timeout, their groups may have stopped, or the network loses what they send",
+	e.found(diagnosis.CodeNoLeader, 0, since, "ask Explain on the hosts that are heard: one may follow a leader whose messages do not arrive here; their disks may be full or slower than an election timeout, their groups may have stopped, or the network loses what they send",
 		"hosts %v are heard, a quorum of %s, and yet this member knows no leader; it has reached term %d", heard, e.votersText(), e.d.Status.Term)
 }
 
@@ -274,8 +260,8 @@ func (e *examination) lookForMembers() {
 			if !slices.Contains(e.voters(), id) {
 				meanwhile = "it is a learner, so the group commits without it"
 			}
-			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; %s", id, meanwhile),
-				"nothing has come from host %d for %v%s", id, rounded(e.duration(silent)), when)
+			e.found(diagnosis.CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; %s", id, meanwhile),
+				"nothing has come from host %d for %v%s", id, diagnosis.Rounded(e.duration(silent)), when)
 			continue
 		}
 		if i := slices.IndexFunc(views, func(v memberView) bool { return v.id == id }); i >= 0 {
@@ -286,8 +272,8 @@ func (e *examination) lookForMembers() {
 
 // isRefused reports whether a member is not heard because of its identity or certificate, or this one's.
 func (e *examination) isRefused(id uint64) bool {
-	return slices.ContainsFunc(e.d.Causes, func(c Cause) bool {
-		return (c.Code == CodeIdentityRefused || c.Code == CodeCertificateRefused) && c.Member == id
+	return slices.ContainsFunc(e.d.Causes, func(c diagnosis.Cause) bool {
+		return (c.Code == diagnosis.CodeIdentityRefused || c.Code == diagnosis.CodeCertificateRefused) && c.Member == id
 	})
 }
 
@@ -298,23 +284,23 @@ func (e *examination) judgeMember(v *memberView) {
 	silentSince := max(v.activeAt, e.host.network.meetings.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
-		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, its turns hang, or what this host sends does not arrive there", v.id),
-			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
+		e.found(diagnosis.CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, its turns hang, or what this host sends does not arrive there", v.id),
+			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, diagnosis.Rounded(e.duration(v.at-silentSince)), v.behind)
 	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
 	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
 	case e.cannotSendTo(v):
 	case v.snapshot > 0 && (v.slow || v.at-v.ackedAt > e.waitBound()):
-		e.found(CodeSlowMember, v.id, v.snapshotAt, fmt.Sprintf("wait: it takes as long as the network and the state machine of host %d need for a snapshot; what hangs there is said by Explain there", v.id),
-			"host %d is %d entries behind, and needs the snapshot through entry %d: it is sent, or host %d restores it, for %v", v.id, v.behind, v.snapshot, v.id, rounded(e.duration(v.at-v.snapshotAt)))
+		e.found(diagnosis.CodeSlowMember, v.id, v.snapshotAt, fmt.Sprintf("wait: it takes as long as the network and the state machine of host %d need for a snapshot; what hangs there is said by Explain there", v.id),
+			"host %d is %d entries behind, and needs the snapshot through entry %d: it is sent, or host %d restores it, for %v", v.id, v.behind, v.snapshot, v.id, diagnosis.Rounded(e.duration(v.at-v.snapshotAt)))
 	case v.slow:
-		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
-			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))
+		e.found(diagnosis.CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
+			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, diagnosis.Rounded(e.duration(v.at-v.levelAt)), v.match, diagnosis.Rounded(e.duration(v.at-v.ackedAt)))
 	case v.at-v.ackedAt > max(2*e.waitBound(), e.host.config.stallTicks()+e.waitBound()):
-		e.found(CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk hangs or is full, or it has no memory for entries; if it names no cause, the network loses large packets", v.id),
-			"host %d answers heartbeats, has acknowledged no entry for %v, and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), v.behind)
+		e.found(diagnosis.CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk hangs or is full, or it has no memory for entries; if it names no cause, the network loses large packets", v.id),
+			"host %d answers heartbeats, has acknowledged no entry for %v, and is %d entries behind", v.id, diagnosis.Rounded(e.duration(v.at-v.ackedAt)), v.behind)
 	case v.at-v.ackedAt > 2*e.waitBound(): // a disk may take as long (Config.StallTimeout)
-		e.found(CodeSlowMember, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk may be slow, or full, or it has no memory for entries", v.id),
-			"host %d answers heartbeats, has acknowledged no entry for %v (Config.StallTimeout is %v), and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), e.host.config.StallTimeout, v.behind)
+		e.found(diagnosis.CodeSlowMember, v.id, v.ackedAt, fmt.Sprintf("ask Explain on host %d: its disk may be slow, or full, or it has no memory for entries", v.id),
+			"host %d answers heartbeats, has acknowledged no entry for %v (Config.StallTimeout is %v), and is %d entries behind", v.id, diagnosis.Rounded(e.duration(v.at-v.ackedAt)), e.host.config.StallTimeout, v.behind)
 	}
 }
 
@@ -336,10 +322,10 @@ func (e *examination) lookForPauses() {
 	if longest < max(timeout/2, 1) && missed < timeout {
 		return
 	}
-	e.add(Cause{
-		Code: CodePaused, Since: e.duration(since),
+	e.add(diagnosis.Cause{
+		Code: diagnosis.CodePaused, Since: e.duration(since),
 		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
-			rounded(e.duration(within)), rounded(e.duration(missed)), n, rounded(e.duration(longest))),
+			diagnosis.Rounded(e.duration(within)), diagnosis.Rounded(e.duration(missed)), n, diagnosis.Rounded(e.duration(longest))),
 		Fix: "look for what stops the process: too few processors or a quota (throttling), swapping, a suspended virtual machine, SIGSTOP, long collections of garbage",
 	})
 }
@@ -347,7 +333,7 @@ func (e *examination) lookForPauses() {
 // lookForOverload finds a group that refuses commands for lack of memory, or entries of its leader, and
 // no other cause of that.
 func (e *examination) lookForOverload() {
-	for _, c := range []CauseCode{CodeDiskFull, CodeDiskStalled, CodeApplyStuck, CodeNoQuorum, CodeNoLeader} {
+	for _, c := range []diagnosis.Code{diagnosis.CodeDiskFull, diagnosis.CodeDiskStalled, diagnosis.CodeApplyStuck, diagnosis.CodeNoQuorum, diagnosis.CodeNoLeader} {
 		if e.d.Has(c) {
 			return
 		}
@@ -356,11 +342,11 @@ func (e *examination) lookForOverload() {
 	shares := fmt.Sprintf("of the shares of Config.MemoryBytes (%d), waiting commands use %d of %d bytes, proposed ones %d of %d, received messages %d of %d, entries for the disk %d of %d; one group gets half of a share at most",
 		e.host.config.MemoryBytes, m.Waiting.Used, m.Waiting.Share, m.Proposed.Used, m.Proposed.Share, m.Received.Used, m.Received.Share, m.Writing.Used, m.Writing.Share)
 	if since, latest, n := e.proposals.overload.commands.load(); n > 0 && e.now-latest <= e.waitBound() {
-		e.found(CodeOverloaded, 0, since, "propose less at a time, or spread the commands over more groups and hosts; if there is memory, raise Config.MemoryBytes",
-			"%d commands were refused with ErrOverloaded, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
+		e.found(diagnosis.CodeOverloaded, 0, since, "propose less at a time, or spread the commands over more groups and hosts; if there is memory, raise Config.MemoryBytes",
+			"%d commands were refused with ErrOverloaded, the latest %v ago; %s", n, diagnosis.Rounded(e.duration(e.now-latest)), shares)
 	}
 	if since, latest, n := e.proposals.overload.messages.load(); n > 0 && e.now-latest <= e.waitBound() && latest-since > e.waitBound() {
-		e.found(CodeOverloaded, 0, since, "look at the disk and the processor of this host, which is slower than its leader; if there is memory, raise Config.MemoryBytes",
-			"%d messages of other members were dropped for lack of memory, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
+		e.found(diagnosis.CodeOverloaded, 0, since, "look at the disk and the processor of this host, which is slower than its leader; if there is memory, raise Config.MemoryBytes",
+			"%d messages of other members were dropped for lack of memory, the latest %v ago; %s", n, diagnosis.Rounded(e.duration(e.now-latest)), shares)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -28,8 +29,8 @@ func openSecond(t *testing.T, options ...Option) *testHost {
 }
 
 // examine returns what one of the looks of Explain finds at a tick.
-func (l *testHost) examine(now int64, look func(*examination)) []Cause {
-	e := examination{Group: l.group, now: now, d: Diagnosis{Status: l.group.Status()}}
+func (l *testHost) examine(now int64, look func(*examination)) []diagnosis.Cause {
+	e := examination{Group: l.group, now: now, d: diagnosis.Diagnosis{Status: l.group.Status()}}
 	look(&e)
 	return e.d.Causes
 }
@@ -51,19 +52,19 @@ func TestExplainCountsVoters(t *testing.T) {
 		name     string
 		learners []uint64
 		heard    []uint64
-		code     CauseCode
+		code     diagnosis.Code
 		says     string
 		conf     *raftpb.ConfState // nil: all others are voters
 	}{
-		{"most of all voters, and few of the new ones", nil, []uint64{1, 3}, CodeNoQuorum, "of the former this host hears [1 2 3], of the latter [1]: ", &joint},
-		{"few of the old voters", nil, []uint64{4, 5}, CodeNoQuorum, "from voters [1 2 3] to [1 4 5], which needs a quorum of both; of the former this host hears [2], of the latter [4 5]", &joint},
-		{"a quorum of both", nil, []uint64{3, 4, 5}, CodeNoLeader, "a quorum of voters [1 2 3] and of voters [1 4 5]", &joint},
-		{"all", nil, []uint64{3, 1}, CodeNoLeader, "hosts [1 2 3] are heard, a quorum of 3 voters", nil},
-		{"one", nil, []uint64{3}, CodeNoLeader, "hosts [2 3] are heard, a quorum of 3 voters, and yet this member knows no leader", nil},
-		{"none", nil, nil, CodeNoQuorum, "of 3 voters this host hears 1, itself included; a quorum is 2", nil},
-		{"a learner is heard", []uint64{3}, []uint64{3}, CodeNoQuorum, "of 2 voters this host hears 1, itself included; a quorum is 2", nil},
-		{"this host is a learner", []uint64{2}, []uint64{1}, CodeNoQuorum, "of 2 voters this host hears 1; a quorum is 2", nil},
-		{"this host is a learner and hears both", []uint64{2}, []uint64{1, 3}, CodeNoLeader, "hosts [1 3] are heard", nil},
+		{"most of all voters, and few of the new ones", nil, []uint64{1, 3}, diagnosis.CodeNoQuorum, "of the former this host hears [1 2 3], of the latter [1]: ", &joint},
+		{"few of the old voters", nil, []uint64{4, 5}, diagnosis.CodeNoQuorum, "from voters [1 2 3] to [1 4 5], which needs a quorum of both; of the former this host hears [2], of the latter [4 5]", &joint},
+		{"a quorum of both", nil, []uint64{3, 4, 5}, diagnosis.CodeNoLeader, "a quorum of voters [1 2 3] and of voters [1 4 5]", &joint},
+		{"all", nil, []uint64{3, 1}, diagnosis.CodeNoLeader, "hosts [1 2 3] are heard, a quorum of 3 voters", nil},
+		{"one", nil, []uint64{3}, diagnosis.CodeNoLeader, "hosts [2 3] are heard, a quorum of 3 voters, and yet this member knows no leader", nil},
+		{"none", nil, nil, diagnosis.CodeNoQuorum, "of 3 voters this host hears 1, itself included; a quorum is 2", nil},
+		{"a learner is heard", []uint64{3}, []uint64{3}, diagnosis.CodeNoQuorum, "of 2 voters this host hears 1, itself included; a quorum is 2", nil},
+		{"this host is a learner", []uint64{2}, []uint64{1}, diagnosis.CodeNoQuorum, "of 2 voters this host hears 1; a quorum is 2", nil},
+		{"this host is a learner and hears both", []uint64{2}, []uint64{1, 3}, diagnosis.CodeNoLeader, "hosts [1 3] are heard", nil},
 	} {
 		l := openSecond(t)
 		r := *l.group.roster()
@@ -134,9 +135,9 @@ func TestExplainAuthority(t *testing.T) {
 			l.trust.authority.mark.LacksTerms = true
 			l.network.meetings.of(3).met.Store(false)
 		}
-		e := examination{Group: l.group, d: Diagnosis{Status: Status{Leader: row.leader}}}
+		e := examination{Group: l.group, d: diagnosis.Diagnosis{Status: diagnosis.Status{Leader: row.leader}}}
 		e.lookForAuthority()
-		if c := e.d.Causes; len(c) != 1 || c[0].Code != CodeWithoutAuthority || !strings.Contains(c[0].Fix, row.fix) {
+		if c := e.d.Causes; len(c) != 1 || c[0].Code != diagnosis.CodeWithoutAuthority || !strings.Contains(c[0].Fix, row.fix) {
 			t.Errorf("%s: %+v, want %q", row.name, c, row.fix)
 		}
 	}
@@ -154,7 +155,7 @@ func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 		l.network.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, now)
 	}
 	l.group.notePeers()
-	if d := l.group.Explain(); d.Has(CodeMemberSilent) {
+	if d := l.group.Explain(); d.Has(diagnosis.CodeMemberSilent) {
 		t.Errorf("host 3 has answered just now, and %v", d)
 	}
 }

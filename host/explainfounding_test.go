@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -17,7 +18,7 @@ func (l *testHost) says(when, evidence, fix string) {
 		}
 		return
 	}
-	if len(d.Causes) != 1 || d.Causes[0].Code != CodeNotFounded || !strings.Contains(d.Causes[0].Evidence, evidence) || !strings.Contains(d.Causes[0].Fix, fix) {
+	if len(d.Causes) != 1 || d.Causes[0].Code != diagnosis.CodeNotFounded || !strings.Contains(d.Causes[0].Evidence, evidence) || !strings.Contains(d.Causes[0].Fix, fix) {
 		l.t.Errorf("%s: %v\nwant %q, and the advice %q", when, d, evidence, fix)
 	}
 }

@@ -1,8 +1,6 @@
 package host
 
-// CodeMachineHalted: this host's state machine could not apply a committed command, so this member refuses
-// commands and reads. It votes and replicates.
-const CodeMachineHalted CauseCode = "machine halted"
+import "github.com/millrace/millrace/host/diagnosis"
 
 // lookForHalted finds a state machine that is halted.
 func (e *examination) lookForHalted() {
@@ -19,5 +17,5 @@ func (e *examination) lookForHalted() {
 	case h.err.Skipped > 0:
 		fix = "start this host again: the command is skipped, and this machine can begin from nothing only at a start"
 	}
-	e.found(CodeMachineHalted, 0, h.since, fix, "halted at %s: %v; the member votes and replicates, and refuses commands and reads", h.err.at(), h.err.Cause)
+	e.found(diagnosis.CodeMachineHalted, 0, h.since, fix, "halted at %s: %v; the member votes and replicates, and refuses commands and reads", h.err.at(), h.err.Cause)
 }

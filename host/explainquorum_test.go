@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -24,7 +25,7 @@ func TestWaitingNamesTheHalfWithoutQuorum(t *testing.T) {
 		l.hears(now, id)
 		l.network.meetings.of(id).met.Store(true)
 	}
-	e := examination{Group: l.group, now: now, d: Diagnosis{Status: l.group.Status()}}
+	e := examination{Group: l.group, now: now, d: diagnosis.Diagnosis{Status: l.group.Status()}}
 	if err := e.missingVoters(); err == nil || !strings.Contains(err.Error(), "of the latter [1]: host 4 was not heard") {
 		t.Errorf("of the new voters only host 1 is heard: %v", err)
 	}
@@ -67,7 +68,7 @@ func TestUnreachableLearnerIsNoLoss(t *testing.T) {
 		r.Conf = row.conf
 		l.group.members.roster.Store(&r)
 		causes := l.examine(l.clock.lived(), (*examination).lookForMembers)
-		if len(causes) != 1 || causes[0].Code != CodeMemberUnreachable || !strings.Contains(causes[0].Fix, row.says) {
+		if len(causes) != 1 || causes[0].Code != diagnosis.CodeMemberUnreachable || !strings.Contains(causes[0].Fix, row.says) {
 			t.Errorf("%v: %+v, want %q", row.conf, causes, row.says)
 		}
 	}

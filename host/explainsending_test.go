@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -29,12 +30,12 @@ func TestExplainNotSent(t *testing.T) {
 		refused int // calls of Send
 		latest  int64
 		view    memberView
-		want    CauseCode
+		want    diagnosis.Code
 	}{
-		{"nothing is dropped", 0, now, behind, CodeDiskStalled},
-		{"messages to it are dropped", 9, now, behind, CodeNotSent},
-		{"it is slow, and messages to it are dropped", 9, now, slow, CodeNotSent},
-		{"they were dropped before", 9, now - 3*timeout, behind, CodeDiskStalled},
+		{"nothing is dropped", 0, now, behind, diagnosis.CodeDiskStalled},
+		{"messages to it are dropped", 9, now, behind, diagnosis.CodeNotSent},
+		{"it is slow, and messages to it are dropped", 9, now, slow, diagnosis.CodeNotSent},
+		{"they were dropped before", 9, now - 3*timeout, behind, diagnosis.CodeDiskStalled},
 		{"it is level", 9, now, level, ""},
 	} {
 		p := l.network.meetings.of(3)
@@ -49,7 +50,7 @@ func TestExplainNotSent(t *testing.T) {
 		case row.want == "" && len(causes) == 0:
 		case len(causes) != 1 || causes[0].Code != row.want || causes[0].Member != 3:
 			t.Errorf("%s: %+v, want %q", row.name, causes, row.want)
-		case row.want == CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
+		case row.want == diagnosis.CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
 			t.Errorf("%s: %s", row.name, causes[0].Evidence)
 		}
 		if n := l.network.meetings.of(1).unsent.n.Load(); n != 0 {

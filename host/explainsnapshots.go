@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/snapshot"
 )
 
@@ -27,7 +28,7 @@ func (e *examination) lookForStuckSnapshots() {
 	if n := len(stuck) - 1; n > 0 {
 		others = fmt.Sprintf("; %d later directories are left alone, too", n)
 	}
-	e.add(Cause{Code: CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
+	e.add(diagnosis.Cause{Code: diagnosis.CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
 }
 
 // fixSnapshot is what to do about a snapshot that could not be taken.
@@ -36,4 +37,22 @@ func fixSnapshot(err error) string {
 		return fixStuck
 	}
 	return "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine; it is tried again by itself"
+}
+
+// lookForSnapshots finds snapshots that fail or hang (Explain).
+func (e *examination) lookForSnapshots() {
+	s := &e.snapshots
+	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.seat); hangs {
+		ticks := int64(since / e.host.config.tickPeriod())
+		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
+			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
+	}
+	s.mu.Lock()
+	failures, err, since := s.failures, s.lastErr, s.errSince
+	s.mu.Unlock()
+	if failures > 0 {
+		m := s.metrics()
+		e.found(diagnosis.CodeSnapshotFails, 0, since, fixSnapshot(err),
+			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -46,7 +47,7 @@ func TestExplainNamesAStuckSnapshot(t *testing.T) {
 	store, _ := l.group.snapshots.store()
 	_, err := store.Create(snapshot.ID{Index: 5, Term: 1})
 	l.group.snapshots.failures, l.group.snapshots.lastErr = 1, err
-	if d := l.group.Explain(); len(d.Causes) != 1 || d.Causes[0].Code != CodeSnapshotFails || d.Causes[0].Fix != fixStuck || strings.Contains(d.Causes[0].Evidence, "tried again") {
+	if d := l.group.Explain(); len(d.Causes) != 1 || d.Causes[0].Code != diagnosis.CodeSnapshotFails || d.Causes[0].Fix != fixStuck || strings.Contains(d.Causes[0].Evidence, "tried again") {
 		t.Errorf("a snapshot that needs the directory: %v", d)
 	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/leadership"
@@ -21,7 +23,7 @@ import (
 
 // causeTest makes a cause appear and disappear, in one of the ways in which Explain finds it.
 type causeTest struct {
-	code       CauseCode
+	code       diagnosis.Code
 	way        string // if there are several
 	open       func(t *testing.T) *testHost
 	begin, end func(l *testHost)
@@ -44,6 +46,25 @@ func (l *testHost) leadFor(ticks int64) {
 		l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 		l.hears(l.clock.livedAtBeat(), 3)
 	}
+}
+
+// hangingSnapshot makes a piece of work hang on a snapshot lane, until it ends.
+func hangingSnapshot() causeTest {
+	release, ended := make(chan struct{}), make(chan struct{})
+	return causeTest{code: diagnosis.CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
+		lane, began := l.bulk.snapshotLanes.All()[0], make(chan struct{})
+		for _, other := range l.bulk.snapshotLanes.All() {
+			other.Task().(*manualTask).dead = true // a goroutine runs the lane
+		}
+		l.bulk.snapshotLanes.Enqueue(&snapshots.Work{Seat: &l.group.snapshots.seat, Doing: "which writes a snapshot", Piece: func() bool {
+			close(began)
+			<-release
+			return false
+		}})
+		go func() { lane.RunOnce(); close(ended) }()
+		<-began
+		l.manual.now += snapshots.Stall
+	}, end: func(*testHost) { close(release); <-ended }}
 }
 
 // openLone opens a host that leads a group of its own.
@@ -120,32 +141,32 @@ func (l *testHost) hearsLeader() {
 }
 
 var causeTests = []causeTest{
-	{code: CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
-	{code: CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
-	{code: CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
+	{code: diagnosis.CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
+	{code: diagnosis.CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
 		l.Host.reports.watch.noteRefused(3, errors.New("another directory"), fixDirectory, "there", l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
-	{code: CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.livedAtBeat(), 3)
 		l.group.members.founding.refuses.Store(&[]uint64{3})
 	}, end: func(l *testHost) { l.group.members.founding.refuses.Store(nil) }},
-	{code: CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
+	{code: diagnosis.CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
 		l.group.fail(&refusedDirectoryError{errors.New("another directory")})
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
-	{code: CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
 		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
-	{code: CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
 		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
-	{code: CodeNotFounded, open: func(t *testing.T) *testHost {
+	{code: diagnosis.CodeNotFounded, open: func(t *testing.T) *testHost {
 		l := openTestHost(t, 3)
 		t.Cleanup(func() { _ = l.Close(over()) })
 		return l
 	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.founded = true; l.group.publishFounding() }},
-	{code: CodeNotAdded, open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeNotAdded, open: openFollower, begin: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
@@ -156,23 +177,23 @@ var causeTests = []causeTest{
 		r := *l.group.roster()
 		r.Members[1].Incarnation = l.incarnation()
 	}},
-	{code: CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.members.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.members.withoutAuthority.Store(false) }},
-	{code: CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.lostSince = v.at }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.full.Store(true) }, end: func(l *testHost) { l.group.writes.append.full.Store(false) }},
-	{code: CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.working.Store(false) }},
-	{code: CodeDiskStalled, way: "a read", open: openLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.members.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.members.withoutAuthority.Store(false) }},
+	{code: diagnosis.CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.lostSince = v.at }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.full.Store(true) }, end: func(l *testHost) { l.group.writes.append.full.Store(false) }},
+	{code: diagnosis.CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.working.Store(false) }},
+	{code: diagnosis.CodeDiskStalled, way: "a read", open: openLeader, begin: func(l *testHost) {
 		l.leadFor(l.config.stallTicks() + 1)
 		l.seesThird(func(v *memberView) { v.readingSince = 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
-	{code: CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
+	{code: diagnosis.CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
+	{code: diagnosis.CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
 		l.storage.lane.working.Store(true)
 		l.silence(2)
 		l.storage.lane.pieces.Add(1)
 		l.manual.tick()
 	}, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
-	{code: CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeMachineHalted, open: openLone, begin: func(l *testHost) {
+	{code: diagnosis.CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }
 		l.submit("x")
 		l.manual.runIdle()
@@ -180,11 +201,11 @@ var causeTests = []causeTest{
 		l.machine.fail = nil
 		l.reopen()
 	}},
-	{code: CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
+	{code: diagnosis.CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
 		l.group.machine.apply.running, l.group.machine.apply.since = true, l.clock.livedAtBeat()
 		l.passStall()
 	}, end: func(l *testHost) { l.group.machine.apply.running = false }},
-	{code: CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
+	{code: diagnosis.CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
 		l.manual.runIdle()
@@ -196,7 +217,7 @@ var causeTests = []causeTest{
 		}
 		l.manual.runIdle()
 	}},
-	{code: CodeApplyStuck, way: "in the turn", open: openLone, begin: func(l *testHost) {
+	{code: diagnosis.CodeApplyStuck, way: "in the turn", open: openLone, begin: func(l *testHost) {
 		l.group.wake()
 		w := l.worker()
 		for _, task := range l.manual.tasks {
@@ -212,59 +233,56 @@ var causeTests = []causeTest{
 		}
 		l.manual.runIdle()
 	}},
-	{code: CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.machine.apply.parked.Store(nil) }},
-	{code: CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
-	{code: CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
-	{code: CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
-	{code: CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.machine.apply.parked.Store(nil) }},
+	{code: diagnosis.CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
+	{code: diagnosis.CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
+	{code: diagnosis.CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
+	{code: diagnosis.CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, v.at-5*int64(l.config.electionTicks()) })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
 		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeNotSent, open: openLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
 			l.network.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
 		}
 		l.network.meetings.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
-	{code: CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
+	{code: diagnosis.CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
 		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
 	}, end: func(l *testHost) {
 		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1})
 	}},
-	{code: CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
-	{code: CodeSnapshotHangs, open: openLone, begin: func(l *testHost) {
-		lane := l.bulk.snapshotLanes.all()[0]
-		lane.work, lane.since = &laneWork{group: l.group, doing: "which writes a snapshot"}, l.bulk.snapshotLanes.now()-snapshotStall
-	}, end: func(l *testHost) { l.bulk.snapshotLanes.all()[0].work = nil }},
-	{code: CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
+	{code: diagnosis.CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
+	hangingSnapshot(),
+	{code: diagnosis.CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
 		l.disk.SetHook(nil)
 		l.reopen()
 	}},
-	{code: CodePlacementRests, open: openLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
 		for range leadership.MaxPlacements {
 			l.group.leadership.placing.recentOrNew().Note(l.clock.livedAtBeat())
 		}
 	}, end: func(l *testHost) { _ = l.group.SetPlacement(Placement{}) }},
-	{code: CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {
 		c := l.config
 		c.ElectionTimeout *= 2
 		l.control(1, encodeSettings(c))
 	}, end: func(l *testHost) { l.control(1, encodeSettings(l.config)) }},
-	{code: CodeNotCompared, open: openLeader, begin: func(l *testHost) {
+	{code: diagnosis.CodeNotCompared, open: openLeader, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, 1, divergence.Machine{Form: "f"}, (*comparison)(l.group))
 		l.watches("")
 	}, end: func(l *testHost) { l.watches("f") }},
-	{code: CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(pausedTimeouts + 1) }},
-	{code: CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.noteOverload(1) }, end: func(l *testHost) { l.silence(4) }},
-	{code: CodeOverloaded, way: "messages", open: openFollower, begin: func(l *testHost) {
+	{code: diagnosis.CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(pausedTimeouts + 1) }},
+	{code: diagnosis.CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.noteOverload(1) }, end: func(l *testHost) { l.silence(4) }},
+	{code: diagnosis.CodeOverloaded, way: "messages", open: openFollower, begin: func(l *testHost) {
 		for range 4 {
 			l.group.noteNoSpace(1)
 			l.silenceBut(1)
@@ -317,16 +335,14 @@ func TestEachCauseBeginsAndEnds(t *testing.T) {
 	}
 }
 
-// Each code that package host declares is listed, for the metrics, and has a test for each place of the code
-// that finds it.
+// Each code that package diagnosis declares is listed, for the metrics, and has a test for each place of
+// the code that finds it.
 func TestEachCauseIsListed(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var declared []CauseCode
-	names, found := map[CauseCode]string{}, map[string]int{}
-	for _, name := range files {
+	files, _ := filepath.Glob("*.go")
+	words, _ := filepath.Glob("diagnosis/*.go")
+	var declared []diagnosis.Code
+	names, found := map[diagnosis.Code]string{}, map[string]int{}
+	for _, name := range append(files, words...) {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -339,16 +355,16 @@ func TestEachCauseIsListed(t *testing.T) {
 			if !is || len(s.Values) != 1 {
 				return true
 			}
-			if of, is := s.Type.(*ast.Ident); is && of.Name == "CauseCode" {
-				code := CauseCode(strings.Trim(s.Values[0].(*ast.BasicLit).Value, `"`))
+			if of, is := s.Type.(*ast.Ident); is && of.Name == "Code" {
+				code := diagnosis.Code(strings.Trim(s.Values[0].(*ast.BasicLit).Value, `"`))
 				declared, names[code] = append(declared, code), s.Names[0].Name
 			}
 			return true
 		})
 	}
 	for _, code := range declared {
-		if !slices.Contains(causeCodes, code) {
-			t.Errorf("%q is not in causeCodes", code)
+		if !slices.Contains(diagnosis.Codes(), code) {
+			t.Errorf("%q is not in Codes", code)
 		}
 		rows := 0
 		for _, c := range causeTests {
@@ -360,17 +376,17 @@ func TestEachCauseIsListed(t *testing.T) {
 			t.Errorf("%q is found in %d places, and has %d rows in causeTests", code, n, rows)
 		}
 	}
-	if len(declared) != len(causeCodes) {
-		t.Errorf("%d codes are declared and %d listed", len(declared), len(causeCodes))
+	if len(declared) != len(diagnosis.Codes()) {
+		t.Errorf("%d codes are declared and %d listed", len(declared), len(diagnosis.Codes()))
 	}
 }
 
-// countFinds counts where a file finds causes, by the name of the code: e.found(CodeX, …) and
-// Cause{Code: CodeX}.
+// countFinds counts where a file finds causes, by the name of the code: e.found(diagnosis.CodeX, …) and
+// diagnosis.Cause{Code: diagnosis.CodeX}.
 func countFinds(f *ast.File, found map[string]int) {
 	count := func(e ast.Expr) {
-		if name, is := e.(*ast.Ident); is && strings.HasPrefix(name.Name, "Code") {
-			found[name.Name]++
+		if s, is := e.(*ast.SelectorExpr); is && strings.HasPrefix(s.Sel.Name, "Code") {
+			found[s.Sel.Name]++
 		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -56,12 +57,12 @@ func (e *examination) lookForCertificates() {
 			continue
 		}
 		if c.what.ByPeer {
-			e.found(CodeCertificateRefused, id, c.since,
+			e.found(diagnosis.CodeCertificateRefused, id, c.since,
 				fmt.Sprintf("renew the certificate of this host, or make host %d trust its CA; no restart is needed", id),
 				"host %d refuses the certificate of this host: %v", id, c.what.Err)
 			continue
 		}
-		e.found(CodeCertificateRefused, id, c.since,
+		e.found(diagnosis.CodeCertificateRefused, id, c.since,
 			fmt.Sprintf("renew the certificate of host %d, or make this host trust its CA; no restart is needed", id),
 			"this host refuses a certificate of host %d, which speaks from %s: %v", id, c.what.Remote, c.what.Err)
 	}

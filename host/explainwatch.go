@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
@@ -30,7 +31,7 @@ func (t *roleTimes) begin(now int64) {
 }
 
 // note notes the role and the leader of the group.
-func (t *roleTimes) note(s Status, now int64) {
+func (t *roleTimes) note(s diagnosis.Status, now int64) {
 	setSince(&t.leads, s.Role == event.RoleLeader, now)
 	setSince(&t.leaderless, s.Leader == raft.None, now)
 }

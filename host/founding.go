@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/turn"
@@ -50,10 +51,10 @@ type founding struct {
 	refusedAt  int64         // tick at which a refusal was sent last
 	told       []uint64
 
-	bound   atomic.Pointer[entry.Binding] // by the entry found in this host's log; nil: there is none
-	counted atomic.Bool                   // in meetings.unfounded
-	refuses atomic.Pointer[[]uint64]      // members that come with another directory; nil: none
-	reached atomic.Pointer[Founding]      // what Group.Founding returns
+	bound   atomic.Pointer[entry.Binding]      // by the entry found in this host's log; nil: there is none
+	counted atomic.Bool                        // in meetings.unfounded
+	refuses atomic.Pointer[[]uint64]           // members that come with another directory; nil: none
+	reached atomic.Pointer[diagnosis.Founding] // what Group.Founding returns
 }
 
 // foundingEntry is an entry found or founded.
@@ -367,7 +368,7 @@ func (g *Group) foundingDue() int64 {
 
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() {
-	var now Founding
+	var now diagnosis.Founding
 	if g.members.founding.founded {
 		now.Found, now.Founded = true, true
 	} else {

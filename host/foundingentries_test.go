@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -267,15 +268,15 @@ func TestGroupOfOneIsFoundedAtOnce(t *testing.T) {
 // case.
 func TestNotFoundedSaysWhatIsMissing(t *testing.T) {
 	for _, row := range []struct {
-		founding Founding
+		founding diagnosis.Founding
 		says     []string
 		not      string
 	}{
-		{Founding{Unmet: []uint64{2}, Missing: []uint64{2, 3}},
+		{diagnosis.Founding{Unmet: []uint64{2}, Missing: []uint64{2, 3}},
 			[]string{"group 7 is not founded", "host 2 was not heard", "host 3 does not have the founding entry", "this host does not have the founding entry"}, "host 2 does not"},
-		{Founding{Refused: []uint64{3}, Missing: []uint64{3}, Found: true}, []string{"host 3 comes with another directory"}, "does not have"},
-		{Founding{Found: true}, []string{"its first leader is being elected"}, "this host does not"},
-		{Founding{Joins: true, JoinRefused: "the token has expired"}, []string{"has not added this host", "the token has expired"}, "founded"},
+		{diagnosis.Founding{Refused: []uint64{3}, Missing: []uint64{3}, Found: true}, []string{"host 3 comes with another directory"}, "does not have"},
+		{diagnosis.Founding{Found: true}, []string{"its first leader is being elected"}, "this host does not"},
+		{diagnosis.Founding{Joins: true, JoinRefused: "the token has expired"}, []string{"has not added this host", "the token has expired"}, "founded"},
 	} {
 		err := &NotFoundedError{Group: 7, Founding: row.founding}
 		for _, want := range row.says {

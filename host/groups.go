@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/outbox"
 )
@@ -197,7 +198,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.begin(h.clock.livedAtBeat())
-	g.members.founding.reached.Store(&Founding{})
+	g.members.founding.reached.Store(&diagnosis.Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
-	g.snapshots.schedule(g.snapshots.applied.Load())
+	g.snapshots.schedule(g.snapshots.growth.Applied())
 	g.publishFounding()
 	g.publish()
 	g.tellAuthorityLost()
@@ -343,7 +344,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.leave(g.writes.append, deletes)
 		h.appliers.leave(g.machine.apply)
-		h.bulk.snapshotLanes.leave(g)
+		h.bulk.snapshotLanes.Leave(&g.snapshots.seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
@@ -411,13 +412,14 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 		return nil, nil
 	}
 	g = &Group{member: member{id: id, self: h.config.ID, host: h}, life: newLife()}
-	g.life.status.Store(Status{})
-	g.members.founding.reached.Store(&Founding{})
+	g.life.status.Store(diagnosis.Status{})
+	g.members.founding.reached.Store(&diagnosis.Founding{})
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
 	g.writes.append = &appendQueue{group: g}
 	g.writes.append.ready.Owner = g.writes.append
 	g.machine.apply = &applyQueue{group: g}
+	g.snapshots.seat.Init((*snapshotGroup)(g))
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

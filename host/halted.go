@@ -288,7 +288,7 @@ func (q *applyQueue) machineApplied(core uint64) uint64 {
 func (q *applyQueue) refuseCapture() {
 	s := &q.group.snapshots
 	if s.granted.Swap(false) {
-		q.group.host.bulk.snapshotLanes.end(false)
+		q.group.host.bulk.snapshotLanes.End(false)
 		s.endWithout(nil, q.group.Halted())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -75,7 +76,7 @@ func TestPoisonCommandIsSkipped(t *testing.T) {
 			if _, err := g.Propose(ctx, []byte("b")); !errors.Is(err, host.ErrMachineHalted) || host.MayHaveCommitted(err) {
 				t.Errorf("a command: %v", err)
 			}
-			if d := g.Explain(); g.Err() != nil || !d.Has(host.CodeMachineHalted) {
+			if d := g.Explain(); g.Err() != nil || !d.Has(diagnosis.CodeMachineHalted) {
 				t.Errorf("Err %v, %v", g.Err(), d)
 			}
 			if err := g.SkipCommand(ctx, r.Index-1); !errors.Is(err, host.ErrMembersUnchanged) {
@@ -105,7 +106,7 @@ func TestPoisonCommandIsSkipped(t *testing.T) {
 			if err := applied(g, last.Index); err != nil {
 				t.Fatalf("after a start: %v", err)
 			}
-			if d := g.Explain(); g.Halted() != nil || d.Has(host.CodeMachineHalted) {
+			if d := g.Explain(); g.Halted() != nil || d.Has(diagnosis.CodeMachineHalted) {
 				t.Errorf("still %v, %v", g.Halted(), d)
 			}
 			if err := h.Close(context.WithoutCancel(ctx)); err != nil {

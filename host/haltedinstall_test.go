@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"slices"
 	"testing"
@@ -27,15 +28,15 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	}
 	c.load("a command halts a machine", 1, func() bool { return behind.group.Halted() != nil })
 	var halted *HaltedError
-	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.id.Index {
-		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.id.Index)
+	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.ID.Index {
+		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.ID.Index)
 	}
 	behind.group.snapshots.installs.received.Store(before)
 	behind.group.want(dutyInstall)
 	behind.group.wake()
 	c.load("the turn looks at it", 0, func() bool { return behind.group.snapshots.installs.received.Load() == nil })
 	if behind.group.Halted() == nil || given != 1 || count[event.MachineResumed](behind) > 0 {
-		t.Errorf("after a snapshot of entry %d: %v; Apply was called %d times", before.id.Index, behind.group.Halted(), given)
+		t.Errorf("after a snapshot of entry %d: %v; Apply was called %d times", before.ID.Index, behind.group.Halted(), given)
 	}
 	c.isolate(behind.id)
 	c.load("log grows", 2, func() bool { return c.isBeyond(behind.id) })
@@ -43,7 +44,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	behind.machine.fails = nil
 	c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](behind) > 0 })
 	c.load("all are equal", 0, c.equal)
-	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(CodeMachineHalted) || count[event.MachineResumed](behind) != 1 || given != 1 {
+	if d := behind.group.Explain(); behind.group.Halted() != nil || d.Has(diagnosis.CodeMachineHalted) || count[event.MachineResumed](behind) != 1 || given != 1 {
 		t.Errorf("after a snapshot behind the command: %v, %v; Apply was called %d times before", behind.group.Halted(), d, given)
 	}
 }

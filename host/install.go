@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 	"sync/atomic"
 
@@ -37,9 +38,9 @@ import (
 // While a member installs, it still votes: term and vote overtake, as they do on a full disk (overtake.go),
 // for the same reason.
 type installs struct {
-	received atomic.Pointer[publishedSnapshot] // by a snapshot lane, until the core has taken it
-	current  atomic.Pointer[publishedSnapshot] // that the core has taken last
-	pending  atomic.Bool                       // it was handed out, and the core has no answer yet
+	received atomic.Pointer[snapshots.Published] // by a snapshot lane, until the core has taken it
+	current  atomic.Pointer[snapshots.Published] // that the core has taken last
+	pending  atomic.Bool                         // it was handed out, and the core has no answer yet
 }
 
 // install is the installation of one message, as the append lane sees it.
@@ -61,20 +62,20 @@ func (g *Group) stepReceived() (again bool) {
 		return g.snapshots.installs.received.Load() != nil
 	}
 	st := g.core.node.BasicStatus()
-	has, known := g.core.node.EntryTerm(p.id.Index)
+	has, known := g.core.node.EntryTerm(p.ID.Index)
 	switch {
-	case st.Commit >= p.id.Index && g.passParked(p):
+	case st.Commit >= p.ID.Index && g.passParked(p):
 		return g.snapshots.installs.received.Load() != nil
-	case st.Commit >= p.id.Index:
+	case st.Commit >= p.ID.Index:
 		g.dropReceived(p)
 		return g.snapshots.installs.received.Load() != nil
 	case st.Lead == raft.None || st.Lead == g.self:
 		return g.snapshots.installs.received.Load() != nil
 	}
-	conf := p.manifest.Conf
+	conf := p.Manifest.Conf
 	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
-		Data:     slices.Clone(p.hash[:]),
-		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: conf},
+		Data:     slices.Clone(p.Hash[:]),
+		Metadata: raftpb.SnapshotMetadata{Index: p.ID.Index, Term: p.ID.Term, ConfState: conf},
 	}}
 	g.snapshots.installs.current.Store(p)
 	if err := g.core.node.Step(m); err != nil {
@@ -82,17 +83,17 @@ func (g *Group) stepReceived() (again bool) {
 		g.dropReceived(p)
 		return g.snapshots.installs.received.Load() != nil
 	}
-	if g.core.node.BasicStatus().Commit < p.id.Index {
+	if g.core.node.BasicStatus().Commit < p.ID.Index {
 		return g.snapshots.installs.received.Load() != nil // it is tried again
 	}
-	if g.snapshots.installs.received.CompareAndSwap(p, nil); known && has == p.id.Term {
+	if g.snapshots.installs.received.CompareAndSwap(p, nil); known && has == p.ID.Term {
 		g.host.bulk.transfers.installed(g, p) // the log has its last entry, and goes on
 	}
 	return g.snapshots.installs.received.Load() != nil
 }
 
 // dropReceived forgets a snapshot that this member does not need.
-func (g *Group) dropReceived(p *publishedSnapshot) {
+func (g *Group) dropReceived(p *snapshots.Published) {
 	g.snapshots.installs.received.CompareAndSwap(p, nil)
 	g.host.bulk.transfers.installed(g, p)
 }
@@ -101,13 +102,13 @@ func (g *Group) dropReceived(p *publishedSnapshot) {
 // installed.
 func (g *Group) noteInstalled(answer *raftpb.Message) {
 	p := g.snapshots.installs.current.Load()
-	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.id.Index {
+	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.ID.Index {
 		return
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
-	g.writes.forgetting.handed = max(g.writes.forgetting.handed, p.id.Index)
-	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.id.Index })
-	block, err := entry.DecodeBlock(p.manifest.Host)
+	g.writes.forgetting.handed = max(g.writes.forgetting.handed, p.ID.Index)
+	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.ID.Index })
+	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.founded {
 		g.takeRoster(block.Roster)
 	} else if err == nil {
@@ -118,14 +119,14 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		}
 	}
 	if err != nil {
-		g.fail(fmt.Errorf("millrace: snapshot %v of group %d was installed, and this member cannot go on: %w", p.id, g.id, err))
+		g.fail(fmt.Errorf("millrace: snapshot %v of group %d was installed, and this member cannot go on: %w", p.ID, g.id, err))
 		return
 	}
 	g.work.wanted.Want(turn.All)
 	g.snapshots.publish(p)
 	g.snapshots.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
-	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.id.Index, Bytes: p.bytes})
-	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.id.String(), "bytes", p.bytes)
+	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
+	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.ID.String(), "bytes", p.Bytes)
 	g.host.bulk.transfers.installed(g, p)
 }
 
@@ -159,7 +160,7 @@ func (q *appendQueue) restore(in *install) {
 		return
 	}
 	p := g.snapshots.installs.current.Load()
-	if p == nil || p.id.Index != in.snapshot.Metadata.Index || p.id.Term != in.snapshot.Metadata.Term {
+	if p == nil || p.ID.Index != in.snapshot.Metadata.Index || p.ID.Term != in.snapshot.Metadata.Term {
 		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
 		return
 	}
@@ -170,7 +171,7 @@ func (q *appendQueue) restore(in *install) {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.overtaken(p.id.Index)
+	g.proposals.overtaken(p.ID.Index)
 	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
 		g.overtakeRouted(m.table)
 	}
@@ -202,12 +203,12 @@ func (q *applyQueue) runDrained() {
 
 // restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
 // all is as it was, and it may be called again.
-func (g *Group) restoreReceived(p *publishedSnapshot) (err error) {
+func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
 	store, err := g.snapshots.store()
 	if err != nil {
 		return err
 	}
-	r, err := store.Open(p.id)
+	r, err := store.Open(p.ID)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	var index uint64
 	h.machine.restored = func() {
 		h.process.storage.lane.task.(*manualTask).dead = true // the disk hangs
-		taking, index = h.group.StartSnapshot(), h.group.snapshots.installs.current.Load().id.Index
+		taking, index = h.group.StartSnapshot(), h.group.snapshots.installs.current.Load().ID.Index
 	}
 	c.heal()
 	c.load("the member restores", 0, func() bool { return taking != nil })
@@ -93,7 +93,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.installs.current.Load().id.Term}); err != nil {
+	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.installs.current.Load().ID.Term}); err != nil {
 		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
 	}
 	h.process.storage.lane.task.(*manualTask).dead = false
@@ -330,13 +330,13 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 		c.wire = nil
 		return blocks, ends
 	}
-	if blocks, ends := ask(3, p.hash); blocks != 3 || ends != 0 {
+	if blocks, ends := ask(3, p.Hash); blocks != 3 || ends != 0 {
 		t.Errorf("%d blocks and %d ends for the snapshot that it has, want 3 and 0", blocks, ends)
 	}
 	if blocks, ends := ask(3, someHash(1)); blocks != 0 || ends != 1 {
 		t.Errorf("%d blocks and %d ends for another snapshot, want 0 and 1", blocks, ends)
 	}
-	if blocks, ends := ask(9, p.hash); blocks != 0 || ends != 0 {
+	if blocks, ends := ask(9, p.Hash); blocks != 0 || ends != 0 {
 		t.Errorf("%d blocks and %d ends for a host that is no member, want none", blocks, ends)
 	}
 	if m := follower.process.Metrics().Transfers; m.Sending != 1 || m.BytesSent < 2*bulk.BlockBytes {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/transport/cert"
 	"go.uber.org/goleak"
@@ -72,8 +73,8 @@ func TestHostJoinsByToken(t *testing.T) {
 	ps[4].refusedJoin("is not known: it was used")
 	ps[4].waitUntil("cause that it was not added", func() bool {
 		d := ps[4].Group(theGroup).Explain()
-		return slices.ContainsFunc(d.Causes, func(c host.Cause) bool {
-			return c.Code == host.CodeNotAdded && strings.Contains(c.Evidence, "is not known: it was used")
+		return slices.ContainsFunc(d.Causes, func(c diagnosis.Cause) bool {
+			return c.Code == diagnosis.CodeNotAdded && strings.Contains(c.Evidence, "is not known: it was used")
 		})
 	})
 	ps[4].close()
@@ -325,7 +326,7 @@ func bringWrongToken(t *testing.T, dials int) {
 	ps[2].join(token, ps[dials], nil)
 	ps[2].waitUntil("sentence about its directory and its token", func() bool {
 		d := ps[2].Group(theGroup).Explain()
-		at := slices.IndexFunc(d.Causes, func(c host.Cause) bool { return c.Code == host.CodeNotAdded })
+		at := slices.IndexFunc(d.Causes, func(c diagnosis.Cause) bool { return c.Code == diagnosis.CodeNotAdded })
 		if at < 0 {
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -157,7 +158,7 @@ func TestEntriesOfMoreMemoryReachAMember(t *testing.T) {
 				}
 			}
 			for _, h := range l.hosts {
-				for d := h.Group(theGroup).Explain(); d.Has(CodeDiskStalled) || d.Has(CodeNotSent); d = h.Group(theGroup).Explain() {
+				for d := h.Group(theGroup).Explain(); d.Has(diagnosis.CodeDiskStalled) || d.Has(diagnosis.CodeNotSent); d = h.Group(theGroup).Explain() {
 					if ctx.Err() != nil {
 						t.Fatal(d) // it has caught up, and the cause does not end
 					}

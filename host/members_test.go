@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"go.uber.org/goleak"
 )
@@ -97,7 +98,7 @@ func TestMembersChange(t *testing.T) {
 	write(t, ps[1:], "with three others and a learner")
 	for _, p := range ps[1:] {
 		p.waitMembers([]uint64{3, 4, 5}, []uint64{2})
-		if d := p.Group(theGroup).Explain(); d.Has(host.CodeIdentityRefused) {
+		if d := p.Group(theGroup).Explain(); d.Has(diagnosis.CodeIdentityRefused) {
 			t.Errorf("host 1 was removed, and is not refused: %v", d)
 		}
 	}

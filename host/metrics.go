@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -74,7 +75,7 @@ type QueueMetrics struct {
 // GroupMetrics are counts and levels of one group on one host, since the group was opened there.
 type GroupMetrics struct {
 	Group, Host uint64
-	Status
+	diagnosis.Status
 
 	Leads, Founded, Stopped, DiskFull bool
 
@@ -156,12 +157,12 @@ type HostMetrics struct {
 
 // CauseCount is how many groups of a host have a cause.
 type CauseCount struct {
-	Code   CauseCode
+	Code   diagnosis.Code
 	Groups int
 }
 
 // countCauses counts what Explain says of a group.
-func (m *HostMetrics) countCauses(d Diagnosis) {
+func (m *HostMetrics) countCauses(d diagnosis.Diagnosis) {
 	if !d.Healthy {
 		m.Unhealthy++
 	}
@@ -252,7 +253,7 @@ func (c *refusalCounts) counter(err error) *atomic.Uint64 {
 }
 
 // noteRole counts elections and leaders.
-func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64) {
+func (c *groupCounts) noteRole(was raft.SoftState, now diagnosis.Status, lastLeader uint64) {
 	switch {
 	case now.Role == event.RoleLeader && was.RaftState != raft.StateLeader:
 		c.elected.Add(1)
@@ -327,7 +328,7 @@ func (h *Host) Metrics() HostMetrics {
 		EventsDropped: h.reports.events.dropped.Load(), LogLinesDropped: h.reports.logWriter.dropped.Load(), Strays: h.network.strays.Load(),
 		Placed: h.changes.placer.begun.Load(),
 	}
-	for _, code := range causeCodes {
+	for _, code := range diagnosis.Codes() {
 		m.Causes = append(m.Causes, CauseCount{Code: code})
 	}
 	for _, g := range h.groups.all() {
@@ -398,4 +399,27 @@ func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return uint64(w.nPauses), w.missed
+}
+
+// metrics returns counts and levels.
+func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
+	g := s.group
+	if g == nil {
+		return m
+	}
+	m.Taken, m.Failed, m.Taking = s.taken.Load(), s.failed.Load(), time.Duration(s.tookNanos.Load())
+	m.LogBytes = s.growth.Applied()
+	s.mu.Lock()
+	m.FailedInARow = s.failures
+	if p := s.latest(); p != nil {
+		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.growth.Since(p.ID.Index)
+		if p.At > 0 {
+			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
+		}
+	}
+	s.mu.Unlock()
+	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
+		m.LogEntries = last - first + 1
+	}
+	return m
 }

@@ -354,7 +354,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	p := l.group.snapshots.latest()
 	tr := &h.process.bulk.transfers
 	tr.Do(func() {
-		tr.Receive((*bulkGroup)(h.group), l.id, p.hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.id.Index, Term: p.id.Term, Hash: p.hash}})
+		tr.Receive((*bulkGroup)(h.group), l.id, p.Hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.ID.Index, Term: p.ID.Term, Hash: p.Hash}})
 		r, _ := tr.incoming(h.group)
 		r.Install()
 	})

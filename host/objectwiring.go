@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -150,7 +151,7 @@ func (o objectSection) capture() capturedSection {
 	return capturedSection{objectsStream, form, link}
 }
 
-func (o objectSection) read(p *publishedSnapshot, r *snapshot.Reader) (restore func(), err error) {
+func (o objectSection) read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
 	form, err := readForm(p, r, objectsStream, o.MaxForm())
 	if err != nil {
 		return nil, fmt.Errorf("its objects: %w (CommandOptions.Objects)", err)
@@ -159,13 +160,13 @@ func (o objectSection) read(p *publishedSnapshot, r *snapshot.Reader) (restore f
 	if err != nil {
 		return nil, err
 	}
-	return o.Read(form, store, p.id)
+	return o.Read(form, store, p.ID)
 }
 
 // readSection reads the section of a snapshot, if the group has one. It is called where the machine is
 // restored.
-func (s *groupSnapshots) readSection(p *publishedSnapshot, r *snapshot.Reader) (restore func(), err error) {
-	_, has := p.manifest.Find(snapshot.KindHost, objectsStream)
+func (s *groupSnapshots) readSection(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
+	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
 	switch is := s.section != nil; {
 	case (has > 0) != is:
 		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, is)
@@ -212,7 +213,7 @@ func (g *objectGroup) Applied() uint64                    { return g.machine.app
 func (g *objectGroup) WaitsAt() uint64                    { return g.machine.apply.parkedAt() }
 func (g *objectGroup) Lose(index uint64)                  { g.machine.apply.lost.Store(index) }
 func (g *objectGroup) LostAt() uint64                     { return g.machine.apply.lostAt() }
-func (g *objectGroup) Stay(bytes int64)                   { g.snapshots.applied.Add(bytes) }
+func (g *objectGroup) Stay(bytes int64)                   { g.snapshots.growth.Add(bytes) }
 func (g *objectGroup) FirstIndex() uint64                 { return g.writes.storage.log.FirstIndex() }
 func (g *objectGroup) LastIndex() uint64                  { return g.writes.storage.log.LastIndex() }
 func (g *objectGroup) Members() []uint64                  { return (*Group)(g).memberIDs() }
@@ -241,7 +242,7 @@ func (g *objectGroup) Send(to uint64, record []byte) (sent bool) {
 }
 
 func (g *objectGroup) SendPast(to, index uint64) {
-	if p := g.snapshots.latest(); p != nil && p.id.Index >= index {
+	if p := g.snapshots.latest(); p != nil && p.ID.Index >= index {
 		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: (*Group)(g)})
 		return
 	}

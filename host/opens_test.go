@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -189,9 +190,9 @@ func TestLackOfDescriptorsIsNoFullDisk(t *testing.T) {
 		l.diskFull(l.group, &os.PathError{Op: "create", Path: "log/2.wal", Err: cause})
 		l.group.writes.append.full.Store(true)
 		for _, c := range l.group.Explain().Causes {
-			if c.Code == CodeDiskFull && !strings.Contains(c.Fix, want) {
+			if c.Code == diagnosis.CodeDiskFull && !strings.Contains(c.Fix, want) {
 				t.Errorf("%v: have %q, want %q", cause, c.Fix, want)
-			} else if c.Code == CodeDiskFull {
+			} else if c.Code == diagnosis.CodeDiskFull {
 				want = ""
 			}
 		}

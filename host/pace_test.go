@@ -90,7 +90,7 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 	ticks := int(transfers.SlotTicks())
 	for i := range 3 * ticks {
 		for liar := uint64(theLiar); i%100 == 0 && liar <= theLiar+1; liar++ {
-			transfers.Asked((*bulkGroup)(l.group), liar, &bulk.Ask{Group: theGroup, Hash: latest.hash, Number: uint64(i + 1)})
+			transfers.Asked((*bulkGroup)(l.group), liar, &bulk.Ask{Group: theGroup, Hash: latest.Hash, Number: uint64(i + 1)})
 		}
 		b.tick()
 		if i == 100 && transfers.Counts(transfers.snapshots).Sending != maxSendings {

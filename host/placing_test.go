@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/membership"
@@ -258,7 +259,7 @@ func TestMovesAreBounded(t *testing.T) {
 	if n := p.group.Placement().Recent; n != leadership.MaxPlacements {
 		t.Fatalf("%d hand-overs are counted, want %d", n, leadership.MaxPlacements)
 	}
-	if told := p.pass(2 * ledLong); told != nil || !p.group.Explain().Has(CodePlacementRests) {
+	if told := p.pass(2 * ledLong); told != nil || !p.group.Explain().Has(diagnosis.CodePlacementRests) {
 		t.Errorf("after %d hand-overs the leader hands over to %v; %v", p.group.Placement().Recent, told, p.group.Explain())
 	}
 	if n := int(p.config.hourTicks() / ticksPerHeartbeat); p.pass(n) == nil {

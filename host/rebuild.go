@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 
 	"github.com/millrace/millrace/vfs"
 )
@@ -60,7 +61,7 @@ func (q *applyQueue) rebuild() (works bool) {
 			q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
 			return false
 		}
-		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.id.String(), "err", err)
+		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.ID.String(), "err", err)
 		return false
 	}
 	q.resume()
@@ -68,13 +69,13 @@ func (q *applyQueue) rebuild() (works bool) {
 }
 
 // canRebuild reports whether the machine can begin from a snapshot in this life.
-func (q *applyQueue) canRebuild(p *publishedSnapshot) bool {
+func (q *applyQueue) canRebuild(p *snapshots.Published) bool {
 	m, ok := q.machine.(*commandGroup)
 	return p != nil && ok && m.options.Applied == nil && q.hook == nil && !q.group.snapshots.installs.pending.Load()
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.
-func (q *applyQueue) rebuildFrom(p *publishedSnapshot) (err error) {
+func (q *applyQueue) rebuildFrom(p *snapshots.Published) (err error) {
 	g := q.group
 	q.calling.Lock()
 	defer q.calling.Unlock()
@@ -84,7 +85,7 @@ func (q *applyQueue) rebuildFrom(p *publishedSnapshot) (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := store.Open(p.id)
+	r, err := store.Open(p.ID)
 	if err != nil {
 		return err
 	}

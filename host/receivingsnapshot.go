@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
@@ -88,7 +89,7 @@ func (g *Group) needsSnapshot(index uint64) bool {
 // whole passes the snapshot to the group, which installs it.
 func (c *receivedSnapshot) Whole(r *bulk.Receiver) {
 	r.Install()
-	c.group.snapshots.installs.received.Store(newPublished(r.Manifest(), r.Now()))
+	c.group.snapshots.installs.received.Store(snapshots.NewPublished(r.Manifest(), r.Now()))
 	c.group.want(dutyInstall)
 	c.group.wake()
 }
@@ -160,9 +161,9 @@ func (t *transfers) offered(g *Group, from uint64, o bulk.Offer) {
 
 // installed ends the transfer of a snapshot whose state the group has: it was installed, or the log has
 // caught up.
-func (t *transfers) installed(g *Group, p *publishedSnapshot) {
+func (t *transfers) installed(g *Group, p *snapshots.Published) {
 	t.Do(func() {
-		if r, was := t.incoming(g); r != nil && was.offer.Index <= p.id.Index {
+		if r, was := t.incoming(g); r != nil && was.offer.Index <= p.ID.Index {
 			r.SayEnd(bulk.Done)
 			r.Stop()
 		}

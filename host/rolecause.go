@@ -1,13 +1,14 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // roleCause returns why the group's role or leader is another one now.
-func (g *Group) roleCause(was, now Status) event.RoleCause {
+func (g *Group) roleCause(was, now diagnosis.Status) event.RoleCause {
 	switch now.Role {
 	case event.RoleLeader:
 		return event.CauseElected

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/tcp"
@@ -21,12 +22,12 @@ func TestRolesAreWords(t *testing.T) {
 	for state, word := range map[raft.StateType]string{
 		raft.StateFollower: "follower", raft.StatePreCandidate: "pre-candidate", raft.StateCandidate: "candidate", raft.StateLeader: "leader",
 	} {
-		is := Status{Role: roleOf(state)}
+		is := diagnosis.Status{Role: roleOf(state)}
 		text, err := json.Marshal(is)
 		if want := fmt.Sprintf(`"Role":%q`, word); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%v is %s in JSON, %v", state, text, err)
 		}
-		var again Status
+		var again diagnosis.Status
 		if err := json.Unmarshal(text, &again); err != nil || again != is {
 			t.Errorf("%s is read as %+v, %v", text, again, err)
 		}
@@ -57,7 +58,7 @@ func TestWordsAreWordsInJSON(t *testing.T) {
 	for _, event := range someEvents {
 		w.walk(reflect.TypeOf(event), "events")
 	}
-	if !w.seen[reflect.TypeFor[event.Role]()] || !w.seen[reflect.TypeFor[Cause]()] {
+	if !w.seen[reflect.TypeFor[event.Role]()] || !w.seen[reflect.TypeFor[diagnosis.Cause]()] {
 		t.Error("the walk has not come by event.Role and Cause")
 	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
@@ -15,13 +16,13 @@ import (
 // sentSnapshot is the latest snapshot of a group, as of the moment in which a try begins.
 type sentSnapshot struct {
 	group     *Group
-	published *publishedSnapshot // nil before the first try
+	published *snapshots.Published // nil before the first try
 }
 
 func (c *sentSnapshot) Class() *bulk.Class { return c.group.host.bulk.transfers.snapshots }
 func (c *sentSnapshot) What() string       { return "a snapshot" }
-func (c *sentSnapshot) Name() string       { return c.published.id.String() }
-func (c *sentSnapshot) Hash() [32]byte     { return c.published.hash }
+func (c *sentSnapshot) Name() string       { return c.published.ID.String() }
+func (c *sentSnapshot) Hash() [32]byte     { return c.published.Hash }
 
 func (c *sentSnapshot) Renew() bool {
 	if p := c.group.snapshots.latest(); p != nil {
@@ -32,7 +33,7 @@ func (c *sentSnapshot) Renew() bool {
 
 // begins keeps the log behind the snapshot: the receiver needs it next.
 func (c *sentSnapshot) Begins() (release func()) {
-	return c.group.snapshots.pinLog(c.published.id.Index)
+	return c.group.snapshots.growth.Pin(c.published.ID.Index)
 }
 
 func (c *sentSnapshot) Open() (snapshot.Manifest, *snapshot.Reader, error) {
@@ -40,8 +41,8 @@ func (c *sentSnapshot) Open() (snapshot.Manifest, *snapshot.Reader, error) {
 	if err != nil {
 		return snapshot.Manifest{}, nil, err
 	}
-	r, err := store.Open(c.published.id)
-	return c.published.manifest, r, err
+	r, err := store.Open(c.published.ID)
+	return c.published.Manifest, r, err
 }
 
 func (c *sentSnapshot) NotOpened(s *bulk.Sender, err error) {
@@ -54,12 +55,12 @@ func (c *sentSnapshot) NotOpened(s *bulk.Sender, err error) {
 
 func (c *sentSnapshot) Offer(manifestBytes int64) []byte {
 	p := c.published
-	return bulk.Offer{Group: c.group.id, Index: p.id.Index, Term: p.id.Term, FirstIndex: c.group.writes.storage.log.FirstIndex(),
-		ManifestBytes: manifestBytes, Hash: p.hash}.Encode()
+	return bulk.Offer{Group: c.group.id, Index: p.ID.Index, Term: p.ID.Term, FirstIndex: c.group.writes.storage.log.FirstIndex(),
+		ManifestBytes: manifestBytes, Hash: p.Hash}.Encode()
 }
 
 func (c *sentSnapshot) RejectGoingOn() (cause string) {
-	pinned, most := c.group.snapshots.bytesSince(c.published.id.Index), max(bulk.MinPinnedLog, 4*c.published.manifest.Bytes())
+	pinned, most := c.group.snapshots.growth.Since(c.published.ID.Index), max(bulk.MinPinnedLog, 4*c.published.Manifest.Bytes())
 	if pinned > most {
 		return fmt.Sprintf("the log that is kept for it has grown to %d bytes, want at most %d", pinned, most)
 	}
@@ -70,11 +71,11 @@ func (c *sentSnapshot) RejectGoingOn() (cause string) {
 func (c *sentSnapshot) Unreadable() { c.group.snapshots.want() }
 
 func (c *sentSnapshot) Sent(to uint64, bytes int64) event.Event {
-	return event.SnapshotSent{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes}
+	return event.SnapshotSent{Group: c.group.id, Member: to, Index: c.published.ID.Index, Bytes: bytes}
 }
 
 func (c *sentSnapshot) Failed(to uint64, bytes int64, cause string) event.Event {
-	return event.SnapshotTransferAborted{Group: c.group.id, Member: to, Index: c.published.id.Index, Bytes: bytes, Cause: cause}
+	return event.SnapshotTransferAborted{Group: c.group.id, Member: to, Index: c.published.ID.Index, Bytes: bytes, Cause: cause}
 }
 
 // snapshotStatus is how a transfer to a member has ended, for the core.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/transport"
@@ -91,7 +92,7 @@ func (e *examination) lookForSettings() {
 			}
 		}
 		if len(differ) > 0 {
-			e.found(CodeSettingsDiffer, id, p.settingsAt.Load(),
+			e.found(diagnosis.CodeSettingsDiffer, id, p.settingsAt.Load(),
 				fmt.Sprintf("give all members the same %s, and restart those that have another one", strings.Join(names, " and ")),
 				"%s: a member with a short timeout does not wait for a leader with a long one, so leaders may change again and again", strings.Join(differ, ", "))
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
 )
 
@@ -25,7 +26,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 	other.HeartbeatInterval, other.ElectionTimeout = time.Second, 10*time.Second
 	l.control(2, encodeSettings(other))
 	d := l.group.Explain()
-	if !d.Healthy || len(d.Warnings) != 1 || d.Warnings[0].Code != CodeSettingsDiffer || d.Warnings[0].Member != 2 ||
+	if !d.Healthy || len(d.Warnings) != 1 || d.Warnings[0].Code != diagnosis.CodeSettingsDiffer || d.Warnings[0].Member != 2 ||
 		!strings.Contains(d.Warnings[0].Evidence, "Config.HeartbeatInterval is 1s on host 2 and 100ms on host 1, Config.ElectionTimeout is 10s on host 2 and 1s on host 1") {
 		t.Errorf("host 2 has other timeouts: %v", d)
 	}

@@ -61,8 +61,8 @@ func (h *Host) parts() []part {
 	for _, l := range h.appliers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
-	for _, l := range h.bulk.snapshotLanes.all() {
-		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	for _, l := range h.bulk.snapshotLanes.All() {
+		parts = append(parts, part{l.Doing, joined(l.Task().Stop)})
 	}
 	return parts
 }

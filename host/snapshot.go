@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"math"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -107,9 +107,6 @@ type SnapshotPolicy struct {
 }
 
 const (
-	defaultLogBytes  = 64 << 20
-	logPerSnapshot   = 4       // bytes of the log for each byte of the last snapshot
-	maxTransferCost  = 1 << 20 // what sending a snapshot costs besides its bytes, in bytes of log
 	stateStream      = "state"
 	sessionsStream   = "sessions"
 	objectsStream    = "objects"
@@ -137,57 +134,38 @@ type SnapshotInfo struct {
 	Bytes       int64  // of its parts, without those of objects
 }
 
-// publishedSnapshot is a snapshot on this host's disk that was read back. It does not change.
-type publishedSnapshot struct {
-	id       snapshot.ID
-	manifest snapshot.Manifest
-	hash     [32]byte
-	bytes    int64 // without objects, which are linked
-	at       int64 // tick at which it was published, or found; not missed
+func infoOf(p *snapshots.Published) SnapshotInfo {
+	return SnapshotInfo{Index: p.ID.Index, Term: p.ID.Term, Bytes: p.Bytes}
 }
 
-func (p *publishedSnapshot) info() SnapshotInfo {
-	return SnapshotInfo{Index: p.id.Index, Term: p.id.Term, Bytes: p.bytes}
-}
-
-// newPublished describes the snapshot of a manifest.
-func newPublished(m snapshot.Manifest, at int64) *publishedSnapshot {
-	p := &publishedSnapshot{id: m.ID(), manifest: m, hash: m.Hash(), at: at}
-	for i := range m.Parts {
-		if m.Parts[i].Kind != snapshot.KindObject {
-			p.bytes += m.Parts[i].Bytes
-		}
-	}
-	return p
+// settings returns the policy in ticks.
+func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
+	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
 }
 
 // groupSnapshots is the snapshots of one group: the latest one, the one that is being taken, and what they
 // mean for the log. The zero value is that of a group that is not open.
 type groupSnapshots struct {
-	group           *Group
-	installs        installs
-	onSnapshotLanes int // pieces of work that run; guarded by the lock of the snapshot lanes
+	group    *Group
+	installs installs
+	seat     snapshots.Seat // at the snapshot lanes
+	growth   snapshots.Growth
 
 	machine Snapshotter // nil: it takes and restores none
-	policy  SnapshotPolicy
+	policy  snapshots.Policy
 	section snapshotSection // nil: the group has none (snapshotsection.go)
 	dir     string
 
-	newest  atomic.Pointer[publishedSnapshot]
+	newest  atomic.Pointer[snapshots.Published]
 	found   atomic.Pointer[[]byte] // the entry found, when founded is committed
 	granted atomic.Bool            // the apply lane may capture
-	applied atomic.Int64           // bytes of the log through the last applied entry, from an arbitrary one on
-	due     atomic.Int64           // of these bytes, when the next snapshot is due
+	due     atomic.Int64           // bytes of the log that are applied when the next snapshot is due
 	compact atomic.Uint64          // the log may be compacted through here; 0: it was
 	awaits  atomic.Uint64          // a take waits until the log is durable through here; 0: none does
 	durable atomic.Uint64          // and it is through here
 
 	taken, failed atomic.Uint64
 	tookNanos     atomic.Int64 // all that were taken, from capture to the end
-
-	place sched.Place[*groupSnapshots] // among those that wait for a grant; guarded by the lock of the lanes
-	at    int64                        // tick at which to look again; 0: never; guarded by the lock of the lanes
-	timed bool                         // it is among those; the same
 
 	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
 	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
@@ -199,10 +177,6 @@ type groupSnapshots struct {
 	failures int   // in a row
 	lastErr  error // of the last take; nil: it was published
 	errSince int64 // tick of the first failure in a row
-	marks    []logMark
-	spacing  int64 // bytes between two marks
-	nextMark int64 // bytes at which the next is due; owned by the apply lane
-	pins     []*logPin
 	closed   bool
 }
 
@@ -217,11 +191,11 @@ const (
 
 // init makes them those of a group that has none yet.
 func (s *groupSnapshots) init(g *Group, machine StateMachine) {
-	s.group, s.policy, s.dir = g, g.config.Snapshots, identity.SnapshotsDir(g.host.config.Dir, g.id)
+	s.group, s.policy, s.dir = g, g.config.Snapshots.settings(g.host.config), identity.SnapshotsDir(g.host.config.Dir, g.id)
 	s.machine = snapshotterOf(machine)
-	s.place.Owner = s
+	s.seat.Init((*snapshotGroup)(g))
 	s.due.Store(math.MaxInt64)
-	s.spacing = s.firstSpacing()
+	s.growth.Space(s.policy.Interval(nil))
 }
 
 // snapshotterOf returns the machine that takes snapshots, or nil.
@@ -242,7 +216,7 @@ func snapshotterOf(machine StateMachine) Snapshotter {
 type maybeSnapshotter interface{ TakesSnapshots() bool }
 
 // latest returns the newest snapshot that was published and read back, or nil.
-func (s *groupSnapshots) latest() *publishedSnapshot { return s.newest.Load() }
+func (s *groupSnapshots) latest() *snapshots.Published { return s.newest.Load() }
 
 // store returns the directory of the group's snapshots. It reads the disk the first time, so it must not be
 // called in a turn.
@@ -266,14 +240,14 @@ func (s *groupSnapshots) store() (*snapshot.Store, error) {
 // publish makes a snapshot the latest, unless there is a later one. It was read back, and the machine has
 // its state, or a later one. The log may be compacted behind it, and the next one is due when the log has
 // grown.
-func (s *groupSnapshots) publish(p *publishedSnapshot) {
+func (s *groupSnapshots) publish(p *snapshots.Published) {
 	s.mu.Lock()
-	if was := s.newest.Load(); was != nil && was.id.Index >= p.id.Index {
+	if was := s.newest.Load(); was != nil && was.ID.Index >= p.ID.Index {
 		s.mu.Unlock()
 		return
 	}
 	s.newest.Store(p)
-	through := s.compactionBehind(p)
+	through := s.growth.Compactable(p.ID.Index, s.policy.Kept(p))
 	s.mu.Unlock()
 	if through > 0 {
 		raise(&s.compact, through)
@@ -288,25 +262,14 @@ func raise(a *atomic.Uint64, v uint64) {
 	}
 }
 
-// interval is how many bytes the log grows until the next snapshot.
-func (s *groupSnapshots) interval() int64 {
-	switch p := s.latest(); {
-	case s.policy.LogBytes > 0:
-		return s.policy.LogBytes
-	case p != nil:
-		return max(defaultLogBytes, min(p.bytes, math.MaxInt64/logPerSnapshot)*logPerSnapshot)
-	}
-	return defaultLogBytes
-}
-
 // schedule sets when the next snapshot is due, counted from the bytes of the log at the last one.
 func (s *groupSnapshots) schedule(from int64) {
 	if s.machine == nil || s.policy.Disabled {
 		return
 	}
-	s.due.Store(from + s.interval())
+	s.due.Store(from + s.policy.Interval(s.latest()))
 	if every := s.policy.Every; every > 0 {
-		s.group.host.bulk.snapshotLanes.lookAgain(s, ticksIn(every, s.group.host.config))
+		s.group.host.bulk.snapshotLanes.LookAgain(&s.seat, every)
 	}
 }
 
@@ -321,9 +284,7 @@ func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
 	if s.machine == nil || len(entries) == 0 {
 		return
 	}
-	bytes := s.applied.Add(entryBytes(entries))
-	s.mark(entries[len(entries)-1].Index, bytes)
-	if bytes >= s.due.Load() {
+	if bytes := s.growth.Note(entries[len(entries)-1].Index, entryBytes(entries)); bytes >= s.due.Load() {
 		s.due.Store(math.MaxInt64) // until this one ends
 		s.want()
 	}
@@ -400,7 +361,7 @@ func (g *Group) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 // LatestSnapshot describes the newest snapshot on this host's disk; false: there is none.
 func (g *Group) LatestSnapshot() (SnapshotInfo, bool) {
 	if p := g.snapshots.latest(); p != nil {
-		return p.info(), true
+		return infoOf(p), true
 	}
 	return SnapshotInfo{}, false
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/session"
@@ -403,7 +404,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			if !slices.ContainsFunc(h.events, func(e event.Event) bool { _, is := e.(event.SnapshotFailed); return is }) {
 				t.Error("no event reports it")
 			}
-			if d := h.group.Explain(); !d.Has(CodeSnapshotFails) {
+			if d := h.group.Explain(); !d.Has(diagnosis.CodeSnapshotFails) {
 				t.Errorf("Explain says:\n%v", d)
 			}
 			h.keeper.refuses, h.keeper.wrong = nil, nil
@@ -416,7 +417,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			if _, ok := h.group.LatestSnapshot(); !ok {
 				t.Fatal("it is not tried again")
 			}
-			if d := h.group.Explain(); d.Has(CodeSnapshotFails) {
+			if d := h.group.Explain(); d.Has(diagnosis.CodeSnapshotFails) {
 				t.Errorf("Explain says:\n%v", d)
 			}
 			h.restart(t, crashfs.LoseAll, nil)
@@ -491,7 +492,7 @@ func TestSnapshotsSurviveCrashes(t *testing.T) {
 			switch p := h.group.snapshots.latest(); {
 			case p == nil:
 				t.Fatalf("%v at operation %d: no snapshot is left", loss, n)
-			case p.id.Index == old.Index:
+			case p.ID.Index == old.Index:
 				began[1]++
 			default:
 				began[2]++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 		return done
 	})
 	info, _, err := taking.Poll()
-	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.snapshots.installs.received.Load().id.Index {
+	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.snapshots.installs.received.Load().ID.Index {
 		t.Fatalf("setup: %+v, %v; %s", info, err, c.describe())
 	}
 	h.group.Close(gone(t))
@@ -214,15 +215,15 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 			c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 			s := &c.leader().group.snapshots
 			right := s.latest()
-			m := right.manifest
+			m := right.Manifest
 			m.Parts = slices.Clone(m.Parts)
 			spoil(&m)
-			s.newest.Store(newPublished(m, right.at))
+			s.newest.Store(snapshots.NewPublished(m, right.At))
 			c.heal()
 			h := c.hosts[2]
 			c.load("it gives up", 0, func() bool { return count[event.SnapshotTransferAborted](h) > 0 })
-			if m := h.process.Metrics().Transfers; m.BytesReceived > 16*uint64(right.bytes) {
-				t.Errorf("it has received %d bytes of a snapshot of %d", m.BytesReceived, right.bytes)
+			if m := h.process.Metrics().Transfers; m.BytesReceived > 16*uint64(right.Bytes) {
+				t.Errorf("it has received %d bytes of a snapshot of %d", m.BytesReceived, right.Bytes)
 			}
 			c.load("the member installs", 1, func() bool { return count[event.SnapshotInstalled](h) > 0 })
 			c.load("all are equal", 0, c.equal)
@@ -275,9 +276,9 @@ func TestATakeThatWasPutOff(t *testing.T) {
 		t.Fatal("setup: it was not put off")
 	}
 	at := h.group.machine.apply.position()
-	installed := h.group.snapshots.latest().manifest // stands for the one that is installed
+	installed := h.group.snapshots.latest().Manifest // stands for the one that is installed
 	installed.Index, installed.Term = at.Index, at.Term
-	h.group.snapshots.publish(newPublished(installed, 1))
+	h.group.snapshots.publish(snapshots.NewPublished(installed, 1))
 	h.group.snapshots.installs.pending.Store(false)
 	for range 2 * ticksPerHeartbeat {
 		h.manual.tick()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -158,7 +159,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 		return err, nil
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p := newPublished(m, 0)
+	p := snapshots.NewPublished(m, 0)
 	if err := g.restoreFrom(ctx, p, r); err != nil {
 		if isDamage(err) {
 			return err, nil
@@ -179,7 +180,8 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	}
 	g.writes.storage.Conf = m.Conf
 	g.snapshots.newest.Store(p)
-	g.snapshots.guessMarks(g.writes.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
+	g.snapshots.growth.Space(g.snapshots.policy.Interval(p))
+	g.snapshots.growth.Guess(g.writes.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
 	return nil, nil
 }
 
@@ -192,11 +194,11 @@ func isDamage(err error) bool {
 // apply lane those of a snapshot, or leaves all of them as they are and returns an error: isDamage says that
 // the snapshot cannot be read. The machine must not be called meanwhile: it is called when the group is
 // opened, or by applyQueue.startDrained. A machine that holds a later state on its disk keeps it.
-func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapshot.Reader) error {
+func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snapshot.Reader) error {
 	fail := func(err error) error {
-		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.id, g.id, err)
+		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.ID, g.id, err)
 	}
-	block, err := entry.DecodeBlock(p.manifest.Host)
+	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err != nil {
 		return fail(err)
 	}
@@ -215,7 +217,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		return fail(err)
 	}
 	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.Last {
-		if err := g.snapshots.restoreMachine(ctx, &p.manifest, r); err != nil {
+		if err := g.snapshots.restoreMachine(ctx, &p.Manifest, r); err != nil {
 			return fail(err)
 		}
 		if err := m.checkRestored(block.Last); err != nil {
@@ -231,9 +233,9 @@ func (g *Group) restoreFrom(ctx context.Context, p *publishedSnapshot, r *snapsh
 		g.machine.time.note(m.table.Now(), g.now())
 	}
 	g.machine.apply.passed = block.Skipped
-	g.machine.apply.setPosition(raftpb.EntryID{Term: p.id.Term, Index: p.id.Index})
-	raise(&g.machine.apply.applied, p.id.Index)
-	g.reads.noteApplied(p.id.Index)
+	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})
+	raise(&g.machine.apply.applied, p.ID.Index)
+	g.reads.noteApplied(p.ID.Index)
 	return nil
 }
 
@@ -325,7 +327,7 @@ func (f *snapshotFiles) Open(name string) (io.ReadCloser, error) {
 func (f *snapshotFiles) Link(name, path string) error { return f.reader.Link(name, path) }
 
 // readSessions reads the table of a snapshot.
-func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*session.Table, error) {
+func (m *commandGroup) readSessions(p *snapshots.Published, r *snapshot.Reader) (*session.Table, error) {
 	o := m.options.Sessions.WithDefaults()
 	form, err := readForm(p, r, sessionsStream, o.MaxBytes+o.MaxResultBytes+4<<10)
 	if err != nil {
@@ -339,10 +341,10 @@ func (m *commandGroup) readSessions(p *publishedSnapshot, r *snapshot.Reader) (*
 }
 
 // readForm reads a stream of the host, of at most most bytes.
-func readForm(p *publishedSnapshot, r *snapshot.Reader, name string, most int64) ([]byte, error) {
+func readForm(p *snapshots.Published, r *snapshot.Reader, name string, most int64) ([]byte, error) {
 	bytes := int64(0)
-	for i := range p.manifest.Parts {
-		if part := &p.manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == name {
+	for i := range p.Manifest.Parts {
+		if part := &p.Manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == name {
 			bytes += part.Bytes
 		}
 	}
@@ -501,12 +503,12 @@ func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
 // forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
 // host does it.
 func (h *Host) forgetSnapshots(group uint64) {
-	w := &laneWork{group: &Group{member: member{id: group, self: h.config.ID, host: h}}, doing: "whose snapshots are removed"}
-	w.piece = func() bool {
+	w := &snapshots.Work{Seat: snapshots.SeatOfFormer(group), Doing: "whose snapshots are removed"}
+	w.Piece = func() bool {
 		if err := removeSnapshots(h.env.fs, h.config.Dir, group); err != nil {
 			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
 		}
 		return false
 	}
-	h.bulk.snapshotLanes.enqueue(w)
+	h.bulk.snapshotLanes.Enqueue(w)
 }

@@ -1,6 +1,9 @@
 package host
 
-import "github.com/millrace/millrace/snapshot"
+import (
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/snapshot"
+)
 
 // snapshotSection is what a group has in its snapshots besides the machine and the sessions: a stream of the
 // host, and parts by link. A group with large objects has one.
@@ -13,7 +16,7 @@ type snapshotSection interface {
 	sources(m *snapshot.Manifest) []snapshot.Source
 	// read reads the section of a snapshot, and changes nothing of the group. restore takes it over where the
 	// machine may be.
-	read(p *publishedSnapshot, r *snapshot.Reader) (restore func(), err error)
+	read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error)
 }
 
 // capturedSection is a section as it is written. Its zero value is that of a group without one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -68,8 +70,8 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 // can hang.
 func lanesInGoroutines(h *keeperHost) (run func()) {
 	return func() {
-		for _, l := range h.bulk.snapshotLanes.all() {
-			task := l.task.(*manualTask)
+		for _, l := range h.bulk.snapshotLanes.All() {
+			task := l.Task().(*manualTask)
 			if !task.woken {
 				continue
 			}
@@ -109,13 +111,13 @@ func TestASnapshotThatHangs(t *testing.T) {
 		<-release
 		return errors.New("it hung")
 	}
-	for _, l := range h.bulk.snapshotLanes.all() {
-		l.task.(*manualTask).dead = true
+	for _, l := range h.bulk.snapshotLanes.All() {
+		l.Task().(*manualTask).dead = true
 	}
 	s := h.group.StartSnapshot()
 	h.manual.runIdle()
-	for _, l := range h.bulk.snapshotLanes.all() {
-		l.task.(*manualTask).dead = false
+	for _, l := range h.bulk.snapshotLanes.All() {
+		l.Task().(*manualTask).dead = false
 	}
 	run := lanesInGoroutines(h)
 	run()
@@ -133,16 +135,16 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if info, done, err := p.Poll(); !done || err != nil || info.Index == 0 {
 		t.Fatalf("the other group's snapshot: %t, %+v, %v", done, info, err)
 	}
-	h.manual.now += snapshotStall
+	h.manual.now += snapshots.Stall
 	h.manual.tick()
 	if !slices.ContainsFunc(h.events, func(e event.Event) bool { v, is := e.(event.SnapshotStalled); return is && v.Group == theGroup }) {
 		t.Error("no event reports it")
 	}
-	if d := h.group.Explain(); !d.Has(CodeSnapshotHangs) {
+	if d := h.group.Explain(); !d.Has(diagnosis.CodeSnapshotHangs) {
 		t.Errorf("Explain says\n%v", d)
 	}
-	if n := len(h.bulk.snapshotLanes.all()); n != snapshotLaneCount+1 {
-		t.Errorf("%d lanes, want one more than %d", n, snapshotLaneCount)
+	if n := len(h.bulk.snapshotLanes.All()); n != snapshots.LaneCount+1 {
+		t.Errorf("%d lanes, want one more than %d", n, snapshots.LaneCount)
 	}
 	_ = h.group.leave(gone(t), ErrStopped, false) // its context has ended: it only begins
 	h.manual.runIdle()

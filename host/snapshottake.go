@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"iter"
 	"math"
@@ -22,7 +23,7 @@ import (
 // each is bounded by a read or a write of the whole state at most.
 type take struct {
 	all    *groupSnapshots
-	work   laneWork
+	work   snapshots.Work
 	ctx    context.Context // ends with the group
 	cancel context.CancelFunc
 
@@ -60,7 +61,7 @@ func (s *groupSnapshots) want() {
 	}
 	s.mu.Unlock()
 	if wants {
-		s.group.host.bulk.snapshotLanes.admit(s)
+		s.group.host.bulk.snapshotLanes.Admit(&s.seat)
 	}
 }
 
@@ -72,20 +73,13 @@ func (s *groupSnapshots) lookAt() {
 	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
 	switch {
-	case wanted, s.group.machine.apply.position().Index > indexOf(s.latest()) && (s.policy.Every > 0 || s.group.snapshots.installs.pending.Load()):
+	case wanted, s.group.machine.apply.position().Index > s.latest().Index() && (s.policy.Every > 0 || s.group.snapshots.installs.pending.Load()):
 		s.want()
 	case s.policy.Every > 0:
-		s.group.host.bulk.snapshotLanes.lookAgain(s, ticksIn(s.policy.Every, s.group.host.config))
+		s.group.host.bulk.snapshotLanes.LookAgain(&s.seat, s.policy.Every)
 	default:
-		s.schedule(s.applied.Load())
+		s.schedule(s.growth.Applied())
 	}
-}
-
-func indexOf(p *publishedSnapshot) uint64 {
-	if p == nil {
-		return 0
-	}
-	return p.id.Index
 }
 
 // runCapture captures, if a snapshot is wanted and may be taken now. It is called by an apply lane, where the
@@ -97,11 +91,11 @@ func (q *applyQueue) runCapture() {
 	}
 	lanes := &q.group.host.bulk.snapshotLanes
 	if q.group.Err() != nil {
-		lanes.end(false)
+		lanes.End(false)
 		return
 	}
 	if t := q.capture(); t != nil {
-		lanes.enqueue(&t.work)
+		lanes.Enqueue(&t.work)
 	}
 }
 
@@ -132,22 +126,22 @@ func (q *applyQueue) capture() (t *take) {
 	early := !q.group.wasMemberAt(id.Index)
 	switch p := s.latest(); {
 	case installs, early, s.section != nil && !s.section.isWhole():
-		lanes.end(false)
+		lanes.End(false)
 		s.putOff()
 		returned = true
 		return nil
 	case s.found.Load() == nil || id.Index == 0:
-		lanes.end(false)
+		lanes.End(false)
 		s.endWithout(nil, fmt.Errorf("millrace: there is nothing yet that a snapshot of group %d could hold", q.group.id))
 		returned = true
 		return nil
-	case p != nil && id.Index <= p.id.Index:
-		lanes.end(false)
+	case p != nil && id.Index <= p.ID.Index:
+		lanes.End(false)
 		s.endWithout(p, nil)
 		returned = true
 		return nil
-	case !lanes.begin():
-		lanes.admit(s)
+	case !lanes.Begin():
+		lanes.Admit(&s.seat)
 		returned = true
 		return nil
 	}
@@ -162,13 +156,13 @@ func (s *groupSnapshots) putOff() {
 	s.mu.Lock()
 	s.stage = takeNone
 	s.mu.Unlock()
-	s.group.host.bulk.snapshotLanes.lookAgain(s, ticksPerHeartbeat)
+	s.group.host.bulk.snapshotLanes.LookAgain(&s.seat, ticksPerHeartbeat)
 }
 
 // begin notes that a take has begun.
 func (s *groupSnapshots) begin(id raftpb.EntryID, now time.Duration) *take {
-	t := &take{all: s, id: id, bytes: s.applied.Load(), began: now, next: (*take).write}
-	t.work = laneWork{group: s.group, doing: "which takes a snapshot", piece: t.piece, takes: true}
+	t := &take{all: s, id: id, bytes: s.growth.Applied(), began: now, next: (*take).write}
+	t.work = snapshots.Work{Seat: &s.seat, Doing: "which takes a snapshot", Piece: t.piece, Takes: true}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +191,7 @@ func (q *applyQueue) captureState(t *take) (err error) {
 }
 
 // endWithout ends what was wanted without a capture.
-func (s *groupSnapshots) endWithout(p *publishedSnapshot, err error) {
+func (s *groupSnapshots) endWithout(p *snapshots.Published, err error) {
 	s.mu.Lock()
 	callers := s.callers
 	s.callers, s.stage = nil, takeNone
@@ -205,14 +199,14 @@ func (s *groupSnapshots) endWithout(p *publishedSnapshot, err error) {
 		s.failures, s.lastErr = 0, nil // a snapshot of this state was received
 	}
 	s.mu.Unlock()
-	s.schedule(s.applied.Load())
+	s.schedule(s.growth.Applied())
 	tell(callers, p, err)
 }
 
-func tell(callers []*Taking, p *publishedSnapshot, err error) {
+func tell(callers []*Taking, p *snapshots.Published, err error) {
 	var info SnapshotInfo
 	if p != nil {
-		info = p.info()
+		info = infoOf(p)
 	}
 	for _, c := range callers {
 		c.finish(info, err)
@@ -360,10 +354,10 @@ func (t *take) publish() error {
 	if s.durable.Load() < t.id.Index {
 		s.awaits.Store(t.id.Index)
 		s.group.want(dutySnapshots)
-		lanes.await(s, true)
+		lanes.Await(&s.seat, true)
 		return errNotDurable
 	}
-	lanes.await(s, false)
+	lanes.Await(&s.seat, false)
 	g := s.group
 	m := snapshot.Manifest{
 		Cluster: g.host.trust.directory.Identity().Cluster, Group: g.id, Index: t.id.Index, Term: t.id.Term,
@@ -409,7 +403,7 @@ func (t *take) announce() error {
 	if err != nil {
 		return err
 	}
-	t.all.publish(newPublished(m, t.all.group.host.clock.livedAtBeat()))
+	t.all.publish(snapshots.NewPublished(m, t.all.group.host.clock.livedAtBeat()))
 	return nil
 }
 
@@ -419,7 +413,7 @@ func (t *take) announce() error {
 func (t *take) prune() error {
 	store, err := t.all.store()
 	if err == nil {
-		err = store.Prune(t.all.latest().id)
+		err = store.Prune(t.all.latest().ID)
 	}
 	if err != nil {
 		t.all.group.host.env.logger.Warn("older snapshots are not removed", "group", t.all.group.id, "host", t.all.group.self, "err", err)
@@ -440,8 +434,8 @@ func (t *take) succeed() {
 	s.tookNanos.Add(int64(took))
 	s.schedule(t.bytes)
 	p := s.latest()
-	g.host.reports.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.bytes, Took: took})
-	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.bytes, "took", took)
+	g.host.reports.events.emit(event.SnapshotTaken{Group: g.id, Index: t.id.Index, Term: t.id.Term, Bytes: p.Bytes, Took: took})
+	g.host.env.logger.Info("snapshot taken", "group", g.id, "host", g.self, "index", t.id.Index, "bytes", p.Bytes, "took", took)
 	tell(t.callers, p, nil)
 	s.next()
 }
@@ -488,7 +482,7 @@ func (t *take) failed(err error) {
 		s.failed.Add(1)
 		s.due.Store(math.MaxInt64)
 		if !s.policy.Disabled {
-			g.host.bulk.snapshotLanes.lookAgain(s, wait)
+			g.host.bulk.snapshotLanes.LookAgain(&s.seat, wait)
 		}
 		g.host.reports.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
 		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
@@ -509,8 +503,8 @@ func (t *take) finish() {
 		s.group.host.env.logger.Warn("a snapshot of the state machine did not close", "group", s.group.id, "host", s.group.self, "err", err)
 	}
 	s.awaits.Store(0)
-	s.group.host.bulk.snapshotLanes.await(s, false)
-	s.group.host.bulk.snapshotLanes.end(true)
+	s.group.host.bulk.snapshotLanes.Await(&s.seat, false)
+	s.group.host.bulk.snapshotLanes.End(true)
 	s.mu.Lock()
 	s.take, s.stage = nil, takeNone
 	s.mu.Unlock()
@@ -532,7 +526,7 @@ func (s *groupSnapshots) goOn() {
 	t := s.take
 	s.mu.Unlock()
 	if t != nil {
-		s.group.host.bulk.snapshotLanes.enqueue(&t.work)
+		s.group.host.bulk.snapshotLanes.Enqueue(&t.work)
 	}
 }
 
@@ -558,7 +552,7 @@ func (s *groupSnapshots) close() {
 	s.mu.Unlock()
 	tell(callers, nil, wrap(ErrStopped, s.group.Err()))
 	if s.granted.Swap(false) {
-		s.group.host.bulk.snapshotLanes.end(false)
+		s.group.host.bulk.snapshotLanes.End(false)
 	}
 	if t != nil {
 		t.fail(s.group.Err())

@@ -3,39 +3,14 @@ package host
 import (
 	"sync"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
-// Status is the state of a group after its last turn.
-type Status struct {
-	ID, Term uint64
-	Role     event.Role
-	Leader   uint64 // 0: not known
-	// Applied <= Committed <= LastIndex, and Durable <= LastIndex. Durable is the end of the log on this
-	// host's disk; Applied is beyond it only if the state machine is in memory (GroupConfig.Volatile).
-	// Committed and LastIndex go back when a member with a full disk forgets entries that it could not write;
-	// Applied and Durable never do.
-	Applied, Committed, Durable, LastIndex uint64
-	// WithoutAuthority means that this member may lack what it has acknowledged, and neither votes nor counts
-	// until it has caught up.
-	WithoutAuthority bool
-	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if
-	// the log is empty.
-	FirstIndex uint64
-	// Refused counts invalid inputs. Dropped counts messages that did not fit in the inbox or were not for
-	// this group.
-	Refused, Dropped uint64
-	// AppliedBatches and AppliedCommands count calls of the state machine and the commands in them.
-	AppliedBatches, AppliedCommands uint64
-	// DuplicatesSuppressed counts commands that this member did not apply, because the sessions of the group
-	// said so: they were applied before, or may have been.
-	DuplicatesSuppressed uint64
-}
-
 // Status returns a copy and never waits for the group. A group that has stopped is a follower without a
 // leader.
-func (g *Group) Status() Status {
+func (g *Group) Status() diagnosis.Status {
 	s := g.life.status.Load()
 	if g.Err() != nil {
 		s.Role, s.Leader = event.RoleFollower, raft.None
@@ -56,16 +31,16 @@ func (g *Group) Status() Status {
 // published is a Status that any goroutine may read. A lock costs less than memory for each change.
 type published struct {
 	mu sync.Mutex
-	s  Status
+	s  diagnosis.Status
 }
 
-func (p *published) Load() Status {
+func (p *published) Load() diagnosis.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.s
 }
 
-func (p *published) Store(s Status) {
+func (p *published) Store(s diagnosis.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.s = s
@@ -74,7 +49,7 @@ func (p *published) Store(s Status) {
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
 	st := g.core.node.BasicStatus()
-	now := Status{
+	now := diagnosis.Status{
 		ID:        g.self,
 		Term:      st.Term,
 		Role:      roleOf(st.RaftState),

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/entry"
@@ -43,19 +44,19 @@ func (g *storageGroup) Snapshot() (raftpb.Snapshot, bool) {
 		return raftpb.Snapshot{}, false
 	}
 	return raftpb.Snapshot{
-		Data:     p.hash[:],
-		Metadata: raftpb.SnapshotMetadata{Index: p.id.Index, Term: p.id.Term, ConfState: p.manifest.Conf},
+		Data:     p.Hash[:],
+		Metadata: raftpb.SnapshotMetadata{Index: p.ID.Index, Term: p.ID.Term, ConfState: p.Manifest.Conf},
 	}, true
 }
 
 // hasAllMembers reports whether a snapshot knows all members that the group has now.
-func (g *Group) hasAllMembers(p *publishedSnapshot) bool {
+func (g *Group) hasAllMembers(p *snapshots.Published) bool {
 	r := g.roster()
 	if r == nil {
 		return true
 	}
 	for _, m := range entry.ManifestMembers(r) {
-		if !slices.Contains(p.manifest.Members, m) {
+		if !slices.Contains(p.Manifest.Members, m) {
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
@@ -229,7 +230,7 @@ func TestCertificateRefusedIsAnEvent(t *testing.T) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for _, h := range hosts { // host 3 says so of both others, and they say so of it
-		for deadline := time.After(30 * time.Second); !h.Group(theGroup).Explain().Has(CodeCertificateRefused); {
+		for deadline := time.After(30 * time.Second); !h.Group(theGroup).Explain().Has(diagnosis.CodeCertificateRefused); {
 			select {
 			case <-again.C:
 			case <-deadline:

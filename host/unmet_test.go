@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
@@ -112,7 +113,7 @@ func TestMemberOfASnapshotIsExplained(t *testing.T) {
 	l := restartedWithStranger(t)
 	l.agree(5 * l.config.electionTicks())
 	for _, c := range l.group.Explain().Causes {
-		if c.Code == CodeMemberUnreachable && c.Member == stranger {
+		if c.Code == diagnosis.CodeMemberUnreachable && c.Member == stranger {
 			return
 		}
 	}
@@ -193,7 +194,7 @@ func TestTooManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range l.group.Explain().Causes {
-		if c.Code == CodeMemberUnreachable && c.Member == stranger && strings.Contains(c.Evidence, "knows 4096 others") {
+		if c.Code == diagnosis.CodeMemberUnreachable && c.Member == stranger && strings.Contains(c.Evidence, "knows 4096 others") {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
@@ -130,7 +131,7 @@ func (e *examination) missingVoters() error {
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started", id))
 		default:
-			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, rounded(e.duration(silent))))
+			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, diagnosis.Rounded(e.duration(silent))))
 		}
 	}
 	switch missing := strings.Join(unheard, ", "); {

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
 )
@@ -44,11 +45,12 @@ func (h *Host) startLanes() {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	}, h.storage.shortages.later)
 	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
-	h.bulk.snapshotLanes.now, h.bulk.snapshotLanes.ticks, h.bulk.snapshotLanes.event = h.env.env.Clock.Now, h.clock.livedAtBeat, h.reports.events.emit
-	h.bulk.snapshotLanes.start = func(lane string, w env.Worker) env.Task {
-		return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
-	}
-	h.bulk.snapshotLanes.grow()
+	h.bulk.snapshotLanes.Open(snapshots.Wiring{
+		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.emit,
+		Start: func(lane string, w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
+		},
+	})
 	h.startFlightRecorder()
 	h.bulk.transfers.init(h)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -124,11 +125,11 @@ func (w *world) askWithout(h *machine) {
 	if l == nil || l.process == nil || !l.isWithoutAuthority() {
 		return
 	}
-	if d := l.replicas[0].group.Explain(); !d.Has(host.CodeWithoutAuthority) {
+	if d := l.replicas[0].group.Explain(); !d.Has(diagnosis.CodeWithoutAuthority) {
 		w.violate("%s is without authority, and says: %v", l.name, d)
 	}
-	if leader := w.leader(); leader != nil && slices.ContainsFunc(leader.alive.replicas[0].group.Explain().Causes, func(c host.Cause) bool {
-		return c.Code == host.CodeWithoutAuthority && c.Member == h.id
+	if leader := w.leader(); leader != nil && slices.ContainsFunc(leader.alive.replicas[0].group.Explain().Causes, func(c diagnosis.Cause) bool {
+		return c.Code == diagnosis.CodeWithoutAuthority && c.Member == h.id
 	}) {
 		w.count(LeadersTold)
 	}
@@ -162,7 +163,7 @@ func Blackouts(o Options) (Faults, error) {
 			w.violate("%d of %d hosts have lost their power, and the group goes on: %d commands, %d before; %s", lost, n, w.acked(), acked, w.positions())
 		}
 		for _, h := range w.hosts {
-			if h.forgot && (!h.alive.isWithoutAuthority() || !h.alive.replicas[0].group.Explain().Has(host.CodeWithoutAuthority)) {
+			if h.forgot && (!h.alive.isWithoutAuthority() || !h.alive.replicas[0].group.Explain().Has(diagnosis.CodeWithoutAuthority)) {
 				w.violate("%s has lost its power, and says: %v", h.alive.name, h.alive.replicas[0].group.Explain())
 			}
 		}

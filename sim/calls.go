@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/sim/property"
@@ -333,7 +334,7 @@ func (w *world) commandOf(data []byte) string {
 
 // countSuppressed counts the commands that a member has not applied because its sessions had seen them. A
 // member that applies its log again after a start does not count what it had applied before.
-func (r *replica) countSuppressed(s host.Status) {
+func (r *replica) countSuppressed(s diagnosis.Status) {
 	if h := r.life.host; s.Applied > h.reached[r.id] {
 		h.reached[r.id] = s.Applied
 		r.life.w.suppressed += s.DuplicatesSuppressed - r.watch.status.DuplicatesSuppressed

@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -57,7 +57,7 @@ func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 
 // watch is the last observation of one life.
 type watch struct {
-	status   host.Status
+	status   diagnosis.Status
 	leaderIn map[uint64]bool
 	base     uint64   // the entries through it are not in its log any more
 	terms    []uint64 // terms[i]: of entry base+i+1 in its log, as checked

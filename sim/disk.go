@@ -44,6 +44,7 @@ func (h *machine) onOperation(op crashfs.Op) error {
 		return nil
 	}
 	h.observeOperation(op)
+	h.checkPlace(op)
 	if p := &h.power; p.after > 0 && (!p.onlySyncs || op.Kind == crashfs.OpSync) {
 		if p.after--; p.after == 0 && h.alive != nil && h.w.injects(h.crashName(p.loss), h) {
 			h.w.count(CrashesInside)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -204,7 +205,7 @@ func (s *diverging) check() {
 		// A machine that got all commands again with the new version is right, and one that has stopped says
 		// nothing to a new leader. What the leader says, every member knows.
 		lasts := !sound && s.kind != UpgradeWithOldName
-		if d := r.group.Explain(); d.Has(host.CodeDiverged) != lasts && !s.stops() || d.Has(host.CodeNotCompared) {
+		if d := r.group.Explain(); d.Has(diagnosis.CodeDiverged) != lasts && !s.stops() || d.Has(diagnosis.CodeNotCompared) {
 			w.violate("%s says: %v", r.name, d)
 		}
 		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
@@ -221,7 +222,7 @@ func (s *diverging) check() {
 
 // checkWarned: only members that sum up results in other forms are not compared, and those of other versions.
 func (s *diverging) checkWarned(r *replica) {
-	if d := r.group.Explain(); d.Has(host.CodeNotCompared) {
+	if d := r.group.Explain(); d.Has(diagnosis.CodeNotCompared) {
 		if s.report.Warned++; s.kind != OtherForm {
 			s.w.violate("all sum up the same, and %s says: %v", r.name, d)
 		}

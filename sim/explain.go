@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -91,7 +92,7 @@ type doctor struct {
 // verdict is a cause that a host names.
 type verdict struct {
 	by     uint64
-	code   host.CauseCode
+	code   diagnosis.Code
 	member uint64
 }
 
@@ -171,7 +172,7 @@ func (d *doctor) look() {
 	if d.w.leader() != nil {
 		d.ledAt = d.w.now
 	}
-	d.each(func(r *replica, diagnosis host.Diagnosis) {
+	d.each(func(r *replica, diagnosis diagnosis.Diagnosis) {
 		for _, c := range slices.Concat(diagnosis.Causes, diagnosis.Warnings) {
 			v := verdict{r.life.host.id, c.Code, c.Member}
 			if !d.allows(v) && !d.isWanted(v) {
@@ -183,7 +184,7 @@ func (d *doctor) look() {
 }
 
 // each asks all groups that can be asked.
-func (d *doctor) each(f func(*replica, host.Diagnosis)) {
+func (d *doctor) each(f func(*replica, diagnosis.Diagnosis)) {
 	d.w.eachReplica(func(r *replica) {
 		if r.group != nil && !r.closing && r.life.host.pausedUntil <= d.w.now {
 			f(r, r.group.Explain())
@@ -212,7 +213,7 @@ func (d *doctor) allSeen() bool {
 // allHealthy reports whether no host has named a cause for five election timeouts.
 func (d *doctor) allHealthy() bool {
 	healthy := 0
-	d.each(func(_ *replica, diagnosis host.Diagnosis) {
+	d.each(func(_ *replica, diagnosis diagnosis.Diagnosis) {
 		if diagnosis.Healthy && len(diagnosis.Warnings) == 0 {
 			healthy++
 		}
@@ -224,14 +225,14 @@ func (d *doctor) allHealthy() bool {
 }
 
 func (d *doctor) pages() (text string) {
-	d.each(func(_ *replica, diagnosis host.Diagnosis) { text += "\n" + diagnosis.String() })
+	d.each(func(_ *replica, diagnosis diagnosis.Diagnosis) { text += "\n" + diagnosis.String() })
 	return text
 }
 
 // page is that of the host that names most.
 func (d *doctor) page() (text string) {
 	most := -1
-	d.each(func(_ *replica, diagnosis host.Diagnosis) {
+	d.each(func(_ *replica, diagnosis diagnosis.Diagnosis) {
 		if n := len(diagnosis.Causes) + len(diagnosis.Warnings); n > most {
 			most, text = n, diagnosis.String()
 		}
@@ -240,12 +241,12 @@ func (d *doctor) page() (text string) {
 }
 
 // want adds a verdict that must come.
-func (d *doctor) want(by *machine, code host.CauseCode, member uint64) {
+func (d *doctor) want(by *machine, code diagnosis.Code, member uint64) {
 	d.wants = append(d.wants, verdict{by.id, code, member})
 }
 
 // about allows other hosts to say of one that it is not well, in any of the words that a leader has.
-func (d *doctor) about(h *machine, codes ...host.CauseCode) {
+func (d *doctor) about(h *machine, codes ...diagnosis.Code) {
 	was := d.allows
 	d.allows = func(v verdict) bool {
 		if was(v) {
@@ -293,14 +294,14 @@ func (d *doctor) begin() {
 	case FollowerHangs, LeaderHangs:
 		if d.kind == LeaderHangs { // in a few seeds the election takes longer, and this host does not learn of it at once
 			d.mayElect()
-			d.about(leader, host.CodeNoLeader, host.CodeMemberSilent)
+			d.about(leader, diagnosis.CodeNoLeader, diagnosis.CodeMemberSilent)
 		}
 		d.hangDisk(pickOne(d.kind == LeaderHangs, leader, follower))
 	case LeaderSlow:
 		leader.slowDisk = between(d.rng, 11*timeout/10, 18*timeout/10)
-		d.want(leader, host.CodeDiskSlow, 0)
+		d.want(leader, diagnosis.CodeDiskSlow, 0)
 		d.heal = func() { leader.slowDisk = 0 }
-		d.about(leader, host.CodeDiskSlow, host.CodeSlowMember, host.CodeMemberSilent)
+		d.about(leader, diagnosis.CodeDiskSlow, diagnosis.CodeSlowMember, diagnosis.CodeMemberSilent)
 		d.mayElect()
 	case FollowerFull, LeaderFull:
 		d.fillDisk(pickOne(d.kind == LeaderFull, leader, follower))
@@ -308,33 +309,33 @@ func (d *doctor) begin() {
 		h := pick(d.rng, w.hosts...)
 		w.count(Pauses)
 		h.pausedUntil = w.now + between(d.rng, 15*timeout/10, 6*timeout)
-		d.want(h, host.CodePaused, 0)
-		d.about(h, host.CodeMemberUnreachable, host.CodeMemberSilent, host.CodeSlowMember, host.CodeDiskStalled)
+		d.want(h, diagnosis.CodePaused, 0)
+		d.about(h, diagnosis.CodeMemberUnreachable, diagnosis.CodeMemberSilent, diagnosis.CodeSlowMember, diagnosis.CodeDiskStalled)
 	case DirectoryWiped:
 		d.wipe(leader, follower)
 	case FollowerSlow:
 		follower.slowDisk = 85 * time.Millisecond
-		d.want(leader, host.CodeSlowMember, follower.id)
+		d.want(leader, diagnosis.CodeSlowMember, follower.id)
 		d.heal = func() { follower.slowDisk = 0 }
 	case FollowerDown:
 		follower.crash(crashfs.LoseNothing)
-		d.want(leader, host.CodeMemberUnreachable, follower.id)
+		d.want(leader, diagnosis.CodeMemberUnreachable, follower.id)
 		d.heal = follower.start
-		d.about(follower, host.CodeSlowMember)
+		d.about(follower, diagnosis.CodeSlowMember)
 	case FollowerClosed:
 		d.closeGroup(leader, follower)
 	case FollowerFailed:
 		// All of them fail: a single error may hit the segment that the log prepares ahead, which it
 		// survives.
 		follower.trouble.failing = []crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite}
-		d.want(follower, host.CodeStopped, 0)
-		d.want(leader, host.CodeMemberSilent, follower.id)
+		d.want(follower, diagnosis.CodeStopped, 0)
+		d.want(leader, diagnosis.CodeMemberSilent, follower.id)
 		d.heal = func() {
 			follower.trouble.failing = nil
 			follower.close()
 			follower.start()
 		}
-		d.about(follower, host.CodeSlowMember)
+		d.about(follower, diagnosis.CodeSlowMember)
 	case MachineStuck:
 		d.hangMachine(leader, follower)
 	case TooManyCommands:
@@ -356,7 +357,7 @@ func (d *doctor) elect(leader *machine) {
 	r.closing = true
 	w.nemesis.reopen(r)
 	w.runUntil(w.now+w.config.ElectionTimeout, func() bool { return leader.alive.replicas[0] != r })
-	d.about(leader, host.CodeSlowMember)
+	d.about(leader, diagnosis.CodeSlowMember)
 	d.mayElect()
 	d.watch(20*w.config.ElectionTimeout, nil)
 }
@@ -366,7 +367,7 @@ func (d *doctor) elect(leader *machine) {
 func (d *doctor) mayElect() {
 	was := d.allows
 	d.allows = func(v verdict) bool {
-		return was(v) || v.code == host.CodeNoLeader && d.w.now-d.ledAt > 2*d.w.config.ElectionTimeout
+		return was(v) || v.code == diagnosis.CodeNoLeader && d.w.now-d.ledAt > 2*d.w.config.ElectionTimeout
 	}
 }
 
@@ -374,11 +375,11 @@ func (d *doctor) mayElect() {
 func (d *doctor) loseQuorum(leader *machine, followers []*machine) {
 	w := d.w
 	for _, h := range w.hosts {
-		d.about(h, host.CodeMemberUnreachable, host.CodeSlowMember)
+		d.about(h, diagnosis.CodeMemberUnreachable, diagnosis.CodeSlowMember)
 	}
 	if d.rng.IntN(2) == 0 {
 		for _, a := range w.hosts {
-			d.want(a, host.CodeNoQuorum, 0)
+			d.want(a, diagnosis.CodeNoQuorum, 0)
 			for _, b := range w.hosts {
 				w.net.cut[link{a.id, b.id}] = a != b
 			}
@@ -386,7 +387,7 @@ func (d *doctor) loseQuorum(leader *machine, followers []*machine) {
 		return
 	}
 	stays := pick(d.rng, w.hosts...)
-	d.want(stays, host.CodeNoQuorum, 0)
+	d.want(stays, diagnosis.CodeNoQuorum, 0)
 	for _, h := range w.hosts {
 		if h != stays {
 			h.crash(crashfs.LoseNothing)
@@ -396,7 +397,7 @@ func (d *doctor) loseQuorum(leader *machine, followers []*machine) {
 		for _, h := range w.hosts {
 			h.start()
 		}
-		d.about(stays, host.CodeNoQuorum)
+		d.about(stays, diagnosis.CodeNoQuorum)
 	}
 }
 
@@ -407,12 +408,12 @@ func (d *doctor) startWithoutOne() {
 	for _, h := range w.hosts {
 		if h != late {
 			h.start()
-			d.want(h, host.CodeNotFounded, 0)
+			d.want(h, diagnosis.CodeNotFounded, 0)
 		}
 	}
 	w.startClients()
 	w.clients.pace = 2 * time.Millisecond
-	d.about(late, host.CodeNotFounded)
+	d.about(late, diagnosis.CodeNotFounded)
 	d.heal = late.start
 }
 
@@ -420,23 +421,23 @@ func (d *doctor) startWithoutOne() {
 func (d *doctor) hangDisk(h *machine) {
 	w := d.w
 	w.count(DiskHangs)
-	d.want(h, host.CodeDiskStalled, 0)
-	d.about(h, host.CodeDiskStalled, host.CodeDiskSlow, host.CodeSlowMember)
+	d.want(h, diagnosis.CodeDiskStalled, 0)
+	d.about(h, diagnosis.CodeDiskStalled, diagnosis.CodeDiskSlow, diagnosis.CodeSlowMember)
 	h.stallUntil = w.now + between(d.rng, 12*w.config.ElectionTimeout, 20*w.config.ElectionTimeout)
 	if h != w.leader() {
-		d.want(w.leader(), host.CodeDiskStalled, h.id)
+		d.want(w.leader(), diagnosis.CodeDiskStalled, h.id)
 	}
 	d.heal = func() { d.watch(h.stallUntil-w.now, nil) }
 }
 
 // fillDisk fills a disk, for all entries.
 func (d *doctor) fillDisk(h *machine) {
-	d.want(h, host.CodeDiskFull, 0)
+	d.want(h, diagnosis.CodeDiskFull, 0)
 	d.allows = func(v verdict) bool {
-		return v.member == h.id && v.by != h.id && (v.code == host.CodeDiskStalled || v.code == host.CodeSlowMember)
+		return v.member == h.id && v.by != h.id && (v.code == diagnosis.CodeDiskStalled || v.code == diagnosis.CodeSlowMember)
 	}
 	if l := d.w.leader(); h != l {
-		d.want(l, host.CodeDiskStalled, h.id)
+		d.want(l, diagnosis.CodeDiskStalled, h.id)
 	}
 	h.fill(func(int) int { return 1 })
 	d.heal = h.mend
@@ -448,15 +449,15 @@ func (d *doctor) wipe(leader, h *machine) {
 	h.crash(crashfs.LoseNothing)
 	h.wipe()
 	h.start()
-	d.want(h, host.CodeIdentityRefused, 0)
-	d.want(h, host.CodeStopped, 0)
-	d.want(leader, host.CodeIdentityRefused, h.id)
+	d.want(h, diagnosis.CodeIdentityRefused, 0)
+	d.want(h, diagnosis.CodeStopped, 0)
+	d.want(leader, diagnosis.CodeIdentityRefused, h.id)
 	d.allows = func(v verdict) bool {
 		switch {
 		case v.by == h.id:
-			return v.code == host.CodeIdentityRefused || v.code == host.CodeNotFounded
+			return v.code == diagnosis.CodeIdentityRefused || v.code == diagnosis.CodeNotFounded
 		case v.member == h.id:
-			return v.code == host.CodeIdentityRefused || v.code == host.CodeMemberUnreachable || v.code == host.CodeSlowMember
+			return v.code == diagnosis.CodeIdentityRefused || v.code == diagnosis.CodeMemberUnreachable || v.code == diagnosis.CodeSlowMember
 		}
 		return false
 	}
@@ -476,8 +477,8 @@ func (d *doctor) closeGroup(leader, h *machine) {
 	}
 	old := h.alive.replicas[0]
 	old.closing = true
-	d.want(leader, host.CodeMemberSilent, h.id)
-	d.about(h, host.CodeSlowMember)
+	d.want(leader, diagnosis.CodeMemberSilent, h.id)
+	d.about(h, diagnosis.CodeSlowMember)
 	if err := old.group.Close(ended); err == nil {
 		w.violate("%s is closed at once", old.name)
 	}
@@ -492,7 +493,7 @@ func (d *doctor) closeGroup(leader, h *machine) {
 func (d *doctor) hangMachine(leader, follower *machine) {
 	w := d.w
 	h := pick(d.rng, leader, follower)
-	d.want(h, host.CodeApplyStuck, 0)
+	d.want(h, diagnosis.CodeApplyStuck, 0)
 	if d.rng.IntN(2) == 0 {
 		h.machineUntil = w.now + 20*w.config.ElectionTimeout // no lane works
 		d.heal = func() { d.watch(h.machineUntil-w.now, nil) }
@@ -510,8 +511,8 @@ func (d *doctor) hangMachine(leader, follower *machine) {
 // flood submits more than the memory is for.
 func (d *doctor) flood(leader *machine) {
 	w := d.w
-	d.want(leader, host.CodeOverloaded, 0)
-	d.allows = func(v verdict) bool { return v.code == host.CodeOverloaded || v.code == host.CodeSlowMember }
+	d.want(leader, diagnosis.CodeOverloaded, 0)
+	d.allows = func(v verdict) bool { return v.code == diagnosis.CodeOverloaded || v.code == diagnosis.CodeSlowMember }
 	d.during = func() {
 		if leader.alive.process == nil || !leader.alive.replicas[0].leads() {
 			return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -165,14 +166,14 @@ func (w *world) checkNotFounded() {
 		} else {
 			w.checkSilent(r, f)
 		}
-		if d := r.group.Explain(); !d.Has(host.CodeNotFounded) {
+		if d := r.group.Explain(); !d.Has(diagnosis.CodeNotFounded) {
 			w.violate("%s is not founded, and Explain says: %v", r.name, d)
 		}
 	})
 }
 
 // checkSilent: all hosts are up, so a member calls none silent, except where a wiped host is refused.
-func (w *world) checkSilent(r *replica, f host.Founding) {
+func (w *world) checkSilent(r *replica, f diagnosis.Founding) {
 	if r.life.host.wiped {
 		return
 	}

@@ -71,6 +71,7 @@ type life struct {
 	dead     bool
 	impostor bool // impostor.go
 	rng      *rand.Rand
+	paths    crashfs.Namespace
 	process  *host.Host
 	replicas []*replica // in the order of their groups
 	receiver transport.Receiver
@@ -91,6 +92,8 @@ func newMachine(w *world, id uint64) *machine {
 	return h
 }
 
+// directory is Config.Dir of all hosts. It is relative: the process changes its working directory as soon as
+// the host is open (property_directory.go).
 const directory = "data"
 
 // open starts the process of a life in the simulated environment, and opens its groups.
@@ -99,7 +102,7 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 	ctx := context.Background()
 	process, err := host.Open(ctx, c,
 		host.WithEnv(l.env()),
-		host.WithFS(l.host.disk.Mount()),
+		host.WithFS(l.host.disk.MountIn(&l.paths)),
 		host.WithTransport(l.transport()),
 		host.WithPipeline(l.w.pipeline),
 		host.WithLogger(slog.New(l)),
@@ -107,6 +110,7 @@ func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) err
 	if err != nil || l.dead {
 		return err
 	}
+	l.paths.Chdir(elsewhere)
 	if err := l.openGroups(process, machine); err != nil || l.dead {
 		return errors.Join(err, process.Close(ctx))
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -59,7 +60,7 @@ func (l *life) observeLine(r slog.Record) {
 }
 
 // observeStatus writes the state of a group, if it differs from the last one.
-func (r *replica) observeStatus(s host.Status) {
+func (r *replica) observeStatus(s diagnosis.Status) {
 	if w := r.life.w; w.observed() && s != r.watch.status {
 		w.observe("%s: %+v", r.name, s)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -164,7 +165,7 @@ func (p *placing) findsItsLeaders() {
 	w.pass(time.Hour)
 	w.checkLeadersStay(before, nil)
 	for _, l := range before {
-		if s := l.group.Placement(); s.Wants != 0 || s.Waits != "" || l.group.Explain().Has(host.CodePlacementRests) {
+		if s := l.group.Placement(); s.Wants != 0 || s.Waits != "" || l.group.Explain().Has(diagnosis.CodePlacementRests) {
 			w.violate("%s leads as it should, and says %+v", l.name, s)
 		}
 	}
@@ -317,7 +318,7 @@ func (p *placing) atOdds() {
 		p.w.violate("members that are at odds hand over %d times, want %d at least: the story does not happen", len(p.moves), want)
 	}
 	for id, l := range p.w.leadersNow() {
-		if d := l.group.Explain(); !d.Has(host.CodePlacementRests) {
+		if d := l.group.Explain(); !d.Has(diagnosis.CodePlacementRests) {
 			p.w.violate("%s does not say that group %d was moved too often: %v", l.name, id, d)
 		}
 	}

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -11,7 +11,7 @@ import (
 // checkCursors: monotonic cursors never go back within one life, except that a host with a full disk, or
 // without a descriptor for a new segment, may forget what it could not write, and with it that it is
 // committed. The cursors are always in order.
-func (w *world) checkCursors(r *replica, s host.Status) {
+func (w *world) checkCursors(r *replica, s diagnosis.Status) {
 	was := r.watch.status
 	// It may also forget that entries which are durable were replaced. Then its log grows, or ends where it
 	// did.

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/sim/property"
 )
@@ -12,7 +12,7 @@ import (
 
 // checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
 // same term in two lives has forgotten its vote.
-func (w *world) checkElectionSafety(r *replica, s host.Status) {
+func (w *world) checkElectionSafety(r *replica, s diagnosis.Status) {
 	if s.Role != event.RoleLeader || r.watch.leaderIn[s.Term] {
 		return
 	}

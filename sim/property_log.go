@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -10,7 +10,7 @@ import (
 
 // checkLog: if two logs hold an entry with the same index and term, they are equal up to it (§3.5). Only the
 // part of the log that changed since the last check is read.
-func (w *world) checkLog(r *replica, s host.Status) {
+func (w *world) checkLog(r *replica, s diagnosis.Status) {
 	was := r.watch.status
 	if s.LastIndex == was.LastIndex && s.Durable == was.Durable && s.Term == was.Term {
 		return

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -42,7 +42,7 @@ func (w *world) checkPromise(l *life, group uint64, m *raftpb.Message) {
 
 // checkDurableCursor: entries that a host counts as durable, including its own entries in a leader's quorum,
 // are on its disk.
-func (w *world) checkDurableCursor(r *replica, s host.Status) {
+func (w *world) checkDurableCursor(r *replica, s diagnosis.Status) {
 	if s.Durable <= r.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(r.life) {
 		return
 	}

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -32,15 +32,15 @@ func (w *world) checkVerdict(r *replica) {
 // clients propose more than the little memory of this run is for, a leadership stays where it should not be,
 // since it has moved too often, the hosts of a scenario have different timeouts, or a sync of a snapshot
 // failed.
-func (w *world) isTrue(r *replica, c host.Cause) bool {
+func (w *world) isTrue(r *replica, c diagnosis.Cause) bool {
 	switch c.Code {
-	case host.CodeOverloaded:
+	case diagnosis.CodeOverloaded:
 		return w.config.MemoryBytes < enoughMemory
-	case host.CodeSnapshotStuck:
+	case diagnosis.CodeSnapshotStuck:
 		return r.life.sawError
-	case host.CodeSettingsDiffer:
+	case diagnosis.CodeSettingsDiffer:
 		return r.life.host.timeout != w.hosts[c.Member-1].timeout
-	case host.CodePlacementRests:
+	case diagnosis.CodePlacementRests:
 		return w.placing.mayRest(r, c.Member)
 	}
 	return c.Member != 0 && w.hosts[c.Member-1].gone
@@ -48,9 +48,9 @@ func (w *world) isTrue(r *replica, c host.Cause) bool {
 
 // presentWarnings returns the warnings that claim something of the present. A process that was paused is
 // named for a while.
-func presentWarnings(d host.Diagnosis) (now []host.Cause) {
+func presentWarnings(d diagnosis.Diagnosis) (now []diagnosis.Cause) {
 	for _, c := range d.Warnings {
-		if c.Code != host.CodePaused {
+		if c.Code != diagnosis.CodePaused {
 			now = append(now, c)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -144,7 +145,7 @@ func (m callMachine) Restore(_ context.Context, from io.Reader) error {
 
 // checkCompaction: when the log of a replica begins later than before, a snapshot on its disk covers what it
 // lacks, also after the worst crash that the mode of durability covers.
-func (w *world) checkCompaction(r *replica, s host.Status) {
+func (w *world) checkCompaction(r *replica, s diagnosis.Status) {
 	was := r.watch.status.FirstIndex
 	if was == 0 || s.FirstIndex <= was {
 		return

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -20,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden file")
 
 // fresh is what a host with one peer and one new group says before anything has happened.
 func fresh() (host.HostMetrics, []host.GroupMetrics) {
-	return host.HostMetrics{Host: 1, Peers: []host.PeerMetrics{{Host: 2}}, Causes: []host.CauseCount{{Code: host.CodeStopped}}}, []host.GroupMetrics{{Group: 7, Host: 1}}
+	return host.HostMetrics{Host: 1, Peers: []host.PeerMetrics{{Host: 2}}, Causes: []host.CauseCount{{Code: diagnosis.CodeStopped}}}, []host.GroupMetrics{{Group: 7, Host: 1}}
 }
 
 func render(t *testing.T, h host.HostMetrics, groups []host.GroupMetrics) string {

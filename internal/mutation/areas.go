@@ -61,6 +61,7 @@ var besideHost = []string{
 	"host/internal/proposals",
 	"host/internal/pulse",
 	"host/internal/sched",
+	"host/internal/snapshots",
 	"host/internal/storage",
 	"host/membership",
 	"host/pipeline",

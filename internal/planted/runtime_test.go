@@ -209,7 +209,7 @@ var runtimeBugs = []bug{
 
 // join puts`}}},
 	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/install.go",
-		`	conf := p.manifest.Conf
+		`	conf := p.Manifest.Conf
 `, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
 `}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",

@@ -46,7 +46,7 @@ var verdictBugs = []bug{
 		`ca, err := g.host.issuer()
 	if err != nil {`, `ca, err := g.host.issuer()
 	if err != nil && false {`}}},
-	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/explain.go",
+	{name: "pause_is_illness", what: "a group whose process was paused is not healthy", in: "host", found: "TestExplainWarns", edits: []edit{{"host/diagnosis/code.go",
 		`case CodePaused, Code`, `case Code`}}},
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},

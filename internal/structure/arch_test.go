@@ -50,6 +50,7 @@ host/pipeline          raft/raftpb raft                                         
 host/flight            raft raft/raftpb                                                                       |
 host/session                                                                                                  |
 host/event             raft/raftpb wal object transport transport/tcp                                        |
+host/diagnosis         host/event                                                                             |
 host/internal/turn                                                                                            |
 host/internal/budget                                                                                          |
 host/admin             internal/repetition                                                                    |
@@ -66,8 +67,9 @@ host/internal/storage  env raft raft/raftpb vfs wal                             
 host/internal/leadership host/internal/control                                                              |
 host/internal/proposals                                                                                       |
 host/internal/objects  host/event host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/admin host/membership internal/repetition host/internal/* |
-.                      host host/event host/session object object/files |
+host/internal/snapshots env snapshot host/event host/internal/sched                                          |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/admin host/membership internal/repetition host/internal/* |
+.                      host host/diagnosis host/event host/session object object/files |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
@@ -80,7 +82,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/rescue host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
+sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf

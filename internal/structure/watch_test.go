@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	causeCode = regexp.MustCompile(`(?m)^(?:const|\t)\s*Code\w+ +CauseCode = "(.+)"$`)
+	causeCode = regexp.MustCompile(`(?m)^(?:const|\t)\s*Code\w+ +Code = "(.+)"$`)
 	coded     = regexp.MustCompile("`([a-z_*]+)")
 	series    = regexp.MustCompile(`(?m)^# TYPE millrace_([a-z_]+) `)
 	causeRow  = regexp.MustCompile("(?m)^\\| `([a-z ]+)`(?: \\(warning\\))? \\|")
@@ -83,7 +83,7 @@ func TestWatchNamesEachSeries(t *testing.T) {
 
 // Each cause of Explain has a row in docs/operate/watch.md, and the page has no others.
 func TestWatchHasEachCause(t *testing.T) {
-	files, err := filepath.Glob("../../host/*.go")
+	files, err := filepath.Glob("../../host/diagnosis/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

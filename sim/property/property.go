@@ -36,6 +36,7 @@ const (
 	Failures           Name = "failures-have-a-cause"      // only its disk stops a member
 	Strangers          Name = "strangers-do-not-count"     // what is no member is not believed
 	DisksVerify        Name = "disks-verify"               // at the end the log of each host verifies
+	Directory          Name = "keeps-to-its-directory"     // a host uses no file beside the directory that it has locked
 	Objects            Name = "objects-are-held"           // a large object that a command names is where its members are
 	Contract           Name = "contract"                   // core and driver keep what raft/doc.go says
 	Verdicts           Name = "well-has-no-cause"          // Explain names no cause in a cluster that is well

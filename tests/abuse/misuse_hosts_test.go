@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 )
 
@@ -256,7 +257,7 @@ func (a *actor) stops(words ...string) {
 var times = regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`)
 
 // explains waits until Explain finds a cause with these words, and adds it.
-func (a *actor) explains(code host.CauseCode, words ...string) {
+func (a *actor) explains(code diagnosis.Code, words ...string) {
 	a.Helper()
 	a.until(fmt.Sprintf("cause %q with %q", code, words), func() bool {
 		for _, c := range a.group().Explain().Causes {

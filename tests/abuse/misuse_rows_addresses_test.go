@@ -1,6 +1,9 @@
 package abuse_test
 
-import "github.com/millrace/millrace/host"
+import (
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
+)
 
 // Mistakes with addresses, and with the number of a cluster.
 var addressMisuses = []misuse{
@@ -19,7 +22,7 @@ var addressMisuses = []misuse{
 			}
 			a.logs("refused a connection", "from=3", "hosts 1 and 3 belong to different clusters, 7 and 8")
 			c.logs("refused a connection", "from=1", "hosts 3 and 1 belong to different clusters, 8 and 7")
-			c.explains(host.CodeIdentityRefused, "host 1", "different clusters")
+			c.explains(diagnosis.CodeIdentityRefused, "host 1", "different clusters")
 		},
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // Mistakes with the directories of hosts.
@@ -34,7 +35,7 @@ var directoryMisuses = []misuse{
 			a.logs("refused a connection", "from=2", "another directory")
 			double.logs("cannot connect to a peer", "peer=1", "another directory")
 			double.stops("a majority of its members, refuse the directory")
-			double.explains(host.CodeIdentityRefused, "refuse the directory")
+			double.explains(diagnosis.CodeIdentityRefused, "refuse the directory")
 		},
 	},
 	{
@@ -49,7 +50,7 @@ var directoryMisuses = []misuse{
 			a.logs("refused a connection", "from=2", "another directory")
 			b.logs("cannot connect to a peer", "peer=1", "another directory")
 			b.stops("a majority of its members, refuse the directory")
-			a.explains(host.CodeIdentityRefused, "host 2", "another directory")
+			a.explains(diagnosis.CodeIdentityRefused, "host 2", "another directory")
 		},
 	},
 	{
@@ -70,7 +71,7 @@ var directoryMisuses = []misuse{
 			double.start(double.config(addresses(a, double, c))).serve(host.GroupConfig{})
 			a.logs("refused a connection", "from=2", "a copy or an old backup")
 			double.logs("cannot connect to a peer", "peer=1", "a copy or an old backup")
-			a.explains(host.CodeIdentityRefused, "host 2", "a copy or an old backup")
+			a.explains(diagnosis.CodeIdentityRefused, "host 2", "a copy or an old backup")
 		},
 	},
 	{
@@ -92,7 +93,7 @@ var directoryMisuses = []misuse{
 			b.up(a, b, c)
 			a.logs("refused a connection", "from=2", "a copy or an old backup")
 			b.logs("cannot connect to a peer", "peer=1", "a copy or an old backup")
-			b.explains(host.CodeIdentityRefused, "host 1 refuses this host", "a copy or an old backup")
+			b.explains(diagnosis.CodeIdentityRefused, "host 1 refuses this host", "a copy or an old backup")
 		},
 	},
 	{
@@ -117,7 +118,7 @@ var directoryMisuses = []misuse{
 			b.up(a, b, c)
 			a.logs("refused a connection", "from=2", "it is in its life 6, but its life 2 was another one")
 			b.logs("cannot connect to a peer", "peer=1", "it is in its life 6, but its life 2 was another one")
-			b.explains(host.CodeIdentityRefused, "host 1 refuses this host", "a copy or an old backup")
+			b.explains(diagnosis.CodeIdentityRefused, "host 1 refuses this host", "a copy or an old backup")
 		},
 	},
 	{

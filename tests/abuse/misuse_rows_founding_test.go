@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // Mistakes at the founding of a cluster and its groups.
@@ -21,7 +22,7 @@ var foundingMisuses = []misuse{
 			b.up(a, b, c)
 			a.logs("refused a connection", "from=3", "founded with different lists")
 			c.logs("refused a connection", "from=1", "founded with different lists")
-			a.explains(host.CodeIdentityRefused, "different lists", "host 3")
+			a.explains(diagnosis.CodeIdentityRefused, "different lists", "host 3")
 			c.rejectCommand("host 1 was not heard")
 		},
 	},
@@ -64,8 +65,8 @@ var foundingMisuses = []misuse{
 			b.up(a, b, c)
 			a.rejectCommand("group 1 is not founded: host 3 was not heard")
 			b.rejectCommand("group 1 is not founded: host 3 was not heard")
-			a.explains(host.CodeNotFounded, "host 3 was not heard")
-			b.explains(host.CodeNotFounded, "host 3 was not heard")
+			a.explains(diagnosis.CodeNotFounded, "host 3 was not heard")
+			b.explains(diagnosis.CodeNotFounded, "host 3 was not heard")
 		},
 	},
 	{
@@ -81,9 +82,9 @@ var foundingMisuses = []misuse{
 			a.serve(host.GroupConfig{})
 			b.serve(host.GroupConfig{})
 			c.stops("was founded with members [1 2 3]", "of host 3 is [1 3]")
-			c.explains(host.CodeStopped, "was founded with members [1 2 3]")
+			c.explains(diagnosis.CodeStopped, "was founded with members [1 2 3]")
 			a.rejectCommand("host 3 does not have the founding entry")
-			a.explains(host.CodeNotFounded, "host 3 does not have the founding entry")
+			a.explains(diagnosis.CodeNotFounded, "host 3 does not have the founding entry")
 		},
 	},
 	{
@@ -101,7 +102,7 @@ var foundingMisuses = []misuse{
 			c.serve(host.GroupConfig{})
 			c.stops("was founded with Leases true")
 			a.rejectCommand("host 3 does not have the founding entry")
-			a.explains(host.CodeNotFounded, "host 3 does not have the founding entry")
+			a.explains(diagnosis.CodeNotFounded, "host 3 does not have the founding entry")
 		},
 	},
 	{
@@ -123,7 +124,7 @@ var foundingMisuses = []misuse{
 			c.serve(host.GroupConfig{Leases: true})
 			c.stops("Config.ElectionTimeout of host 3 makes it")
 			a.rejectCommand("host 3 does not have the founding entry")
-			a.explains(host.CodeNotFounded, "host 3 does not have the founding entry")
+			a.explains(diagnosis.CodeNotFounded, "host 3 does not have the founding entry")
 		},
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // Plans that cannot be.
@@ -179,7 +180,7 @@ var returnMisuses = []misuse{
 			c.up(a, b, c)
 			s.leaderLogs("a member is refused", "member=3")
 			c.stops("host 3 was removed from group 1")
-			c.explains(host.CodeStopped, "host 3 was removed from group 1")
+			c.explains(diagnosis.CodeStopped, "host 3 was removed from group 1")
 		},
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/transport/cert"
 )
 
@@ -91,8 +92,8 @@ var tlsMisuses = []misuse{
 			s.secure(clock(p.memberBetween(2, -50*time.Hour, -time.Hour), -24*time.Hour), b, a)
 			a.logs("from=2", "refused a connection", "has expired")
 			b.logs("cannot connect to a peer", "peer=1", "has expired")
-			a.explains(host.CodeCertificateRefused, "this host refuses", "says that it is", "has expired")
-			b.explains(host.CodeCertificateRefused, "host 1 refuses", "the dialing host refuses this one", "has expired")
+			a.explains(diagnosis.CodeCertificateRefused, "this host refuses", "says that it is", "has expired")
+			b.explains(diagnosis.CodeCertificateRefused, "host 1 refuses", "the dialing host refuses this one", "has expired")
 		},
 	},
 	{
@@ -136,8 +137,8 @@ var tlsMisuses = []misuse{
 			s.secure(s.pki().member(2, valid), b, a)
 			a.logs("cannot connect to a peer", "peer=2", "leads to no CA")
 			b.logs("cannot connect to a peer", "peer=1", "leads to no CA")
-			a.explains(host.CodeCertificateRefused, "host 1 has dialed", "leads to no CA")
-			b.explains(host.CodeCertificateRefused, "host 2 has dialed", "leads to no CA")
+			a.explains(diagnosis.CodeCertificateRefused, "host 1 has dialed", "leads to no CA")
+			b.explains(diagnosis.CodeCertificateRefused, "host 2 has dialed", "leads to no CA")
 		},
 	},
 	{
@@ -225,7 +226,7 @@ var keyMisuses = []misuse{
 			s.secure(p.member(2, valid), b, a)
 			a.logs("refused a connection", "from=2", "has bound it to the key")
 			b.logs("cannot connect to a peer", "peer=1", "has bound it to the key")
-			a.explains(host.CodeIdentityRefused, "has bound it to the key")
+			a.explains(diagnosis.CodeIdentityRefused, "has bound it to the key")
 		},
 	},
 	{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // Mistakes with join tokens, and hosts that come without one.
@@ -23,7 +24,7 @@ var tokenMisuses = []misuse{
 			e.joins(token, a, nil)
 			s.leaderLogs("comes with a join token and is not made a member", "it was used")
 			e.logs("this host is not made a member of the group", "it was used")
-			e.explains(host.CodeNotAdded, "it was used")
+			e.explains(diagnosis.CodeNotAdded, "it was used")
 		},
 	},
 	{
@@ -36,7 +37,7 @@ var tokenMisuses = []misuse{
 			b.joins(a.expiredToken(), a, nil)
 			a.logs("comes with a join token and is not made a member", "has expired")
 			b.logs("this host is not made a member of the group", "has expired")
-			b.explains(host.CodeNotAdded, "has expired")
+			b.explains(diagnosis.CodeNotAdded, "has expired")
 		},
 	},
 	{
@@ -175,7 +176,7 @@ var tokenMisuses = []misuse{
 			a, b := s.host(1), s.host(4)
 			s.found(a)
 			b.waits(a)
-			b.explains(host.CodeNotAdded)
+			b.explains(diagnosis.CodeNotAdded)
 			b.rejectCommand("group 1")
 		},
 	},

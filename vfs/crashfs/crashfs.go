@@ -53,8 +53,8 @@
 //   - Tears within a sector: sectors are atomic. A disk with sectors of 4096 bytes that tears at 512 is not
 //     modelled.
 //   - Noise: a sector of a failed or torn write holds an old or the new version. Use FlipBit for noise.
-//   - Symbolic links, and permissions. Directories are durable as soon as they are made, as vfs.FS promises
-//     for MkdirAll.
+//   - Symbolic links, and permissions. A working directory is that of one process (Namespace). Directories
+//     are durable as soon as they are made, as vfs.FS promises for MkdirAll.
 //   - Journals: the disk does not know that a filesystem would keep two renames in order. A log that passes
 //     here needs no such order.
 //   - A crash in the middle of a call: a write arrives with all its sectors, each of which may then be lost.

@@ -10,4 +10,4 @@ func (d *FS) LockHeld(name string) bool {
 }
 
 // LockHeld reports whether the lock at name is held. See vfs.Held.
-func (m mount) LockHeld(name string) bool { return m.disk.LockHeld(name) }
+func (m mount) LockHeld(name string) bool { return m.disk.LockHeld(m.at(name)) }
