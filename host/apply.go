@@ -36,7 +36,7 @@ type applyQueue struct {
 	// passing is a snapshot that takes the machine past that entry (applywait.go).
 	passing atomic.Pointer[snapshots.Published]
 	hook    applyHook  // nil: the machine gets each command as it is
-	calling sync.Mutex // held while the machine is called in a turn, or a function between (readbetween.go)
+	calling sync.Mutex // held while the machine is called in a turn, or a function of StartBetween
 	halting halting    // halted.go
 
 	// Guarded by the lock of the lanes.
@@ -183,7 +183,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		return q.applyHalted()
 	}
 	q.short = false
-	q.runBetween()
+	q.group.reads.queue.RunBetween(&q.calling)
 	q.runCapture()
 	if len(q.work) == 0 {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
@@ -198,7 +198,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	answers, done, err := q.applyWork(maxBytes)
 	if done > 0 {
 		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
-		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
+		q.group.reads.queue.Applied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.writes.awaitsApply.Load() {
 			q.group.wake()

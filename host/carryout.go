@@ -100,7 +100,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		return s.haltNow(m, err)
 	}
 	s.machine.apply.applied.Store(entries[len(entries)-1].Index)
-	s.reads.noteApplied(entries[len(entries)-1].Index)
+	s.reads.queue.Applied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
 	if s.writes.awaitsApply.Load() {
 		(*Group)(s).wake()
@@ -134,7 +134,7 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 		return err
 	}
 	s.machine.apply.applied.Store(last)
-	s.reads.noteApplied(last)
+	s.reads.queue.Applied(last)
 	return nil
 }
 

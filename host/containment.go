@@ -21,19 +21,19 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Read Taking Transfer administeredPlans appendLane appendQueue
+	Execution Host Taking Transfer administeredPlans appendLane appendQueue
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
 	flightRecorder groupSnapshots groupTable hostWatch inbox keys logTime
-	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
+	memberWatches members peers placer proposalQueue published queue shortages shutdown
 	signal skips spaces take backlog
-	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender
+	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
+	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.believesRemoval
-	Group.setRefuses Group.StartRead Group.StartApplied Group.confirmReads
+	Group.setRefuses
 	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
 	identity.Enter`)
 

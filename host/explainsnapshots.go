@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/snapshot"
+	"github.com/millrace/millrace/vfs"
 )
 
 // What Explain says of directories of snapshots that this process must not touch any more, because a sync of
@@ -31,12 +32,20 @@ func (e *examination) lookForStuckSnapshots() {
 	e.add(diagnosis.Cause{Code: diagnosis.CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
 }
 
-// fixSnapshot is what to do about a snapshot that could not be taken.
-func fixSnapshot(err error) string {
+// fix is what to do about a snapshot that could not be taken.
+func (s *groupSnapshots) fix(err error) string {
 	if errors.As(err, new(*snapshot.StuckError)) {
 		return fixStuck
 	}
-	return "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine; it is tried again by itself"
+	again := "it is tried again by itself"
+	if s.policy.Disabled {
+		again = "call TakeSnapshot again, as SnapshotPolicy.Disabled is set"
+	}
+	what := "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine"
+	if vfs.IsShort(err) {
+		what = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's"
+	}
+	return what + "; " + again
 }
 
 // lookForSnapshots finds snapshots that fail or hang (Explain).
@@ -48,11 +57,14 @@ func (e *examination) lookForSnapshots() {
 			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
 	}
 	s.mu.Lock()
-	failures, err, since := s.failures, s.lastErr, s.errSince
+	failures, err, since, latest := s.failures, s.lastErr, s.errSince, s.errAt
 	s.mu.Unlock()
+	if s.policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
+		return // a caller was told, and nothing waits for a snapshot
+	}
 	if failures > 0 {
 		m := s.metrics()
-		e.found(diagnosis.CodeSnapshotFails, 0, since, fixSnapshot(err),
+		e.found(diagnosis.CodeSnapshotFails, 0, since, s.fix(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}
 }

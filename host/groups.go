@@ -194,7 +194,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		g.proposals.hasCommands = true
 		g.proposals.takeCalls(h.env.env.Clock.Now, m.maxNumbers())
 	}
-	g.reads.init(&h.memory.waiting)
+	g.reads.init(g)
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.begin(h.clock.livedAtBeat())
@@ -415,7 +415,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.life.status.Store(diagnosis.Status{})
 	g.members.founding.reached.Store(&diagnosis.Founding{})
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
-	g.reads.init(&h.memory.waiting)
+	g.reads.init(g)
 	g.writes.append = &appendQueue{group: g}
 	g.writes.append.ready.Owner = g.writes.append
 	g.machine.apply = &applyQueue{group: g}

@@ -172,7 +172,7 @@ func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *H
 func (q *applyQueue) halt(e *HaltedError) {
 	g := q.group
 	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
-	g.reads.suspend(e)
+	g.reads.queue.Suspend(e)
 	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
 	g.host.appliers.enqueue(q)
@@ -196,7 +196,7 @@ func (q *applyQueue) resume() {
 		return
 	}
 	g := q.group
-	g.reads.goOn()
+	g.reads.queue.Resume()
 	g.host.reports.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
 	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
 	g.wake()

@@ -127,7 +127,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	undo = append(undo, directory)
-	e.fs = directory.FS() // from here on; the log has the whole filesystem
+	e.fs = directory.FS() // from here on; the log has a lock, and a view, of its own
 	if e.transport == nil {
 		if e.transport, err = c.listen(listens, e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
 			return nil, err

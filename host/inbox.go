@@ -48,8 +48,6 @@ type inputs struct {
 	refusals    []forwardRefusal // and refusals of what this one has forwarded
 	snapshots   []snapshotStatus // of transfers that have ended
 	replaced    []uint64         // peers that come with another directory than before
-
-	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
 
 func (in *inputs) reset() {
@@ -68,9 +66,6 @@ func (in *inputs) reset() {
 		refusals:    in.refusals[:0],
 		snapshots:   in.snapshots[:0],
 		replaced:    in.replaced[:0],
-
-		readQuestions: in.readQuestions[:0],
-		readAnswers:   in.readAnswers[:0],
 	}
 }
 
@@ -253,7 +248,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != notAsked || len(in.messages)+len(in.readQuestions)+len(in.readAnswers) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != notAsked || len(in.messages) > 0
 }
 
 func (b *inbox) hasAnswers() bool {

@@ -207,13 +207,11 @@ type PeerMetrics struct {
 
 // groupCounts are the counts of a group that nothing else keeps. Other parts of the host add theirs.
 type groupCounts struct {
-	batches, commands, bytes                          atomic.Uint64
-	campaigns, elected, leaderChanges, givenUp        atomic.Uint64
-	placed                                            atomic.Uint64
-	forwarded, taken, retried                         atomic.Uint64
-	expired, callsCommitted                           atomic.Uint64
-	readLinearizable, readBounded, readAtLeast        atomic.Uint64
-	leaseServed, leaseMissed, readRounds, readRefused atomic.Uint64
+	batches, commands, bytes                   atomic.Uint64
+	campaigns, elected, leaderChanges, givenUp atomic.Uint64
+	placed                                     atomic.Uint64
+	forwarded, taken, retried                  atomic.Uint64
+	expired, callsCommitted                    atomic.Uint64
 }
 
 // refusalCounts count commands that got an error.
@@ -279,10 +277,7 @@ func (g *Group) Metrics() GroupMetrics {
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
 			Expired: c.expired.Load(),
 		},
-		Reads: ReadMetrics{
-			Linearizable: c.readLinearizable.Load(), Bounded: c.readBounded.Load(), AtLeast: c.readAtLeast.Load(),
-			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
-		},
+		Reads: ReadMetrics(g.reads.queue.Counts()),
 	}
 	m.Leads = m.Role == event.RoleLeader
 	m.Halts = g.machine.apply.halting.count.Load()

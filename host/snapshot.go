@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -177,7 +178,11 @@ type groupSnapshots struct {
 	failures int   // in a row
 	lastErr  error // of the last take; nil: it was published
 	errSince int64 // tick of the first failure in a row
-	closed   bool
+	errAt    int64 // and of the last
+	gate     repetition.Gate
+	// tooLittle is how many bytes the disk had free before a take that found no space.
+	tooLittle int64
+	closed    bool
 }
 
 // takeStage is how far a take is, if there is one.

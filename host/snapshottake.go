@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
@@ -34,6 +35,7 @@ type take struct {
 	section  capturedSection
 	block    entry.Block
 	bytes    int64 // of the log through id, as groupSnapshots.applied counts them
+	space    int64 // bytes that the disk had free before the first of its own; 0: not known
 	callers  []*Taking
 	began    time.Duration
 
@@ -244,6 +246,9 @@ func (t *take) write() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := t.rejectSpace(); err != nil {
+		return err
+	}
 	id := snapshot.ID{Index: t.id.Index, Term: t.id.Term}
 	if t.writer, err = createSnapshot(store, id); err != nil {
 		return err
@@ -429,6 +434,7 @@ func (t *take) succeed() {
 	t.finish()
 	s.mu.Lock()
 	s.failures, s.lastErr = 0, nil
+	s.gate.End()
 	s.mu.Unlock()
 	s.taken.Add(1)
 	s.tookNanos.Add(int64(took))
@@ -472,11 +478,11 @@ func (t *take) failed(err error) {
 		s.errSince = now
 	}
 	s.lastErr = err
-	most := maxSnapshotBackoff
-	if vfs.IsShort(err) {
-		most = 1 // descriptors come back soon, and a try costs little
+	if s.errAt = now; identity.IsFull(err) && t.space > 0 {
+		s.tooLittle = t.space
 	}
-	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, most)
+	wait := int64(g.host.config.electionTicks()) << min(s.failures-1, maxBackoffAfter(err))
+	repeats, said := s.gate.Admit(g.now())
 	s.mu.Unlock()
 	if g.Err() == nil {
 		s.failed.Add(1)
@@ -485,14 +491,52 @@ func (t *take) failed(err error) {
 			g.host.bulk.snapshotLanes.LookAgain(&s.seat, wait)
 		}
 		g.host.reports.events.emit(event.SnapshotFailed{Group: g.id, Index: t.id.Index, Err: err})
-		g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err)
+		if said {
+			g.host.env.logger.Warn("a snapshot was not taken; the log keeps growing until one is", "group", g.id, "host", g.self, "index", t.id.Index, "err", err, "repeats", repeats)
+		}
 	}
 	tell(t.callers, nil, err)
 	s.next()
 }
 
-// maxSnapshotBackoff bounds the time between two tries: an election timeout, doubled so often.
-const maxSnapshotBackoff = 8
+// The time between two tries is an election timeout, doubled at most so often. A try costs a whole state, so
+// an error of the machine or of the disk is tried more and more seldom. What a machine lacks comes back, and
+// the cause must end soon after that. Without a descriptor a try costs nothing. Without space it costs
+// nothing, either, except for a few (rejectSpace).
+const (
+	maxSnapshotBackoff = 8
+	maxFullBackoff     = 3
+	maxShortBackoff    = 1
+)
+
+// maxBackoffAfter returns which of them holds for an error.
+func maxBackoffAfter(err error) int {
+	switch {
+	case vfs.IsShort(err):
+		return maxShortBackoff
+	case identity.IsFull(err):
+		return maxFullBackoff
+	}
+	return maxSnapshotBackoff
+}
+
+// rejectSpace returns the error of the last try if that lacked space, and the disk has about as much as it
+// had then. Otherwise each try would fill the disk again, beside the log. But a caller gets a try. So do
+// the second, the fourth and so on after a failure, since the state may have shrunk. It reads the disk.
+func (t *take) rejectSpace() error {
+	s := t.all
+	free, err := vfs.FreeBytes(s.group.host.env.fs, s.dir)
+	if err != nil {
+		return nil // it is not known
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tries := s.failures + 1; identity.IsFull(s.lastErr) && len(t.callers) == 0 && tries&(tries-1) != 0 && free <= s.tooLittle+s.tooLittle/8 {
+		return s.lastErr
+	}
+	t.space = free
+	return nil
+}
 
 // finish releases what the take holds. It is called once.
 func (t *take) finish() {

@@ -105,6 +105,15 @@ func (g *Group) expire(ticks int) {
 	g.pass(ticks)
 }
 
+// stretchPromise makes a promise that the core has just made as long as it must be: the core counts from the
+// time of its clock, which is the latest beat of the host's clock, less the ticks that the turn has not told
+// it yet.
+func (g *Group) stretchPromise(untold int) {
+	if g.config.Leases {
+		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
+	}
+}
+
 // stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
 func (g *Group) stepAnswers() {
 	g.notePeers()
@@ -224,12 +233,13 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.core.node.Err() != nil {
 		return
 	}
-	g.beforeReady()
+	st := g.core.node.BasicStatus()
+	g.reads.round.BeforeReady(st.Commit, st.Term, g.mayLease())
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
 		return
 	}
-	g.noteReadStates(rd)
+	g.confirmReads(rd)
 }
 
 // dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.

@@ -32,3 +32,15 @@ func TestExplain(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that was well for long is judged, and each of these once had a cause all the same.
+func TestSeedsWithCauses(t *testing.T) {
+	for what, seed := range map[string]uint64{
+		"snapshots wait long after there is space":               509,
+		"one leader commits nothing, as a long log comes slowly": 4091,
+	} {
+		if _, err := sim.Run(sim.Options{Seed: seed}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -16,6 +16,8 @@ import (
 //   - each host that is a member and is not lost for good runs, and refuses no member that speaks to it;
 //   - each group is founded, all its members follow one leader in its term, lack no authority, and no
 //     plan is under way, and no machine is halted;
+//   - each leader has committed an entry of its term, and with it what it found in its log. Before that,
+//     commands wait, and their memory may be used up;
 //   - each member has stored and applied what its leader had committed an election timeout ago.
 //
 // Commands may come, also many: load is no illness. Snapshots are taken and sent, and leaders hand over.
@@ -168,6 +170,9 @@ func (w *world) groupIllness(g *ghost) (why string) {
 	led, members := leads.group.Status(), leads.group.Members()
 	if !members.Founded || members.Plan != "" || len(members.Outgoing) > 0 {
 		return "not founded, or a plan is under way"
+	}
+	if _, own := g.entries[position{led.Committed, led.Term}]; !own {
+		return leads.name + " has committed nothing of its term"
 	}
 	for _, h := range w.hosts {
 		if h.gone || !g.has(h.id) {

@@ -60,6 +60,7 @@ var besideHost = []string{
 	"host/internal/outbox",
 	"host/internal/proposals",
 	"host/internal/pulse",
+	"host/internal/reads",
 	"host/internal/sched",
 	"host/internal/snapshots",
 	"host/internal/storage",

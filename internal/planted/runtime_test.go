@@ -19,10 +19,10 @@ var runtimeBugs = []bug{
 	case true:
 		return nil
 	case before.Incarnation`}}},
-	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/lease.go",
-		` || l.group.life.hasEnded.Load() || l.group.boottime() >= l.until {`, ` || l.group.life.hasEnded.Load() {`}}},
-	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/lease.go",
-		`sent: q.at,`, `sent: g.boottime(),`}}},
+	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/internal/reads/lease.go",
+		` || w.Boottime() >= l.until {`, ` {`}}},
+	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
+		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
 	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
@@ -216,8 +216,8 @@ var runtimeBugs = []bug{
 		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
-	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
-		`if number == rd.number {`, `if true {`}, {"host/read.go",
+	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/internal/reads/round.go",
+		`if number == r.number {`, `if true {`}, {"host/internal/reads/queue.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
 	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
