@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -19,7 +20,7 @@ import (
 // applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
 // machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyQueue struct {
-	queue
+	workqueue.Queue
 	group   *Group
 	machine StateMachine
 	calls   atomic.Uint64
@@ -186,8 +187,8 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	q.group.reads.queue.RunBetween(&q.calling)
 	q.runCapture()
 	if len(q.work) == 0 {
-		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
-		q.workBytes = q.takenBytes
+		q.work = q.Take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
+		q.workBytes = q.TakenBytes()
 	}
 	if q.parkedAt() > 0 || q.passing.Load() != nil {
 		q.pass()
@@ -208,7 +209,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {
-		q.hold(-q.workBytes)
+		q.Hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
 	}
 	if short := (retried{}); errors.As(err, &short) {
@@ -254,7 +255,7 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 		} else if err != nil {
 			return answers, done, err
 		}
-		bytes += entryBytes(entries)
+		bytes += workqueue.EntryBytes(entries)
 		for done < len(q.work) && lastIndex(&q.work[done]) <= last {
 			answers = append(answers, q.work[done].Responses...)
 			done++
@@ -316,9 +317,9 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 		}
 		return entries, entries[len(entries)-1].Index, nil
 	}
-	n, bytes := 1, entryBytes(first.Entries)
+	n, bytes := 1, workqueue.EntryBytes(first.Entries)
 	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
-		bytes += entryBytes(work[n].Entries)
+		bytes += workqueue.EntryBytes(work[n].Entries)
 		n++
 	}
 	if n == 1 {

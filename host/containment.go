@@ -21,13 +21,13 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Taking Transfer administeredPlans appendLane appendQueue
+	Execution Host Taking Transfer administeredPlans
 	applicants applyLane applyLanes applyQueue authority drain events examination executions
 	flightRecorder groupSnapshots groupTable hostWatch inbox keys logTime
-	memberWatches members peers placer proposalQueue published queue shortages shutdown
+	memberWatches members peers placer proposalQueue published shortages shutdown
 	signal skips spaces take backlog
-	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers`)
+	appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -245,13 +246,13 @@ func (q *applyQueue) answerUnapplied() {
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
 				raise(&q.owed, last)
 			}
-			freed += messageBytes(&m)
+			freed += workqueue.MessageBytes(&m)
 			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
 			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
 				kept[n-1].Commit = last
 				continue
 			}
-			freed -= messageBytes(&m)
+			freed -= workqueue.MessageBytes(&m)
 			kept = append(kept, m)
 		}
 		return kept, freed
@@ -260,14 +261,9 @@ func (q *applyQueue) answerUnapplied() {
 	clear(q.work[len(work):])
 	q.work, q.workBytes = work, q.workBytes-freed
 	if q.unanswered.Load() == 0 {
-		q.mu.Lock()
-		queued, more := keep(q.queued)
-		clear(q.queued[len(queued):])
-		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
-		q.mu.Unlock()
-		freed += more
+		freed += q.Rewrite(keep)
 	}
-	q.hold(-freed)
+	q.Hold(-freed)
 	if len(answers) > 0 {
 		q.group.inbox.putAnswers(answers)
 		q.group.wake()

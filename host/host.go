@@ -212,18 +212,6 @@ func (h *Host) failAll(err error) {
 	}
 }
 
-// diskFull reports that the disk refuses a group's entries.
-func (h *Host) diskFull(g *Group, err error) {
-	g.writes.append.fullSince.Store(h.clock.livedAtBeat())
-	g.writes.append.fullBecause.Store(&err)
-	h.reports.events.emit(event.DiskFull{Group: g.id, Err: err})
-	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
-	if vfs.IsShort(err) {
-		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
-	}
-	h.env.logger.Warn(what, "group", g.id, "host", h.config.ID, "err", err)
-}
-
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
 // separates two hosts for as long as stallTimeout, although a new connection would work at once.
 func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }

@@ -271,7 +271,7 @@ func (g *Group) Metrics() GroupMetrics {
 	c := &g.life.counts
 	m := GroupMetrics{
 		Group: g.id, Host: g.self, Status: g.Status(),
-		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.full.Load(),
+		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.Full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
@@ -303,7 +303,7 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshots.metrics()
 	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
-	m.Queues.Writing, m.Queues.Applying = g.writes.append.held.Load(), g.machine.apply.held.Load()
+	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }
 
@@ -335,7 +335,7 @@ func (h *Host) Metrics() HostMetrics {
 		case g.life.status.Load().Role == event.RoleLeader:
 			m.Leading++
 		}
-		if g.writes.append.full.Load() {
+		if g.writes.append.Full.Load() {
 			m.FullGroups++
 		}
 		if g.members.withoutAuthority.Load() {
@@ -350,7 +350,7 @@ func (h *Host) Metrics() HostMetrics {
 		m.Lanes.Turns += turns
 		m.Lanes.HungTurns += hung
 	}
-	m.Lanes.AppendWork = h.storage.lane.pieces.Load()
+	m.Lanes.AppendWork = h.storage.lane.Pieces.Load()
 	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}

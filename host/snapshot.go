@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"math"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -26,7 +27,7 @@ import (
 //	snapshot lane   write the parts, sync them
 //	                wait until this host's log is durable through the index
 //	                publish, read back
-//	turn            compact the log (snapshotlog.go)
+//	turn            compact the log (compaction.go)
 //	append lane     write that
 //
 // Invariant: a published snapshot is of an index that this host holds durably. A volatile machine may have
@@ -289,7 +290,7 @@ func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
 	if s.machine == nil || len(entries) == 0 {
 		return
 	}
-	if bytes := s.growth.Note(entries[len(entries)-1].Index, entryBytes(entries)); bytes >= s.due.Load() {
+	if bytes := s.growth.Note(entries[len(entries)-1].Index, workqueue.EntryBytes(entries)); bytes >= s.due.Load() {
 		s.due.Store(math.MaxInt64) // until this one ends
 		s.want()
 	}

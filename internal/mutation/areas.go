@@ -50,6 +50,7 @@ var Areas = []Area{
 
 // besideHost are the parts of the runtime, and the packages beside it that have tests of their own.
 var besideHost = []string{
+	"host/internal/appendlane",
 	"host/internal/budget",
 	"host/internal/bulk",
 	"host/internal/divergence",
@@ -64,6 +65,7 @@ var besideHost = []string{
 	"host/internal/sched",
 	"host/internal/snapshots",
 	"host/internal/storage",
+	"host/internal/workqueue",
 	"host/membership",
 	"host/pipeline",
 	"host/rescue",

@@ -61,6 +61,8 @@ host/internal/sched    host/internal/turn env                                   
 host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
+host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb                            |
+host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
