@@ -44,9 +44,9 @@ type receivedObject struct {
 }
 
 // Begin begins to fetch an object. It never blocks, and may be called in a turn. If the object is being
-// fetched already it does nothing. It returns false if all slots are taken, or if the group ends. It returns
-// false, too, if an object with the same content and another id is being fetched. The caller may call it again
-// at a later beat. The Keeper learns how it goes (arrived, absent).
+// fetched already it does nothing. It returns false if all slots are taken, or if the group ends. It
+// returns false, too, if an object with the same content and another id is being fetched. The caller may
+// call it again at a later beat. The Keeper learns how it goes (arrived, absent).
 func (t *Fetches) Begin(k *Keeper, o Object) (begins bool) {
 	t.Do(func() {
 		if r := t.ReceiverOf(k.Bulk, o.Hash); r != nil {
