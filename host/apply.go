@@ -185,7 +185,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	q.short = false
 	q.group.reads.queue.RunBetween(&q.calling)
-	q.runCapture()
+	q.group.snapshots.Capture(&q.calling)
 	if len(q.work) == 0 {
 		q.work = q.Take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.TakenBytes()

@@ -28,7 +28,7 @@ func (p *parked) Error() string {
 
 // cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
 func (g *Group) cannotApply() bool {
-	return g.machine.apply.parkedAt() > 0 || g.snapshots.section != nil && !g.snapshots.section.isWhole()
+	return g.machine.apply.parkedAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
 }
 
 // passes reports whether a snapshot through an index would take this member's machine past the entry at which
@@ -89,7 +89,7 @@ func (q *applyQueue) pass() {
 	g.proposals.overtaken(p.ID.Index)
 	g.overtakeRouted(q.machine.(*commandGroup).table)
 	q.lost.Store(0)
-	g.snapshots.publish(p)
+	g.snapshots.Publish(p)
 	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.bulk.transfers.installed(g, p)
 }

@@ -1,13 +1,13 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -57,7 +57,7 @@ func (h *bulkHost) Send(to uint64, kind transport.Kind, body []byte) bool {
 func (h *bulkHost) Warn(text string, args ...any) { h.env.logger.Warn(text, args...) }
 
 func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (enqueue func()) {
-	w := &snapshots.Work{Seat: &g.(*bulkGroup).snapshots.seat, Doing: doing, Piece: piece}
+	w := &snapshots.Work{Seat: &g.(*bulkGroup).snapshots.Seat, Doing: doing, Piece: piece}
 	return func() { h.bulk.snapshotLanes.Enqueue(w) }
 }
 
@@ -68,7 +68,7 @@ func (g *bulkGroup) ID() uint64  { return g.id }
 func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == event.RoleLeader }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
-	if p := g.snapshots.latest(); p != nil && p.Hash == hash {
+	if p := g.snapshots.Latest(); p != nil && p.Hash == hash {
 		return &sentSnapshot{(*Group)(g), p}
 	}
 	return g.machine.objects.Sent(hash)

@@ -65,7 +65,7 @@ func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }
 func (s *steps) QueueAppend(m raftpb.Message) {
 	(*Group)(s).noteEntries(m.Entries)
 	if m.Snapshot != nil {
-		s.snapshots.installs.pending.Store(true)
+		s.snapshots.Installing.Store(true)
 	}
 	s.writes.append.Put(m)
 	s.host.storage.lane.Enqueue(s.writes.append)

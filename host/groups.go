@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -248,7 +249,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
-	g.snapshots.schedule(g.snapshots.growth.Applied())
+	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()
 	g.tellAuthorityLost()
@@ -315,7 +316,7 @@ func (g *Group) partDone(part leavingPart) {
 		if was != now && leavingPart(now) == allParts {
 			g.work.held.Stop()
 			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
-			g.snapshots.close()
+			g.snapshots.Close()
 			if deleted, _ := g.writes.append.Deleted(); deleted {
 				g.host.groups.bury(g.id)
 				g.host.removedGroup(g.id)
@@ -345,7 +346,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.Leave(g.writes.append, deletes)
 		h.appliers.leave(g.machine.apply)
-		h.bulk.snapshotLanes.Leave(&g.snapshots.seat)
+		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
@@ -421,7 +422,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.reads.init(g)
 	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
 	g.machine.apply = &applyQueue{group: g}
-	g.snapshots.seat.Init((*snapshotGroup)(g))
+	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

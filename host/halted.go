@@ -282,11 +282,7 @@ func (q *applyQueue) machineApplied(core uint64) uint64 {
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
 func (q *applyQueue) refuseCapture() {
-	s := &q.group.snapshots
-	if s.granted.Swap(false) {
-		q.group.host.bulk.snapshotLanes.End(false)
-		s.endWithout(nil, q.group.Halted())
-	}
+	q.group.snapshots.Refuse(q.group.Halted())
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.

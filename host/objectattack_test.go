@@ -351,7 +351,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	l := c.leader()
 	taking := l.group.StartSnapshot()
 	c.load("a snapshot is taken", 0, func() bool { _, done, _ := taking.Poll(); return done })
-	p := l.group.snapshots.latest()
+	p := l.group.snapshots.Latest()
 	tr := &h.process.bulk.transfers
 	tr.Do(func() {
 		tr.Receive((*bulkGroup)(h.group), l.id, p.Hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.ID.Index, Term: p.ID.Term, Hash: p.Hash}})

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -89,7 +90,7 @@ func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
 		return wrap(ErrStopped, g.Err())
 	}
 	err := k.Files().Verify(ctx, id)
-	if isDamage(err) {
+	if snapshots.IsDamage(err) {
 		g.host.env.logger.Warn("an object is damaged, and is fetched", "group", g.id, "host", g.self, "object", id.String(), "err", err)
 		k.Damaged(id)
 	}
@@ -117,7 +118,7 @@ func (a administered) VerifyObject(ctx context.Context, group uint64, after stri
 		of.Left += i.Bytes
 	}
 	switch err = g.VerifyObject(ctx, rest[0].ID); {
-	case isDamage(err):
+	case snapshots.IsDamage(err):
 		of.Damage, err = fmt.Sprintf("%.1000s", err.Error()), nil
 	case errors.Is(err, files.ErrNotHere): // it has gone meanwhile
 		err = nil

@@ -32,7 +32,7 @@ func (s *commandGroup) openObjects(g *Group) (err error) {
 		return err
 	}
 	g.machine.objects = k
-	g.machine.apply.hook, g.snapshots.section = objectHook{k, s}, objectSection{k, g}
+	g.machine.apply.hook, g.snapshots.Section = objectHook{k, s}, objectSection{k, g}
 	g.config.NonBlocking = false // a command may have to wait for a set
 	g.proposals.rejectForwarded = rejectOfLeader
 	if m, ok := s.machine.(ObjectUser); ok {
@@ -136,44 +136,27 @@ func (g *Group) endCalls(index, term uint64, m session.Mark) {
 	}
 }
 
-// objectSection is the snapshotSection of a group with objects.
+// objectSection is the snapshots.Section of a group with objects.
 type objectSection struct {
 	*objects.Keeper
 	group *Group
 }
 
-func (o objectSection) isWhole() bool { return o.IsWhole() }
-
-func (o objectSection) sources(m *snapshot.Manifest) []snapshot.Source { return o.Sources(m) }
-
-func (o objectSection) capture() capturedSection {
-	form, link := o.Capture()
-	return capturedSection{objectsStream, form, link}
+func (o objectSection) Capture() snapshots.CapturedSection {
+	form, link := o.Keeper.Capture()
+	return snapshots.CapturedSection{Name: snapshots.ObjectsStream, Form: form, Link: link}
 }
 
-func (o objectSection) read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
-	form, err := readForm(p, r, objectsStream, o.MaxForm())
+func (o objectSection) Read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
+	form, err := snapshots.ReadForm(p, r, snapshots.ObjectsStream, o.MaxForm())
 	if err != nil {
 		return nil, fmt.Errorf("its objects: %w (CommandOptions.Objects)", err)
 	}
-	store, err := o.group.snapshots.store()
+	store, err := o.group.snapshots.Store()
 	if err != nil {
 		return nil, err
 	}
-	return o.Read(form, store, p.ID)
-}
-
-// readSection reads the section of a snapshot, if the group has one. It is called where the machine is
-// restored.
-func (s *groupSnapshots) readSection(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
-	_, has := p.Manifest.Find(snapshot.KindHost, objectsStream)
-	switch is := s.section != nil; {
-	case (has > 0) != is:
-		return nil, fmt.Errorf("it was taken of a group with objects: %t, and this one has them: %t; open the group on all members with the CommandOptions.Objects that it had at its first command", has > 0, is)
-	case !is:
-		return func() {}, nil
-	}
-	return s.section.read(p, r)
+	return o.Keeper.Read(form, store, p.ID)
 }
 
 // advanceObjects is the duty.
@@ -213,7 +196,7 @@ func (g *objectGroup) Applied() uint64                    { return g.machine.app
 func (g *objectGroup) WaitsAt() uint64                    { return g.machine.apply.parkedAt() }
 func (g *objectGroup) Lose(index uint64)                  { g.machine.apply.lost.Store(index) }
 func (g *objectGroup) LostAt() uint64                     { return g.machine.apply.lostAt() }
-func (g *objectGroup) Stay(bytes int64)                   { g.snapshots.growth.Add(bytes) }
+func (g *objectGroup) Stay(bytes int64)                   { g.snapshots.Growth.Add(bytes) }
 func (g *objectGroup) FirstIndex() uint64                 { return g.writes.storage.log.FirstIndex() }
 func (g *objectGroup) LastIndex() uint64                  { return g.writes.storage.log.LastIndex() }
 func (g *objectGroup) Members() []uint64                  { return (*Group)(g).memberIDs() }
@@ -242,9 +225,9 @@ func (g *objectGroup) Send(to uint64, record []byte) (sent bool) {
 }
 
 func (g *objectGroup) SendPast(to, index uint64) {
-	if p := g.snapshots.latest(); p != nil && p.ID.Index >= index {
+	if p := g.snapshots.Latest(); p != nil && p.ID.Index >= index {
 		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: (*Group)(g)})
 		return
 	}
-	g.snapshots.want()
+	g.snapshots.Want()
 }

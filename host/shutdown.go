@@ -97,7 +97,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	h.bulk.transfers.CloseAll()
 	for _, g := range h.groups.all() {
 		g.work.held.Stop()
-		g.snapshots.close()
+		g.snapshots.Close()
 	}
 	h.storage.lane.Close()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.storage.log.Close}}

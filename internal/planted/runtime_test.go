@@ -151,11 +151,11 @@ var runtimeBugs = []bug{
 }
 
 // waitsFor`}}},
-	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/snapshottake.go",
-		`q.group.snapshots.installs.pending.Load()`, `q.group.snapshots.installs.pending.Load() && false`}}},
-	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/snapshottake.go",
+	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/internal/snapshots/take.go",
+		`s.Installing.Load()`, `s.Installing.Load() && false`}}},
+	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/internal/snapshots/take.go",
 		`if s.durable.Load() < t.id.Index {`, `if false {`}}},
-	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/snapshottake.go",
+	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/internal/snapshots/take.go",
 		`	return nil
 }
 
