@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -377,5 +378,5 @@ type groupMachine struct {
 	time       apply.LogTime
 	skips      apply.Skips
 	divergence divergence.Comparison
-	objects    groupObjects
+	objects    *objects.Keeper // nil: there are none
 }

@@ -192,7 +192,7 @@ func (e *examination) lookForLackingObject() {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
 	e.found(diagnosis.CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
-		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.waits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.Awaits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
 }
 
 // lookForLeader finds a group without a leader for more than two election timeouts.

@@ -302,7 +302,7 @@ func (g *Group) Metrics() GroupMetrics {
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshotMetrics()
-	m.Objects = g.machine.objects.metrics()
+	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
 	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }
@@ -343,7 +343,7 @@ func (h *Host) Metrics() HostMetrics {
 		}
 	}
 	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
-	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects))
+	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects.Class))
 	lanes := h.appliers.Counts()
 	m.Lanes = LaneMetrics{ApplyLanes: lanes.Lanes, ApplyBusy: lanes.Busy, ApplyHung: lanes.Hung, ApplySubstitutes: lanes.Substitutes}
 	for _, s := range h.shards {

@@ -59,16 +59,16 @@ func (h *Host) startLanes() {
 // a turn.
 func (g *Group) memberReplaced(id uint64) {
 	g.proposals.frames.forget(id)
-	g.machine.objects.holders.forget(id)
+	g.machine.objects.Forget(id)
 }
 
 // authorityRegained tells the other parts of the group that it has authority again.
-func (g *Group) authorityRegained() { g.machine.objects.regained() }
+func (g *Group) authorityRegained() { g.machine.objects.Regained() }
 
 // lacks names something that a member must have before it leads, and lacks as far as this leader knows; "":
 // nothing. The log of the member may be whole.
 func (g *Group) lacks(id uint64) (what string) {
-	if s := g.machine.objects.lackedBy(id); s != nil {
+	if s := g.machine.objects.LackedBy(id); s != nil {
 		return fmt.Sprintf("object %v", s.ID)
 	}
 	return ""

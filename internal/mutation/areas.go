@@ -58,6 +58,7 @@ var besideHost = []string{
 	"host/internal/entry",
 	"host/internal/identity",
 	"host/internal/leadership",
+	"host/internal/objects",
 	"host/internal/outbox",
 	"host/internal/proposals",
 	"host/internal/pulse",
