@@ -125,9 +125,9 @@ var runtimeBugs = []bug{
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
-	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
+	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/internal/apply/lanes.go",
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
-	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/applylanes.go",
+	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/internal/apply/lanes.go",
 		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
@@ -264,7 +264,7 @@ var runtimeBugs = []bug{
 	least`}}},
 	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/internal/budget/budget.go",
 		`for n > b.Max/2 {`, `for n > b.Max/2 && false {`}}},
-	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/objectupload.go",
+	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/upload.go",
 		`		if !whole {
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},
