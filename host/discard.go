@@ -78,7 +78,7 @@ func (g *Group) resumeCore() {
 // requestDiscard asks the append lane to forget, if it is time. Everything that the core has to say is
 // queued, including its newest term.
 func (g *Group) requestDiscard() (again bool) {
-	if g.writes.discarding.waitsForLane || g.writes.discarding.unheard < g.writes.discarding.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.installs.pending.Load() {
+	if g.writes.discarding.waitsForLane || g.writes.discarding.unheard < g.writes.discarding.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.Installing.Load() {
 		return g.writes.discarding.unheard > 0
 	}
 	st := g.core.node.BasicStatus()
