@@ -52,7 +52,7 @@ func (e *examination) lookForSnapshots() {
 		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
 			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
 	}
-	failures, err, since, latest := s.Failures()
+	failures, since, latest, err := s.Failures()
 	if s.Policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
 		return // a caller was told, and nothing waits for a snapshot
 	}

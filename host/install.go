@@ -40,7 +40,6 @@ import (
 type installs struct {
 	received atomic.Pointer[snapshots.Published] // by a snapshot lane, until the core has taken it
 	current  atomic.Pointer[snapshots.Published] // that the core has taken last
-	pending  atomic.Bool                         // it was handed out, and the core has no answer yet
 }
 
 // takesSnapshots reports whether this member can install a snapshot.

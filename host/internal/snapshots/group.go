@@ -318,12 +318,12 @@ func (s *Group) Close() {
 	}
 }
 
-// Failures says how many takes in a row have failed, with which error, and at which ticks the first and the
-// last of them did.
-func (s *Group) Failures() (n int, err error, first, last int64) {
+// Failures says how many takes in a row have failed, at which ticks the first and the last of them did, and
+// with which error.
+func (s *Group) Failures() (n int, first, last int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures, s.lastErr, s.errSince, s.errAt
+	return s.failures, s.errSince, s.errAt, s.lastErr
 }
 
 // Counts are those of a group's takes.

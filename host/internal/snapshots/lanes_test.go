@@ -99,8 +99,10 @@ func TestGrants(t *testing.T) {
 	second.want(t, "granted")
 	s.lanes.Admit(&third.seat) // it waits already
 	third.want(t)
-	if !s.lanes.Begin() || !s.lanes.Begin() || s.lanes.Begin() {
-		t.Fatal("want room for two takes")
+	for i, want := range []bool{true, true, false} {
+		if s.lanes.Begin() != want {
+			t.Fatalf("take %d of two", i+1)
+		}
 	}
 	s.lanes.End(true)
 	third.want(t, "granted")

@@ -261,7 +261,7 @@ func TestRetries(t *testing.T) {
 		if !slices.Equal(have, c.want) {
 			t.Errorf("%s: tries are %v ticks apart, want %v", name, have, c.want)
 		}
-		if n, err, first, last := o.snapshots.Failures(); n != len(at) || !errors.Is(err, c.err) || first != 0 || last != o.ticks {
+		if n, first, last, err := o.snapshots.Failures(); n != len(at) || !errors.Is(err, c.err) || first != 0 || last != o.ticks {
 			t.Errorf("%s: %d failures, %v, from %d to %d", name, n, err, first, last)
 		}
 		if len(o.warned) >= len(at) {
