@@ -39,6 +39,10 @@ func (g *snapshotGroup) Warn(text string, args ...any) {
 	g.host.env.logger.Warn(text, append([]any{"group", g.id, "host", g.self}, args...)...)
 }
 
+func (g *snapshotGroup) Error(text string, args ...any) {
+	g.host.env.logger.Error(text, append([]any{"group", g.id, "host", g.self}, args...)...)
+}
+
 func (g *snapshotGroup) WasMemberAt(index uint64) bool {
 	r := g.members.rosterAt(index)
 	if r == nil {

@@ -55,6 +55,7 @@ type Owner interface {
 	Emit(event.Event)
 	Info(text string, args ...any)
 	Warn(text string, args ...any)
+	Error(text string, args ...any)
 }
 
 // Caller is told how the snapshot has ended that it has asked for: p is there, or err.

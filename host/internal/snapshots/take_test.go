@@ -52,6 +52,7 @@ func (o *scriptOwner) Now() time.Duration       { return o.now }
 func (o *scriptOwner) Ticks() int64             { return o.ticks }
 func (o *scriptOwner) Emit(e event.Event)       { o.events = append(o.events, e) }
 func (o *scriptOwner) Info(string, ...any)      {}
+func (o *scriptOwner) Error(string, ...any)     {}
 func (o *scriptOwner) Warn(text string, _ ...any) {
 	o.warned = append(o.warned, text)
 }
