@@ -327,7 +327,7 @@ func (o *groupObjects) passTime() {
 // has, or takes one that is beyond the entry.
 func (g *Group) sendPast(to, lost uint64) {
 	if p := g.snapshots.Latest(); p != nil && p.ID.Index >= lost {
-		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: g})
+		g.snapshots.Send(to)
 		return
 	}
 	g.snapshots.Want()

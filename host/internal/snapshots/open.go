@@ -39,14 +39,15 @@ type Opening struct {
 	Log Log
 	// Reject says why a snapshot is not one of this group on this host, or returns nil.
 	Reject func(*snapshot.Manifest) error
-	// Restore begins from a snapshot. damage says that it cannot be read; err that the group cannot be opened.
+	// Restore begins from a snapshot. damage says that it cannot be read; err that the group cannot be
+	// opened.
 	Restore func(*snapshot.Store, snapshot.Manifest) (damage, err error)
 	// Uninstalled is why a snapshot that was received could not be installed; it may be nil.
 	Uninstalled error
 }
 
-// Open restores the newest snapshot that fits, if there is one, and returns its index. If the log begins behind
-// entry 1 and none fits, it returns why each of them does not.
+// Open restores the newest snapshot that fits, if there is one, and returns its index. If the log begins
+// behind entry 1 and none fits, it returns why each of them does not.
 func (s *Group) Open(o Opening) (index uint64, unfit []error, err error) {
 	ids, err := s.List()
 	if err != nil {
@@ -123,8 +124,9 @@ type Interrupted struct {
 	Error func(text string, args ...any)
 }
 
-// Finish finishes the installs that were interrupted, and removes the snapshots of groups that are gone. damaged
-// says, by group, why the snapshot that was received cannot be installed. It is called before the lanes run.
+// Finish finishes the installs that were interrupted, and removes the snapshots of groups that are gone.
+// damaged says, by group, why the snapshot that was received cannot be installed. It is called before the
+// lanes run.
 func (i *Interrupted) Finish(ctx context.Context) (damaged map[uint64]error, err error) {
 	damaged = map[uint64]error{}
 	dir := identity.GroupsDir(i.HostDir)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -36,6 +37,13 @@ type scriptOwner struct {
 	wants     int
 	warned    []string
 	closed    int // views
+
+	transfers bulk.Transfers
+	sent      [][]byte // records to other hosts
+	leader    uint64
+	committed uint64
+	passes    bool
+	refused   int
 }
 
 func (o *scriptOwner) IsLeaving() bool          { return false }
@@ -100,7 +108,11 @@ func (v *textView) Close() error { v.o.closed++; return nil }
 
 func newOwner(p Policy) *scriptOwner {
 	o := &scriptOwner{script: newScript(), disk: crashfs.New(), text: "a state", position: raftpb.EntryID{Term: 1, Index: 9}}
-	o.snapshots.Init(o, Settings{ID: 7, FS: o.disk, Dir: "snapshots", Lanes: &o.lanes, Machine: textMachine{o}, Policy: p, Heartbeat: 2, Election: 10})
+	o.transfers.Init(bulk.Settings{Self: 1, Heartbeat: 2, Election: 10, TicksPerSecond: 20}, (*scriptHost)(o))
+	o.snapshots.Init(o, Settings{
+		ID: 7, Self: 1, FS: o.disk, Dir: "snapshots", Lanes: &o.lanes, Machine: textMachine{o}, Policy: p, Heartbeat: 2, Election: 10,
+		Transfers: &o.transfers, Class: o.transfers.NewClass(1, 1, 1<<30, true), Installs: true,
+	})
 	return o
 }
 
