@@ -131,7 +131,7 @@ func TestStepReceived(t *testing.T) {
 			t.Errorf("%s: waits %t, %d steps, %d refused", c.what, waits, len(c.core.steps), o.refused)
 		}
 		if taken := o.snapshots.Installed.Load() == p; taken != c.taken {
-			t.Errorf("%s: the core was told of it: %t", c.what, taken)
+			t.Errorf("%s: the core has got it: %t", c.what, taken)
 		}
 		for _, m := range c.core.steps {
 			if m.Type != raftpb.MsgSnap || m.From != 2 || m.To != 1 || m.Term != 4 || m.Snapshot.Metadata.Index != 20 || !slices.Equal(m.Snapshot.Metadata.ConfState.Voters, []uint64{1, 2, 3}) {

@@ -113,7 +113,7 @@ type Interrupted struct {
 	FS      vfs.FS
 	HostDir string
 	Self    uint64
-	// IsGone reports whether a group was removed, or its log has begun anew: its snapshots are removed.
+	// IsGone reports whether a group was removed, or its log is empty at each start: its snapshots are removed.
 	IsGone func(group uint64) bool
 	Log    func(group uint64) Log
 	Reject func(group uint64, m *snapshot.Manifest) error
