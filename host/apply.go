@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -18,7 +19,7 @@ import (
 // applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
 // machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyQueue struct {
-	queue
+	workqueue.Queue
 	group   *Group
 	machine StateMachine
 	calls   atomic.Uint64
@@ -35,7 +36,7 @@ type applyQueue struct {
 	// passing is a snapshot that takes the machine past that entry (applywait.go).
 	passing atomic.Pointer[snapshots.Published]
 	hook    applyHook  // nil: the machine gets each command as it is
-	calling sync.Mutex // held while the machine is called in a turn, or a function between (readbetween.go)
+	calling sync.Mutex // held while the machine is called in a turn, or a function of StartBetween
 	halting halting    // halted.go
 
 	// Guarded by the lock of the lanes.
@@ -182,11 +183,11 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		return q.applyHalted()
 	}
 	q.short = false
-	q.runBetween()
+	q.group.reads.queue.RunBetween(&q.calling)
 	q.group.snapshots.Capture(&q.calling)
 	if len(q.work) == 0 {
-		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
-		q.workBytes = q.takenBytes
+		q.work = q.Take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
+		q.workBytes = q.TakenBytes()
 	}
 	if q.parkedAt() > 0 || q.passing.Load() != nil {
 		q.pass()
@@ -197,7 +198,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	answers, done, err := q.applyWork(maxBytes)
 	if done > 0 {
 		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
-		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
+		q.group.reads.queue.Applied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.writes.awaitsApply.Load() {
 			q.group.wake()
@@ -207,7 +208,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {
-		q.hold(-q.workBytes)
+		q.Hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
 	}
 	if short := (retried{}); errors.As(err, &short) {
@@ -253,7 +254,7 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 		} else if err != nil {
 			return answers, done, err
 		}
-		bytes += entryBytes(entries)
+		bytes += workqueue.EntryBytes(entries)
 		for done < len(q.work) && lastIndex(&q.work[done]) <= last {
 			answers = append(answers, q.work[done].Responses...)
 			done++
@@ -315,9 +316,9 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 		}
 		return entries, entries[len(entries)-1].Index, nil
 	}
-	n, bytes := 1, entryBytes(first.Entries)
+	n, bytes := 1, workqueue.EntryBytes(first.Entries)
 	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
-		bytes += entryBytes(work[n].Entries)
+		bytes += workqueue.EntryBytes(work[n].Entries)
 		n++
 	}
 	if n == 1 {

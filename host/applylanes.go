@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/workqueue"
 )
 
 // applyLanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
@@ -188,8 +189,8 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 	if l.slow {
 		p.onSlow++
 	}
-	if share = maxRoundBytes; p.waiting() > 0 {
-		share = maxShareBytes
+	if share = workqueue.MaxRoundBytes; p.waiting() > 0 {
+		share = workqueue.MaxShareBytes
 	}
 	return q, share
 }
@@ -212,7 +213,7 @@ func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 		p.onSlow--
 	}
 	gone := q.leaving
-	if !gone && !q.failed && (left || q.again || !q.empty() && q.parkedAt() == 0 && !q.short && q.halted() == nil) {
+	if !gone && !q.failed && (left || q.again || !q.Empty() && q.parkedAt() == 0 && !q.short && q.halted() == nil) {
 		p.push(q, leads)
 	}
 	q.again = false

@@ -70,7 +70,7 @@ func (c *hostClock) beat() (ticks int) {
 		}
 	}
 	h.lookForHungTurns()
-	h.storage.lane.tick()
+	h.storage.lane.Tick()
 	h.storage.shortages.beat()
 	h.appliers.look()
 	h.bulk.snapshotLanes.Look()
@@ -92,7 +92,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.storage.lane.parking.Load() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.awaited() {
+	if h.storage.lane.Parked() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.awaited() {
 		return false
 	}
 	for _, s := range h.shards {

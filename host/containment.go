@@ -21,19 +21,19 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Objects Read Taking Transfer Upload administeredPlans appendLane appendQueue
+	Execution Host Objects Taking Transfer Upload administeredPlans
 	applicants applyLane applyLanes applyQueue authority drain events executions
 	flightRecorder groupObjects groupTable hostWatch inbox keys logTime
-	memberWatches members peers placer proposalQueue published queue reading shortages shutdown
+	memberWatches members peers placer proposalQueue published shortages shutdown
 	signal skips spaces uploadCaller backlog
-	bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers`)
+	appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	steps.Apply steps.applyNow Group.StartBetween Group.AskSpace Group.grantSpace Group.watchMembers
+	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace Group.watchMembers
 	Group.appliedBatch Group.setRoster Group.believesRemoval Group.StartUpload
-	Group.setRefuses Group.advanceObjects Group.StartRead Group.StartApplied Group.confirmReads
+	Group.setRefuses Group.advanceObjects
 	Group.routeCalls Group.takeRefusals Group.Objects Group.callsOf Group.overtakeRouted
 	identity.Enter`)
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/transport"
 )
@@ -45,10 +45,10 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 				return forwardRefusal{group: 2, frame: number(), why: refusesWhy(1 + rng.IntN(4)), sure: true}.encode()
 			},
 			func() []byte {
-				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number()}.encode(control.ReadQuestion)
+				return reads.Record{Group: 2, Life: pick(rng, l.life(), number()), Number: number()}.Question()
 			},
 			func() []byte {
-				return readRecord{group: 2, life: pick(rng, l.life(), number()), number: number(), index: number()}.encode(control.ReadAnswer)
+				return reads.Record{Group: 2, Life: pick(rng, l.life(), number()), Number: number(), Index: number()}.Answer()
 			},
 			func() []byte {
 				return (&divergence.Report{Group: 2, Options: number(), Version: "v", Checkpoints: []divergence.Checkpoint{{Index: max(number(), 1), Commands: number()}}}).Encode()

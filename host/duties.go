@@ -85,9 +85,6 @@ func dutiesOf(in *inputs) (s turn.Set) {
 	if in.wish != nil {
 		s |= turn.Of(dutyPlacement)
 	}
-	if len(in.readQuestions)+len(in.readAnswers) > 0 {
-		s |= turn.Of(dutyReads)
-	}
 	if in.excepted {
 		s |= turn.Of(dutyPulses)
 	}

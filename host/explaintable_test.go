@@ -197,19 +197,19 @@ var causeTests = []causeTest{
 	}},
 	{code: diagnosis.CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.members.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.members.withoutAuthority.Store(false) }},
 	{code: diagnosis.CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.lostSince = v.at }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: diagnosis.CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.full.Store(true) }, end: func(l *testHost) { l.group.writes.append.full.Store(false) }},
-	{code: diagnosis.CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.working.Store(false) }},
+	{code: diagnosis.CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.Full.Store(true) }, end: func(l *testHost) { l.group.writes.append.Full.Store(false) }},
+	{code: diagnosis.CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.Working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.Working.Store(false) }},
 	{code: diagnosis.CodeDiskStalled, way: "a read", open: openLeader, begin: func(l *testHost) {
 		l.leadFor(l.config.stallTicks() + 1)
 		l.seesThird(func(v *memberView) { v.readingSince = 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: diagnosis.CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
+	{code: diagnosis.CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.Working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.Working.Store(false); l.silence(3) }},
 	{code: diagnosis.CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
-		l.storage.lane.working.Store(true)
+		l.storage.lane.Working.Store(true)
 		l.silence(2)
-		l.storage.lane.pieces.Add(1)
+		l.storage.lane.Pieces.Add(1)
 		l.manual.tick()
-	}, end: func(l *testHost) { l.storage.lane.working.Store(false); l.silence(3) }},
+	}, end: func(l *testHost) { l.storage.lane.Working.Store(false); l.silence(3) }},
 	{code: diagnosis.CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: diagnosis.CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }

@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -21,6 +22,13 @@ const (
 	greetsAll byte = 1
 	greetsAsk byte = 2
 )
+
+// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
+// the entry found says, which no member's promise is shorter than (rejectPromises): the election timeouts of
+// hosts may differ, and change between starts.
+func (c Config) promiseTime() time.Duration {
+	return time.Duration(c.electionTicks()) * c.tickPeriod()
+}
 
 // withPromises makes an entry found say how long the members' promises last: as long as this member's.
 func (g *Group) withPromises(found []byte) []byte {

@@ -65,7 +65,7 @@ func (g *Group) gathers() bool {
 		return false
 	}
 	commands, urgent := g.inbox.peek()
-	return !urgent && g.proposals.gathering.begins(commands)
+	return !urgent && !g.reads.queue.HasRecords() && g.proposals.gathering.begins(commands)
 }
 
 // gathered records how long such a wait took.

@@ -23,7 +23,7 @@ type Group struct {
 	core       groupCore       // the core, owned by the turn
 	work       groupWork       // what its turn works on
 	proposals  groupProposals  // clients, from the door to the answer
-	reads      reading         // reads and the lease; its own comments say who owns what
+	reads      groupReads      // reads and the lease
 	writes     groupWrites     // to the log
 	machine    groupMachine    // to the state machine
 	members    groupMembers    // who counts
@@ -178,7 +178,7 @@ func (g *Group) abandon() {
 	g.proposals.refusals.note(wrap(ErrStopped, cause), len(left))
 	answerAll(left, wrap(ErrStopped, cause))
 	g.tellEnded(g.proposals.abandon(cause), cause)
-	g.reads.close(cause)
+	g.reads.queue.Close(wrap(ErrStopped, cause))
 	g.proposals.spaces.close(cause)
 }
 

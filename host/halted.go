@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -172,7 +173,7 @@ func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *H
 func (q *applyQueue) halt(e *HaltedError) {
 	g := q.group
 	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
-	g.reads.suspend(e)
+	g.reads.queue.Suspend(e)
 	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
 	g.host.appliers.enqueue(q)
@@ -196,7 +197,7 @@ func (q *applyQueue) resume() {
 		return
 	}
 	g := q.group
-	g.reads.goOn()
+	g.reads.queue.Resume()
 	g.host.reports.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
 	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
 	g.wake()
@@ -245,13 +246,13 @@ func (q *applyQueue) answerUnapplied() {
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
 				raise(&q.owed, last)
 			}
-			freed += messageBytes(&m)
+			freed += workqueue.MessageBytes(&m)
 			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
 			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
 				kept[n-1].Commit = last
 				continue
 			}
-			freed -= messageBytes(&m)
+			freed -= workqueue.MessageBytes(&m)
 			kept = append(kept, m)
 		}
 		return kept, freed
@@ -260,14 +261,9 @@ func (q *applyQueue) answerUnapplied() {
 	clear(q.work[len(work):])
 	q.work, q.workBytes = work, q.workBytes-freed
 	if q.unanswered.Load() == 0 {
-		q.mu.Lock()
-		queued, more := keep(q.queued)
-		clear(q.queued[len(queued):])
-		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
-		q.mu.Unlock()
-		freed += more
+		freed += q.Rewrite(keep)
 	}
-	q.hold(-freed)
+	q.Hold(-freed)
 	if len(answers) > 0 {
 		q.group.inbox.putAnswers(answers)
 		q.group.wake()

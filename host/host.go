@@ -127,7 +127,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	undo = append(undo, directory)
-	e.fs = directory.FS() // from here on; the log has the whole filesystem
+	e.fs = directory.FS() // from here on; the log has a lock, and a view, of its own
 	if e.transport == nil {
 		if e.transport, err = c.listen(listens, e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
 			return nil, err
@@ -210,18 +210,6 @@ func (h *Host) failAll(err error) {
 	for _, g := range h.groups.all() {
 		g.fail(err)
 	}
-}
-
-// diskFull reports that the disk refuses a group's entries.
-func (h *Host) diskFull(g *Group, err error) {
-	g.writes.append.fullSince.Store(h.clock.livedAtBeat())
-	g.writes.append.fullBecause.Store(&err)
-	h.reports.events.emit(event.DiskFull{Group: g.id, Err: err})
-	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
-	if vfs.IsShort(err) {
-		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
-	}
-	h.env.logger.Warn(what, "group", g.id, "host", h.config.ID, "err", err)
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -34,14 +33,8 @@ import (
 // The machine is restored before the mark is written. Otherwise a crash between the two would leave a log
 // that begins behind the state of a machine that keeps its state on disk.
 //
-// While a member installs, it still votes: term and vote overtake, as they do on a full disk (overtake.go),
-// for the same reason.
-
-// install is the installation of one message, as the append lane sees it.
-type install struct {
-	snapshot *raftpb.Snapshot
-	restored atomic.Bool // by the apply lane
-}
+// While a member installs, it still votes: term and vote overtake, as they do on a full disk
+// (appendlane/voteahead.go), for the same reason.
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn.
 func (g *Group) stepReceived() (again bool) {
@@ -83,42 +76,19 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.snapshots.EndTransfer(p)
 }
 
-// installs reports whether the next message of a queue carries a snapshot that must be restored first, and
-// begins that.
-func (l *appendLane) installs(q *appendQueue) bool {
-	s := q.headSnapshot()
-	if s == nil {
-		return false
-	}
-	in := q.installing
-	if in == nil || in.snapshot != s {
-		in = &install{snapshot: s}
-		q.installing = in
-		q.fill()
-		q.group.machine.apply.startDrained(func() { q.restore(in) })
-	}
-	if !in.restored.Load() {
-		return true
-	}
-	q.installing = nil
-	q.drain()
-	return false
-}
-
-// restore restores the group from the snapshot of an install. It runs on an apply lane, when everything
-// that was handed out before is applied.
-func (q *appendQueue) restore(in *install) {
-	g := q.group
+// restoreInstalled restores the group from the snapshot of an install. It runs on an apply lane, when
+// everything that was handed out before is applied.
+func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 	if g.Err() != nil {
 		return
 	}
 	p := g.snapshots.Installed.Load()
-	if p == nil || p.ID.Index != in.snapshot.Metadata.Index || p.ID.Term != in.snapshot.Metadata.Term {
-		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
+	if p == nil || p.ID.Index != s.Metadata.Index || p.ID.Term != s.Metadata.Term {
+		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, s.Metadata.Index, s.Metadata.Term))
 		return
 	}
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.host.storage.shortages.later(func() { g.machine.apply.startDrained(func() { q.restore(in) }) }, err)
+		g.host.storage.shortages.later(func() { (*writer)(g).Restore(s, restored) }, err)
 		return
 	} else if err != nil {
 		g.fail(errRestore(err))
@@ -128,8 +98,7 @@ func (q *appendQueue) restore(in *install) {
 	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
 		g.overtakeRouted(m.table)
 	}
-	in.restored.Store(true)
-	g.host.storage.lane.enqueue(q)
+	restored()
 }
 
 func errRestore(err error) error {

@@ -80,7 +80,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	var taking *Taking
 	var index uint64
 	h.machine.restored = func() {
-		h.process.storage.lane.task.(*manualTask).dead = true // the disk hangs
+		h.process.storage.lane.Task().(*manualTask).dead = true // the disk hangs
 		taking, index = h.group.StartSnapshot(), h.group.snapshots.Installed.Load().ID.Index
 	}
 	c.heal()
@@ -96,7 +96,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.Installed.Load().ID.Term}); err != nil {
 		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
 	}
-	h.process.storage.lane.task.(*manualTask).dead = false
+	h.process.storage.lane.Task().(*manualTask).dead = false
 	c.load("all are equal", 0, c.equal)
 	c.load("the snapshot is taken", 0, func() bool {
 		_, done, _ := taking.Poll()

@@ -207,13 +207,11 @@ type PeerMetrics struct {
 
 // groupCounts are the counts of a group that nothing else keeps. Other parts of the host add theirs.
 type groupCounts struct {
-	batches, commands, bytes                          atomic.Uint64
-	campaigns, elected, leaderChanges, givenUp        atomic.Uint64
-	placed                                            atomic.Uint64
-	forwarded, taken, retried                         atomic.Uint64
-	expired, callsCommitted                           atomic.Uint64
-	readLinearizable, readBounded, readAtLeast        atomic.Uint64
-	leaseServed, leaseMissed, readRounds, readRefused atomic.Uint64
+	batches, commands, bytes                   atomic.Uint64
+	campaigns, elected, leaderChanges, givenUp atomic.Uint64
+	placed                                     atomic.Uint64
+	forwarded, taken, retried                  atomic.Uint64
+	expired, callsCommitted                    atomic.Uint64
 }
 
 // refusalCounts count commands that got an error.
@@ -273,16 +271,13 @@ func (g *Group) Metrics() GroupMetrics {
 	c := &g.life.counts
 	m := GroupMetrics{
 		Group: g.id, Host: g.self, Status: g.Status(),
-		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.full.Load(),
+		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.Full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
 			Expired: c.expired.Load(),
 		},
-		Reads: ReadMetrics{
-			Linearizable: c.readLinearizable.Load(), Bounded: c.readBounded.Load(), AtLeast: c.readAtLeast.Load(),
-			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
-		},
+		Reads: ReadMetrics(g.reads.queue.Counts()),
 	}
 	m.Leads = m.Role == event.RoleLeader
 	m.Halts = g.machine.apply.halting.count.Load()
@@ -308,7 +303,7 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshotMetrics()
 	m.Objects = g.machine.objects.metrics()
-	m.Queues.Writing, m.Queues.Applying = g.writes.append.held.Load(), g.machine.apply.held.Load()
+	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }
 
@@ -340,7 +335,7 @@ func (h *Host) Metrics() HostMetrics {
 		case g.life.status.Load().Role == event.RoleLeader:
 			m.Leading++
 		}
-		if g.writes.append.full.Load() {
+		if g.writes.append.Full.Load() {
 			m.FullGroups++
 		}
 		if g.members.withoutAuthority.Load() {
@@ -355,7 +350,7 @@ func (h *Host) Metrics() HostMetrics {
 		m.Lanes.Turns += turns
 		m.Lanes.HungTurns += hung
 	}
-	m.Lanes.AppendWork = h.storage.lane.pieces.Load()
+	m.Lanes.AppendWork = h.storage.lane.Pieces.Load()
 	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}

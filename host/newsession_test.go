@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -44,7 +45,7 @@ func TestNewSessionBeforeTheLogIsApplied(t *testing.T) {
 	g := open()
 	l.manual.runIdle()
 	l.leadGroup(g)
-	large := bytes.Repeat([]byte{'x'}, maxSilentBytes) // with each the commit index reaches the disk
+	large := bytes.Repeat([]byte{'x'}, appendlane.MaxSilentBytes) // with each the commit index reaches the disk
 	for _, passed := range []time.Duration{2 * time.Hour, 2 * time.Hour, time.Minute} {
 		l.manual.now += passed
 		if err := call(g, large, nil); err != nil {

@@ -5,30 +5,31 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/transport"
 )
 
 // questionsTransport records the questions of a follower that reads.
 type questionsTransport struct {
 	*recordingTransport
-	asked []readRecord
+	asked []reads.Record
 }
 
 func (q *questionsTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if kind == transport.Control && body[0] == control.ReadQuestion {
-		r, err := decodeRead(body)
+		r, _, err := reads.DecodeRecord(body)
 		if err != nil {
 			panic(err)
 		}
-		r.from = to
+		r.From = to
 		q.asked = append(q.asked, r)
 	}
 	return true
 }
 
 // answer passes an answer of host 2.
-func (p *pulseHost) answer(r readRecord) {
-	(*inbound)(p.Host).Deliver(2, transport.Control, r.encode(control.ReadAnswer))
+func (p *pulseHost) answer(r reads.Record) {
+	(*inbound)(p.Host).Deliver(2, transport.Control, r.Answer())
 	p.manual.runIdle()
 }
 
@@ -56,7 +57,7 @@ func TestFollowerAsksItsLeader(t *testing.T) {
 	var first, second Read
 	p.group.StartRead(&first, 0)
 	p.manual.runIdle()
-	if len(out.asked) != 1 || out.asked[0].from != 2 {
+	if len(out.asked) != 1 || out.asked[0].From != 2 {
 		t.Fatalf("asks %+v, want one question to host 2", out.asked)
 	}
 	if beats(10); len(out.asked) < 10 || len(out.asked) > 12 {
@@ -65,10 +66,10 @@ func TestFollowerAsksItsLeader(t *testing.T) {
 	one, last := out.asked[0], out.asked[len(out.asked)-1]
 	p.group.StartRead(&second, 0)
 	p.manual.runIdle()
-	for _, wrong := range []readRecord{
-		{group: one.group, life: one.life + 1, number: one.number},
-		{group: one.group, life: one.life, number: last.number + 10},
-		{group: one.group + 1, life: one.life, number: one.number},
+	for _, wrong := range []reads.Record{
+		{Group: one.Group, Life: one.Life + 1, Number: one.Number},
+		{Group: one.Group, Life: one.Life, Number: last.Number + 10},
+		{Group: one.Group + 1, Life: one.Life, Number: one.Number},
 	} {
 		p.answer(wrong)
 	}
@@ -91,5 +92,27 @@ func TestFollowerAsksItsLeader(t *testing.T) {
 	asked := len(out.asked)
 	if beats(10); len(out.asked) > asked {
 		t.Errorf("asks %d more questions, and nothing reads", len(out.asked)-asked)
+	}
+}
+
+// What a host says that is no member of the group answers no read: an index that is never reached would hang
+// all bounded reads from then on.
+func TestAnswersOfStrangersAreDropped(t *testing.T) {
+	l := openTestHost(t, 3)
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Members: []uint64{1, 2}}, &commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reads.Record{Group: 2, Life: l.life(), Number: 1, Index: 1 << 60}
+	for _, body := range [][]byte{r.Question(), r.Answer()} {
+		for _, from := range []uint64{3, 2} {
+			if err := l.takeRead(from, body); err != nil {
+				t.Fatal(err)
+			}
+			if taken := g.reads.queue.HasRecords(); taken != (from == 2) {
+				t.Errorf("a turn gets what host %d has sent: %t", from, taken)
+			}
+		}
+		l.manual.runIdle()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -96,7 +97,7 @@ func (q *applyQueue) rebuildFrom(p *snapshots.Published) (err error) {
 		return err
 	}
 	for at := q.through.Load(); at < to; at = q.through.Load() {
-		entries, err := q.read(at+1, to+1, maxRoundBytes)
+		entries, err := q.read(at+1, to+1, workqueue.MaxRoundBytes)
 		if err != nil {
 			return fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied again: %w", at+1, to, g.id, err)
 		}

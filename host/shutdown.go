@@ -54,7 +54,7 @@ func (h *Host) parts() []part {
 	if h.reports.flight.task != nil {
 		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.reports.flight.task.Stop)})
 	}
-	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.storage.lane.task.Stop)})
+	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.storage.lane.Task().Stop)})
 	for _, l := range h.storage.readers.All() {
 		parts = append(parts, part{l.Doing, joined(l.Stop)})
 	}
@@ -99,7 +99,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 		g.work.held.Stop()
 		g.snapshots.Close()
 	}
-	h.storage.lane.later.Stop()
+	h.storage.lane.Close()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.storage.log.Close}}
 	s.begin(log)
 	s.stop(&log[0])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -185,7 +186,7 @@ func ticksIn(d time.Duration, c Config) int64 {
 // noteApplied counts what the machine has applied. It is called after the machine, where that is called.
 func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
 	if n := len(entries); n > 0 && s.Machine != nil {
-		s.Applied(entries[n-1].Index, entryBytes(entries))
+		s.Applied(entries[n-1].Index, workqueue.EntryBytes(entries))
 	}
 }
 

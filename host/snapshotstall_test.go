@@ -29,7 +29,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.leadGroup(g)
-	task := l.storage.lane.task.(*manualTask)
+	task := l.storage.lane.Task().(*manualTask)
 	task.dead = true // the disk hangs
 	if err := g.Call(&Call{Owner: &answer{}, Data: append(make([]byte, CallRoom), "a command"...)}); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	for i := 0; !h.group.writes.append.full.Load(); i++ {
+	for i := 0; !h.group.writes.append.Full.Load(); i++ {
 		if i == 10_000 {
 			t.Fatal("setup: the disk does not become full")
 		}
@@ -204,8 +204,8 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 	for range 20 {
 		h.manual.tick()
 	}
-	if len(h.keeper.list) < 2 || h.group.writes.append.full.Load() {
-		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.writes.append.full.Load())
+	if len(h.keeper.list) < 2 || h.group.writes.append.Full.Load() {
+		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.writes.append.Full.Load())
 	}
 }
 

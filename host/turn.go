@@ -2,12 +2,12 @@ package host
 
 import (
 	"fmt"
+
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/outbox"
-	"github.com/millrace/millrace/raft/raftpb"
-
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
@@ -103,6 +103,15 @@ func (g *Group) stepDuties(at turn.Point) {
 func (g *Group) expire(ticks int) {
 	g.stretchPromise(ticks)
 	g.pass(ticks)
+}
+
+// stretchPromise makes a promise that the core has just made as long as it must be: the core counts from the
+// time of its clock, which is the latest beat of the host's clock, less the ticks that the turn has not told
+// it yet.
+func (g *Group) stretchPromise(untold int) {
+	if g.config.Leases {
+		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
+	}
 }
 
 // stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
@@ -214,7 +223,7 @@ func (g *Group) pass(ticks int) {
 
 // countsUnheard reports whether the group's disk refuses entries and the group does not lead.
 func (g *Group) countsUnheard() bool {
-	return g.writes.append.full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
+	return g.writes.append.Full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
 }
 
 func (g *Group) hasReady() bool { return !g.writes.forgetting.asked && g.core.node.HasReady() }
@@ -224,12 +233,13 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.core.node.Err() != nil {
 		return
 	}
-	g.beforeReady()
+	st := g.core.node.BasicStatus()
+	g.reads.round.BeforeReady(st.Commit, st.Term, g.mayLease())
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
 		return
 	}
-	g.noteReadStates(rd)
+	g.confirmReads(rd)
 }
 
 // dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.

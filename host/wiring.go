@@ -5,7 +5,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
@@ -28,9 +28,11 @@ func (h *Host) startLanes() {
 		})
 		h.shards = append(h.shards, s)
 	}
-	h.storage.lane = &appendLane{log: h.storage.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, slowTicks: int64(h.config.electionTicks()), outgoing: outbox.Batches{To: watchedSender{h.network.transport, h}}}
-	h.storage.lane.later = h.env.env.Clock.Timer(func() { h.storage.lane.task.Wake() })
-	h.storage.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.storage.lane)
+	lane := appendlane.New(appendlane.Settings{Log: laneLog{h.storage.log}, Self: h.config.ID, To: watchedSender{h.network.transport, h}, Ticks: h.clock.livedAtBeat, Fail: h.failAll})
+	later := h.env.env.Clock.Timer(func() { lane.Task().Wake() })
+	lane.Start(h.env.env.Scheduler.Go(name+"append", env.Disk, lane), later)
+	h.storage.lane = lane
+	h.reports.watch.slowTicks = int64(h.config.electionTicks())
 	h.storage.shortages.logger, h.storage.shortages.now = h.env.logger, h.env.env.Clock.Now
 	h.appliers = &applyLanes{
 		now:       h.env.env.Clock.Now,

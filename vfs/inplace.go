@@ -31,6 +31,11 @@ func PlaceInPlace(fsys FS, dir string, names []string) (Placement, error) {
 		return f.PlaceInPlace(dir, names)
 	case delayFS:
 		return PlaceInPlace(f.FS, dir, names)
+	case owned:
+		if err := f.leads(); err != nil {
+			return Placement{}, err
+		}
+		return PlaceInPlace(f.FS, dir, names)
 	}
 	return Placement{}, nil
 }

@@ -97,8 +97,8 @@ func (l heldLock) Close() (err error) {
 	return err
 }
 
-// leads implements dirLock.
-func (l heldLock) leads(dir string) error {
+// Leads implements dirLock.
+func (l heldLock) Leads(dir string) error {
 	if l.dir == nil {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 // A process that holds a lock in a directory owns what is below the directory, as long as the path of the
 // directory leads there. The path leads elsewhere when the directory is moved away, or when a filesystem is
 // mounted over it. What was opened before goes on in the old place, and new files would be made in the new
-// one: two halves, of which a later start finds one. Owned makes it a property of the value that a half is
-// never made, and never durable.
+// one: two halves, of which a later start finds one. A copy in the new place would lose files as well. Owned
+// makes it a property of the value that a path which leads elsewhere leads nowhere.
 
 // ErrMoved matches every MovedError with errors.Is.
 var ErrMoved = errors.New("the directory is not the one that is locked")
@@ -25,10 +25,11 @@ func (e *MovedError) Error() string {
 // Unwrap makes errors.Is(err, ErrMoved) true.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Owned returns a view of fsys for a process that has taken lock in dir. MkdirAll and the Sync of a directory
-// fail with a *MovedError while dir leads to another directory than when the lock was taken. So no directory
-// is made beside no lock, and no name there is ever durable. Locks of the machine's filesystem know their
-// directory; with any other lock the view refuses nothing.
+// Owned returns a view of fsys for a process that has taken lock in dir. While dir leads to another directory
+// than when the lock was taken, each call with a path fails with a *MovedError before it does anything. So
+// nothing is made, renamed or removed beside no lock, and what is found there, or missing, is not believed.
+// The Sync of a directory that was opened before fails too. Files that are open go on. Locks of the machine's
+// filesystem and of crashfs know their directory; with any other lock the view refuses nothing.
 func Owned(fsys FS, lock io.Closer, dir string) FS {
 	l, ok := lock.(dirLock)
 	if !ok {
@@ -39,8 +40,8 @@ func Owned(fsys FS, lock io.Closer, dir string) FS {
 
 // dirLock is implemented by a lock that knows the directory in which it was taken.
 type dirLock interface {
-	// leads returns a *MovedError if dir is another directory.
-	leads(dir string) error
+	// Leads returns a *MovedError if dir is another directory.
+	Leads(dir string) error
 }
 
 type owned struct {
@@ -51,16 +52,49 @@ type owned struct {
 
 func (o owned) below() FS { return o.FS }
 
-// MkdirAll looks before it makes anything.
+// leads returns a *MovedError if the path leads elsewhere by now.
+func (o owned) leads() error { return o.lock.Leads(o.dir) }
+
+// there is a call that returns something, if the path leads to the directory.
+func there[T any](o owned, name string, do func(string) (T, error)) (T, error) {
+	if err := o.leads(); err != nil {
+		var none T
+		return none, err
+	}
+	return do(name)
+}
+
+func (o owned) Create(name string) (File, error)         { return there(o, name, o.FS.Create) }
+func (o owned) Open(name string) (File, error)           { return there(o, name, o.FS.Open) }
+func (o owned) ReadDir(dir string) ([]string, error)     { return there(o, dir, o.FS.ReadDir) }
+func (o owned) OpenDirect(n string) (BlockWriter, error) { return there(o, n, o.FS.OpenDirect) }
+
+func (o owned) Rename(from, to string) error {
+	return o.change(func() error { return o.FS.Rename(from, to) })
+}
+
+func (o owned) Link(from, to string) error {
+	return o.change(func() error { return o.FS.Link(from, to) })
+}
+
+func (o owned) Remove(name string) error { return o.change(func() error { return o.FS.Remove(name) }) }
+func (o owned) RemoveDir(dir string) error {
+	return o.change(func() error { return o.FS.RemoveDir(dir) })
+}
 func (o owned) MkdirAll(dir string) error {
-	if err := o.lock.leads(o.dir); err != nil {
+	return o.change(func() error { return o.FS.MkdirAll(dir) })
+}
+
+// change calls do if the path leads to the directory.
+func (o owned) change(do func() error) error {
+	if err := o.leads(); err != nil {
 		return err
 	}
-	return o.FS.MkdirAll(dir)
+	return do()
 }
 
 func (o owned) OpenDir(dir string) (Dir, error) {
-	d, err := o.FS.OpenDir(dir)
+	d, err := there(o, dir, o.FS.OpenDir)
 	if err != nil {
 		return nil, err
 	}
@@ -77,5 +111,5 @@ func (d ownedDir) Sync() error {
 	if err := d.Dir.Sync(); err != nil {
 		return err
 	}
-	return d.of.lock.leads(d.of.dir)
+	return d.of.leads()
 }

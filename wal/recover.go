@@ -184,7 +184,7 @@ func (r *recovery) takeDirectory() error {
 	if err != nil {
 		return err
 	}
-	l.lock = lock
+	l.lock, l.opts.FS = lock, vfs.Owned(l.opts.FS, lock, l.opts.Dir)
 	if l.names, err = l.opts.FS.OpenDir(l.opts.Dir); err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ var Areas = []Area{
 
 // besideHost are the parts of the runtime, and the packages beside it that have tests of their own.
 var besideHost = []string{
+	"host/internal/appendlane",
 	"host/internal/budget",
 	"host/internal/bulk",
 	"host/internal/divergence",
@@ -59,9 +60,11 @@ var besideHost = []string{
 	"host/internal/outbox",
 	"host/internal/proposals",
 	"host/internal/pulse",
+	"host/internal/reads",
 	"host/internal/sched",
 	"host/internal/snapshots",
 	"host/internal/storage",
+	"host/internal/workqueue",
 	"host/membership",
 	"host/pipeline",
 	"host/rescue",

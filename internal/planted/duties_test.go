@@ -6,10 +6,8 @@ var dutyBugs = []bug{
 		`	(*Group)(g).want(dutyInstall)
 `, ``}}},
 	{name: "reads_not_wanted", what: "a read begins, and no turn asks a question for it", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/read.go",
-		`	rd.fresh.Push(&r.place)
-	g.want(dutyReads)
-`, `	rd.fresh.Push(&r.place)
-`}}},
+		`	(*Group)(w).want(dutyReads)
+`, ``}}},
 	{name: "halted_not_wanted", what: "a machine halts, and no turn answers its clients or lets it be made again", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/halted.go",
 		`	g.want(dutyHalted)
 	g.wake() // its`, `	g.wake() // its`}}},

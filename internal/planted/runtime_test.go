@@ -19,10 +19,10 @@ var runtimeBugs = []bug{
 	case true:
 		return nil
 	case before.Incarnation`}}},
-	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/lease.go",
-		` || l.group.life.hasEnded.Load() || l.group.boottime() >= l.until {`, ` || l.group.life.hasEnded.Load() {`}}},
-	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/lease.go",
-		`sent: q.at,`, `sent: g.boottime(),`}}},
+	{name: "no_recheck", what: "Lease.Holds ignores the time that has passed since Group.Lease", in: "sim", found: "TestLeases", args: "-leases 24", says: "still holds its lease of term", edits: []edit{{"host/internal/reads/lease.go",
+		` || w.Boottime() >= l.until {`, ` {`}}},
+	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
+		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
 	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
@@ -45,7 +45,7 @@ var runtimeBugs = []bug{
 	{name: "forget_vote", what: "a restart forgets the vote of the node in its term", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "has two leaders: host", edits: []edit{{"host/internal/storage/storage.go",
 		`	return hs, s.Conf, nil`, `	hs.Vote = raft.None
 	return hs, s.Conf, nil`}}},
-	{name: "one_hard_state", what: "each message of a round is one write, and the only hard state is in the first of them", in: "host", found: "TestTornRoundCommitsNothing", edits: []edit{{"host/append.go",
+	{name: "one_hard_state", what: "each message of a round is one write, and the only hard state is in the first of them", in: "host/internal/appendlane", found: "TestTornRoundCommitsNothing", edits: []edit{{"host/internal/appendlane/queue.go",
 		`	q.joint.writes = needed
 `, `	if q.joint.writes = needed; len(needed) > 0 {
 		for i := range needed {
@@ -53,15 +53,15 @@ var runtimeBugs = []bug{
 		}
 		needed[0].HardState = q.hard
 	}
-`}, {"host/round.go",
+`}, {"host/internal/appendlane/write.go",
 		`	switch {
 	case m.Snapshot != nil:`, `	switch {
 	case true:
 		return false
 	case m.Snapshot != nil:`}}},
-	{name: "put_back_vote", what: "a refused round writes its own term and vote, although later ones have overtaken it", in: "host", found: "TestRefusedRoundDoesNotPutTheVoteBack", edits: []edit{{"host/round.go",
-		`if behind(w.HardState, s.hs) {`, `if false {`}, {"host/round.go",
-		`if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {`, `if !raft.IsEmptyHardState(w.HardState) && false {`}}},
+	{name: "put_back_vote", what: "a refused round writes its own term and vote, although later ones have overtaken it", in: "host/internal/appendlane", found: "TestRefusedRoundDoesNotPutTheVoteBack", edits: []edit{{"host/internal/appendlane/write.go",
+		`if workqueue.Behind(w.HardState, s.hs) {`, `if false {`}, {"host/internal/appendlane/write.go",
+		`if !raft.IsEmptyHardState(w.HardState) && workqueue.Behind(w.HardState, s.hs) {`, `if !raft.IsEmptyHardState(w.HardState) && false {`}}},
 	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", says: "and again at", edits: []edit{{"host/commands.go",
 		`			if verdict != session.Fresh {`, `			if verdict == session.Duplicate {
 				verdict = session.Fresh
@@ -188,17 +188,17 @@ var runtimeBugs = []bug{
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
 	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/members.go",
 		`	for i, cc := range changes {`, `	for i, cc := range changes[:0] {`}}},
-	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 275 -seeds 20 -failures 1", says: "counts its entries through", edits: []edit{{"host/lane.go",
+	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 275 -seeds 20 -failures 1", says: "counts its entries through", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			q.makeWrites()
 `, `			q.makeWrites()
 			if len(q.joint.writes) > 0 {
 				l.sync = true
 			}
-`}, {"host/lane.go",
+`}, {"host/internal/appendlane/lane.go",
 		`if len(q.joint.writes) > 0 {
 		l.sync = true // only`, `if false {
 		l.sync = true // only`}}},
-	{name: "ack_before_sync", what: "the append lane gives its answers before the sync that they wait for", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "which it would forget in a crash with", edits: []edit{{"host/lane.go",
+	{name: "ack_before_sync", what: "the append lane gives its answers before the sync that they wait for", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "which it would forget in a crash with", edits: []edit{{"host/internal/appendlane/lane.go",
 		`	l.join(q)
 }
 
@@ -214,8 +214,8 @@ var runtimeBugs = []bug{
 		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
-	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/read.go",
-		`if number == rd.number {`, `if true {`}, {"host/read.go",
+	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/internal/reads/round.go",
+		`if number == r.number {`, `if true {`}, {"host/internal/reads/queue.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
 	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
 		`	case kind != raft.ProgressTypePeer:
@@ -235,15 +235,15 @@ var runtimeBugs = []bug{
 		`case c.live > 0:
 				c.retryAt`, `case false:
 				c.retryAt`}}},
-	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/overtake.go",
-		`	newest, early := q.takeEarly()
+	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/internal/appendlane/voteahead.go",
+		`	newest, early := q.TakeEarly()
 	if len(early) == 0 &&`, `	if true {
 		return false
 	}
-	newest, early := q.takeEarly()
+	newest, early := q.TakeEarly()
 	if len(early) == 0 &&`}}},
-	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/overtake.go",
-		`Commit: q.stated.hs.Commit}`, `Commit: newest.Commit}`}}},
+	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
+		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",

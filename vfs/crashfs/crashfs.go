@@ -377,9 +377,9 @@ func (d *FS) mkdirAll(dir string, power uint64) error {
 }
 
 // Lock implements vfs.FS. The lock needs no file here, and ends in a crash.
-func (d *FS) Lock(name string) (io.Closer, error) { return d.takeLock(name, d.powerNow()) }
+func (d *FS) Lock(name string) (io.Closer, error) { return d.takeLock(name, d.powerNow(), nil) }
 
-func (d *FS) takeLock(name string, power uint64) (io.Closer, error) {
+func (d *FS) takeLock(name string, power uint64, n *Namespace) (io.Closer, error) {
 	name = path.Clean(name)
 	err := d.begin(Op{Kind: OpLock, Name: name})
 	defer d.mu.Unlock()
@@ -389,14 +389,23 @@ func (d *FS) takeLock(name string, power uint64) (io.Closer, error) {
 	if d.locks[name] != nil {
 		return nil, &vfs.LockedError{Path: name}
 	}
-	l := &lock{disk: d, name: name}
+	l := &lock{disk: d, name: name, namespace: n}
 	d.locks[name] = l
 	return l, nil
 }
 
 type lock struct {
-	disk *FS
-	name string
+	disk      *FS
+	name      string
+	namespace *Namespace // of the process; nil: its paths lead where they say
+}
+
+// Leads says whether a path of the process leads to the directory of the lock. See vfs.Owned.
+func (l *lock) Leads(dir string) error {
+	if n := l.namespace; n != nil && n.onDisk(dir) != path.Dir(l.name) {
+		return &vfs.MovedError{Dir: dir}
+	}
+	return nil
 }
 
 func (l *lock) Close() error {

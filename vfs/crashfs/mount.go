@@ -123,5 +123,5 @@ func (m mount) Lock(path string) (io.Closer, error) {
 	if err := m.dead("lock", path); err != nil {
 		return nil, err
 	}
-	return m.disk.takeLock(m.at(path), m.power)
+	return m.disk.takeLock(m.at(path), m.power, m.namespace)
 }

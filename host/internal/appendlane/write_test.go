@@ -1,10 +1,11 @@
-package host
+package appendlane
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -46,7 +47,7 @@ func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 // the core handed out.
 func TestRoundEqualsItsMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		manual, disk := &manualEnv{}, crashfs.New()
+		manual, disk := &manual{}, crashfs.New()
 		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: manual, Owner: 1, SegmentBytes: 64 << 10})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +73,7 @@ func TestRoundEqualsItsMessages(t *testing.T) {
 			for _, m := range messages[at : at+n] { // the naive twin
 				w := wal.Write{Group: single, Entries: m.Entries}
 				if m.Term != 0 {
-					hardSingle = hardStateOf(&m)
+					hardSingle = workqueue.HardStateOf(&m)
 				}
 				w.HardState = hardSingle
 				if m.Snapshot != nil {
@@ -124,15 +125,46 @@ func TestHardStateNeverGoesBack(t *testing.T) {
 		{"an older term with nothing that needs it", span(4, 5, 2), raftpb.HardState{Term: 4, Commit: 3}, raftpb.HardState{}, true},
 		{"an older vote alone", nil, raftpb.HardState{Term: 4, Vote: 2, Commit: 3}, raftpb.HardState{Term: 5, Vote: 3, Commit: 3}, false},
 	} {
-		s, w := stated{hs: ahead}, wal.Write{Entries: row.entries, HardState: row.hard}
-		if needed := s.setHardState(&w); needed != row.needed || w.HardState != row.want {
+		s, w := DurableState{hs: ahead}, wal.Write{Entries: row.entries, HardState: row.hard}
+		if needed := s.Complete(&w); needed != row.needed || w.HardState != row.want {
 			t.Errorf("%s: needed %t with %+v, want %t with %+v", row.name, needed, w.HardState, row.needed, row.want)
 		}
-		early, w := stated{}, wal.Write{Entries: row.entries, HardState: row.hard}
-		early.setHardState(&w) // before it was overtaken
+		early, w := DurableState{}, wal.Write{Entries: row.entries, HardState: row.hard}
+		early.Complete(&w) // before it was overtaken
 		early.hs = ahead
-		if early.raise(&w); behind(w.HardState, ahead) {
+		if early.raise(&w); workqueue.Behind(w.HardState, ahead) {
 			t.Errorf("%s, prepared before: %+v would put %+v back", row.name, w.HardState, ahead)
 		}
+	}
+}
+
+// A deposed leader has queued an entry that no other log has. Behind it is the next leader's entry for the
+// same index, with the commit index that covers it. The power fails while that round is being written: no
+// image may hold the first entry together with the commit index.
+func TestTornRoundCommitsNothing(t *testing.T) {
+	s := newTestLane(t)
+	s.put(appendMessage(1, 2, 1, 1, 0))
+	s.run()
+	for _, m := range []raftpb.Message{appendMessage(2, 3, 1, 1, 1), appendMessage(2, 4, 2, 0, 3)} {
+		for i := range m.Entries {
+			m.Entries[i].Data = make([]byte, 700)
+		}
+		s.put(m)
+	}
+	s.RunOnce() // the write; the sync does not come
+	images := 0
+	for desc, image := range s.disk.Images(2000, 1) {
+		images++
+		log := openLog(t, image)
+		g := log.Group(theGroup)
+		for i := uint64(2); i <= g.HardState().Commit && i <= g.LastIndex(); i++ {
+			if term, err := g.Term(i); err != nil || term != 2 {
+				t.Errorf("image %s, lost %v: entry %d of term %d is committed by %+v, where the group has one of term 2", desc.Code(), desc.Lost(), i, term, g.HardState())
+			}
+		}
+		_ = log.Close()
+	}
+	if images < 4 {
+		t.Errorf("only %d images", images)
 	}
 }

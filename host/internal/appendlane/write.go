@@ -1,7 +1,8 @@
-package host
+package appendlane
 
 import (
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -32,11 +33,12 @@ const maxIdleEntries = 4 << 10
 // the one after them. Each write carries the whole hard state at its end.
 //
 // The core owns the entries of a message and never changes them, so two slices of entries are joined by
-// copying. Their data is not copied. A round is bounded in bytes (maxRoundBytes), so this copy is too.
+// copying. Their data is not copied. A round is bounded in bytes (workqueue.MaxRoundBytes), so this copy is
+// too.
 func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardState) {
 	for i := range messages {
 		m := &messages[i]
-		if hs := hardStateOf(m); !raft.IsEmptyHardState(hs) {
+		if hs := workqueue.HardStateOf(m); !raft.IsEmptyHardState(hs) {
 			*hard = hs
 		}
 		if len(r.writes) == 0 || !r.extends(m) {
@@ -92,61 +94,55 @@ func (r *round) reset() {
 	}
 }
 
-// stated is the hard state as the log has it. It decides which writes carry one.
-type stated struct {
+// DurableState is the hard state of a group as the log has it. It decides which writes carry one. Its owner
+// is who writes for the group.
+type DurableState struct {
 	hs     raftpb.HardState // as last written
 	silent int64            // bytes of entries written since
 }
 
-// maxSilentBytes is the most that is written without a commit index. With it, a host that starts can apply
+// MaxSilentBytes is the most that is written without a commit index. With it, a host that starts can apply
 // what it knows to be committed before it hears a leader.
-const maxSilentBytes = 64 << 10
+const MaxSilentBytes = 64 << 10
 
-// setHardState decides which hard state a write carries, and reports whether there is anything to write. A
-// hard state goes with a new term or vote, and with the entry of a membership change: a disk that holds the
-// entry of a change must also hold the commit index of the change before it. Otherwise the commit index may
-// stay in memory. Losing it loses nothing, because the leader sends it again; and a commit index that is
-// written later covers only entries that are written by then.
+// Complete decides which hard state a write carries, and reports whether there is anything to write. A hard
+// state goes with a new term or vote, and with the entry of a membership change. A disk with the entry of a
+// change must also have the commit index of the change before it. Otherwise the commit index may stay in
+// memory. Losing it loses nothing, because the leader sends it again. A commit index is written later, and
+// covers only entries that are written by then.
 //
-// Term and vote never go back. On a full disk they may have overtaken this write (overtake.go).
-func (s *stated) setHardState(w *wal.Write) (needed bool) {
-	if behind(w.HardState, s.hs) {
+// Term and vote never go back. On a full disk they may have overtaken this write (voteahead.go).
+func (s *DurableState) Complete(w *wal.Write) (needed bool) {
+	if workqueue.Behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
 	promises := w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
 	if len(w.Entries) == 0 && w.Snapshot == (wal.Snapshot{}) {
 		return promises // at most a commit index, which goes with a later write
 	}
-	if !promises && w.Snapshot == (wal.Snapshot{}) && !changesMembers(w.Entries) && s.silent+entryBytes(w.Entries) <= maxSilentBytes {
+	if !promises && w.Snapshot == (wal.Snapshot{}) && !changesMembers(w.Entries) && s.silent+workqueue.EntryBytes(w.Entries) <= MaxSilentBytes {
 		w.HardState = raftpb.HardState{}
 	}
 	return true
 }
 
-// raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
+// raise repeats Complete for a write that the log has refused: meanwhile term and vote may have overtaken
 // it.
-func (s *stated) raise(w *wal.Write) {
-	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) {
+func (s *DurableState) raise(w *wal.Write) {
+	if !raft.IsEmptyHardState(w.HardState) && workqueue.Behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
 }
 
-// wrote records that the log has taken a write.
-func (s *stated) wrote(w *wal.Write) {
-	if s.silent += entryBytes(w.Entries); !raft.IsEmptyHardState(w.HardState) {
+// Wrote records that the log has taken a write.
+func (s *DurableState) Wrote(w *wal.Write) {
+	if s.silent += workqueue.EntryBytes(w.Entries); !raft.IsEmptyHardState(w.HardState) {
 		s.hs, s.silent = w.HardState, 0
 	}
 }
 
-// behind reports whether a hard state is of an earlier term than another one, or of the same term before its
-// vote.
-func behind(hs, than raftpb.HardState) bool {
-	return hs.Term < than.Term || hs.Term == than.Term && hs.Vote == raft.None && than.Vote != raft.None
-}
-
-func hardStateOf(m *raftpb.Message) raftpb.HardState {
-	return raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
-}
+// NewDurableState returns the state of a group whose log has a hard state.
+func NewDurableState(hs raftpb.HardState) DurableState { return DurableState{hs: hs} }
 
 func changesMembers(entries []raftpb.Entry) bool {
 	for i := range entries {
@@ -155,11 +151,4 @@ func changesMembers(entries []raftpb.Entry) bool {
 		}
 	}
 	return false
-}
-
-func entryBytes(entries []raftpb.Entry) (n int64) {
-	for i := range entries {
-		n += raft.EntryOverhead + int64(len(entries[i].Data))
-	}
-	return n
 }

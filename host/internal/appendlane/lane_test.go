@@ -1,4 +1,4 @@
-package host
+package appendlane
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -18,9 +19,9 @@ import (
 )
 
 // laneOf returns a lane with so many groups besides theGroup, and their queues.
-func laneOf(t *testing.T, groups int) (*testLane, []*appendQueue) {
+func laneOf(t *testing.T, groups int) (*testLane, []*testQueue) {
 	s := newTestLane(t)
-	var queues []*appendQueue
+	var queues []*testQueue
 	for i := range groups {
 		queues = append(queues, s.add(uint64(theGroup+1+i)))
 	}
@@ -35,11 +36,11 @@ func sized(index, bytes uint64) raftpb.Message {
 }
 
 // last returns the index through which a group's log is written.
-func (s *testLane) last(q *appendQueue) uint64 { return s.log.Group(q.group.id).LastIndex() }
+func (s *testLane) last(q *testQueue) uint64 { return s.wal.Group(q.group).LastIndex() }
 
 // answered returns the index through which a group's durable entries were answered to the group.
-func answered(q *appendQueue) (through uint64) {
-	for _, m := range q.group.inbox.waiting.answers {
+func answered(q *testQueue) (through uint64) {
+	for _, m := range q.answers {
 		through = max(through, m.Index)
 	}
 	return through
@@ -68,13 +69,13 @@ func TestRoundsAreFairBetweenGroups(t *testing.T) {
 				wrote := s.last(s.q)
 				s.RunOnce()
 				s.RunOnce()
-				if bytes := (s.last(s.q) - wrote) << 20; bytes > maxRoundBytes {
-					t.Errorf("a round wrote %d bytes, at most %d are allowed", bytes, maxRoundBytes)
+				if bytes := (s.last(s.q) - wrote) << 20; bytes > workqueue.MaxRoundBytes {
+					t.Errorf("a round wrote %d bytes, at most %d are allowed", bytes, workqueue.MaxRoundBytes)
 				}
 			}
 			for _, q := range others {
 				if s.last(q) != 1 || answered(q) != 1 {
-					t.Errorf("group %d is written through %d and answered through %d, two rounds after it came", q.group.id, s.last(q), answered(q))
+					t.Errorf("group %d is written through %d and answered through %d, two rounds after it came", q.group, s.last(q), answered(q))
 				}
 			}
 			if s.last(s.q) == at {
@@ -97,7 +98,7 @@ func TestShareOfARound(t *testing.T) {
 		s.putFor(others[0], sized(i+1, 512<<10))
 	}
 	s.RunOnce()
-	if a, b := s.last(s.q), s.last(others[0]); a < 1 || b < 1 || a<<19 > maxShareBytes || b<<19 > maxShareBytes {
+	if a, b := s.last(s.q), s.last(others[0]); a < 1 || b < 1 || a<<19 > workqueue.MaxShareBytes || b<<19 > workqueue.MaxShareBytes {
 		t.Errorf("a round of two groups took %d and %d messages of 512 KiB", a, b)
 	}
 	s.run()
@@ -105,7 +106,7 @@ func TestShareOfARound(t *testing.T) {
 		s.put(sized(i+17, 512<<10))
 	}
 	s.RunOnce()
-	if bytes := (s.last(s.q) - 16) << 19; bytes <= maxShareBytes {
+	if bytes := (s.last(s.q) - 16) << 19; bytes <= workqueue.MaxShareBytes {
 		t.Errorf("a group alone gets %d bytes of a round", bytes)
 	}
 }
@@ -122,13 +123,18 @@ func (c *calls) Send(to uint64, batch []transport.Envelope) bool {
 
 // testShard returns a shard that nothing advances, with its worker, which has that task.
 func testShard(task env.Task) (s *sched.Shard, w *sched.Worker) {
-	s = sched.New(sched.Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Second, Hasten: func() {}, Outbox: func() sched.Outbox { return &workerOutbox{} }})
+	s = sched.New(sched.Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Second, Hasten: func() {}, Outbox: func() sched.Outbox { return noOutbox{} }})
 	s.Start(func(worker env.Worker) env.Task {
 		w = worker.(*sched.Worker)
 		return task
 	})
 	return s, w
 }
+
+// noOutbox is for turns that send nothing.
+type noOutbox struct{}
+
+func (noOutbox) Flush() {}
 
 // wakes counts the wakes of a task.
 type wakes struct{ n int }
@@ -150,11 +156,11 @@ func TestManyGroupsInOneRound(t *testing.T) {
 		shards, workers = append(shards, shard), append(workers, worker)
 	}
 	for i, q := range queues {
-		q.group.sit(shards[i%2])
+		q.sit(shards[i%2])
 	}
 	for _, w := range workers {
 		for seat, _, _ := w.Begin(); seat != nil; seat, _, _ = w.Begin() {
-			w.End(seat, false, never)
+			w.End(seat, false, 1<<60)
 		}
 	}
 	tasks[0].n, tasks[1].n = 0, 0
@@ -163,9 +169,9 @@ func TestManyGroupsInOneRound(t *testing.T) {
 		m.Responses = append(m.Responses, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, To: 3, Term: 1, Index: 1})
 		s.putFor(q, m)
 	}
-	before := s.log.Stats()
+	before := s.wal.Stats()
 	syncs := s.run()
-	if after := s.log.Stats(); after.Appends-before.Appends != 1 || syncs != 1 {
+	if after := s.wal.Stats(); after.Appends-before.Appends != 1 || syncs != 1 {
 		t.Errorf("%d appends and %d syncs, want one of each", after.Appends-before.Appends, syncs)
 	}
 	for peer := uint64(2); peer <= 3; peer++ {
@@ -175,7 +181,7 @@ func TestManyGroupsInOneRound(t *testing.T) {
 	}
 	for _, q := range queues {
 		if answered(q) != 1 || s.last(q) != 1 {
-			t.Errorf("group %d is written through %d and answered through %d", q.group.id, s.last(q), answered(q))
+			t.Errorf("group %d is written through %d and answered through %d", q.group, s.last(q), answered(q))
 		}
 	}
 	if tasks[0].n != 1 || tasks[1].n != 1 {
@@ -197,12 +203,12 @@ func TestInvalidWriteStopsItsGroupOnly(t *testing.T) {
 	s.run()
 	for round := uint64(1); round <= 2; round++ {
 		for i, q := range queues {
-			err := q.group.Err()
+			err := q.err
 			switch {
 			case i == 1 && (!errors.Is(err, wal.ErrInvalidWrite) || s.last(q) != 0 || answered(q) != 0):
 				t.Errorf("the invalid group stopped with %v, is written through %d and answered through %d", err, s.last(q), answered(q))
 			case i != 1 && (err != nil || s.last(q) != round || answered(q) != round):
-				t.Errorf("round %d: group %d stopped with %v, is written through %d and answered through %d", round, q.group.id, err, s.last(q), answered(q))
+				t.Errorf("round %d: group %d stopped with %v, is written through %d and answered through %d", round, q.group, err, s.last(q), answered(q))
 			}
 		}
 		s.putFor(queues[0], sized(2, 10))
@@ -232,16 +238,16 @@ func TestFullDiskParksOnlyWhatIsRefused(t *testing.T) {
 	s.run()
 	for _, q := range small {
 		if s.last(q) != 3 || answered(q) != 3 {
-			t.Errorf("group %d fits, and is written through %d and answered through %d of 3", q.group.id, s.last(q), answered(q))
+			t.Errorf("group %d fits, and is written through %d and answered through %d of 3", q.group, s.last(q), answered(q))
 		}
 	}
-	if want := []uint64{large[0].group.id, large[1].group.id}; !slices.Equal(slices.Sorted(slices.Values(s.refused)), want) {
+	if want := []uint64{large[0].group, large[1].group}; !slices.Equal(slices.Sorted(slices.Values(s.refused)), want) {
 		t.Errorf("groups %v were reported for a full disk, want %v", s.refused, want)
 	}
 	s.peers.sent = nil
 	for i, q := range large {
 		if s.last(q) != 1 || answered(q) != 1 {
-			t.Errorf("group %d does not fit, and is written through %d and answered through %d", q.group.id, s.last(q), answered(q))
+			t.Errorf("group %d does not fit, and is written through %d and answered through %d", q.group, s.last(q), answered(q))
 		}
 		s.putFor(q, voteFor(3, uint64(5+i), 2))
 	}
@@ -249,19 +255,19 @@ func TestFullDiskParksOnlyWhatIsRefused(t *testing.T) {
 	if len(s.peers.sent) != 2 || s.peers.sent[0].Term+s.peers.sent[1].Term != 11 {
 		t.Errorf("peers heard %v, want the votes of both groups", s.peers.sent)
 	}
-	after := openLog(t, &manualEnv{}, s.disk.Image(crashfs.LoseAll, nil))
+	after := openLog(t, s.disk.Image(crashfs.LoseAll, nil))
 	for i, q := range large {
-		if hs := after.Group(q.group.id).HardState(); hs.Term != uint64(5+i) || hs.Vote != 3 || hs.Commit != 0 {
-			t.Errorf("group %d: a power cut leaves %+v, want term %d, the vote for 3 and no newer commit index", q.group.id, hs, 5+i)
+		if hs := after.Group(q.group).HardState(); hs.Term != uint64(5+i) || hs.Vote != 3 || hs.Commit != 0 {
+			t.Errorf("group %d: a power cut leaves %+v, want term %d, the vote for 3 and no newer commit index", q.group, hs, 5+i)
 		}
 	}
 	s.disk.SetHook(nil)
-	s.tick()
+	s.Tick()
 	s.run()
 	for i, q := range large {
-		hs := s.log.Group(q.group.id).HardState()
-		if s.last(q) != 3 || answered(q) != 3 || hs.Term != uint64(5+i) || hs.Vote != 3 || q.held.Load() != 0 {
-			t.Errorf("with space again group %d is written through %d and answered through %d of 3, with %+v; %d bytes are held", q.group.id, s.last(q), answered(q), hs, q.held.Load())
+		hs := s.wal.Group(q.group).HardState()
+		if s.last(q) != 3 || answered(q) != 3 || hs.Term != uint64(5+i) || hs.Vote != 3 || q.Held() != 0 {
+			t.Errorf("with space again group %d is written through %d and answered through %d of 3, with %+v; %d bytes are held", q.group, s.last(q), answered(q), hs, q.Held())
 		}
 	}
 	if n := len(s.refused); n != 2 {
@@ -280,27 +286,22 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 				s.putFor(q, sized(1, 10))
 			}
 			s.run()
-			s.peers.sent, leaves.group.inbox.waiting.answers = nil, nil
+			s.peers.sent, leaves.answers = nil, nil
 			for _, q := range queues {
 				s.putFor(q, sized(2, 10))
 			}
-			s.leave(leaves, deletes)
-			leaves.group.partDone(theTurn)
-			leaves.group.partDone(theApplyLanes)
-			leaves.group.partDone(theSnapshotLanes)
+			s.Leave(leaves.Queue, deletes)
 			for more := true; more; {
 				more = s.RunOnce()
-				select {
-				case <-leaves.group.life.leaving.gone:
-				default:
+				if !leaves.released {
 					continue
 				}
-				after := openLog(t, &manualEnv{}, s.disk.Image(crashfs.LoseAll, nil)).Group(leaves.group.id)
+				after := openLog(t, s.disk.Image(crashfs.LoseAll, nil)).Group(leaves.group)
 				if deletes && (after.LastIndex() != 0 || after.HardState().Term != 0) {
 					t.Fatalf("the lane has done with the removed group, and a power cut leaves a log through %d with %+v", after.LastIndex(), after.HardState())
 				}
 			}
-			if !leaves.isGone() {
+			if !leaves.released {
 				t.Fatal("the lane has not done with the group")
 			}
 			want := uint64(1)
@@ -313,19 +314,10 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 			if s.last(stays) != 2 || answered(stays) != 2 {
 				t.Errorf("the other group is written through %d and answered through %d of 2", s.last(stays), answered(stays))
 			}
-			if used := s.host.memory.writing.Used(); used != 0 {
+			if used := s.budget.Used(); used != 0 {
 				t.Errorf("%d bytes count as waiting for the disk", used)
 			}
 		})
-	}
-}
-
-func (q *appendQueue) isGone() bool {
-	select {
-	case <-q.group.life.leaving.gone:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -347,7 +339,7 @@ func TestLaneBesideLanesOfOne(t *testing.T) {
 				s.disk.SetHook(noNewSegments)
 			case 1:
 				s.disk.SetHook(nil)
-				s.tick()
+				s.Tick()
 			case 2:
 				s.RunOnce()
 			case 3:
@@ -366,32 +358,32 @@ func TestLaneBesideLanesOfOne(t *testing.T) {
 		}
 		refusals += len(s.refused)
 		s.disk.SetHook(nil)
-		s.tick()
+		s.Tick()
 		s.run()
 		if s.failure != nil {
 			t.Fatalf("seed %d: the lane stopped: %v", seed, s.failure)
 		}
 		for i, q := range queues {
 			alone[i].run()
-			have, want := s.log.Group(q.group.id), alone[i].log.Group(theGroup)
+			have, want := s.wal.Group(q.group), alone[i].wal.Group(theGroup)
 			if have.LastIndex() != want.LastIndex() || raft.MustSync(have.HardState(), want.HardState(), 0) {
-				t.Fatalf("seed %d: group %d ends at %d with %+v; alone at %d with %+v", seed, q.group.id, have.LastIndex(), have.HardState(), want.LastIndex(), want.HardState())
+				t.Fatalf("seed %d: group %d ends at %d with %+v; alone at %d with %+v", seed, q.group, have.LastIndex(), have.HardState(), want.LastIndex(), want.HardState())
 			}
 			for index := uint64(1); index <= want.LastIndex(); index++ {
 				a, _ := have.Term(index)
 				if b, _ := want.Term(index); a != b {
-					t.Fatalf("seed %d: group %d has entry %d of term %d, alone of term %d", seed, q.group.id, index, a, b)
+					t.Fatalf("seed %d: group %d has entry %d of term %d, alone of term %d", seed, q.group, index, a, b)
 				}
 			}
-			if x, y := lastAccept(q.group.inbox.waiting.answers), lastAccept(alone[i].toGroup()); x.Index != y.Index || x.Term != y.Term {
-				t.Fatalf("seed %d: group %d was answered %v last, alone %v", seed, q.group.id, x, y)
+			if x, y := lastAccept(q.answers), lastAccept(alone[i].toGroup()); x.Index != y.Index || x.Term != y.Term {
+				t.Fatalf("seed %d: group %d was answered %v last, alone %v", seed, q.group, x, y)
 			}
-			if held := q.held.Load(); held != 0 {
-				t.Fatalf("seed %d: group %d holds %d bytes in the end", seed, q.group.id, held)
+			if held := q.Held(); held != 0 {
+				t.Fatalf("seed %d: group %d holds %d bytes in the end", seed, q.group, held)
 			}
-			_ = alone[i].log.Close()
+			_ = alone[i].wal.Close()
 		}
-		_ = s.log.Close()
+		_ = s.wal.Close()
 	}
 	if refusals < 20 {
 		t.Errorf("only %d refusals were seen", refusals)

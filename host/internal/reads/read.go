@@ -1,0 +1,110 @@
+package reads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/sched"
+)
+
+// At is what a read may rely on. Package host says what the fields mean (ReadAt).
+type At struct {
+	Index uint64
+	Age   time.Duration
+}
+
+// Read is one read on its way. The zero value is ready for one Start of a Queue. Poll and Wait may be called
+// from anywhere, any number of times.
+type Read struct {
+	// Guarded by the lock of the queue.
+	queue    *Queue
+	place    sched.Place[*Read] // fresh, asked or between
+	number   uint64             // of the question that covers it
+	waitsAt  int                // its place among those that wait for an index, from 1; 0: none
+	at       At
+	between  func()
+	reserved bool           // it counts against the budget
+	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
+
+	mu      sync.Mutex
+	started bool
+	misused bool
+	done    bool
+	err     error
+	ended   chan struct{} // nil until a Wait needs it
+}
+
+var (
+	errUsed  = errors.New("millrace: this Read was started before; use a new one for each read")
+	errEmpty = errors.New("millrace: this Read was not started")
+)
+
+// begin makes the read belong to a queue, and reports whether it is its first use.
+func (r *Read) begin(q *Queue) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.started {
+		r.misused = true
+		return false
+	}
+	r.started, r.queue, r.place.Owner = true, q, r
+	return true
+}
+
+// finish tells the outcome, once. No list of the queue has it any more.
+func (r *Read) finish(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
+	if r.done, r.err = true, err; err == nil && r.counter != nil {
+		r.counter.Add(1)
+	}
+	if r.ended != nil {
+		close(r.ended)
+	}
+}
+
+// Poll returns the outcome, if it is known.
+func (r *Read) Poll() (at At, done bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.misused:
+		return At{}, true, errUsed
+	case !r.started:
+		return At{}, true, errEmpty
+	case !r.done:
+		return At{}, false, nil
+	case r.err != nil:
+		return At{}, true, r.err
+	}
+	return r.at, true, nil
+}
+
+// Wait returns the outcome as soon as it is known. If ctx ends first, the read is given up. A function of
+// StartBetween that has begun is waited for, whatever ctx says.
+func (r *Read) Wait(ctx context.Context) (At, error) {
+	r.mu.Lock()
+	if r.started && !r.done && !r.misused && r.ended == nil {
+		r.ended = make(chan struct{})
+	}
+	ended := r.ended
+	r.mu.Unlock()
+	if ended != nil {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			q := r.queue
+			q.giveUp(r, fmt.Errorf("millrace: a read of group %d was given up: %w", q.settings.Group, q.wiring.WaitEnd(ctx)))
+			<-ended // at once, unless its function runs
+		}
+	}
+	at, _, err := r.Poll()
+	return at, err
+}
