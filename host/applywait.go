@@ -54,7 +54,7 @@ func (g *snapshotGroup) Passes(p *snapshots.Published) bool {
 		return false
 	}
 	g.machine.apply.passing.Store(p)
-	g.host.appliers.enqueue(g.machine.apply)
+	g.host.appliers.Enqueue(&g.machine.apply.seat)
 	return true
 }
 
@@ -77,7 +77,7 @@ func (q *applyQueue) pass() {
 	defer q.calling.Unlock()
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
 		q.passing.CompareAndSwap(nil, p)
-		g.host.storage.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
+		g.host.storage.shortages.later(func() { g.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.failed = true

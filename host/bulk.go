@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -18,7 +19,8 @@ import (
 // (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
 type transfers struct {
 	bulk.Transfers
-	snapshots, objects *bulk.Class
+	snapshots *bulk.Class
+	objects   objects.Fetches
 }
 
 // maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
@@ -37,7 +39,7 @@ func (t *transfers) init(h *Host) {
 		TicksPerSecond: 1 / h.config.tickPeriod().Seconds(),
 	}, (*bulkHost)(h))
 	t.snapshots = t.NewClass(maxSendings, maxReceivings, h.config.SnapshotBytesPerSecond, true)
-	t.objects = t.NewClass(maxObjectSendings, maxObjectReceivings, h.config.ObjectBytesPerSecond, false)
+	t.objects = objects.Fetches{Transfers: &t.Transfers, Class: t.NewClass(maxObjectSendings, maxObjectReceivings, h.config.ObjectBytesPerSecond, false)}
 }
 
 // bulkHost implements bulk.Wiring.
@@ -69,10 +71,7 @@ func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
 	if c := g.snapshots.Content(hash); c != nil {
 		return c
 	}
-	if g.machine.objects.files == nil {
-		return nil
-	}
-	return &sentObject{group: (*Group)(g), of: hash}
+	return g.machine.objects.Sent(hash)
 }
 
 func (g *bulkGroup) SnapshotSent(to uint64, status raft.SnapshotStatus) {

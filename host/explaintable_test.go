@@ -220,18 +220,19 @@ var causeTests = []causeTest{
 		l.reopen()
 	}},
 	{code: diagnosis.CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
-		l.group.machine.apply.running, l.group.machine.apply.since = true, l.clock.livedAtBeat()
+		l.appliers.Enqueue(&l.group.machine.apply.seat)
+		l.appliers.All()[0].Begin()
 		l.passStall()
-	}, end: func(l *testHost) { l.group.machine.apply.running = false }},
+	}, end: func(l *testHost) { l.appliers.All()[0].End(&l.group.machine.apply.seat, false) }},
 	{code: diagnosis.CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
 		l.manual.runIdle()
 		l.passStall()
 	}, end: func(l *testHost) {
-		for _, lane := range l.appliers.all() {
-			lane.task.(*manualTask).dead = false
-			lane.task.Wake()
+		for _, lane := range l.appliers.All() {
+			lane.Task().(*manualTask).dead = false
+			lane.Task().Wake()
 		}
 		l.manual.runIdle()
 	}},

@@ -109,7 +109,7 @@ func errRestore(err error) error {
 // machine is not being called. It never blocks. There is one such function at a time.
 func (q *applyQueue) startDrained(f func()) {
 	q.drained.Store(&f)
-	q.group.host.appliers.enqueue(q)
+	q.group.host.appliers.Enqueue(&q.seat)
 }
 
 // runDrained runs it. An apply lane calls it, with nothing left to apply.
