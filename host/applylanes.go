@@ -88,7 +88,7 @@ func (p *applyLanes) addLane() {
 
 // enqueue tells the lanes that a queue has something.
 func (p *applyLanes) enqueue(q *applyQueue) {
-	leads := q.group.life.status.Load().Role == event.RoleLeader
+	leads := q.group.life.status.leads.Load()
 	p.mu.Lock()
 	var lane *applyLane
 	switch {
@@ -204,7 +204,7 @@ func (p *applyLanes) makeIdle(l *applyLane) {
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
 func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
-	leads := q.group.life.status.Load().Role == event.RoleLeader
+	leads := q.group.life.status.leads.Load()
 	now := p.now()
 	p.mu.Lock()
 	q.running, l.queue, q.slow = false, nil, now-l.since >= longRound
