@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -64,17 +66,17 @@ func TestApplyFiltersRaftsOwn(t *testing.T) {
 func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	s := newTestLane(t)
 	m := &shape{}
-	q := &applyQueue{machine: m, group: s.q.group}
-	q.ready.Owner, q.group.machine.apply = q, q
+	q := newApplyQueue(s.group, m)
+	q.group.machine.apply = q
 	q.group.life.status.Store(diagnosis.Status{})
-	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
-	p.grow(2)
+	p := new(apply.Lanes)
+	p.Open(apply.Wiring{Now: func() time.Duration { return 0 }, Ticks: func() int64 { return 0 }, Start: func(string, env.Worker) env.Task { return &manualTask{} }}, 2)
 	for i := range uint64(3) {
 		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
-		q.put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
-		p.enqueue(q)
+		q.Put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
+		p.Enqueue(&q.seat)
 	}
-	for _, l := range p.lanes {
+	for _, l := range p.All() {
 		for l.RunOnce() {
 		}
 	}
@@ -156,20 +158,20 @@ func TestStateMachineThatFails(t *testing.T) {
 // be idle from now on.
 func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 	s := newTestLane(t)
-	q := &applyQueue{machine: &shape{}, group: s.q.group}
+	q := &applyQueue{machine: &shape{}, group: s.group}
 	for i := range uint64(3) {
-		q.put(raftpb.Message{
+		q.Put(raftpb.Message{
 			Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: i + 1, Data: []byte("x")}},
 			Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: i + 1}},
 		})
 	}
-	for !q.empty() || len(q.work) > 0 {
-		q.applyRound(1)
+	for !q.Empty() || len(q.work) > 0 {
+		q.Round(1)
 	}
 	if n := len(s.toGroup()); n != 3 {
 		t.Errorf("%d answers, want 3", n)
 	}
-	for _, of := range [][]raftpb.Message{q.work[:cap(q.work)], q.taken[:cap(q.taken)], q.queued[:cap(q.queued)]} {
+	for _, of := range append(q.Arrays(), q.work[:cap(q.work)]) {
 		for i := range of {
 			if of[i].Responses != nil || of[i].Entries != nil {
 				t.Errorf("the queue still has %+v", of[i])
@@ -182,12 +184,12 @@ func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 // come for this group.
 func TestApplyEndsWithWhatIsDrained(t *testing.T) {
 	s := newTestLane(t)
-	q := &applyQueue{machine: &shape{}, group: s.q.group}
-	q.put(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
+	q := &applyQueue{machine: &shape{}, group: s.group}
+	q.Put(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
 	var applied uint64
 	drained := func() { applied = q.position().Index }
 	q.drained.Store(&drained)
-	for q.applyRound(maxRoundBytes) || !q.empty() { // as applyLanes.give decides
+	for q.Round(workqueue.MaxRoundBytes) || !q.Empty() { // as Wants decides
 	}
 	if applied != 1 {
 		t.Errorf("when the lanes leave the group, entry %d was applied before the function was called, want 1", applied)

@@ -147,7 +147,7 @@ func (g *Group) regainAuthority() (again bool) {
 	g.host.reports.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
 	if g.host.trust.authority.done(g.id) {
-		g.host.storage.lane.forgetAmnesia()
+		g.host.storage.lane.CatchUp()
 	}
 	return false
 }
@@ -160,28 +160,10 @@ func (g *Group) hasMetVoters() bool {
 	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.meetings.has(id) })
 }
 
-// forgetAmnesia makes the lane remove the mark of a log whose groups all have authority.
-func (l *appendLane) forgetAmnesia() {
-	l.caughtUp.Store(true)
-	l.task.Wake()
-}
-
-// removeMark removes the mark of a log, if all groups have authority.
-func (l *appendLane) removeMark() (done bool) {
-	if !l.caughtUp.Swap(false) {
-		return false
-	}
-	if err := l.log.CaughtUp(); err != nil {
-		l.stop(err)
-		return false
-	}
-	return true
-}
-
 // removedGroup notes that a group was removed: the log needs no authority for it.
 func (h *Host) removedGroup(id uint64) {
 	if h.trust.authority.done(id) {
-		h.storage.lane.forgetAmnesia()
+		h.storage.lane.CatchUp()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -91,9 +92,9 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 			t.Error("the entry was not sent")
 		}},
 		{"one round of a lane", func(t *testing.T) {
-			var q queue
-			q.put(raftpb.Message{Type: raftpb.MsgStorageAppend, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: make([]byte, 1000)}}})
-			if got := q.take(1); len(got) != 1 {
+			var q workqueue.Queue
+			q.Put(raftpb.Message{Type: raftpb.MsgStorageAppend, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: make([]byte, 1000)}}})
+			if got := q.Take(1); len(got) != 1 {
 				t.Errorf("takes %d messages", len(got))
 			}
 		}},

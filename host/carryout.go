@@ -18,13 +18,13 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 		s.core.hard = hs
 	}
 	w := wal.Write{Group: s.id, Entries: entries, HardState: s.core.hard}
-	if !sync || !s.writes.stated.setHardState(&w) {
+	if !sync || !s.writes.durable.Complete(&w) {
 		return nil // at most a commit index, which goes with a later write
 	}
 	if err := s.host.storage.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
-	s.writes.stated.wrote(&w)
+	s.writes.durable.Wrote(&w)
 	return s.host.storage.log.Sync()
 }
 
@@ -65,10 +65,10 @@ func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }
 func (s *steps) QueueAppend(m raftpb.Message) {
 	(*Group)(s).noteEntries(m.Entries)
 	if m.Snapshot != nil {
-		s.snapshots.installs.pending.Store(true)
+		s.snapshots.Installing.Store(true)
 	}
-	s.writes.append.put(m)
-	s.host.storage.lane.enqueue(s.writes.append)
+	s.writes.append.Put(m)
+	s.host.storage.lane.Enqueue(s.writes.append)
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
@@ -79,12 +79,12 @@ func (s *steps) QueueApply(m raftpb.Message) {
 	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}
-	s.machine.apply.put(m)
-	s.host.appliers.enqueue(s.machine.apply)
+	s.machine.apply.Put(m)
+	s.host.appliers.Enqueue(&s.machine.apply.seat)
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.machine.apply.held.Load() > 0 || s.machine.skips.ordered.Load() != nil || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
+	if s.machine.apply.Held() > 0 || s.machine.skips.Any() || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
 		return false
 	}
 	defer s.machine.apply.calling.Unlock()
@@ -117,7 +117,7 @@ func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
 		(*Group)(s).fail(err)
 		return true
 	}
-	s.machine.apply.put(*m)
+	s.machine.apply.Put(*m)
 	s.machine.apply.halt(halted)
 	return true
 }

@@ -26,7 +26,7 @@ func (e *examination) explainStopped(err error) {
 		fix = "do what the error says; the group works without this host"
 	case errors.Is(err, wal.ErrDiskFull):
 		fix = "make space, then start the host again"
-	case e.host.storage.lane.failed():
+	case e.host.storage.lane.Failed():
 		fix = "look at the disk and at the kernel's log, then start this host again; what it has acknowledged is safe on the others"
 	case errors.As(err, &refused):
 		fix = "see \"identity refused\""
@@ -100,18 +100,19 @@ func (e *examination) isFounded() bool { return e.Founding().Founded }
 // lookForFullDisk finds a disk that refuses this group's entries.
 func (e *examination) lookForFullDisk() {
 	q := e.Group.writes.append
-	if !q.full.Load() {
+	if !q.Full.Load() {
 		return
 	}
 	text, fix := "no space", "make space on the disk of this host's directory; the host continues by itself"
-	if err := q.fullBecause.Load(); err != nil {
-		text = (*err).Error()
-		if vfs.IsShort(*err) {
+	since, because := q.Refusal()
+	if because != nil {
+		text = because.Error()
+		if vfs.IsShort(because) {
 			fix = "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's; the host continues by itself"
 		}
 	}
-	e.found(diagnosis.CodeDiskFull, 0, q.fullSince.Load(), fix,
-		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.held.Load(), text)
+	e.found(diagnosis.CodeDiskFull, 0, since, fix,
+		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.Held(), text)
 }
 
 // lookForStalledDisk finds an append lane that completes nothing, and reads for followers that do not return.
@@ -141,7 +142,7 @@ func (e *examination) lookForSlowDisk() {
 		return
 	}
 	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; commands of the groups that this host leads take as long"
-	slow := e.host.storage.lane.slowTicks
+	slow := e.host.reports.watch.slowTicks
 	if since, waits := e.host.reports.watch.stalledDisk(e.host.storage.lane, e.now); waits && e.now-since > slow {
 		e.found(diagnosis.CodeDiskSlow, 0, since, fix, "the oldest write of this host has waited for %v (Config.ElectionTimeout is %v, Config.StallTimeout %v)",
 			diagnosis.Rounded(e.duration(e.now-since)), e.host.config.ElectionTimeout, e.host.config.StallTimeout)
@@ -165,19 +166,19 @@ func (e *examination) lookForStuckApply() {
 		}
 		return
 	}
-	s := e.host.appliers.stateOf(e.machine.apply)
-	if !s.busy || e.now-s.since <= bound {
+	s := e.host.appliers.StateOf(&e.machine.apply.seat)
+	if !s.Waits || e.now-s.Since <= bound {
 		return
 	}
-	if s.running {
-		e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
+	if s.Running {
+		e.found(diagnosis.CodeApplyStuck, 0, s.Since, fix,
 			"a call of the state machine for entry %d and later ones has run for %v (Config.StallTimeout is %v), and committed entries through %d wait; of this host's %d apply lanes %d hang, and %d were started in their place",
-			next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, e.d.Status.Committed, s.lanes, s.hung, s.substitutes)
+			next, diagnosis.Rounded(e.duration(e.now-s.Since)), e.host.config.StallTimeout, e.d.Status.Committed, s.Lanes, s.Hung, s.Substitutes)
 		return
 	}
-	e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
+	e.found(diagnosis.CodeApplyStuck, 0, s.Since, fix,
 		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
-		next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
+		next, diagnosis.Rounded(e.duration(e.now-s.Since)), e.host.config.StallTimeout, s.Lanes, s.Hung, s.Substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.
@@ -191,7 +192,7 @@ func (e *examination) lookForLackingObject() {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
 	e.found(diagnosis.CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
-		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.waits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.Awaits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
 }
 
 // lookForLeader finds a group without a leader for more than two election timeouts.

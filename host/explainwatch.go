@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -47,6 +48,8 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 
 // hostWatch is what a host notes for Explain. Its methods may be called by any goroutine.
 type hostWatch struct {
+	slowTicks int64 // a write or a sync that takes longer is slow: an election timeout; does not change
+
 	mu           sync.Mutex
 	disk         stallWatch
 	slow         slowDisk
@@ -71,12 +74,12 @@ type refusedHost struct {
 }
 
 // stalledDisk returns since when the append lane has had work and completed nothing.
-func (w *hostWatch) stalledDisk(l *appendLane, now int64) (since int64, stalls bool) {
+func (w *hostWatch) stalledDisk(l *appendlane.Lane, now int64) (since int64, stalls bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.disk
-	if w.disk.waits(l.isBusy(), l.pieces.Load(), now); before.busy && w.disk.done != before.done {
-		w.slow.note(now-before.since, now, l.slowTicks)
+	if w.disk.waits(l.IsBusy(), l.Pieces.Load(), now); before.busy && w.disk.done != before.done {
+		w.slow.note(now-before.since, now, w.slowTicks)
 	}
 	return w.disk.since, w.disk.busy
 }
@@ -106,9 +109,6 @@ func (w *hostWatch) slowDisk(now, slow int64) (s slowDisk, is bool) {
 	defer w.mu.Unlock()
 	return w.slow, w.slow.n > 0 && now-w.slow.latest <= slowDiskTimeouts*slow
 }
-
-// isBusy reports whether the lane is in the middle of a write or a sync, or has work.
-func (l *appendLane) isBusy() bool { return l.working.Load() || l.waiting() > 0 }
 
 // notePause notes that the process has missed ticks, at a tick.
 func (w *hostWatch) notePause(now, missed int64) {
@@ -353,29 +353,6 @@ func (h *Host) askIfAlive(id uint64, now int64) {
 	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
 		h.greet(id, greetsAsk)
 	}
-}
-
-// laneState is what the apply lanes know of one group.
-type laneState struct {
-	busy                     bool
-	running                  bool  // a lane works on it
-	since                    int64 // when a lane began to, or since when it waits for one
-	lanes, hung, substitutes int
-}
-
-// stateOf returns what the lanes do for a queue, and how many hang.
-func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s = laneState{busy: q.running || q.ready.In() != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
-	s.substitutes = len(p.lanes) - p.wanted
-	for _, l := range p.lanes {
-		if l.queue != nil && now-l.since >= applyStall {
-			s.hung++
-		}
-	}
-	return s
 }
 
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.

@@ -3,6 +3,7 @@ package host
 import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -19,11 +20,11 @@ import (
 // reason: everything that this member has told others is on its disk. The core starts again from the log
 // (raft.NewRawNode); the state machine stays as it is.
 //
-// The group and the append lane must agree on what is forgotten, so it takes three steps. The group stops
-// taking Readys and asks. The append lane writes the newest term and vote, drops the refused round and
-// everything behind it, and says so, after all the answers that it gave. The group steps those answers and
-// then starts the new core. If there is space again meanwhile, or not even enough for term and vote, the
-// worker says that it has kept everything, and the group continues.
+// The group and the append lane must agree on what is forgotten, so it takes three steps
+// (appendlane/discard.go). The group stops taking Readys and asks. The append lane writes the newest term
+// and vote, drops the refused round and everything behind it, and says so, after all the answers that it
+// gave. The group steps those answers and then starts the new core. If there is space again meanwhile, or
+// not even enough for term and vote, the worker says that it has kept everything, and the group continues.
 //
 // Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
 // before they reach this core, which could vote against an entry that it has just helped to commit.
@@ -36,15 +37,6 @@ type forgetting struct {
 	asked            bool   // the append lane was asked to forget, and has not answered
 	handed           uint64 // the last entry that was handed to the apply lane
 }
-
-// forgetOutcome is the append lane's answer.
-type forgetOutcome int
-
-const (
-	notAsked forgetOutcome = iota
-	forgotten
-	kept
-)
 
 // onHold drops messages of peers while the group waits for the append lane's answer. A network may lose
 // them too.
@@ -64,10 +56,10 @@ func (f *forgetting) hears(m *raftpb.Message, term uint64) {
 
 // goOn starts a new core when the append lane has forgotten what it could not write.
 func (g *Group) goOn() {
-	if g.work.taken.forgot == notAsked {
+	if g.work.taken.forgot == appendlane.NotAsked {
 		return
 	}
-	if g.work.taken.forgot == forgotten {
+	if g.work.taken.forgot == appendlane.Forgotten {
 		node, err := g.writes.forgetting.restart(g.core.node.BasicStatus().Applied)
 		if err != nil {
 			g.fail(err)
@@ -86,7 +78,7 @@ func (g *Group) goOn() {
 // ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
 func (g *Group) ask() (again bool) {
-	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.full.Load() || g.core.node.HasReady() || g.snapshots.installs.pending.Load() {
+	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.Installing.Load() {
 		return g.writes.forgetting.unheard > 0
 	}
 	st := g.core.node.BasicStatus()
@@ -98,57 +90,7 @@ func (g *Group) ask() (again bool) {
 	// its log. For the same reason nothing is forgotten while a snapshot is installed.
 	if st.Applied >= g.writes.forgetting.handed && st.Applied <= st.Durable {
 		g.writes.forgetting.asked = true
-		g.writes.append.forget.Store(true)
-		g.host.storage.lane.enqueue(g.writes.append)
+		g.host.storage.lane.Discard(g.writes.append)
 	}
 	return g.writes.forgetting.unheard > 0
-}
-
-// forgetRefused is the append lane's part. It reports whether it wrote.
-func (l *appendLane) forgetRefused(q *appendQueue) (wrote bool) {
-	switch {
-	case q.inRound:
-		return false // it waits for its flush
-	case !q.full.Load():
-		q.answerForget(kept)
-		if !q.empty() {
-			l.enqueue(q) // what was taken off the ring for the answer has work, too
-		}
-		return false
-	case l.overtake(q, true):
-		return true
-	case l.failed():
-		return false
-	}
-	if !q.dropAll(q.stated.hs) {
-		q.answerForget(kept)
-		return false
-	}
-	q.joint.reset()
-	q.hard = q.stated.hs
-	l.unpark(q)
-	q.answerForget(forgotten)
-	return false
-}
-
-func (q *appendQueue) answerForget(o forgetOutcome) {
-	q.forget.Store(false)
-	q.group.inbox.putForgot(o)
-	q.group.wake()
-}
-
-// dropAll drops what was taken and what is queued, if the log already has their newest term and vote.
-func (q *queue) dropAll(written raftpb.HardState) (done bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if behind(written, q.newest) {
-		return false
-	}
-	q.hold(-q.bytes - q.takenBytes)
-	clear(q.queued)
-	clear(q.taken)
-	q.queued, q.taken = q.queued[:0], q.taken[:0]
-	q.bytes, q.takenBytes, q.marks = 0, 0, 0
-	q.overtaking = overtaking{newest: written}
-	return true
 }

@@ -92,8 +92,8 @@ func (g *Group) checkStall() (again bool) {
 	}
 	g.leadership.gray.checkedAt = now
 	g.noteApplied()
-	hangs := g.leadership.gray.disk.waits(g.writes.append.held.Load() > 0, g.writes.append.rounds.Load(), now)
-	full := g.leadership.gray.full.waits(g.writes.append.full.Load(), 0, now)
+	hangs := g.leadership.gray.disk.waits(g.writes.append.Held() > 0, g.writes.append.Rounds(), now)
+	full := g.leadership.gray.full.waits(g.writes.append.Full.Load(), 0, now)
 	mayAct := now >= g.leadership.gray.actAfter && st.LeadTransferee == raft.None
 	switch bound := g.host.config.stallTicks(); {
 	case !mayAct:

@@ -36,7 +36,7 @@ func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
 	l.last, l.term = begun, 1
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
 	timeout := int64(l.config.electionTicks())
-	l.group.writes.append.full.Store(true)
+	l.group.writes.append.Full.Store(true)
 	began := l.group.core.at.ticks
 	var events []event.LeadershipGivenUp
 	var at []int64
@@ -67,7 +67,7 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
 	l.group.leadership.gray.actAfter = 1 << 60
 	l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) })
-	l.group.writes.append.full.Store(true)
+	l.group.writes.append.Full.Store(true)
 	for range 3 * ticksPerHeartbeat { // it is full for longer than a heartbeat
 		l.pass(1, func(q controlRecord) { l.answer(q, l.last) })
 		l.ack(2, l.last)

@@ -11,7 +11,10 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
@@ -124,7 +127,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: OpenGroup of group %d: %w", c.ID, context.Cause(ctx))
 	}
-	if err := h.storage.lane.err(); err != nil {
+	if err := h.storage.lane.Err(); err != nil {
 		return nil, fmt.Errorf("millrace: OpenGroup of group %d: the log of this host has failed: %w", c.ID, err)
 	}
 	if err := h.rejectSecondGroup(); err != nil {
@@ -148,7 +151,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
 	g.stopIfRefused()
-	if err := h.storage.lane.err(); err != nil {
+	if err := h.storage.lane.Err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}
 	if h.shutdown.closing.Load() {
@@ -179,14 +182,12 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
 		proposals: groupProposals{proposalQueue: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes}, gathering: gathering{now: h.env.env.Clock.Now}},
-		writes:    groupWrites{storage: store, stated: stated{hs: stored.HardState()}},
+		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
-	g.writes.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.core.hard, stated: g.writes.stated}
-	g.writes.append.ready.Owner = g.writes.append
-	g.machine.apply = &applyQueue{group: g, machine: machine}
-	g.machine.apply.ready.Owner = g.machine.apply
+	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
+	g.machine.apply = newApplyQueue(g, machine)
 	if m, ok := machine.(*commandGroup); ok {
 		if err := m.open(g); err != nil {
 			return nil, err
@@ -228,7 +229,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	}
 	g.writes.forgetting.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
-	g.machine.time.at = h.env.env.Clock.Now()
+	g.machine.time.Begin(h.env.env.Clock.Now())
 	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
 	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
@@ -247,7 +248,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
-	g.snapshots.schedule(g.snapshots.growth.Applied())
+	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()
 	g.tellAuthorityLost()
@@ -313,9 +314,9 @@ func (g *Group) partDone(part leavingPart) {
 		}
 		if was != now && leavingPart(now) == allParts {
 			g.work.held.Stop()
-			g.writes.append.hold(-g.writes.append.held.Load()) // the last turn may have queued something
-			g.snapshots.close()
-			if g.writes.append.deleted {
+			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
+			g.snapshots.Close()
+			if deleted, _ := g.writes.append.Deleted(); deleted {
 				g.host.groups.bury(g.id)
 				g.host.removedGroup(g.id)
 				g.host.forgetSnapshots(g.id)
@@ -342,9 +343,9 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.abandon()
 		h := g.host
 		g.life.leaving.removes.Store(deletes)
-		h.storage.lane.leave(g.writes.append, deletes)
-		h.appliers.leave(g.machine.apply)
-		h.bulk.snapshotLanes.Leave(&g.snapshots.seat)
+		h.storage.lane.Leave(g.writes.append, deletes)
+		h.appliers.Leave(&g.machine.apply.seat)
+		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
@@ -357,12 +358,14 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 func (g *Group) waitGone(ctx context.Context) error {
 	select {
 	case <-g.life.leaving.gone:
-		return g.writes.append.refusal()
+		_, err := g.writes.append.Deleted()
+		return err
 	default:
 	}
 	select {
 	case <-g.life.leaving.gone:
-		return g.writes.append.refusal()
+		_, err := g.writes.append.Deleted()
+		return err
 	case <-g.host.shutdown.done:
 		if g.life.leaving.removes.Load() {
 			return ErrStopped
@@ -385,7 +388,7 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if h.shutdown.closing.Load() {
 		return ErrStopped
 	}
-	if err := h.storage.lane.err(); err != nil {
+	if err := h.storage.lane.Err(); err != nil {
 		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
 	}
 	g, err := h.groups.toRemove(h, id)
@@ -416,10 +419,9 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.members.founding.reached.Store(&diagnosis.Founding{})
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
-	g.writes.append = &appendQueue{group: g}
-	g.writes.append.ready.Owner = g.writes.append
-	g.machine.apply = &applyQueue{group: g}
-	g.snapshots.seat.Init((*snapshotGroup)(g))
+	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
+	g.machine.apply = newApplyQueue(g, nil)
+	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

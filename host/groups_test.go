@@ -56,8 +56,8 @@ var failures = []failure{
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.As(err, new(*raft.BrokenInvariant)) }},
 	{"invalid write", nil, func(_ *testing.T, l *testHost, g *Group) {
-		g.writes.append.put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
-		l.storage.lane.enqueue(g.writes.append)
+		g.writes.append.Put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
+		l.storage.lane.Enqueue(g.writes.append)
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -175,7 +176,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.reads.queue.Suspend(e)
 	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
-	g.host.appliers.enqueue(q)
+	g.host.appliers.Enqueue(&q.seat)
 	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
 		return // it was said
 	}
@@ -245,13 +246,13 @@ func (q *applyQueue) answerUnapplied() {
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
 				raise(&q.owed, last)
 			}
-			freed += messageBytes(&m)
+			freed += workqueue.MessageBytes(&m)
 			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
 			if n := len(kept); n > 0 && kept[n-1].Commit == m.Index {
 				kept[n-1].Commit = last
 				continue
 			}
-			freed -= messageBytes(&m)
+			freed -= workqueue.MessageBytes(&m)
 			kept = append(kept, m)
 		}
 		return kept, freed
@@ -260,14 +261,9 @@ func (q *applyQueue) answerUnapplied() {
 	clear(q.work[len(work):])
 	q.work, q.workBytes = work, q.workBytes-freed
 	if q.unanswered.Load() == 0 {
-		q.mu.Lock()
-		queued, more := keep(q.queued)
-		clear(q.queued[len(queued):])
-		q.queued, q.bytes, q.owns = queued, q.bytes-more, false
-		q.mu.Unlock()
-		freed += more
+		freed += q.Rewrite(keep)
 	}
-	q.hold(-freed)
+	q.Hold(-freed)
 	if len(answers) > 0 {
 		q.group.inbox.putAnswers(answers)
 		q.group.wake()
@@ -286,11 +282,7 @@ func (q *applyQueue) machineApplied(core uint64) uint64 {
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
 func (q *applyQueue) refuseCapture() {
-	s := &q.group.snapshots
-	if s.granted.Swap(false) {
-		q.group.host.bulk.snapshotLanes.End(false)
-		s.endWithout(nil, q.group.Halted())
-	}
+	q.group.snapshots.Refuse(q.group.Halted())
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
@@ -298,12 +290,12 @@ func (g *Group) answerHalted() (again bool) {
 	s := &g.machine.apply.halting
 	h := s.now.Load()
 	if last := g.machine.apply.unanswered.Load(); h != nil && last > 0 && last <= g.writes.storage.log.LastIndex() {
-		g.host.appliers.enqueue(g.machine.apply)
+		g.host.appliers.Enqueue(&g.machine.apply.seat)
 	}
 	if h == s.answered.Load() || h == nil {
 		return h != nil && g.machine.apply.unanswered.Load() > 0
 	}
-	defer g.host.appliers.enqueue(g.machine.apply)
+	defer g.host.appliers.Enqueue(&g.machine.apply.seat)
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()

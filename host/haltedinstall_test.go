@@ -2,10 +2,11 @@ package host
 
 import (
 	"errors"
-	"github.com/millrace/millrace/host/diagnosis"
-	"github.com/millrace/millrace/host/event"
 	"slices"
 	"testing"
+
+	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/event"
 )
 
 // A member whose machine is halted gets a snapshot of another member. One of an entry before the command does
@@ -20,7 +21,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	if _, _, err := taking.Poll(); err != nil {
 		t.Fatal(err)
 	}
-	before := leader.group.snapshots.latest()
+	before := leader.group.snapshots.Latest()
 	given := 0
 	behind.machine.fails = func(*Command) error {
 		given++
@@ -70,8 +71,8 @@ func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	if s := l.group.Status(); s.Applied != 2 || l.group.Halted() == nil || !slices.Equal(l.machine.indexes(), []uint64{1, 2}) {
 		t.Errorf("%+v, %v, given %v; want it halted at 3", s, l.group.Halted(), l.machine.indexes())
 	}
-	if work := len(l.group.machine.apply.work) + len(l.group.machine.apply.queued); work > 2 || l.group.machine.apply.held.Load() > 2*overheadBytes {
-		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.machine.apply.held.Load())
+	if work := len(l.group.machine.apply.work) + len(l.group.machine.apply.Waiting()); work > 2 || l.group.machine.apply.Held() > 2*overheadBytes {
+		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.machine.apply.Held())
 	}
 	if err := l.Close(over()); err != nil {
 		t.Log(err)

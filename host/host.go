@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
@@ -29,7 +30,7 @@ type Host struct {
 
 	network  hostNetwork    // to other hosts
 	shards   []*sched.Shard // where turns run
-	appliers *applyLanes    // where state machines run
+	appliers *apply.Lanes   // where state machines run
 	bulk     hostBulk       // snapshots and objects, made and sent
 	groups   groupTable
 	changes  memberChanges // how members and leaders are to change
@@ -210,18 +211,6 @@ func (h *Host) failAll(err error) {
 	for _, g := range h.groups.all() {
 		g.fail(err)
 	}
-}
-
-// diskFull reports that the disk refuses a group's entries.
-func (h *Host) diskFull(g *Group, err error) {
-	g.writes.append.fullSince.Store(h.clock.livedAtBeat())
-	g.writes.append.fullBecause.Store(&err)
-	h.reports.events.emit(event.DiskFull{Group: g.id, Err: err})
-	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
-	if vfs.IsShort(err) {
-		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
-	}
-	h.env.logger.Warn(what, "group", g.id, "host", h.config.ID, "err", err)
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -36,7 +38,7 @@ type inputs struct {
 	wish        *wish            // of placement; nil: none
 	fetched     []storage.Result // of the readers
 	excepted    bool             // a follower is not covered by a pulse
-	forgot      forgetOutcome
+	forgot      appendlane.Outcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
@@ -173,7 +175,7 @@ func (b *inbox) putFetched(f storage.Result) {
 	}
 }
 
-func (b *inbox) putForgot(o forgetOutcome) {
+func (b *inbox) putForgot(o appendlane.Outcome) {
 	b.mu.Lock()
 	b.waiting.forgot = o
 	b.mu.Unlock()
@@ -220,7 +222,7 @@ func (b *inbox) hold(on bool) (changed bool) {
 const (
 	// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the
 	// append lane writes as much.
-	maxTurnBytes = maxRoundBytes
+	maxTurnBytes = workqueue.MaxRoundBytes
 	// maxCrowdedTurnBytes is the bound while other groups of the shard wait.
 	maxCrowdedTurnBytes = 256 << 10
 )
@@ -241,14 +243,14 @@ func split[T any](taken, left []T, bytes, maxBytes int64, of func(T) int64) (_, 
 	return taken[:n], left, rest
 }
 
-func heldBytes(m raftpb.Message) int64 { return messageBytes(&m) }
+func heldBytes(m raftpb.Message) int64 { return workqueue.MessageBytes(&m) }
 
 // peek returns how many commands wait, and whether anything waits that must not wait for more commands.
 func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != appendlane.NotAsked || len(in.messages) > 0
 }
 
 func (b *inbox) hasAnswers() bool {

@@ -3,13 +3,13 @@ package host
 import (
 	"context"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -35,30 +35,24 @@ import (
 // The machine is restored before the mark is written. Otherwise a crash between the two would leave a log
 // that begins behind the state of a machine that keeps its state on disk.
 //
-// While a member installs, it still votes: term and vote overtake, as they do on a full disk (overtake.go),
-// for the same reason.
+// While a member installs, it still votes: term and vote overtake, as they do on a full disk
+// (appendlane/voteahead.go), for the same reason.
 type installs struct {
 	received atomic.Pointer[snapshots.Published] // by a snapshot lane, until the core has taken it
 	current  atomic.Pointer[snapshots.Published] // that the core has taken last
 	pending  atomic.Bool                         // it was handed out, and the core has no answer yet
 }
 
-// install is the installation of one message, as the append lane sees it.
-type install struct {
-	snapshot *raftpb.Snapshot
-	restored atomic.Bool // by the apply lane
-}
-
 // takesSnapshots reports whether this member can install a snapshot.
 func (g *Group) takesSnapshots() bool {
-	return g.snapshots.machine != nil && g.host.env.pipeline.AsyncStorageWrites()
+	return g.snapshots.Machine != nil && g.host.env.pipeline.AsyncStorageWrites()
 }
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
 // waits for one, since the answer goes to a leader.
 func (g *Group) stepReceived() (again bool) {
 	p := g.snapshots.installs.received.Load()
-	if p == nil || g.writes.forgetting.asked || g.snapshots.installs.pending.Load() {
+	if p == nil || g.writes.forgetting.asked || g.snapshots.Installing.Load() {
 		return g.snapshots.installs.received.Load() != nil
 	}
 	st := g.core.node.BasicStatus()
@@ -123,49 +117,26 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		return
 	}
 	g.work.wanted.Want(turn.All)
-	g.snapshots.publish(p)
-	g.snapshots.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
+	g.snapshots.Publish(p)
+	g.snapshots.Installing.Store(false) // a take looks at it first (applyQueue.capture)
 	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.ID.String(), "bytes", p.Bytes)
 	g.host.bulk.transfers.installed(g, p)
 }
 
-// installs reports whether the next message of a queue carries a snapshot that must be restored first, and
-// begins that.
-func (l *appendLane) installs(q *appendQueue) bool {
-	s := q.headSnapshot()
-	if s == nil {
-		return false
-	}
-	in := q.installing
-	if in == nil || in.snapshot != s {
-		in = &install{snapshot: s}
-		q.installing = in
-		q.fill()
-		q.group.machine.apply.startDrained(func() { q.restore(in) })
-	}
-	if !in.restored.Load() {
-		return true
-	}
-	q.installing = nil
-	q.drain()
-	return false
-}
-
-// restore restores the group from the snapshot of an install. It runs on an apply lane, when everything
-// that was handed out before is applied.
-func (q *appendQueue) restore(in *install) {
-	g := q.group
+// restoreInstalled restores the group from the snapshot of an install. It runs on an apply lane, when
+// everything that was handed out before is applied.
+func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 	if g.Err() != nil {
 		return
 	}
 	p := g.snapshots.installs.current.Load()
-	if p == nil || p.ID.Index != in.snapshot.Metadata.Index || p.ID.Term != in.snapshot.Metadata.Term {
-		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, in.snapshot.Metadata.Index, in.snapshot.Metadata.Term))
+	if p == nil || p.ID.Index != s.Metadata.Index || p.ID.Term != s.Metadata.Term {
+		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, s.Metadata.Index, s.Metadata.Term))
 		return
 	}
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.host.storage.shortages.later(func() { g.machine.apply.startDrained(func() { q.restore(in) }) }, err)
+		g.host.storage.shortages.later(func() { (*writer)(g).Restore(s, restored) }, err)
 		return
 	} else if err != nil {
 		g.fail(errRestore(err))
@@ -175,8 +146,7 @@ func (q *appendQueue) restore(in *install) {
 	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
 		g.overtakeRouted(m.table)
 	}
-	in.restored.Store(true)
-	g.host.storage.lane.enqueue(q)
+	restored()
 }
 
 func errRestore(err error) error {
@@ -187,7 +157,7 @@ func errRestore(err error) error {
 // machine is not being called. It never blocks. There is one such function at a time.
 func (q *applyQueue) startDrained(f func()) {
 	q.drained.Store(&f)
-	q.group.host.appliers.enqueue(q)
+	q.group.host.appliers.Enqueue(&q.seat)
 }
 
 // runDrained runs it. An apply lane calls it, with nothing left to apply.
@@ -204,7 +174,7 @@ func (q *applyQueue) runDrained() {
 // restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
 // all is as it was, and it may be called again.
 func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
-	store, err := g.snapshots.store()
+	store, err := g.snapshots.Store()
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	var taking *Taking
 	var index uint64
 	h.machine.restored = func() {
-		h.process.storage.lane.task.(*manualTask).dead = true // the disk hangs
+		h.process.storage.lane.Task().(*manualTask).dead = true // the disk hangs
 		taking, index = h.group.StartSnapshot(), h.group.snapshots.installs.current.Load().ID.Index
 	}
 	c.heal()
@@ -89,14 +89,14 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	for range 2 * h.process.config.electionTicks() {
 		c.tick()
 	}
-	store, err := h.group.snapshots.store()
+	store, err := h.group.snapshots.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.installs.current.Load().ID.Term}); err != nil {
 		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
 	}
-	h.process.storage.lane.task.(*manualTask).dead = false
+	h.process.storage.lane.Task().(*manualTask).dead = false
 	c.load("all are equal", 0, c.equal)
 	c.load("the snapshot is taken", 0, func() bool {
 		_, done, _ := taking.Poll()
@@ -310,8 +310,8 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 	if c.leader() == follower {
 		follower = c.hosts[0]
 	}
-	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.latest() != nil })
-	p := follower.group.snapshots.latest()
+	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.Latest() != nil })
+	p := follower.group.snapshots.Latest()
 	ask := func(from uint64, hash [32]byte) (blocks, ends int) {
 		a := bulk.Ask{Group: theGroup, Hash: hash, Number: 1 << 62, Ranges: []bulk.Range{{Part: bulk.ManifestPart, Blocks: 1}, {Blocks: 2}}}
 		(*follower.receiver).Deliver(from, transport.Control, a.Encode())

@@ -68,7 +68,7 @@ func TestCloseDuringADelayedFlush(t *testing.T) {
 	h.manual.fireTimers()
 	h.submit("a command")
 	h.manual.runIdle()
-	if !h.group.writes.append.inRound {
+	if !h.storage.lane.Working.Load() {
 		t.Fatal("no write waits for a flush")
 	}
 	if err := h.group.Close(gone(t)); err == nil {

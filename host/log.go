@@ -1,12 +1,13 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/storage"
 	"io"
 	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
@@ -211,7 +212,7 @@ func (l ownLog) DeleteGroup(id uint64) error {
 // hostStorage is the log of all groups, and who writes and reads it.
 type hostStorage struct {
 	log       Log
-	lane      *appendLane
+	lane      *appendlane.Lane
 	readers   *storage.Readers
 	shortages shortages
 }

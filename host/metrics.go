@@ -271,7 +271,7 @@ func (g *Group) Metrics() GroupMetrics {
 	c := &g.life.counts
 	m := GroupMetrics{
 		Group: g.id, Host: g.self, Status: g.Status(),
-		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.full.Load(),
+		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.Full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
@@ -301,9 +301,9 @@ func (g *Group) Metrics() GroupMetrics {
 		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
-	m.Snapshots = g.snapshots.metrics()
-	m.Objects = g.machine.objects.metrics()
-	m.Queues.Writing, m.Queues.Applying = g.writes.append.held.Load(), g.machine.apply.held.Load()
+	m.Snapshots = g.snapshotMetrics()
+	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
+	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }
 
@@ -335,7 +335,7 @@ func (h *Host) Metrics() HostMetrics {
 		case g.life.status.leads.Load():
 			m.Leading++
 		}
-		if g.writes.append.full.Load() {
+		if g.writes.append.Full.Load() {
 			m.FullGroups++
 		}
 		if g.members.withoutAuthority.Load() {
@@ -343,14 +343,15 @@ func (h *Host) Metrics() HostMetrics {
 		}
 	}
 	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
-	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects))
-	m.Lanes = h.appliers.metrics()
+	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects.Class))
+	lanes := h.appliers.Counts()
+	m.Lanes = LaneMetrics{ApplyLanes: lanes.Lanes, ApplyBusy: lanes.Busy, ApplyHung: lanes.Hung, ApplySubstitutes: lanes.Substitutes}
 	for _, s := range h.shards {
 		turns, hung := s.Counts()
 		m.Lanes.Turns += turns
 		m.Lanes.HungTurns += hung
 	}
-	m.Lanes.AppendWork = h.storage.lane.pieces.Load()
+	m.Lanes.AppendWork = h.storage.lane.Pieces.Load()
 	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}
@@ -370,25 +371,6 @@ func (h *Host) Metrics() HostMetrics {
 	return m
 }
 
-// metrics returns how many lanes there are, and what they do.
-func (p *applyLanes) metrics() (m LaneMetrics) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.ApplyLanes, m.ApplySubstitutes = len(p.lanes), len(p.lanes)-p.wanted
-	for _, l := range p.lanes {
-		switch {
-		case l.queue == nil:
-		case now-l.since >= applyStall:
-			m.ApplyHung++
-			m.ApplyBusy++
-		default:
-			m.ApplyBusy++
-		}
-	}
-	return m
-}
-
 // allPauses returns how often the process did not run, and for how many ticks.
 func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	w.mu.Lock()
@@ -396,23 +378,18 @@ func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	return uint64(w.nPauses), w.missed
 }
 
-// metrics returns counts and levels.
-func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
-	g := s.group
-	if g == nil {
-		return m
-	}
-	m.Taken, m.Failed, m.Taking = s.taken.Load(), s.failed.Load(), time.Duration(s.tookNanos.Load())
-	m.LogBytes = s.growth.Applied()
-	s.mu.Lock()
-	m.FailedInARow = s.failures
-	if p := s.latest(); p != nil {
-		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.growth.Since(p.ID.Index)
+// snapshotMetrics returns counts and levels.
+func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
+	s := &g.snapshots
+	c := s.Counts()
+	m.Taken, m.Failed, m.Taking, m.FailedInARow = c.Taken, c.Failed, c.Took, c.FailedInARow
+	m.LogBytes = s.Growth.Applied()
+	if p := s.Latest(); p != nil {
+		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.Growth.Since(p.ID.Index)
 		if p.At > 0 {
 			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
 		}
 	}
-	s.mu.Unlock()
 	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
 		m.LogEntries = last - first + 1
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -44,7 +45,7 @@ func TestNewSessionBeforeTheLogIsApplied(t *testing.T) {
 	g := open()
 	l.manual.runIdle()
 	l.leadGroup(g)
-	large := bytes.Repeat([]byte{'x'}, maxSilentBytes) // with each the commit index reaches the disk
+	large := bytes.Repeat([]byte{'x'}, appendlane.MaxSilentBytes) // with each the commit index reaches the disk
 	for _, passed := range []time.Duration{2 * time.Hour, 2 * time.Hour, time.Minute} {
 		l.manual.now += passed
 		if err := call(g, large, nil); err != nil {
@@ -65,6 +66,6 @@ func TestNewSessionBeforeTheLogIsApplied(t *testing.T) {
 	g.Campaign()
 	l.manual.runIdle()
 	if err := call(g, []byte("first"), &session.Mark{ID: id, Number: 1, Low: 1}); err != nil {
-		t.Errorf("the first command of a new session, born at %v of log time: %v; the log time was %v", id.Birth, err, g.machine.time.last())
+		t.Errorf("the first command of a new session, born at %v of log time: %v; the log time was %v", id.Birth, err, g.machine.time.Last())
 	}
 }

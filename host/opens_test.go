@@ -187,8 +187,7 @@ func (h *installHost) uploads(n int) *Upload {
 func TestLackOfDescriptorsIsNoFullDisk(t *testing.T) {
 	for cause, want := range map[error]string{syscall.EMFILE: "ulimit", syscall.ENFILE: "ulimit", syscall.ENOSPC: "make space"} {
 		l := openFollower(t)
-		l.diskFull(l.group, &os.PathError{Op: "create", Path: "log/2.wal", Err: cause})
-		l.group.writes.append.full.Store(true)
+		l.group.writes.append.Refuse(0, &os.PathError{Op: "create", Path: "log/2.wal", Err: cause})
 		for _, c := range l.group.Explain().Causes {
 			if c.Code == diagnosis.CodeDiskFull && !strings.Contains(c.Fix, want) {
 				t.Errorf("%v: have %q, want %q", cause, c.Fix, want)

@@ -163,11 +163,11 @@ func (h *Host) unfit() leadership.Unfitness {
 	switch {
 	case h.shutdown.closing.Load() || now < h.changes.placer.stops.Load():
 		return leadership.StopsSoon
-	case h.storage.lane.failed() || h.storage.lane.parking.Load() > 0 || works && now-since > int64(h.config.electionTicks()):
+	case h.storage.lane.Failed() || h.storage.lane.Parked() > 0 || works && now-since > int64(h.config.electionTicks()):
 		return leadership.DiskStands
 	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
 		return leadership.TurnsHang
-	case h.appliers.metrics().ApplyHung > 0:
+	case h.appliers.Counts().Hung > 0:
 		return leadership.MachinesHang
 	}
 	return leadership.Fit

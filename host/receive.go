@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -66,7 +67,7 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 			g.noteOrderAt()
 		}
 		r.messages = append(r.messages, *m)
-		bytes += messageBytes(m)
+		bytes += workqueue.MessageBytes(m)
 	}
 	if len(r.messages) == 0 {
 		return false
@@ -138,7 +139,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 	if len(m.Responses) > 0 {
 		return "message with responses, which are only for local workers, and which no bound counts"
 	}
-	if len(m.Entries) > 0 && !g.host.memory.writing.Fits(g.writes.append.held.Load(), 0) {
+	if len(m.Entries) > 0 && !g.host.memory.writing.Fits(g.writes.append.Held(), 0) {
 		return diskTooSlow
 	}
 	for i := range m.Entries {

@@ -35,7 +35,7 @@ func (g *Group) resume() (again bool) {
 	}
 	st := g.core.node.BasicStatus()
 	switch {
-	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.writes.append.full.Load():
+	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.writes.append.Full.Load():
 		r.voted = false
 	case g.core.at.ticks >= g.resumeAt() && g.core.node.PromisedTicks() == 0:
 		r.tries++

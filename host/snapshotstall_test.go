@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -29,7 +29,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.leadGroup(g)
-	task := l.storage.lane.task.(*manualTask)
+	task := l.storage.lane.Task().(*manualTask)
 	task.dead = true // the disk hangs
 	if err := g.Call(&Call{Owner: &answer{}, Data: append(make([]byte, CallRoom), "a command"...)}); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 	if _, ok := g.LatestSnapshot(); ok {
 		t.Fatal("it is published before the log holds its last entry")
 	}
-	store, err := g.snapshots.store()
+	store, err := g.snapshots.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	for i := 0; !h.group.writes.append.full.Load(); i++ {
+	for i := 0; !h.group.writes.append.Full.Load(); i++ {
 		if i == 10_000 {
 			t.Fatal("setup: the disk does not become full")
 		}
@@ -204,8 +204,8 @@ func TestCompactionBesideAFullDisk(t *testing.T) {
 	for range 20 {
 		h.manual.tick()
 	}
-	if len(h.keeper.list) < 2 || h.group.writes.append.full.Load() {
-		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.writes.append.full.Load())
+	if len(h.keeper.list) < 2 || h.group.writes.append.Full.Load() {
+		t.Errorf("after the compaction %d commands are applied after %d, full: %t", len(h.keeper.list)-1, applied, h.group.writes.append.Full.Load())
 	}
 }
 
@@ -225,7 +225,7 @@ func TestASnapshotIsReadBack(t *testing.T) {
 	})
 	if info, err := h.take(t); err == nil {
 		t.Errorf("it is taken: %+v", info)
-	} else if !isDamage(err) {
+	} else if !snapshots.IsDamage(err) {
 		t.Errorf("it fails with %v", err)
 	}
 	h.disk.SetHook(nil)

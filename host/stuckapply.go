@@ -87,7 +87,7 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 }
 
 // applyWaits reports whether committed entries wait for the state machine, or are in it.
-func (g *Group) applyWaits() bool { return g.machine.apply.held.Load() > 0 }
+func (g *Group) applyWaits() bool { return g.machine.apply.Held() > 0 }
 
 // progress changes whenever the state machine has completed something.
 func (q *applyQueue) progress() uint64 { return q.calls.Load() + q.applied.Load() }
@@ -134,7 +134,7 @@ func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.work.taken.questions {
 		st := g.core.node.BasicStatus()
 		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
-		if !follows || g.writes.append.full.Load() || g.writes.forgetting.asked {
+		if !follows || g.writes.append.Full.Load() || g.writes.forgetting.asked {
 			continue
 		}
 		q.applied = min(g.machine.apply.machineApplied(st.Applied), st.Commit)

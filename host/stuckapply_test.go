@@ -340,7 +340,7 @@ func TestMemberSaysWhatItHasApplied(t *testing.T) {
 		{"a host that is unknown", func(*stuckHost) {}, 9, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 		{"its leader of another term", func(*stuckHost) {}, 2, appliedRecord{group: theGroup, term: term + 1, number: 7}, false, 0},
 		{"its leader, about another group", func(*stuckHost) {}, 2, appliedRecord{group: 8, term: term, number: 7}, false, 0},
-		{"its leader, beside a full disk", func(l *stuckHost) { l.group.writes.append.full.Store(true) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
+		{"its leader, beside a full disk", func(l *stuckHost) { l.group.writes.append.Full.Store(true) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 		{"its leader, after its end", func(l *stuckHost) { l.group.fail(errors.New("broken")) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -58,37 +58,6 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
-// A deposed leader has queued an entry that no other log has. Behind it is the next leader's entry for the
-// same index, with the commit index that covers it. The power fails while that round is being written: no
-// image may hold the first entry together with the commit index.
-func TestTornRoundCommitsNothing(t *testing.T) {
-	s := newTestLane(t)
-	s.put(appendMessage(1, 2, 1, 1, 0))
-	s.run()
-	for _, m := range []raftpb.Message{appendMessage(2, 3, 1, 1, 1), appendMessage(2, 4, 2, 0, 3)} {
-		for i := range m.Entries {
-			m.Entries[i].Data = make([]byte, 700)
-		}
-		s.put(m)
-	}
-	s.RunOnce() // the write; the sync does not come
-	images := 0
-	for desc, image := range s.disk.Images(2000, 1) {
-		images++
-		log := openLog(t, &manualEnv{}, image)
-		g := log.Group(theGroup)
-		for i := uint64(2); i <= g.HardState().Commit && i <= g.LastIndex(); i++ {
-			if term, err := g.Term(i); err != nil || term != 2 {
-				t.Errorf("image %s, lost %v: entry %d of term %d is committed by %+v, where the group has one of term 2", desc.Code(), desc.Lost(), i, term, g.HardState())
-			}
-		}
-		_ = log.Close()
-	}
-	if images < 4 {
-		t.Errorf("only %d images", images)
-	}
-}
-
 func (w *tornWrite) config(s raft.Storage, async bool) *raft.Config {
 	return &raft.Config{ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: s, AsyncStorageWrites: async, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 16}
 }

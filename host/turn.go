@@ -2,12 +2,12 @@ package host
 
 import (
 	"fmt"
+
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/outbox"
-	"github.com/millrace/millrace/raft/raftpb"
-
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
@@ -223,7 +223,7 @@ func (g *Group) pass(ticks int) {
 
 // countsUnheard reports whether the group's disk refuses entries and the group does not lead.
 func (g *Group) countsUnheard() bool {
-	return g.writes.append.full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
+	return g.writes.append.Full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
 }
 
 func (g *Group) hasReady() bool { return !g.writes.forgetting.asked && g.core.node.HasReady() }

@@ -108,11 +108,11 @@ func (e *examination) missingMembers(err *NotFoundedError) error {
 
 func (e *examination) missingSpace() error {
 	q := e.Group.writes.append
-	if q == nil || !q.full.Load() {
+	if q == nil || !q.Full.Load() {
 		return nil
 	}
-	if because := q.fullBecause.Load(); because != nil {
-		return fmt.Errorf("the disk of this host is full: %w", wrap(ErrDiskFull, *because))
+	if _, because := q.Refusal(); because != nil {
+		return fmt.Errorf("the disk of this host is full: %w", wrap(ErrDiskFull, because))
 	}
 	return ErrDiskFull
 }

@@ -80,6 +80,8 @@ const (
 	Shortages    // of descriptors on a machine, or of memory for them
 	RefusedOpens // while they lasted
 
+	MovedDirectories // of hosts that run
+
 	PoisonCommands  // that were handed in
 	Halts           // machines that could not apply one
 	CommandsSkipped // by a decision of a group
@@ -103,7 +105,7 @@ var faultNames = [faultKinds]string{
 	"uploads", "uploads held", "uploads that failed", "objects named", "commands refused for objects", "objects fetched",
 	"fetches that ended early", "objects passed by",
 	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
-	"lacks of descriptors", "opens that found no descriptor",
+	"lacks of descriptors", "opens that found no descriptor", "directories moved away",
 	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
 }
 

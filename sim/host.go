@@ -82,6 +82,8 @@ type life struct {
 	sawFull  bool              // its disk may have been full
 	sawRot   bool              // its disk has returned wrong bytes of a snapshot
 	sawShort bool              // its machine has had no descriptor
+	sawMoved bool              // its directory was moved away
+	isMoved  bool              // and is not back
 	failed   bool              // one of its groups has stopped
 	moments                    // phases.go
 }
@@ -176,7 +178,7 @@ func (h *machine) start() {
 // excused reports whether this process's disk explains an error.
 func (l *life) excused(err error) bool {
 	damage := (*snapshot.DamageError)(nil)
-	return l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull)) ||
+	return l.excusesMove(err) || l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull)) ||
 		l.sawRot && errors.As(err, &damage)
 }
 
@@ -184,7 +186,7 @@ func (l *life) excused(err error) bool {
 // full disk is a reason only in the synchronous pipelines; in the asynchronous one it is none, even if not
 // even preallocated space can be written.
 func (l *life) mayStop(err error) bool {
-	return l.excused(err) && (l.sawError || l.sawRot || !l.w.pipeline.AsyncStorageWrites())
+	return l.excused(err) && (l.excusesMove(err) || l.sawError || l.sawRot || !l.w.pipeline.AsyncStorageWrites())
 }
 
 // crash ends the process, and cuts the machine's power unless loss is LoseNothing. The rest of the process's
@@ -308,7 +310,7 @@ func (l *life) event(e event.Event) {
 		l.w.count(SnapshotsFailed)
 		l.capturing = max(l.capturing-1, 0)
 		// It may take one of the very index that it receives, if it gets the entries meanwhile.
-		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) && !l.excusesShort(e.Err) {
+		if !l.sawError && !l.sawFull && !l.sawRot && l.host.power.after == 0 && !errors.Is(e.Err, snapshot.ErrBusy) && !errors.Is(e.Err, errDeaf) && !l.excusesShort(e.Err) && !l.excusesMove(e.Err) {
 			l.w.breaks(property.Failures, "%s cannot take a snapshot, although its disk works: %v", l.name, e.Err)
 		}
 	case event.MembersChanged:

@@ -421,10 +421,10 @@ func (w *world) stopFaults() {
 }
 
 // keepsSyncError reports whether a directory of a snapshot, whose sync failed, may stay until the process
-// starts again. An operator who reads that in the log starts it again, if a memory that is lost then may be
-// lost.
+// starts again. The sync of one that was moved away fails, too. An operator who reads that in the log
+// starts it again, if a memory that is lost then may be lost.
 func (h *machine) keepsSyncError() bool {
-	return h.alive.sawError && !h.alive.impostor && (h.w.mode.Kind != wal.KindMemory || h.w.mayLose(h))
+	return (h.alive.sawError || h.alive.sawMoved) && !h.alive.impostor && (h.w.mode.Kind != wal.KindMemory || h.w.mayLose(h))
 }
 
 // mend mends everything, and brings every host up.
@@ -437,6 +437,9 @@ func (w *world) mend() {
 		w.stalledUntil = max(w.stalledUntil, until) // work that has begun to hang hangs on
 		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
+		if h.alive != nil && h.alive.isMoved {
+			h.alive.moveBack()
+		}
 		if h.alive != nil && (h.alive.failed || h.keepsSyncError()) {
 			h.close()
 		}

@@ -156,7 +156,7 @@ func (o *objects) write(u *simUpload, from int) {
 // excuse demands that an error is one that a client may meet.
 func (o *objects) excuse(r *replica, what string, err error) {
 	l := r.life
-	if l.dead || l.sawError || l.sawFull || l.sawRot || l.sawShort || l.host.power.after > 0 || r.group.Err() != nil ||
+	if l.dead || l.sawError || l.sawFull || l.sawRot || l.sawShort || l.sawMoved || l.host.power.after > 0 || r.group.Err() != nil ||
 		errors.Is(err, errGone) || isHalted(err) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
 		return
 	}
@@ -370,7 +370,7 @@ func (r *replica) readObject(id object.ID) error {
 	switch {
 	case r.life.dead:
 		return crashfs.ErrCrashed
-	case err != nil && (r.life.sawError || r.life.sawRot || r.life.excusesShort(err) || r.life.host.power.after > 0):
+	case err != nil && (r.life.sawError || r.life.sawRot || r.life.excusesShort(err) || r.life.excusesMove(err) || r.life.host.power.after > 0):
 		return nil
 	case err != nil:
 		w.breaks(property.Objects, "%s may use object %v, and does not have it: %v", r.name, id, err)

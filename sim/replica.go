@@ -125,7 +125,7 @@ func (n *nemesis) reopen(r *replica) {
 	}
 	if err != nil {
 		fresh.group = nil
-		if !l.excused(err) && !l.excusesShort(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
+		if !l.excused(err) && !l.excusesShort(err) && !((l.sawError || l.sawMoved) && errors.Is(err, host.ErrStopped)) {
 			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)

@@ -26,9 +26,9 @@
 //
 // Reading order. The world: sim.go, world.go (time and workers), network.go, host.go (life and death of a
 // host), disk.go, durability.go. What goes wrong: faults.go, nemesis.go and strike.go, phases.go (what it
-// meets), poisoned.go (commands that machines cannot apply), lies.go. Clients: client.go. Judges: checks.go
-// and property_*.go with wellness.go, rests.go, observations.go, cost.go, flight.go. Scenarios: scenario.go
-// and the files that use it, each run with many seeds.
+// meets), descriptors.go, moved.go, poisoned.go (commands that machines cannot apply), lies.go. Clients:
+// client.go. Judges: checks.go and property_*.go with wellness.go, rests.go, observations.go, cost.go,
+// flight.go. Scenarios: scenario.go and the files that use it, each run with many seeds.
 package sim
 
 import (
@@ -53,8 +53,8 @@ type Options struct {
 	Trace io.Writer
 	// Observations, if set, receives everything that the run observes (observations.go).
 	Observations io.Writer
-	// EveryDuty makes each turn of a group call all its duties, wanted or not (env.Duties). The run must be the
-	// same.
+	// EveryDuty makes each turn of a group call all its duties, wanted or not (env.Duties). The run must be
+	// the same.
 	EveryDuty bool
 	// Choice leaves injections out (package coverage). Everything about an injection is drawn before, so the
 	// rest of the run draws what it would have drawn. What package coverage has no row for happens all the
@@ -170,6 +170,7 @@ func Run(o Options) (report Report, err error) {
 	w.startObjects()
 	w.startStrikes(o.Faults)
 	w.startShortages()
+	w.startMoves()
 	if o.rests {
 		w.passWithRests(o.Faults)
 	} else {

@@ -152,6 +152,8 @@ func (h *machine) illness() string {
 		return "it does not run"
 	case h.isTroubled() || h.isShort() || h.slowDisk > 0 || max(h.stallUntil, h.readsUntil) > now:
 		return "its disk"
+	case l.isMoved:
+		return "its directory"
 	case h.machineUntil > now:
 		return "its state machine"
 	case h.clock.drift != 1 || h.stops > 0 || h.pausedUntil > now:

@@ -2,26 +2,26 @@ package planted_test
 
 // turnBugs are bugs in the turns and lanes of a host.
 var turnBugs = []bug{
-	{name: "delayed_flush_not_awaited", what: "in group-delay an answer leaves before the delayed flush", in: "host", found: "TestAppendLaneGathersWhileTheFlushMayWait", edits: []edit{{"host/lane.go",
+	{name: "delayed_flush_not_awaited", what: "in group-delay an answer leaves before the delayed flush", in: "host/internal/appendlane", found: "TestAppendLaneGathersWhileTheFlushMayWait", edits: []edit{{"host/internal/appendlane/lane.go",
 		`		if wait > 0 {
 			l.later.Set(wait)
 			return false
 		}`, `		if wait > 0 {
 			l.later.Set(wait)
 		}`}}},
-	{name: "lane_ignores_sync_error", what: "the append lane answers although a sync has failed", same: "the flush says it again when it is completed", edits: []edit{{"host/lane.go",
+	{name: "lane_ignores_sync_error", what: "the append lane answers although a sync has failed", same: "the flush says it again when it is completed", edits: []edit{{"host/internal/appendlane/lane.go",
 		`	if err := f.Wait(); err != nil {
 		return 0, err
 	}`, `	_ = f.Wait()`}}},
-	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host", found: "TestAppendLaneWaitsForRoom", edits: []edit{{"host/lane.go",
-		`	q.drain()
-	if !q.empty() {`, `	q.drain()
+	{name: "unparked_for_ever", what: "what waits behind entries that a full disk refused is not written when there is space again", in: "host/internal/appendlane", found: "TestAppendLaneWaitsForRoom", edits: []edit{{"host/internal/appendlane/lane.go",
+		`	q.StopOvertaking()
+	if !q.Empty() {`, `	q.StopOvertaking()
 	if false {`}}},
-	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host", found: "TestVoteWithoutSpace", edits: []edit{{"host/overtake.go",
+	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host/internal/appendlane", found: "TestVoteWithoutSpace", edits: []edit{{"host/internal/workqueue/overtaking.go",
 		`	if len(q.early) > 0 {
 		m :=`, `	if false {
 		m :=`}}},
-	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host", found: "TestShareOfARound", edits: []edit{{"host/lane.go",
+	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host/internal/appendlane", found: "TestShareOfARound", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host/internal/storage", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/internal/storage/storage.go",
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},

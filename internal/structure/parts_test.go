@@ -14,7 +14,8 @@ import (
 // arrow names the exceptions: a part on the same floor that it may import.
 const parts = `
 words     turn control budget entry
-lanes     sched outbox identity storage appendlane apply divergence
+queues    sched outbox workqueue                      workqueue→outbox
+lanes     identity storage appendlane apply divergence
 services  proposals reads members bulk pulse          proposals→members
 duties    founding plans leadership snapshots objects objects→snapshots
 `

@@ -89,7 +89,7 @@ func TestAgainstTheCommitBefore(t *testing.T) {
 // A millisecond of waiting in each append, and processor time in each, are reported; the same program is not.
 func TestPlantedSlowdownIsReported(t *testing.T) {
 	needGuard(t)
-	const file, at = "host/lane.go", "\terr := l.log.Append(writes)\n"
+	const file, at = "host/internal/appendlane/lane.go", "\terr := l.Log.Append(writes)\n"
 	source, err := os.ReadFile(filepath.Join(repository, file))
 	if err != nil {
 		t.Fatal(err)

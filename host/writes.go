@@ -1,0 +1,71 @@
+package host
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+)
+
+// groupWrites is the way of a group to its log. The turn owns what is not atomic.
+type groupWrites struct {
+	append     *appendlane.Queue
+	storage    *groupStorage
+	forgetting forgetting
+	durable    appendlane.DurableState // of the pipelines that write in the turn
+
+	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool  // and one of the apply lanes,
+	awaitsAcks   atomic.Bool  // and a follower's acknowledgement of what is committed
+	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
+	logGrown     signal
+}
+
+// writer is a group as the append lane sees it: appendlane.Client.
+type writer Group
+
+func (w *writer) Appended() {
+	if w.writes.logReaders.Load() > 0 {
+		w.writes.logGrown.notify()
+	}
+}
+
+func (w *writer) Answer(answers []raftpb.Message, woken *sched.Woken) {
+	w.inbox.putAnswers(answers)
+	if w.writes.awaitsAppend.Load() {
+		woken.Add(&w.seat)
+	} else {
+		(*Group)(w).wakeLazily()
+	}
+}
+
+func (w *writer) DiskFull(err error) {
+	w.host.reports.events.emit(event.DiskFull{Group: w.id, Err: err})
+	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
+	if vfs.IsShort(err) {
+		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"
+	}
+	w.host.env.logger.Warn(what, "group", w.id, "host", w.self, "err", err)
+}
+
+func (w *writer) Restore(s *raftpb.Snapshot, restored func()) {
+	w.machine.apply.startDrained(func() { (*Group)(w).restoreInstalled(s, restored) })
+}
+
+func (w *writer) Discarded(o appendlane.Outcome) {
+	w.inbox.putForgot(o)
+	(*Group)(w).wake()
+}
+
+func (w *writer) Fail(err error) { (*Group)(w).fail(err) }
+
+func (w *writer) Released() { (*Group)(w).partDone(theAppendLane) }
+
+// laneLog is the log of a host as its append lane has it.
+type laneLog struct{ Log }
+
+func (l laneLog) TakeSync() (appendlane.Flush, time.Duration, error) { return l.Log.TakeSync() }
