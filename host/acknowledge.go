@@ -38,8 +38,8 @@ type proposalQueue struct {
 	by        uint64        // and who completed its quorum
 	committed uint64        // proposals that got a receipt
 
-	// A turn stores how many of offered it proposes, and then looks whether the queue has ended. abandon does it
-	// the other way round. So no command is proposed whose client was told that it is not.
+	// A turn stores how many of offered it proposes, and then looks whether the queue has ended. abandon does
+	// both the other way round. So no command is proposed whose client was told that it is not.
 	proposing atomic.Int64
 	ended     atomic.Bool // closed is set
 

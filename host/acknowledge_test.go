@@ -233,8 +233,8 @@ func TestAnswerOwn(t *testing.T) {
 	}
 }
 
-// A queue ends while a turn proposes from it. A client that was told that its command is not proposed was told
-// the truth, and each is told once.
+// A queue ends while a turn proposes from it. If a client is told that its command was not taken, that is the
+// truth, and each is told once.
 func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 	cause := errors.New("end")
 	for try := range 2000 {
