@@ -38,7 +38,7 @@ import (
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn.
 func (g *Group) stepReceived() (again bool) {
-	if g.writes.forgetting.asked {
+	if g.writes.discarding.waitsForLane {
 		return g.snapshots.Received.Load() != nil
 	}
 	return g.snapshots.StepReceived(g.core.node)
@@ -52,7 +52,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		return
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
-	g.writes.forgetting.handed = max(g.writes.forgetting.handed, p.ID.Index)
+	g.writes.discarding.handed = max(g.writes.discarding.handed, p.ID.Index)
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.ID.Index })
 	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.founded {
