@@ -346,36 +346,13 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 // askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
 // down from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.network.meetings.of(id)
+	p := h.network.handshakes.of(id)
 	if p == nil {
 		return
 	}
 	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
 		h.greet(id, greetsAsk)
 	}
-}
-
-// laneState is what the apply lanes know of one group.
-type laneState struct {
-	busy                     bool
-	running                  bool  // a lane works on it
-	since                    int64 // when a lane began to, or since when it waits for one
-	lanes, hung, substitutes int
-}
-
-// stateOf returns what the lanes do for a queue, and how many hang.
-func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s = laneState{busy: q.running || q.ready.In() != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
-	s.substitutes = len(p.lanes) - p.wanted
-	for _, l := range p.lanes {
-		if l.queue != nil && now-l.since >= applyStall {
-			s.hung++
-		}
-	}
-	return s
 }
 
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.
