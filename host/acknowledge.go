@@ -22,7 +22,7 @@ import (
 // the calls of what it applies (called.go). Close answers all clients from another goroutine, since the
 // turn may hang on a disk forever. Each method is one atomic step under mu. An owner of a call is told
 // under mu, too: it hears of one call from one goroutine at a time. Locks that come before mu: none.
-// Behind it: those of the clock of the log (logTime) and of the transport.
+// Behind it: those of the clock of the log (apply.LogTime) and of the transport.
 type proposalQueue struct {
 	budget   *budget.Budget
 	maxBytes int                  // about the size of a batch

@@ -27,7 +27,7 @@ func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (
 	if err := g.SkipCommand(ctx, index); err != nil {
 		return admin.Skip{}, err
 	}
-	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.skips.of(index), g.describeMachine())
+	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.skips.Of(index), g.describeMachine())
 	return s, nil
 }
 

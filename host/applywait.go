@@ -28,7 +28,7 @@ func (p *parked) Error() string {
 
 // cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
 func (g *Group) cannotApply() bool {
-	return g.machine.apply.parkedAt() > 0 || g.snapshots.section != nil && !g.snapshots.section.isWhole()
+	return g.machine.apply.parkedAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
 }
 
 // passes reports whether a snapshot through an index would take this member's machine past the entry at which
@@ -56,7 +56,7 @@ func (g *Group) passParked(p *snapshots.Published) bool {
 	}
 	g.machine.apply.passing.Store(p)
 	g.snapshots.installs.received.CompareAndSwap(p, nil)
-	g.host.appliers.enqueue(g.machine.apply)
+	g.host.appliers.Enqueue(&g.machine.apply.seat)
 	return true
 }
 
@@ -79,7 +79,7 @@ func (q *applyQueue) pass() {
 	defer q.calling.Unlock()
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
 		q.passing.CompareAndSwap(nil, p)
-		g.host.storage.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
+		g.host.storage.shortages.later(func() { g.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.failed = true
@@ -89,7 +89,7 @@ func (q *applyQueue) pass() {
 	g.proposals.overtaken(p.ID.Index)
 	g.overtakeRouted(q.machine.(*commandGroup).table)
 	q.lost.Store(0)
-	g.snapshots.publish(p)
+	g.snapshots.Publish(p)
 	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.bulk.transfers.installed(g, p)
 }

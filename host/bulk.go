@@ -1,12 +1,13 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -18,7 +19,8 @@ import (
 // (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
 type transfers struct {
 	bulk.Transfers
-	snapshots, objects *bulk.Class
+	snapshots *bulk.Class
+	objects   objects.Fetches
 }
 
 // maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
@@ -37,7 +39,7 @@ func (t *transfers) init(h *Host) {
 		TicksPerSecond: 1 / h.config.tickPeriod().Seconds(),
 	}, (*bulkHost)(h))
 	t.snapshots = t.NewClass(maxSendings, maxReceivings, h.config.SnapshotBytesPerSecond, true)
-	t.objects = t.NewClass(maxObjectSendings, maxObjectReceivings, h.config.ObjectBytesPerSecond, false)
+	t.objects = objects.Fetches{Transfers: &t.Transfers, Class: t.NewClass(maxObjectSendings, maxObjectReceivings, h.config.ObjectBytesPerSecond, false)}
 }
 
 // bulkHost implements bulk.Wiring.
@@ -55,7 +57,7 @@ func (h *bulkHost) Send(to uint64, kind transport.Kind, body []byte) bool {
 func (h *bulkHost) Warn(text string, args ...any) { h.env.logger.Warn(text, args...) }
 
 func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (enqueue func()) {
-	w := &snapshots.Work{Seat: &g.(*bulkGroup).snapshots.seat, Doing: doing, Piece: piece}
+	w := &snapshots.Work{Seat: &g.(*bulkGroup).snapshots.Seat, Doing: doing, Piece: piece}
 	return func() { h.bulk.snapshotLanes.Enqueue(w) }
 }
 
@@ -66,13 +68,10 @@ func (g *bulkGroup) ID() uint64  { return g.id }
 func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == event.RoleLeader }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
-	if p := g.snapshots.latest(); p != nil && p.Hash == hash {
+	if p := g.snapshots.Latest(); p != nil && p.Hash == hash {
 		return &sentSnapshot{(*Group)(g), p}
 	}
-	if g.machine.objects.files == nil {
-		return nil
-	}
-	return &sentObject{group: (*Group)(g), of: hash}
+	return g.machine.objects.Sent(hash)
 }
 
 func (g *bulkGroup) SnapshotSent(to uint64, status raft.SnapshotStatus) {

@@ -65,7 +65,7 @@ func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }
 func (s *steps) QueueAppend(m raftpb.Message) {
 	(*Group)(s).noteEntries(m.Entries)
 	if m.Snapshot != nil {
-		s.snapshots.installs.pending.Store(true)
+		s.snapshots.Installing.Store(true)
 	}
 	s.writes.append.Put(m)
 	s.host.storage.lane.Enqueue(s.writes.append)
@@ -80,11 +80,11 @@ func (s *steps) QueueApply(m raftpb.Message) {
 		return
 	}
 	s.machine.apply.Put(m)
-	s.host.appliers.enqueue(s.machine.apply)
+	s.host.appliers.Enqueue(&s.machine.apply.seat)
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.machine.apply.Held() > 0 || s.machine.skips.ordered.Load() != nil || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
+	if s.machine.apply.Held() > 0 || s.machine.skips.Any() || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
 		return false
 	}
 	defer s.machine.apply.calling.Unlock()

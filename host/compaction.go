@@ -7,6 +7,6 @@ func (g *Group) compactLog(through, applied uint64) {
 		g.host.storage.lane.Compact(g.writes.append, may)
 	}
 	if through <= applied {
-		g.snapshots.compact.CompareAndSwap(through, 0)
+		g.snapshots.Compacted(through)
 	}
 }

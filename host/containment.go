@@ -21,20 +21,20 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Objects Taking Transfer Upload administeredPlans
-	applicants applyLane applyLanes applyQueue authority drain events examination executions
-	flightRecorder groupObjects groupSnapshots groupTable hostWatch inbox keys logTime
+	Execution Host Taking Transfer administeredPlans
+	applicants applyQueue authority drain events executions
+	flightRecorder groupTable hostWatch inbox keys
 	memberWatches members peers placer proposalQueue published shortages shutdown
-	signal skips spaces take uploadCaller backlog
-	appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Growth snapshots.Lane snapshots.Lanes storage.Reader storage.Readers workqueue.Queue`)
+	signal spaces backlog
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace Group.watchMembers
-	Group.appliedBatch Group.setRoster Group.believesRemoval Group.StartUpload
-	Group.setRefuses Group.advanceObjects
-	Group.routeCalls Group.takeRefusals Group.Objects Group.callsOf Group.overtakeRouted
+	Group.appliedBatch Group.setRoster Group.believesRemoval
+	Group.setRefuses
+	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
 	identity.Enter`)
 
 func words(text string) map[string]bool {

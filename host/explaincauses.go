@@ -166,19 +166,19 @@ func (e *examination) lookForStuckApply() {
 		}
 		return
 	}
-	s := e.host.appliers.stateOf(e.machine.apply)
-	if !s.busy || e.now-s.since <= bound {
+	s := e.host.appliers.StateOf(&e.machine.apply.seat)
+	if !s.Waits || e.now-s.Since <= bound {
 		return
 	}
-	if s.running {
-		e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
+	if s.Running {
+		e.found(diagnosis.CodeApplyStuck, 0, s.Since, fix,
 			"a call of the state machine for entry %d and later ones has run for %v (Config.StallTimeout is %v), and committed entries through %d wait; of this host's %d apply lanes %d hang, and %d were started in their place",
-			next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, e.d.Status.Committed, s.lanes, s.hung, s.substitutes)
+			next, diagnosis.Rounded(e.duration(e.now-s.Since)), e.host.config.StallTimeout, e.d.Status.Committed, s.Lanes, s.Hung, s.Substitutes)
 		return
 	}
-	e.found(diagnosis.CodeApplyStuck, 0, s.since, fix,
+	e.found(diagnosis.CodeApplyStuck, 0, s.Since, fix,
 		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place",
-		next, diagnosis.Rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes)
+		next, diagnosis.Rounded(e.duration(e.now-s.Since)), e.host.config.StallTimeout, s.Lanes, s.Hung, s.Substitutes)
 }
 
 // lookForLackingObject finds a machine that waits for a large object.
@@ -192,7 +192,7 @@ func (e *examination) lookForLackingObject() {
 		text = "no member that was asked has it, and the leader was asked for a snapshot that is beyond the entry"
 	}
 	e.found(diagnosis.CodeObjectLacking, 0, p.since, "look at the disk of this host (ObjectOptions.ReserveBytes) and at the network to the members that hold the object; the machine continues by itself",
-		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.waits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
+		"entry %d names object %v, which this host has not fetched for %v; %s", p.index, e.machine.objects.Awaits(), diagnosis.Rounded(e.duration(e.now-p.since)), text)
 }
 
 // lookForLeader finds a group without a leader for more than two election timeouts.

@@ -17,11 +17,7 @@ const fixStuck = "look at the disk and at the kernel's log, then start this host
 
 // lookForStuckSnapshots finds directories that this process must not touch.
 func (e *examination) lookForStuckSnapshots() {
-	store := e.snapshots.opened.Load()
-	if store == nil {
-		return
-	}
-	stuck := store.Stuck()
+	stuck := e.snapshots.Stuck()
 	if len(stuck) == 0 {
 		return
 	}
@@ -38,7 +34,7 @@ func (s *groupSnapshots) fix(err error) string {
 		return fixStuck
 	}
 	again := "it is tried again by itself"
-	if s.policy.Disabled {
+	if s.Policy.Disabled {
 		again = "call TakeSnapshot again, as SnapshotPolicy.Disabled is set"
 	}
 	what := "see the error: make space on the disk, or repair Snapshot and WriteTo of the state machine"
@@ -51,19 +47,17 @@ func (s *groupSnapshots) fix(err error) string {
 // lookForSnapshots finds snapshots that fail or hang (Explain).
 func (e *examination) lookForSnapshots() {
 	s := &e.snapshots
-	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.seat); hangs {
+	if doing, since, hangs := e.host.bulk.snapshotLanes.HangsFor(&s.Seat); hangs {
 		ticks := int64(since / e.host.config.tickPeriod())
 		e.found(diagnosis.CodeSnapshotHangs, 0, max(e.now-ticks, 0), "look at the disk, and at what WriteTo of the state machine waits for; the group goes on, and its log grows until a snapshot is there",
 			"this group, %s, has been at one piece of it for %v", doing, diagnosis.Rounded(since))
 	}
-	s.mu.Lock()
-	failures, err, since, latest := s.failures, s.lastErr, s.errSince, s.errAt
-	s.mu.Unlock()
-	if s.policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
+	failures, err, since, latest := s.Failures()
+	if s.Policy.Disabled && e.now-latest > e.host.config.refusedTicks() {
 		return // a caller was told, and nothing waits for a snapshot
 	}
 	if failures > 0 {
-		m := s.metrics()
+		m := e.snapshotMetrics()
 		e.found(diagnosis.CodeSnapshotFails, 0, since, s.fix(err),
 			"%d snapshots in a row could not be taken, and the log has %d entries: %v", failures, m.LogEntries, err)
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // sticks makes a snapshot of entry 5 begin and end, with a directory that cannot be synced.
 func (l *testHost) sticks() {
 	l.t.Helper()
-	store, err := l.group.snapshots.store()
+	store, err := l.group.snapshots.Store()
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -37,16 +38,21 @@ func (l *testHost) sticks() {
 // A directory of a snapshot that stays until the host is started again is named with its path, its error and
 // what to do, also by a snapshot that fails because of it.
 func TestExplainNamesAStuckSnapshot(t *testing.T) {
-	l := openLone(t)
+	l := openKeeper(t, GroupConfig{}, false)
+	l.t = t
+	l.call(t, nil, "a command")
 	l.sticks()
 	d := l.group.Explain()
 	page := d.String()
 	if !d.Healthy || !containsEach(page, []string{"warning: snapshot stuck", "snapshots/", "0005", "input/output error", "start this host again: it removes the directory"}) {
 		t.Errorf("the page is\n%s", page)
 	}
-	store, _ := l.group.snapshots.store()
+	store, _ := l.group.snapshots.Store()
 	_, err := store.Create(snapshot.ID{Index: 5, Term: 1})
-	l.group.snapshots.failures, l.group.snapshots.lastErr = 1, err
+	l.keeper.wrong = func(io.Writer) error { return err }
+	if _, err := l.take(t); err == nil {
+		t.Fatal("setup: the snapshot is taken")
+	}
 	if d := l.group.Explain(); len(d.Causes) != 1 || d.Causes[0].Code != diagnosis.CodeSnapshotFails || d.Causes[0].Fix != fixStuck || strings.Contains(d.Causes[0].Evidence, "tried again") {
 		t.Errorf("a snapshot that needs the directory: %v", d)
 	}

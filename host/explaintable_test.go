@@ -2,10 +2,10 @@ package host
 
 import (
 	"errors"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -48,6 +49,23 @@ func (l *testHost) leadFor(ticks int64) {
 	}
 }
 
+// failingSnapshot makes the machine fail to write its state, until it ends.
+func failingSnapshot() causeTest {
+	var h *keeperHost
+	return causeTest{code: diagnosis.CodeSnapshotFails, open: func(t *testing.T) *testHost {
+		h = openKeeper(t, GroupConfig{}, false)
+		h.t = t
+		h.call(t, nil, "a command")
+		return h.testHost
+	}, begin: func(l *testHost) {
+		h.keeper.wrong = func(io.Writer) error { return errors.New("no") }
+		_, _ = h.take(l.t)
+	}, end: func(l *testHost) {
+		h.keeper.wrong = nil
+		h.mustTake(l.t)
+	}}
+}
+
 // hangingSnapshot makes a piece of work hang on a snapshot lane, until it ends.
 func hangingSnapshot() causeTest {
 	release, ended := make(chan struct{}), make(chan struct{})
@@ -56,7 +74,7 @@ func hangingSnapshot() causeTest {
 		for _, other := range l.bulk.snapshotLanes.All() {
 			other.Task().(*manualTask).dead = true // a goroutine runs the lane
 		}
-		l.bulk.snapshotLanes.Enqueue(&snapshots.Work{Seat: &l.group.snapshots.seat, Doing: "which writes a snapshot", Piece: func() bool {
+		l.bulk.snapshotLanes.Enqueue(&snapshots.Work{Seat: &l.group.snapshots.Seat, Doing: "which writes a snapshot", Piece: func() bool {
 			close(began)
 			<-release
 			return false
@@ -202,18 +220,19 @@ var causeTests = []causeTest{
 		l.reopen()
 	}},
 	{code: diagnosis.CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
-		l.group.machine.apply.running, l.group.machine.apply.since = true, l.clock.livedAtBeat()
+		l.appliers.Enqueue(&l.group.machine.apply.seat)
+		l.appliers.All()[0].Begin()
 		l.passStall()
-	}, end: func(l *testHost) { l.group.machine.apply.running = false }},
+	}, end: func(l *testHost) { l.appliers.All()[0].End(&l.group.machine.apply.seat, false) }},
 	{code: diagnosis.CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
 		l.manual.runIdle()
 		l.passStall()
 	}, end: func(l *testHost) {
-		for _, lane := range l.appliers.all() {
-			lane.task.(*manualTask).dead = false
-			lane.task.Wake()
+		for _, lane := range l.appliers.All() {
+			lane.Task().(*manualTask).dead = false
+			lane.Task().Wake()
 		}
 		l.manual.runIdle()
 	}},
@@ -259,7 +278,7 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) {
 		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1})
 	}},
-	{code: diagnosis.CodeSnapshotFails, open: openFollower, begin: func(l *testHost) { l.group.snapshots.failures, l.group.snapshots.lastErr = 2, errors.New("no") }, end: func(l *testHost) { l.group.snapshots.failures = 0 }},
+	failingSnapshot(),
 	hangingSnapshot(),
 	{code: diagnosis.CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
 		l.disk.SetHook(nil)

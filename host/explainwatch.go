@@ -355,29 +355,6 @@ func (h *Host) askIfAlive(id uint64, now int64) {
 	}
 }
 
-// laneState is what the apply lanes know of one group.
-type laneState struct {
-	busy                     bool
-	running                  bool  // a lane works on it
-	since                    int64 // when a lane began to, or since when it waits for one
-	lanes, hung, substitutes int
-}
-
-// stateOf returns what the lanes do for a queue, and how many hang.
-func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s = laneState{busy: q.running || q.ready.In() != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
-	s.substitutes = len(p.lanes) - p.wanted
-	for _, l := range p.lanes {
-		if l.queue != nil && now-l.since >= applyStall {
-			s.hung++
-		}
-	}
-	return s
-}
-
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.
 type refusedDirectoryError struct{ error }
 

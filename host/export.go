@@ -47,7 +47,7 @@ func (g *Group) openExport(ctx context.Context) (*snapshot.Reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		store, err := g.snapshots.store()
+		store, err := g.snapshots.Store()
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func (g *Group) goOn() {
 // ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
 func (g *Group) ask() (again bool) {
-	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.installs.pending.Load() {
+	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.Installing.Load() {
 		return g.writes.forgetting.unheard > 0
 	}
 	st := g.core.node.BasicStatus()

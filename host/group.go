@@ -120,7 +120,7 @@ func (g *Group) fail(err error) {
 	})
 	if first {
 		g.leavePulses()
-		g.snapshots.stop()
+		g.snapshots.Stop()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
 		g.host.reports.flight.groupStopped(g.id, err)
@@ -140,7 +140,7 @@ func (g *Group) end(cause error) {
 		g.life.hasEnded.Store(true)
 		close(g.life.ended)
 	})
-	g.snapshots.stop()
+	g.snapshots.Stop()
 	g.leavePulses()
 }
 

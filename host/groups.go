@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -186,8 +187,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
 	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
-	g.machine.apply = &applyQueue{group: g, machine: machine}
-	g.machine.apply.ready.Owner = g.machine.apply
+	g.machine.apply = newApplyQueue(g, machine)
 	if m, ok := machine.(*commandGroup); ok {
 		if err := m.open(g); err != nil {
 			return nil, err
@@ -229,7 +229,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	}
 	g.writes.forgetting.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
-	g.machine.time.at = h.env.env.Clock.Now()
+	g.machine.time.Begin(h.env.env.Clock.Now())
 	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
 	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
@@ -248,7 +248,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		}
 	}
 	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
-	g.snapshots.schedule(g.snapshots.growth.Applied())
+	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()
 	g.tellAuthorityLost()
@@ -315,7 +315,7 @@ func (g *Group) partDone(part leavingPart) {
 		if was != now && leavingPart(now) == allParts {
 			g.work.held.Stop()
 			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
-			g.snapshots.close()
+			g.snapshots.Close()
 			if deleted, _ := g.writes.append.Deleted(); deleted {
 				g.host.groups.bury(g.id)
 				g.host.removedGroup(g.id)
@@ -344,8 +344,8 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h := g.host
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.Leave(g.writes.append, deletes)
-		h.appliers.leave(g.machine.apply)
-		h.bulk.snapshotLanes.Leave(&g.snapshots.seat)
+		h.appliers.Leave(&g.machine.apply.seat)
+		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
 			g.partDone(theTurn)
@@ -420,8 +420,8 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
 	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
-	g.machine.apply = &applyQueue{group: g}
-	g.snapshots.seat.Init((*snapshotGroup)(g))
+	g.machine.apply = newApplyQueue(g, nil)
+	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil

@@ -176,7 +176,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.reads.queue.Suspend(e)
 	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
-	g.host.appliers.enqueue(q)
+	g.host.appliers.Enqueue(&q.seat)
 	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
 		return // it was said
 	}
@@ -282,11 +282,7 @@ func (q *applyQueue) machineApplied(core uint64) uint64 {
 
 // refuseCapture ends a snapshot that is wanted: the state is suspect.
 func (q *applyQueue) refuseCapture() {
-	s := &q.group.snapshots
-	if s.granted.Swap(false) {
-		q.group.host.bulk.snapshotLanes.End(false)
-		s.endWithout(nil, q.group.Halted())
-	}
+	q.group.snapshots.Refuse(q.group.Halted())
 }
 
 // answerHalted answers the clients that wait when the machine has halted. It is part of a turn.
@@ -294,12 +290,12 @@ func (g *Group) answerHalted() (again bool) {
 	s := &g.machine.apply.halting
 	h := s.now.Load()
 	if last := g.machine.apply.unanswered.Load(); h != nil && last > 0 && last <= g.writes.storage.log.LastIndex() {
-		g.host.appliers.enqueue(g.machine.apply)
+		g.host.appliers.Enqueue(&g.machine.apply.seat)
 	}
 	if h == s.answered.Load() || h == nil {
 		return h != nil && g.machine.apply.unanswered.Load() > 0
 	}
-	defer g.host.appliers.enqueue(g.machine.apply)
+	defer g.host.appliers.Enqueue(&g.machine.apply.seat)
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()

@@ -21,7 +21,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	if _, _, err := taking.Poll(); err != nil {
 		t.Fatal(err)
 	}
-	before := leader.group.snapshots.latest()
+	before := leader.group.snapshots.Latest()
 	given := 0
 	behind.machine.fails = func(*Command) error {
 		given++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
@@ -29,7 +30,7 @@ type Host struct {
 
 	network  hostNetwork    // to other hosts
 	shards   []*sched.Shard // where turns run
-	appliers *applyLanes    // where state machines run
+	appliers *apply.Lanes   // where state machines run
 	bulk     hostBulk       // snapshots and objects, made and sent
 	groups   groupTable
 	changes  memberChanges // how members and leaders are to change

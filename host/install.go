@@ -45,14 +45,14 @@ type installs struct {
 
 // takesSnapshots reports whether this member can install a snapshot.
 func (g *Group) takesSnapshots() bool {
-	return g.snapshots.machine != nil && g.host.env.pipeline.AsyncStorageWrites()
+	return g.snapshots.Machine != nil && g.host.env.pipeline.AsyncStorageWrites()
 }
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
 // waits for one, since the answer goes to a leader.
 func (g *Group) stepReceived() (again bool) {
 	p := g.snapshots.installs.received.Load()
-	if p == nil || g.writes.forgetting.asked || g.snapshots.installs.pending.Load() {
+	if p == nil || g.writes.forgetting.asked || g.snapshots.Installing.Load() {
 		return g.snapshots.installs.received.Load() != nil
 	}
 	st := g.core.node.BasicStatus()
@@ -117,8 +117,8 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		return
 	}
 	g.work.wanted.Want(turn.All)
-	g.snapshots.publish(p)
-	g.snapshots.installs.pending.Store(false) // a take looks at it first (applyQueue.capture)
+	g.snapshots.Publish(p)
+	g.snapshots.Installing.Store(false) // a take looks at it first (applyQueue.capture)
 	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.ID.String(), "bytes", p.Bytes)
 	g.host.bulk.transfers.installed(g, p)
@@ -157,7 +157,7 @@ func errRestore(err error) error {
 // machine is not being called. It never blocks. There is one such function at a time.
 func (q *applyQueue) startDrained(f func()) {
 	q.drained.Store(&f)
-	q.group.host.appliers.enqueue(q)
+	q.group.host.appliers.Enqueue(&q.seat)
 }
 
 // runDrained runs it. An apply lane calls it, with nothing left to apply.
@@ -174,7 +174,7 @@ func (q *applyQueue) runDrained() {
 // restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
 // all is as it was, and it may be called again.
 func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
-	store, err := g.snapshots.store()
+	store, err := g.snapshots.Store()
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	for range 2 * h.process.config.electionTicks() {
 		c.tick()
 	}
-	store, err := h.group.snapshots.store()
+	store, err := h.group.snapshots.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,8 +310,8 @@ func TestAFollowerServesItsSnapshot(t *testing.T) {
 	if c.leader() == follower {
 		follower = c.hosts[0]
 	}
-	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.latest() != nil })
-	p := follower.group.snapshots.latest()
+	c.load("a snapshot is taken", 2, func() bool { return follower.group.snapshots.Latest() != nil })
+	p := follower.group.snapshots.Latest()
 	ask := func(from uint64, hash [32]byte) (blocks, ends int) {
 		a := bulk.Ask{Group: theGroup, Hash: hash, Number: 1 << 62, Ranges: []bulk.Range{{Part: bulk.ManifestPart, Blocks: 1}, {Blocks: 2}}}
 		(*follower.receiver).Deliver(from, transport.Control, a.Encode())

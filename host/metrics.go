@@ -301,8 +301,8 @@ func (g *Group) Metrics() GroupMetrics {
 		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
-	m.Snapshots = g.snapshots.metrics()
-	m.Objects = g.machine.objects.metrics()
+	m.Snapshots = g.snapshotMetrics()
+	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
 	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }
@@ -343,8 +343,9 @@ func (h *Host) Metrics() HostMetrics {
 		}
 	}
 	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
-	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects))
-	m.Lanes = h.appliers.metrics()
+	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects.Class))
+	lanes := h.appliers.Counts()
+	m.Lanes = LaneMetrics{ApplyLanes: lanes.Lanes, ApplyBusy: lanes.Busy, ApplyHung: lanes.Hung, ApplySubstitutes: lanes.Substitutes}
 	for _, s := range h.shards {
 		turns, hung := s.Counts()
 		m.Lanes.Turns += turns
@@ -370,25 +371,6 @@ func (h *Host) Metrics() HostMetrics {
 	return m
 }
 
-// metrics returns how many lanes there are, and what they do.
-func (p *applyLanes) metrics() (m LaneMetrics) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.ApplyLanes, m.ApplySubstitutes = len(p.lanes), len(p.lanes)-p.wanted
-	for _, l := range p.lanes {
-		switch {
-		case l.queue == nil:
-		case now-l.since >= applyStall:
-			m.ApplyHung++
-			m.ApplyBusy++
-		default:
-			m.ApplyBusy++
-		}
-	}
-	return m
-}
-
 // allPauses returns how often the process did not run, and for how many ticks.
 func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	w.mu.Lock()
@@ -396,23 +378,18 @@ func (w *hostWatch) allPauses() (n uint64, missed int64) {
 	return uint64(w.nPauses), w.missed
 }
 
-// metrics returns counts and levels.
-func (s *groupSnapshots) metrics() (m SnapshotMetrics) {
-	g := s.group
-	if g == nil {
-		return m
-	}
-	m.Taken, m.Failed, m.Taking = s.taken.Load(), s.failed.Load(), time.Duration(s.tookNanos.Load())
-	m.LogBytes = s.growth.Applied()
-	s.mu.Lock()
-	m.FailedInARow = s.failures
-	if p := s.latest(); p != nil {
-		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.growth.Since(p.ID.Index)
+// snapshotMetrics returns counts and levels.
+func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
+	s := &g.snapshots
+	c := s.Counts()
+	m.Taken, m.Failed, m.Taking, m.FailedInARow = c.Taken, c.Failed, c.Took, c.FailedInARow
+	m.LogBytes = s.Growth.Applied()
+	if p := s.Latest(); p != nil {
+		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.Growth.Since(p.ID.Index)
 		if p.At > 0 {
 			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
 		}
 	}
-	s.mu.Unlock()
 	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
 		m.LogEntries = last - first + 1
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
-	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -43,7 +41,7 @@ func (h *installHost) begins(n int, life time.Duration) *Upload {
 
 // has reports whether a host has an object.
 func (h *installHost) has(id object.ID) bool {
-	_, here := h.group.machine.objects.files.Info(id)
+	_, here := h.group.machine.objects.Files().Info(id)
 	return here
 }
 
@@ -189,7 +187,7 @@ func TestFetchesLeaveTheReserve(t *testing.T) {
 	c := newInstallCluster(t, 65).start()
 	h := c.hosts[2]
 	told := h.listens()
-	h.group.machine.objects.options.ReserveBytes = reserve
+	h.group.machine.objects.ReserveBytes = reserve
 	o := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
 	other := c.newTestObject(40 * bulk.BlockBytes).put(c.hosts[1])
 	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
@@ -202,7 +200,7 @@ func TestFetchesLeaveTheReserve(t *testing.T) {
 		}
 	}
 	h.disk.SetCapacity(1 << 30)
-	c.load("both arrive", 0, func() bool { return told.arrived[o.id] > 0 && told.arrived[other.id] > 0 })
+	c.load("both arrive", 0, func() bool { return told.arrived[o.ID] > 0 && told.arrived[other.ID] > 0 })
 }
 
 // A member continues to fetch an object when the disk has space for the rest of it.
@@ -219,21 +217,21 @@ func TestFetchGoesOnInLittleSpace(t *testing.T) {
 	h.crash(crashfs.LoseNothing)
 	h.start()
 	told := h.listens()
-	h.group.machine.objects.options.ReserveBytes = reserve
+	h.group.machine.objects.ReserveBytes = reserve
 	h.disk.SetCapacity(h.disk.UsedBytes() + reserve + 50*bulk.BlockBytes)
 	o.fetches(h, 2)
-	for i := 0; i < 3000 && told.arrived[o.id] == 0; i++ {
+	for i := 0; i < 3000 && told.arrived[o.ID] == 0; i++ {
 		c.tick()
 	}
-	if told.arrived[o.id] == 0 {
+	if told.arrived[o.ID] == 0 {
 		t.Fatal("it does not arrive")
 	}
 	h.disk.SetCapacity(h.disk.UsedBytes() + 10)
 	o.fetches(h, 2)
-	for i := 0; i < 100 && told.arrived[o.id] < 2; i++ {
+	for i := 0; i < 100 && told.arrived[o.ID] < 2; i++ {
 		c.tick()
 	}
-	if told.arrived[o.id] < 2 {
+	if told.arrived[o.ID] < 2 {
 		t.Error("what is here is not found on a full disk")
 	}
 }
@@ -271,13 +269,13 @@ func TestObjectsOfAnIdleGroupExpire(t *testing.T) {
 func TestAFetchWaitsForASlotInAnIdleGroup(t *testing.T) {
 	c := newObjectCluster(t, 70).start()
 	h := c.follower()
-	h.process.bulk.transfers.objects.MaxReceivings = 0
+	h.process.bulk.transfers.objects.Class.MaxReceivings = 0
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	for range 1000 {
 		c.tick()
 	}
-	h.process.bulk.transfers.objects.MaxReceivings = maxObjectReceivings
+	h.process.bulk.transfers.objects.Class.MaxReceivings = maxObjectReceivings
 	for range 1000 {
 		c.tick()
 	}
@@ -353,7 +351,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	l := c.leader()
 	taking := l.group.StartSnapshot()
 	c.load("a snapshot is taken", 0, func() bool { _, done, _ := taking.Poll(); return done })
-	p := l.group.snapshots.latest()
+	p := l.group.snapshots.Latest()
 	tr := &h.process.bulk.transfers
 	tr.Do(func() {
 		tr.Receive((*bulkGroup)(h.group), l.id, p.Hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.ID.Index, Term: p.ID.Term, Hash: p.Hash}})
@@ -361,7 +359,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 		r.Install()
 	})
 	h.group.machine.apply.passing.Store(p)
-	h.process.appliers.enqueue(h.group.machine.apply)
+	h.process.appliers.Enqueue(&h.group.machine.apply.seat)
 	for range 100 {
 		c.tick()
 	}
@@ -401,36 +399,5 @@ func TestAForwardedHold(t *testing.T) {
 	}
 	if s := l.group.Objects(); s[0].Held > 0 {
 		t.Errorf("the members believe that %v is held", s[0].ID)
-	}
-}
-
-// A set is opened while its files are being removed, and the disk refuses that. They are not removed later.
-func TestASetThatIsOpenedWhileItsFilesGo(t *testing.T) {
-	id := object.ID{1}
-	s := objectMember(t, &keepMachine{})
-	o := &s.group.machine.objects
-	s.group.host.env.logger = quiet
-	disk := crashfs.New()
-	var err error
-	if o.files, err = files.Open(disk, "/objects"); err != nil {
-		t.Fatal(err)
-	}
-	info := putObject(t, o.files, id)
-	open := object.Opening{ID: id, Bytes: info.Bytes, Hash: info.Hash, Manifest: info.Manifest, Uploader: 1, Life: time.Hour}
-	hooked := false
-	disk.SetHook(func(op crashfs.Op) error {
-		if hooked {
-			return nil
-		}
-		hooked = true
-		if err := s.Apply([]Entry{{Index: 1, Term: 1, Data: new(session.Header).Put(object.AppendOpening(make([]byte, session.Room), open))}}); err != nil {
-			t.Error(err)
-		}
-		return syscall.EIO
-	})
-	o.condemn = []object.ID{id}
-	o.removePiece()
-	if _, lacks := o.lacking[id]; !hooked || len(o.ended) > 0 || len(o.condemn) > 0 || !lacks {
-		t.Errorf("ended %v, condemned %v, lacking %v", o.ended, o.condemn, o.lacking)
 	}
 }

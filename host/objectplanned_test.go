@@ -24,14 +24,14 @@ func TestMembersWaitForObjects(t *testing.T) {
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	gone := []membership.Step{{Op: membership.Remove, Member: membership.Member{ID: other}}}
 	waits := func() (promote, remove bool) {
-		l.group.holdsAll(lacks.id) // the leader asks
+		l.group.machine.objects.AreHeldBy(lacks.id) // the leader asks
 		for range l.group.host.config.electionTicks() {
 			c.tick()
 		}
-		if !l.group.holdsAll(other) {
+		if !l.group.machine.objects.AreHeldBy(other) {
 			t.Errorf("member %d holds the object, and would not be promoted", other)
 		}
-		return !l.group.holdsAll(lacks.id), strings.Contains(l.group.objectsWait(l.group.roster(), gone), "is not known to be held by a quorum")
+		return !l.group.machine.objects.AreHeldBy(lacks.id), strings.Contains(l.group.machine.objects.WaitWith(l.group.roster(), gone), "is not known to be held by a quorum")
 	}
 	if promote, remove := waits(); !promote || !remove {
 		t.Errorf("a member lacks the object: it is promoted late: %t, and another is removed late: %t; want both", promote, remove)

@@ -1,64 +1,21 @@
 package host
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"time"
 
+	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
-
-// A group with large objects (CommandOptions.Objects, package object) has their bytes beside its log:
-//
-//	uploader    Group.StartUpload writes the bytes to its disk, then hands in the command open
-//	apply lane  open: the set is in the table, and lacking here unless this member wrote it (objectsapply.go)
-//	turn        fetches what is lacking (receivingobject.go); tells the leader what this member holds
-//	leader      a quorum holds it: proposes the command hold (objectholders.go)
-//	apply lane  hold: the set may be named; the upload is done
-//	apply lane  a command that names sets: waits until they are here, then the machine gets it
-//	apply lane  time passes: sets that no command keeps go; their files stay until the log behind that is gone
-//
-// Invariant: a member that has said that it holds a set has it in every later life, as long as the set or its
-// end is in the member's log. For this it says so only when its log is durable through the entry open. What
-// is on the disk and, when everything that the log had at the start is applied, in no table, is removed: no
-// member counts on it.
-//
-// A lagging member may reach a command whose objects no member has any more: they expired, and the others
-// compacted their logs. It then needs a snapshot, although its log is complete (passes).
-type groupObjects struct {
-	group   *Group
-	on      bool // the group has objects
-	options ObjectOptions
-	files   *files.Store
-	told    func(id object.ID, here bool) // by arrived and absent, in tests
-
-	goes atomic.Uint64 // files of ended sets may be removed when the log begins here; 0: there are none
-	work atomic.Bool   // the turn has something to do
-
-	mu         sync.Mutex // never held while the disk works
-	table      *object.Table
-	applying   bool // the machine is in Apply
-	lacking    map[object.ID]object.Set
-	waitsFor   object.ID // the set for which the apply lane waits, or has waited last
-	unheld     map[object.ID]object.Set
-	ended      []object.Gone      // their files are here, by index
-	orphans    map[object.ID]bool // were on the disk at the start, and are in no table yet
-	judgeAt    uint64             // the orphans are judged when this entry is applied
-	judgeLater bool               // judgeAt is not known: the log has lost something, and gets it back
-	uploads    map[object.ID]*Upload
-	removes    snapshots.Work
-	stops      []object.ID // fetches that are of no use any more
-	condemn    []object.ID // to be removed, and
-	removed    object.ID   // the one whose files are being removed
-	inUse      []object.ID // could not be removed: they are read or sent. They are condemned again later
-
-	holders holders // owned by the turn
-}
 
 // ObjectOptions are those of a group with large objects.
 type ObjectOptions struct {
@@ -82,250 +39,104 @@ func objectsDir(hostDir string, group uint64) string {
 	return filepath.Join(identity.GroupDir(hostDir, group), "objects")
 }
 
-// open prepares the objects of a group that is being opened. It reads the manifests of those on the disk.
-func (o *groupObjects) open(g *Group, options ObjectOptions) (err error) {
-	if err := options.validate(); err != nil {
-		return fmt.Errorf("%w (CommandOptions.Objects of group %d)", err, g.id)
+// ErrNoObjects: the group was opened without objects.
+var ErrNoObjects = errors.New("millrace: the group has no objects; open it with CommandOptions.Objects on all members")
+
+// Objects is how a state machine uses the objects of its group (ObjectUser). All methods are safe for
+// concurrent use.
+type Objects struct{ of *objects.Keeper }
+
+// ObjectUser is a CommandMachine in a group with objects that keeps some of them. UseObjects is called once,
+// by OpenGroup, before anything is applied or restored.
+type ObjectUser interface{ UseObjects(*Objects) }
+
+// Keep makes a set stay until it is released, although its life passes. It must be called in Apply, by the
+// command that decides it: what is kept must depend on the commands alone. The error says why the set cannot
+// be kept, and is the same on all members: there is none with this id, or no quorum holds it.
+func (s *Objects) Keep(id object.ID) error { return s.of.Keep(id) }
+
+// Release makes a set go when its life has passed once more, unless a command keeps it before that. The rules
+// are those of Keep.
+func (s *Objects) Release(id object.ID) error { return s.of.Release(id) }
+
+// Open opens a set on this host's disk. Within Apply the sets that the command names are there. Elsewhere
+// files.ErrNotHere means that this member does not have it (yet). Close the file: until then its bytes stay.
+func (s *Objects) Open(id object.ID) (*files.File, error) { return s.of.Files().OpenFile(id) }
+
+// Objects returns the objects of the group as this host has applied them, in the order of their opening. It
+// is safe for concurrent use.
+func (g *Group) Objects() []object.Set { return g.machine.objects.All() }
+
+// OpenObject opens an object for reading on this host. files.ErrNotHere means that this member does not have
+// it (yet); ErrNoObjects that the group has none. Close the file: until then its bytes stay. It is safe for
+// concurrent use.
+func (g *Group) OpenObject(id object.ID) (*files.File, error) {
+	if g.machine.objects == nil {
+		return nil, ErrNoObjects
 	}
-	if !g.host.env.pipeline.AsyncStorageWrites() {
-		return fmt.Errorf("millrace: group %d has objects (CommandOptions.Objects), and pipeline %s applies in its turns, which must not wait for them; use pipeline.Async", g.id, g.host.env.pipeline.Name())
-	}
-	if options.ReserveBytes == 0 {
-		options.ReserveBytes = defaultObjectReserve
-	}
-	if o.files, err = files.Open(g.host.env.fs, objectsDir(g.host.config.Dir, g.id)); err != nil {
-		return fmt.Errorf("millrace: the objects of group %d: %w", g.id, err)
-	}
-	o.group, o.on, o.options = g, true, options
-	o.files.Damage = o.damaged
-	o.table = object.New(options.Options)
-	o.lacking, o.unheld = map[object.ID]object.Set{}, map[object.ID]object.Set{}
-	o.uploads = map[object.ID]*Upload{}
-	o.orphans, o.judgeAt = map[object.ID]bool{}, g.writes.storage.log.LastIndex()
-	for _, id := range o.files.All() {
-		o.orphans[id] = true
-	}
-	o.removes = snapshots.Work{Seat: &g.snapshots.seat, Doing: "whose objects are removed", Piece: o.removePiece}
-	return nil
+	return g.machine.objects.Files().OpenFile(id)
 }
 
-// damaged is called when a set turns out to be damaged on this disk: it is fetched again.
-func (o *groupObjects) damaged(id object.ID) {
-	if !o.on {
-		return
-	}
-	o.mu.Lock()
-	if s, is := o.table.Get(id); is {
-		o.note(s)
-	}
-	o.mu.Unlock()
-	o.wake()
-}
-
-// wake makes the turn look at the objects.
-func (o *groupObjects) wake() {
-	if !o.work.Swap(true) {
-		o.group.want(dutyObjects)
-		o.group.wake()
-	}
-}
-
-// arrived is called when a set that was fetched is on this disk, durably.
-func (o *groupObjects) arrived(id object.ID) {
-	if o.told != nil {
-		o.told(id, true)
-	}
-	if !o.on {
-		return
-	}
-	o.drop(id)
-	o.mu.Lock()
-	delete(o.lacking, id)
-	o.mu.Unlock()
-	o.group.host.appliers.enqueue(o.group.machine.apply)
-	o.wake()
-}
-
-// drop removes the files of a set that is not there any more, unless they stay for the log: a fetch may end
-// after the set.
-func (o *groupObjects) drop(id object.ID) {
-	if !o.on {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, is := o.table.Get(id)
-	if is || o.orphans[id] || slices.ContainsFunc(o.ended, func(g object.Gone) bool { return g.ID == id }) {
-		return
-	}
-	o.condemn = append(o.condemn, id)
-	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
-}
-
-// absent is called when no member that was asked had a set.
-func (o *groupObjects) absent(id object.ID) {
-	if o.told != nil {
-		o.told(id, false)
-	}
-	o.mu.Lock()
-	waits := o.waitsFor == id
-	o.mu.Unlock()
-	if waits && o.group.machine.apply.parkedAt() > 0 {
-		o.group.machine.apply.lost.Store(o.group.machine.apply.parkedAt())
-		o.wake()
-	}
-}
-
-// waits returns the set for which the apply lane waits, or has waited last.
-func (o *groupObjects) waits() object.ID {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.waitsFor
-}
-
-// end notes sets that are not there any more. The caller holds mu.
-func (o *groupObjects) end(gone []object.Gone) {
-	for _, s := range gone {
-		if _, lacks := o.lacking[s.ID]; lacks {
-			delete(o.lacking, s.ID)
-			o.stops = append(o.stops, s.ID)
-			o.wake()
-		}
-		delete(o.unheld, s.ID)
-		o.ended = append(o.ended, s)
-		if info, ok := o.files.Info(s.ID); ok { // it stays as long as this entry is in the log, and counts like it
-			o.group.snapshots.growth.Add(info.Bytes)
-		}
-		if u := o.uploads[s.ID]; u != nil {
-			delete(o.uploads, s.ID)
-			u.finish(object.Set{}, fmt.Errorf("%w: %v expired at entry %d, before a quorum held it", object.ErrUnknown, s.ID, s.Index))
-		}
-	}
-	o.setGoes()
-}
-
-// setGoes says when the next files may be removed. The caller holds mu.
-func (o *groupObjects) setGoes() {
-	o.goes.Store(0)
-	if len(o.ended) > 0 {
-		o.goes.Store(o.ended[0].Index + 1)
-		o.group.want(dutyObjects)
-	}
-}
-
-// judge decides about the files that were here at the start and are in no table, when everything
-// that the log had then is applied. The caller holds mu.
-func (o *groupObjects) judge() {
+// VerifyObject reads all that this host has of an object, and compares it with its checksums. The error is a
+// *snapshot.DamageError if something is wrong: then this host fetches the object again, from another member.
+// Without this, damage is found when the object is read. The error wraps files.ErrNotHere if this member does
+// not have the object, and ErrNoObjects if the group has none. It is safe for concurrent use.
+func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
+	k := g.machine.objects
 	switch {
-	case len(o.orphans) == 0:
-		return
-	case o.group.members.withoutAuthority.Load(): // its log may lack what it had acknowledged
-		o.judgeLater = true
-		return
-	case o.judgeLater:
-		o.judgeLater, o.judgeAt = false, o.group.writes.storage.log.LastIndex()
-		return
-	case o.group.machine.apply.position().Index < min(o.judgeAt, o.group.writes.storage.log.LastIndex()):
-		return // (what is not committed may have left the log since the start)
+	case k == nil:
+		return ErrNoObjects
+	case g.Err() != nil:
+		return wrap(ErrStopped, g.Err())
 	}
-	for id := range o.orphans {
-		if _, known := o.table.Get(id); !known && !slices.ContainsFunc(o.ended, func(g object.Gone) bool { return g.ID == id }) {
-			o.condemn = append(o.condemn, id)
+	err := k.Files().Verify(ctx, id)
+	if snapshots.IsDamage(err) {
+		g.host.env.logger.Warn("an object is damaged, and is fetched", "group", g.id, "host", g.self, "object", id.String(), "err", err)
+		k.Damaged(id)
+	}
+	return err
+}
+
+// VerifyObject implements admin.Host. It verifies the first object after an id.
+func (a administered) VerifyObject(ctx context.Context, group uint64, after string) (of admin.Object, err error) {
+	var last object.ID
+	if after != "" {
+		if last, err = object.ParseID(after); err != nil {
+			return of, err
 		}
 	}
-	slices.SortFunc(o.condemn, func(a, b object.ID) int { return slices.Compare(a[:], b[:]) })
-	o.orphans = nil
-	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
+	g, err := a.group(group)
+	if err != nil || g.machine.objects == nil {
+		return of, err
+	}
+	rest := slices.DeleteFunc(g.machine.objects.Files().List(), func(i files.Info) bool { return bytes.Compare(i.ID[:], last[:]) <= 0 })
+	if len(rest) == 0 {
+		return of, nil
+	}
+	of = admin.Object{ID: rest[0].ID.String(), Bytes: rest[0].Bytes}
+	for _, i := range rest[1:] {
+		of.Left += i.Bytes
+	}
+	switch err = g.VerifyObject(ctx, rest[0].ID); {
+	case snapshots.IsDamage(err):
+		of.Damage, err = fmt.Sprintf("%.1000s", err.Error()), nil
+	case errors.Is(err, files.ErrNotHere): // it has gone meanwhile
+		err = nil
+	}
+	return of, err
 }
 
-// regained is called when the group has authority again: its log has what it had lost. It may be that nothing
-// more will be applied for long.
-func (o *groupObjects) regained() {
-	if !o.on {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.judge() // says when,
-	o.judge() // and that may be now
-}
-
-// removeEnded removes the files of the sets that went before the log of this host begins. It is part of a
-// turn.
-func (o *groupObjects) removeEnded() {
-	at, first := o.goes.Load(), o.group.writes.storage.log.FirstIndex()
-	if at == 0 || at > first {
-		return
-	}
-	o.mu.Lock()
-	n := 0
-	for n < len(o.ended) && o.ended[n].Index < first {
-		o.condemn = append(o.condemn, o.ended[n].ID)
-		n++
-	}
-	o.ended = slices.Delete(o.ended, 0, n)
-	o.setGoes()
-	o.mu.Unlock()
-	o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
-}
-
-// removePiece removes the files of one set, on a snapshot lane. What cannot be removed now, as it is read or
-// sent, is tried again at a later turn.
-func (o *groupObjects) removePiece() (more bool) {
-	o.mu.Lock()
-	if len(o.condemn) == 0 {
-		o.mu.Unlock()
-		return false
-	}
-	id := o.condemn[0]
-	o.condemn, o.removed = slices.Delete(o.condemn, 0, 1), id
-	o.mu.Unlock()
-	err := o.files.Remove(id)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.removed = object.ID{}
-	if _, is := o.table.Get(id); err != nil && !is { // otherwise it was opened meanwhile, and what is left is needed
-		o.group.host.env.logger.Debug("an object is not removed yet", "group", o.group.id, "host", o.group.self, "object", id.String(), "err", err)
-		o.inUse = append(o.inUse, id)
-		o.wake()
-	}
-	return len(o.condemn) > 0
-}
-
-// removeAgain tries once in a heartbeat interval to remove what was in use. It returns the tick at which to
-// try next. It is part of a turn.
-func (o *groupObjects) removeAgain() (due int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	h, now := &o.holders, o.group.core.at.ticks
-	switch {
-	case len(o.inUse) == 0:
-		return never
-	case now >= h.removeAt:
-		o.condemn, o.inUse = append(o.condemn, o.inUse...), nil
-		h.removeAt = now + ticksPerHeartbeat
-		o.group.host.bulk.snapshotLanes.Enqueue(&o.removes)
-	}
-	return h.removeAt
-}
-
-// isHere reports whether this member has a set, and will have it. The caller holds mu.
-func (o *groupObjects) isHere(s *object.Set) bool {
-	info, ok := o.files.Info(s.ID)
-	return ok && info.Hash == s.Hash && o.removed != s.ID && !slices.Contains(o.condemn, s.ID)
-}
-
-// note notes a set that is in the table now. The caller holds mu.
-func (o *groupObjects) note(s object.Set) {
-	delete(o.orphans, s.ID)
-	o.condemn = slices.DeleteFunc(o.condemn, func(id object.ID) bool { return id == s.ID })
-	o.inUse = slices.DeleteFunc(o.inUse, func(id object.ID) bool { return id == s.ID })
-	o.ended = slices.DeleteFunc(o.ended, func(g object.Gone) bool { return g.ID == s.ID })
-	o.setGoes()
-	if !o.isHere(&s) {
-		o.lacking[s.ID] = s
-	}
-	if s.Held == 0 {
-		o.unheld[s.ID] = s
-	}
+// ObjectMetrics are about the large objects of a group on this host.
+type ObjectMetrics struct {
+	Sets  int   // in the table, as far as this host has applied
+	Bytes int64 // of their contents
+	// Unheld are sets that no quorum is known to have. Lacking are sets that this host does not have.
+	Unheld, Lacking int
+	// Files are sets of which something is on this host's disk. Ended are sets that have gone. Their files,
+	// if there are any, stay until the log behind their end is gone. Strays are files of neither kind: what
+	// the disk had at the start stays until the log of that moment is applied.
+	Files, Ended, Strays int
+	Uploads              int           // that are under way on this host
+	Waits                uint64        // the entry at which the state machine waits for an object; 0: it does not
+	LogTime              time.Duration // of the table
 }

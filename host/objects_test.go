@@ -62,11 +62,9 @@ func TestFilesInUseAreRemovedLater(t *testing.T) {
 	turns := 0
 	for range 1000 {
 		c.tick()
-		h.group.machine.objects.mu.Lock()
-		if len(h.group.machine.objects.inUse) == 0 {
+		if h.group.machine.objects.InUse() == 0 {
 			turns++
 		}
-		h.group.machine.objects.mu.Unlock()
 	}
 	if !h.has(u.ID()) || turns > 1000/2 {
 		t.Errorf("it is there: %v, while it is read; its removal was under way in %d of 1000 ticks", h.has(u.ID()), turns)
@@ -91,7 +89,7 @@ func TestProposedHoldsAreForgotten(t *testing.T) {
 	}
 	u := c.leader().begins(100, time.Hour)
 	c.load("one more is held", 0, func() bool { return u.held(t) })
-	if n := len(c.leader().group.machine.objects.holders.proposed); n > 2 {
+	if n := c.leader().group.machine.objects.Proposed(); n > 2 {
 		t.Errorf("the leader remembers %d holds, and all are applied", n)
 	}
 }
@@ -189,7 +187,7 @@ func TestWaitingForASlotIsNoBusyWait(t *testing.T) {
 		u := c.leader().begins(300_000, time.Hour)
 		c.load("it is held", 0, func() bool { return u.held(t) })
 	}
-	lacks := func() int { return len(h.group.machine.objects.inOrder(h.group.machine.objects.lacking)) }
+	lacks := func() int { return h.group.Metrics().Objects.Lacking }
 	c.load("both are lacking", 0, func() bool { return lacks() == 2 })
 	for range 10 * ticksPerHeartbeat {
 		c.tick()
@@ -223,24 +221,5 @@ func TestOrphansOfAQuietGroupGo(t *testing.T) {
 	c.load("it goes", 0, func() bool { return !h.has(orphan) })
 	if now := c.leader().group.Status().LastIndex; now != last {
 		t.Errorf("the log has grown from entry %d to %d meanwhile", last, now)
-	}
-}
-
-// The files of an object that has gone count for the next snapshot: they stay until the log begins behind the
-// entry at which it went.
-func TestAnObjectThatHasGoneCountsForTheLog(t *testing.T) {
-	id := object.ID{3}
-	s := objectMember(t, &keepMachine{}, id)
-	o := &s.group.machine.objects
-	info, here := o.files.Info(id)
-	if !here || info.Bytes == 0 {
-		t.Fatalf("setup: %+v, %v", info, here)
-	}
-	before := s.group.snapshots.growth.Applied()
-	o.mu.Lock()
-	o.end([]object.Gone{{ID: id, Index: 9}, {ID: object.ID{4}, Index: 9}}) // the second is not here
-	o.mu.Unlock()
-	if n := s.group.snapshots.growth.Applied() - before; n != info.Bytes {
-		t.Errorf("%d bytes count, want %d", n, info.Bytes)
 	}
 }

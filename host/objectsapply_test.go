@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
@@ -63,19 +64,30 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 	s.compare()
 	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
 	g.members.rosters = []*membership.Roster{r}
-	o := &g.machine.objects
-	o.group, o.on, o.table = g, true, object.New(object.Options{MaxSets: 6})
-	o.lacking, o.unheld, o.uploads = map[object.ID]object.Set{}, map[object.ID]object.Set{}, map[object.ID]*Upload{}
-	o.work.Store(true) // no turn must be woken
-	var err error
-	if o.files, err = files.Open(crashfs.New(), "/objects"); err != nil {
+	k, err := objects.New(objects.Settings{Group: 1, Self: 1, FS: crashfs.New(), Dir: "/objects", Options: object.Options{MaxSets: 6}}, loneMember{(*objectGroup)(g)}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		putObject(t, o.files, id)
+		putObject(t, k.Files(), id)
 	}
-	m.objects, g.machine.apply.hook = &Objects{o}, objectHook{o, s}
+	g.machine.objects = k
+	m.objects, g.machine.apply.hook = &Objects{k}, objectHook{k, s}
 	return s
+}
+
+// loneMember is a group without log, lanes and turns.
+type loneMember struct{ *objectGroup }
+
+func (loneMember) LastIndex() uint64               { return 0 }
+func (loneMember) Stay(int64)                      {}
+func (loneMember) Want()                           {}
+func (loneMember) Wake()                           {}
+func (loneMember) Work(string, func() bool) func() { return func() {} }
+
+func objectTable(s *commandGroup) []byte {
+	form, _ := s.group.machine.objects.Capture()
+	return form
 }
 
 func putObject(t interface{ Fatal(...any) }, to *files.Store, id object.ID) (info files.Info) {
@@ -140,7 +152,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 		machines := []*keepMachine{{}, {}, {}}
 		members := []*commandGroup{objectMember(t, machines[0], ids...), objectMember(t, machines[1], ids...), objectMember(t, machines[2])}
 		info := map[object.ID]files.Info{}
-		for _, i := range members[0].group.machine.objects.files.List() {
+		for _, i := range members[0].group.machine.objects.Files().List() {
 			info[i.ID] = i
 		}
 		entries := drawObjectEntries(rng, 300-rapid.IntRange(0, 299).Draw(t, "fewer"), info)
@@ -153,7 +165,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 				err := s.Apply(rest[:n:n])
 				if at := (*parked)(nil); i == 2 && errors.As(err, &at) {
 					waits++
-					putObject(t, s.group.machine.objects.files, s.group.machine.objects.waitsFor)
+					putObject(t, s.group.machine.objects.Files(), s.group.machine.objects.Awaits())
 					if n = int(at.index - rest[0].Index); n < 0 {
 						t.Fatalf("stopped at entry %d before entry %d", at.index, rest[0].Index)
 					}
@@ -165,7 +177,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 			if i > 0 && !slices.Equal(machines[i].told, machines[0].told) {
 				t.Fatalf("member %d was told\n%s\nand member 1\n%s", i+1, strings.Join(machines[i].told, "\n"), strings.Join(machines[0].told, "\n"))
 			}
-			if form := s.group.machine.objects.table.AppendTo(nil); !bytes.Equal(form, members[0].group.machine.objects.table.AppendTo(nil)) {
+			if form := objectTable(s); !bytes.Equal(form, objectTable(members[0])) {
 				t.Fatalf("member %d has another table of objects than member 1", i+1)
 			}
 			if form := s.table.AppendTo(nil); !bytes.Equal(form, members[0].table.AppendTo(nil)) {
@@ -189,7 +201,7 @@ func TestARefusedCommandStaysRefused(t *testing.T) {
 	m := &keepMachine{}
 	id := object.ID{1}
 	s := objectMember(t, m, id)
-	info, _ := s.group.machine.objects.files.Info(id)
+	info, _ := s.group.machine.objects.Files().Info(id)
 	mark := session.Mark{ID: session.ID{Client: [16]byte{9}}, Number: 1, Low: 1}
 	index := uint64(0)
 	apply := func(h session.Header, data []byte) {

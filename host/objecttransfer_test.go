@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/transport"
@@ -19,7 +20,7 @@ import (
 
 // testObject is an object that some hosts of a cluster have.
 type testObject struct {
-	objectFetch
+	objects.Object
 	content []byte
 }
 
@@ -29,20 +30,23 @@ func (c *installCluster) newTestObject(n int) *testObject {
 	for i := range o.content {
 		o.content[i] = byte(c.rng.Uint32())
 	}
-	for i := range o.id {
-		o.id[i] = byte(c.rng.Uint32())
+	for i := range o.ID {
+		o.ID[i] = byte(c.rng.Uint32())
 	}
 	return o
 }
 
 // objectsOn returns the objects of a host, whose group has none as far as its machine knows.
 func objectsOn(h *installHost) (_ *files.Store, err error) {
-	o := &h.group.machine.objects
-	if o.files == nil {
-		o.group = h.group
-		o.files, err = files.Open(h.process.env.fs, objectsDir(h.process.config.Dir, h.group.id))
+	g := h.group
+	if g.machine.objects == nil {
+		s := g.objectSettings(ObjectOptions{})
+		s.ReserveBytes, s.Told = 0, func(object.ID, bool) {}
+		if g.machine.objects, err = objects.New(s, (*objectGroup)(g), &h.process.bulk.transfers.objects); err != nil {
+			return nil, err
+		}
 	}
-	return o.files, err
+	return g.machine.objects.Files(), nil
 }
 
 // put writes the object on hosts.
@@ -53,7 +57,7 @@ func (o *testObject) put(hosts ...*installHost) *testObject {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := store.Create(o.id, object.MaxBytes)
+		w, err := store.Create(o.ID, object.MaxBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +68,7 @@ func (o *testObject) put(hosts ...*installHost) *testObject {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := store.Blocks(o.id)
+		r, err := store.Blocks(o.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +78,7 @@ func (o *testObject) put(hosts ...*installHost) *testObject {
 			t.Fatal(err)
 		}
 		r.Close()
-		o.bytes, o.hash, o.manifestBytes = info.Bytes, info.Hash, int64(len(form))
+		o.Bytes, o.Hash, o.ManifestBytes = info.Bytes, info.Hash, int64(len(form))
 	}
 	return o
 }
@@ -82,7 +86,7 @@ func (o *testObject) put(hosts ...*installHost) *testObject {
 // blocks is how many blocks a transfer of the whole has, with the manifest.
 func (o *testObject) blocks() int {
 	of := func(n int64) int { return int((n + bulk.BlockBytes - 1) / bulk.BlockBytes) }
-	return of(o.manifestBytes) + of(o.bytes)
+	return of(o.ManifestBytes) + of(o.Bytes)
 }
 
 // isOn reports whether a host has the object, and checks what it has.
@@ -92,10 +96,10 @@ func (o *testObject) isOn(h *installHost) bool {
 	if err != nil {
 		h.all.t.Fatal(err)
 	}
-	if _, here := store.Info(o.id); !here {
+	if _, here := store.Info(o.ID); !here {
 		return false
 	}
-	f, err := store.OpenFile(o.id)
+	f, err := store.OpenFile(o.ID)
 	if err != nil {
 		h.all.t.Fatal(err)
 	}
@@ -108,9 +112,12 @@ func (o *testObject) isOn(h *installHost) bool {
 
 // fetches makes a host fetch the object, from sources first.
 func (o *testObject) fetches(h *installHost, sources ...uint64) bool {
-	f := o.objectFetch
-	f.sources = sources
-	began := h.process.bulk.transfers.fetch(h.group, f)
+	if _, err := objectsOn(h); err != nil {
+		h.all.t.Fatal(err)
+	}
+	f := o.Object
+	f.Sources = sources
+	began := h.process.bulk.transfers.objects.Begin(h.group.machine.objects, f)
 	h.manual.runIdle()
 	return began
 }
@@ -123,7 +130,7 @@ func (h *installHost) listens() *heardOf {
 		h.all.t.Fatal(err)
 	}
 	n := &heardOf{map[object.ID]int{}, map[object.ID]int{}}
-	h.group.machine.objects.told = func(id object.ID, here bool) {
+	h.group.machine.objects.Told = func(id object.ID, here bool) {
 		h.process.bulk.transfers.Do(func() {}) // no lock is held
 		if here {
 			n.arrived[id]++
@@ -165,7 +172,7 @@ func TestTransferOfObjects(t *testing.T) {
 				t.Fatal("no fetch begins")
 			}
 		}
-		c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
+		c.load("it arrives", 0, func() bool { return told.arrived[o.ID] > 0 })
 		if !o.isOn(h) || len(c.blocks) != o.blocks() || c.twice() > 0 {
 			t.Errorf("%d bytes: here %v, %d blocks arrived, %d twice, want %d blocks once", n, o.isOn(h), len(c.blocks), c.twice(), o.blocks())
 		}
@@ -175,7 +182,7 @@ func TestTransferOfObjects(t *testing.T) {
 		if !o.fetches(h, 2) {
 			t.Fatal("no fetch begins of what is there")
 		}
-		c.load("it is found", 0, func() bool { return told.arrived[o.id] == 2 })
+		c.load("it is found", 0, func() bool { return told.arrived[o.ID] == 2 })
 		if c.twice() > 0 || count[event.ObjectReceived](h) != 1 {
 			t.Errorf("%d bytes: a fetch of what is there: %d blocks twice, events %+v", n, c.twice(), h.events)
 		}
@@ -204,7 +211,7 @@ func TestTransferOfAnObjectFromTheNextSource(t *testing.T) {
 			}
 			o.fetches(h, 2, 1)
 			ticks := 0
-			c.load("it arrives", 0, func() bool { ticks++; return told.arrived[o.id] > 0 })
+			c.load("it arrives", 0, func() bool { ticks++; return told.arrived[o.ID] > 0 })
 			if !o.isOn(h) || len(told.absent) > 0 || !isDown && ticks > ticksPerHeartbeat {
 				t.Errorf("it is here: %v, after %d ticks, absent %v", o.isOn(h), ticks, told.absent)
 			}
@@ -237,7 +244,7 @@ func TestTransferOfAnObjectOverRestarts(t *testing.T) {
 			o.fetches(h, 2)
 		}
 	}
-	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
+	c.load("it arrives", 0, func() bool { return told.arrived[o.ID] > 0 })
 	if !o.isOn(h) || len(c.blocks) != o.blocks() || c.twice() > 3*bulk.WindowBlocks {
 		t.Errorf("here %v, %d blocks of %d, %d twice in 3 restarts", o.isOn(h), len(c.blocks), o.blocks(), c.twice())
 	}
@@ -279,12 +286,12 @@ func TestTransferOfAnObjectFromLiars(t *testing.T) {
 				o.fetches(h, 2, 1)
 				if all {
 					c.load("it starts over twice", 0, func() bool { return count[event.ObjectTransferFailed](h) >= 2 })
-					if told.arrived[o.id] > 0 || told.absent[o.id] == 0 || h.process.Metrics().ObjectTransfers.Aborted < 2 {
+					if told.arrived[o.ID] > 0 || told.absent[o.ID] == 0 || h.process.Metrics().ObjectTransfers.Aborted < 2 {
 						t.Errorf("told %+v, metrics %+v", told, h.process.Metrics().ObjectTransfers)
 					}
 					c.change = nil
 				}
-				c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
+				c.load("it arrives", 0, func() bool { return told.arrived[o.ID] > 0 })
 				if !o.isOn(h) || lies == 0 || !all && count[event.ObjectTransferFailed](h) > 0 {
 					t.Errorf("here %v, %d lies, events %+v", o.isOn(h), lies, h.events)
 				}
@@ -299,17 +306,17 @@ func TestTransferOfAnObjectThatCannotBe(t *testing.T) {
 	c := newInstallCluster(t, 25).start()
 	h := c.hosts[2]
 	o, good := c.newTestObject(100).put(c.hosts[0]), c.newTestObject(200).put(c.hosts[0])
-	o.bytes++
+	o.Bytes++
 	told := h.listens()
 	large := *o
-	large.manifestBytes = bulk.MaxManifest + 1
+	large.ManifestBytes = bulk.MaxManifest + 1
 	if large.fetches(h, 1) {
 		t.Error("a fetch with a manifest that is too large begins")
 	}
 	o.fetches(h, 1)
 	good.fetches(h, 1)
 	c.load("it starts over", 0, func() bool { return count[event.ObjectTransferFailed](h) >= 3 })
-	if told.arrived[o.id] > 0 || told.absent[o.id] == 0 || told.arrived[good.id] != 1 {
+	if told.arrived[o.ID] > 0 || told.absent[o.ID] == 0 || told.arrived[good.ID] != 1 {
 		t.Errorf("told %+v", told)
 	}
 }
@@ -334,11 +341,11 @@ func TestTransferOfAnObjectToAFullDisk(t *testing.T) {
 	for range 600 {
 		c.tick()
 	}
-	if told.arrived[o.id] > 0 || refused > 100 {
+	if told.arrived[o.ID] > 0 || refused > 100 {
 		t.Errorf("the disk has refused %d times, told %+v", refused, told)
 	}
 	h.disk.SetHook(nil)
-	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
+	c.load("it arrives", 0, func() bool { return told.arrived[o.ID] > 0 })
 	if !o.isOn(h) || count[event.ObjectTransferFailed](h) > 0 {
 		t.Errorf("here %v, events %+v", o.isOn(h), h.events)
 	}
@@ -367,7 +374,7 @@ func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
 			}
 		}
 		most = max(most, blocks)
-		return told.arrived[a.id] > 0 && told.arrived[b.id] > 0 && count[event.SnapshotInstalled](h) > 0
+		return told.arrived[a.ID] > 0 && told.arrived[b.ID] > 0 && count[event.SnapshotInstalled](h) > 0
 	})
 	c.load("all are equal", 0, c.equal)
 	if !a.isOn(h) || !b.isOn(h) || most != 3 || c.twice() > 0 {
@@ -385,7 +392,7 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Remove(o.id); err != nil {
+	if err := store.Remove(o.ID); err != nil {
 		t.Fatal(err)
 	}
 	told, asks := h.listens(), 0
@@ -402,18 +409,18 @@ func TestTransferOfAnObjectThatNobodyHas(t *testing.T) {
 	for range 1000 {
 		c.tick()
 	}
-	if told.absent[o.id] > 0 || asks < 6 || asks > 60 {
+	if told.absent[o.ID] > 0 || asks < 6 || asks > 60 {
 		t.Errorf("in 1000 ticks, with a member that says that it is busy: %d asks, told %+v", asks, told)
 	}
 	busy = false
 	for range 1000 {
 		c.tick()
 	}
-	if n := told.absent[o.id]; n < 3 || n > 20 {
+	if n := told.absent[o.ID]; n < 3 || n > 20 {
 		t.Errorf("in 1000 ticks absent was called %d times", n)
 	}
 	o.put(c.hosts[0])
-	c.load("it arrives", 0, func() bool { return told.arrived[o.id] > 0 })
+	c.load("it arrives", 0, func() bool { return told.arrived[o.ID] > 0 })
 	if !o.isOn(h) || count[event.ObjectTransferFailed](h) > 0 {
 		t.Errorf("here %v, events %+v", o.isOn(h), h.events)
 	}
@@ -432,7 +439,7 @@ func TestTransfersOfObjectsShareSlots(t *testing.T) {
 	var slow []*testObject
 	for range maxObjectReceivings {
 		o := c.newTestObject(1000).put(c.hosts[0])
-		if err := source.Remove(o.id); err != nil {
+		if err := source.Remove(o.ID); err != nil {
 			t.Fatal(err)
 		}
 		slow = append(slow, o)
@@ -448,7 +455,7 @@ func TestTransfersOfObjectsShareSlots(t *testing.T) {
 	if n := count[event.ObjectTransferFailed](h); n != 1 {
 		t.Errorf("%d have lost their slots, want 1", n)
 	}
-	c.load("it arrives", 0, func() bool { return told.arrived[next.id] > 0 })
+	c.load("it arrives", 0, func() bool { return told.arrived[next.ID] > 0 })
 	for _, o := range slow {
 		o.put(c.hosts[0])
 	}
@@ -466,7 +473,7 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	told := h.listens()
 	o.fetches(h, 2)
 	c.load("a part arrives", 0, func() bool { return len(c.blocks) > 20 })
-	h.process.bulk.transfers.endFetch(h.group, o.id)
+	h.process.bulk.transfers.objects.End(h.group.machine.objects, o.ID)
 	for range 10 {
 		c.tick()
 	}
@@ -477,12 +484,12 @@ func TestTransferOfAnObjectEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, is := store.Unfinished(o.id); !is {
+	if _, is := store.Unfinished(o.ID); !is {
 		t.Error("what was received is gone, or busy")
 	}
 	o.fetches(h, 2)
 	c.load("more arrives", 0, func() bool { return len(c.blocks) > 50 })
-	if c.twice() > bulk.WindowBlocks || told.arrived[o.id] > 0 {
+	if c.twice() > bulk.WindowBlocks || told.arrived[o.ID] > 0 {
 		t.Errorf("%d blocks came twice, told %+v", c.twice(), told)
 	}
 	for _, closes := range []*installHost{source, h} {
@@ -508,14 +515,14 @@ func TestTransferOfObjectsWithOneHash(t *testing.T) {
 	h := c.hosts[2]
 	a := c.newTestObject(20 * bulk.BlockBytes).put(c.hosts[1])
 	b := *a
-	b.id[0]++
+	b.ID[0]++
 	b.put(c.hosts[1])
 	told := h.listens()
-	if a.hash != b.hash || !a.fetches(h, 2) || b.fetches(h, 2) {
+	if a.Hash != b.Hash || !a.fetches(h, 2) || b.fetches(h, 2) {
 		t.Fatal("want one fetch of two objects with the same hash")
 	}
-	c.load("both arrive", 0, func() bool { return b.fetches(h, 2) && told.arrived[b.id] > 0 })
-	if !a.isOn(h) || !b.isOn(h) || told.arrived[a.id] != 1 {
+	c.load("both arrive", 0, func() bool { return b.fetches(h, 2) && told.arrived[b.ID] > 0 })
+	if !a.isOn(h) || !b.isOn(h) || told.arrived[a.ID] != 1 {
 		t.Errorf("here %v and %v, told %+v", a.isOn(h), b.isOn(h), told)
 	}
 }
@@ -525,7 +532,7 @@ func TestTransferOfAnObjectToAStranger(t *testing.T) {
 	c := newInstallCluster(t, 31).start()
 	h := c.hosts[1]
 	o := c.newTestObject(1000).put(h)
-	a := bulk.Ask{Group: theGroup, Hash: o.hash, Number: 1 << 62, Ranges: []bulk.Range{{Blocks: 1}}}
+	a := bulk.Ask{Group: theGroup, Hash: o.Hash, Number: 1 << 62, Ranges: []bulk.Range{{Blocks: 1}}}
 	for from, want := range map[uint64]int{9: 0, 3: 1} {
 		(*h.receiver).Deliver(from, transport.Control, a.Encode())
 		h.manual.runIdle()

@@ -85,8 +85,8 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 	b := newBesieged(t, 8, nil)
 	l := b.leader()
 	l.group.StartSnapshot()
-	b.load("a snapshot is taken", 1, func() bool { return l.group.snapshots.latest() != nil })
-	transfers, latest := &l.process.bulk.transfers, l.group.snapshots.latest()
+	b.load("a snapshot is taken", 1, func() bool { return l.group.snapshots.Latest() != nil })
+	transfers, latest := &l.process.bulk.transfers, l.group.snapshots.Latest()
 	ticks := int(transfers.SlotTicks())
 	for i := range 3 * ticks {
 		for liar := uint64(theLiar); i%100 == 0 && liar <= theLiar+1; liar++ {

@@ -167,7 +167,7 @@ func (h *Host) unfit() leadership.Unfitness {
 		return leadership.DiskStands
 	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
 		return leadership.TurnsHang
-	case h.appliers.metrics().ApplyHung > 0:
+	case h.appliers.Counts().Hung > 0:
 		return leadership.MachinesHang
 	}
 	return leadership.Fit

@@ -151,7 +151,7 @@ func (g *Group) stageWaits(r *membership.Roster, c membership.Change) string {
 		case s.Op != membership.Promote:
 		case !g.isLevel(s.ID):
 			behind = append(behind, fmt.Sprintf("member %d has not caught up", s.ID))
-		case !g.holdsAll(s.ID):
+		case !g.machine.objects.AreHeldBy(s.ID):
 			behind = append(behind, fmt.Sprintf("member %d does not hold all objects", s.ID))
 		}
 	}
@@ -161,7 +161,7 @@ func (g *Group) stageWaits(r *membership.Roster, c membership.Change) string {
 	if why := g.leavesNoQuorum(r, [][]membership.Step{c.Steps}); why != "" {
 		return why
 	}
-	return g.objectsWait(r, c.Steps)
+	return g.machine.objects.WaitWith(r, c.Steps)
 }
 
 // leavesNoQuorum says after which of some stages the members that were heard lately would be no quorum, or

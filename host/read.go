@@ -115,7 +115,7 @@ func (w *readsWiring) Applied() uint64                   { return w.machine.appl
 func (w *readsWiring) Boottime() time.Duration           { return w.host.env.env.Clock.Boottime() }
 func (w *readsWiring) Halts() uint64                     { return (*Group)(w).Halts() }
 func (w *readsWiring) WaitEnd(ctx context.Context) error { return (*Group)(w).waitEnd(ctx) }
-func (w *readsWiring) Exclude()                          { w.host.appliers.enqueue(w.machine.apply) }
+func (w *readsWiring) Exclude()                          { w.host.appliers.Enqueue(&w.machine.apply.seat) }
 func (w *readsWiring) Overloaded() error                 { return ErrOverloaded }
 func (w *readsWiring) Number() uint64                    { return w.host.network.readNumbers.Add(1) }
 

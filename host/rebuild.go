@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/vfs"
 )
@@ -35,7 +35,7 @@ func (q *applyQueue) rebuild() (works bool) {
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}
 	if h.First == h.Last {
-		if purpose.by = q.group.machine.skips.of(h.First); purpose.by == 0 {
+		if purpose.by = q.group.machine.skips.Of(h.First); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {
@@ -48,7 +48,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		return false // it has not helped
 	}
 	q.rebuilt = purpose
-	p := q.group.snapshots.latest()
+	p := q.group.snapshots.Latest()
 	if !q.canRebuild(p) {
 		return false
 	}
@@ -59,7 +59,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		}
 		if vfs.IsShort(err) {
 			q.rebuilt = rebuildPurpose{}
-			q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
+			q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
 			return false
 		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.ID.String(), "err", err)
@@ -72,7 +72,7 @@ func (q *applyQueue) rebuild() (works bool) {
 // canRebuild reports whether the machine can begin from a snapshot in this life.
 func (q *applyQueue) canRebuild(p *snapshots.Published) bool {
 	m, ok := q.machine.(*commandGroup)
-	return p != nil && ok && m.options.Applied == nil && q.hook == nil && !q.group.snapshots.installs.pending.Load()
+	return p != nil && ok && m.options.Applied == nil && q.hook == nil && !q.group.snapshots.Installing.Load()
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.
@@ -82,7 +82,7 @@ func (q *applyQueue) rebuildFrom(p *snapshots.Published) (err error) {
 	defer q.calling.Unlock()
 	q.rebuildTo = max(q.rebuildTo, q.through.Load())
 	to := q.rebuildTo
-	store, err := g.snapshots.store()
+	store, err := g.snapshots.Store()
 	if err != nil {
 		return err
 	}

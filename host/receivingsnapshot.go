@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/snapshot"
 )
 
@@ -29,7 +29,7 @@ func (c *receivedSnapshot) id() snapshot.ID {
 }
 
 func (c *receivedSnapshot) Look() (m snapshot.Manifest, found bool, err error) {
-	store, err := c.group.snapshots.store()
+	store, err := c.group.snapshots.Store()
 	if err != nil {
 		return m, false, err
 	}
@@ -42,13 +42,13 @@ func (c *receivedSnapshot) Look() (m snapshot.Manifest, found bool, err error) {
 }
 
 func (c *receivedSnapshot) Receive(m snapshot.Manifest) (*snapshot.Receiver, error) {
-	store, err := c.group.snapshots.store()
+	store, err := c.group.snapshots.Store()
 	if err != nil {
 		return nil, err
 	}
 	var sources []snapshot.Source
-	if s := c.group.snapshots.section; s != nil {
-		sources = s.sources(&m)
+	if s := c.group.snapshots.Section; s != nil {
+		sources = s.Sources(&m)
 	}
 	r, err := store.Receive(context.Background(), m, sources...)
 	if errors.Is(err, snapshot.ErrPublished) && !store.Verified(m.ID()) {

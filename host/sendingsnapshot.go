@@ -3,11 +3,11 @@ package host
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -25,7 +25,7 @@ func (c *sentSnapshot) Name() string       { return c.published.ID.String() }
 func (c *sentSnapshot) Hash() [32]byte     { return c.published.Hash }
 
 func (c *sentSnapshot) Renew() bool {
-	if p := c.group.snapshots.latest(); p != nil {
+	if p := c.group.snapshots.Latest(); p != nil {
 		c.published = p
 	}
 	return c.published != nil
@@ -33,11 +33,11 @@ func (c *sentSnapshot) Renew() bool {
 
 // begins keeps the log behind the snapshot: the receiver needs it next.
 func (c *sentSnapshot) Begins() (release func()) {
-	return c.group.snapshots.growth.Pin(c.published.ID.Index)
+	return c.group.snapshots.Growth.Pin(c.published.ID.Index)
 }
 
 func (c *sentSnapshot) Open() (snapshot.Manifest, *snapshot.Reader, error) {
-	store, err := c.group.snapshots.store()
+	store, err := c.group.snapshots.Store()
 	if err != nil {
 		return snapshot.Manifest{}, nil, err
 	}
@@ -46,7 +46,7 @@ func (c *sentSnapshot) Open() (snapshot.Manifest, *snapshot.Reader, error) {
 }
 
 func (c *sentSnapshot) NotOpened(s *bulk.Sender, err error) {
-	if errors.Is(err, snapshot.ErrNotFound) && c.group.snapshots.latest() != c.published {
+	if errors.Is(err, snapshot.ErrNotFound) && c.group.snapshots.Latest() != c.published {
 		s.Wait(0) // a later one has taken its place
 		return
 	}
@@ -60,7 +60,7 @@ func (c *sentSnapshot) Offer(manifestBytes int64) []byte {
 }
 
 func (c *sentSnapshot) RejectGoingOn() (cause string) {
-	pinned, most := c.group.snapshots.growth.Since(c.published.ID.Index), max(bulk.MinPinnedLog, 4*c.published.Manifest.Bytes())
+	pinned, most := c.group.snapshots.Growth.Since(c.published.ID.Index), max(bulk.MinPinnedLog, 4*c.published.Manifest.Bytes())
 	if pinned > most {
 		return fmt.Sprintf("the log that is kept for it has grown to %d bytes, want at most %d", pinned, most)
 	}
@@ -68,7 +68,7 @@ func (c *sentSnapshot) RejectGoingOn() (cause string) {
 }
 
 // unreadable asks for another snapshot.
-func (c *sentSnapshot) Unreadable() { c.group.snapshots.want() }
+func (c *sentSnapshot) Unreadable() { c.group.snapshots.Want() }
 
 func (c *sentSnapshot) Sent(to uint64, bytes int64) event.Event {
 	return event.SnapshotSent{Group: c.group.id, Member: to, Index: c.published.ID.Index, Bytes: bytes}

@@ -58,8 +58,13 @@ func (h *Host) parts() []part {
 	for _, l := range h.storage.readers.All() {
 		parts = append(parts, part{l.Doing, joined(l.Stop)})
 	}
-	for _, l := range h.appliers.all() {
-		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	for _, l := range h.appliers.All() {
+		parts = append(parts, part{func() string {
+			if group, is := l.Doing(); is {
+				return fmt.Sprintf("the state machine of group %d, which is in Apply", group)
+			}
+			return "an apply lane"
+		}, joined(l.Task().Stop)})
 	}
 	for _, l := range h.bulk.snapshotLanes.All() {
 		parts = append(parts, part{l.Doing, joined(l.Task().Stop)})
@@ -77,16 +82,6 @@ func doing(w *sched.Worker) func() string {
 	}
 }
 
-// doing says what the lane is in the middle of.
-func (l *applyLane) doing() string {
-	l.pool.mu.Lock()
-	defer l.pool.mu.Unlock()
-	if l.queue != nil {
-		return fmt.Sprintf("the state machine of group %d, which is in Apply", l.queue.group.id)
-	}
-	return "an apply lane"
-}
-
 // run stops the parts, then the log. all calls the given functions and returns when they have returned.
 func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	var stops []func()
@@ -97,7 +92,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	h.bulk.transfers.CloseAll()
 	for _, g := range h.groups.all() {
 		g.work.held.Stop()
-		g.snapshots.close()
+		g.snapshots.Close()
 	}
 	h.storage.lane.Close()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.storage.log.Close}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
-	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/snapshot"
 )
 
 // Snapshots of a group on its host (thesis chapter 5). Without them a log only grows, and a restart applies
@@ -108,13 +105,6 @@ type SnapshotPolicy struct {
 	Disabled bool
 }
 
-const (
-	stateStream      = "state"
-	sessionsStream   = "sessions"
-	objectsStream    = "objects"
-	maxSnapshotFiles = 1 << 16
-)
-
 // validate says what is wrong with a policy, or returns nil.
 func (p SnapshotPolicy) validate(group uint64, c Config) error {
 	switch {
@@ -145,63 +135,24 @@ func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
 	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
 }
 
-// groupSnapshots is the snapshots of one group: the latest one, the one that is being taken, and what they
-// mean for the log. The zero value is that of a group that is not open.
+// groupSnapshots is the snapshots of one group, with what of them belongs to others.
 type groupSnapshots struct {
-	group    *Group
+	snapshots.Group
 	installs installs
-	seat     snapshots.Seat // at the snapshot lanes
-	growth   snapshots.Growth
-
-	machine Snapshotter // nil: it takes and restores none
-	policy  snapshots.Policy
-	section snapshotSection // nil: the group has none (snapshotsection.go)
-	dir     string
-
-	newest  atomic.Pointer[snapshots.Published]
-	found   atomic.Pointer[[]byte] // the entry found, when founded is committed
-	granted atomic.Bool            // the apply lane may capture
-	due     atomic.Int64           // bytes of the log that are applied when the next snapshot is due
-	compact atomic.Uint64          // the log may be compacted through here; 0: it was
-	awaits  atomic.Uint64          // a take waits until the log is durable through here; 0: none does
-	durable atomic.Uint64          // and it is through here
-
-	taken, failed atomic.Uint64
-	tookNanos     atomic.Int64 // all that were taken, from capture to the end
-
-	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
-	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
-
-	mu       sync.Mutex // never held while the disk works
-	stage    takeStage
-	take     *take // from its capture to its end
-	callers  []*Taking
-	failures int   // in a row
-	lastErr  error // of the last take; nil: it was published
-	errSince int64 // tick of the first failure in a row
-	errAt    int64 // and of the last
-	gate     repetition.Gate
-	// tooLittle is how many bytes the disk had free before a take that found no space.
-	tooLittle int64
-	closed    bool
+	found    atomic.Pointer[[]byte] // the entry found, when founded is committed
 }
-
-// takeStage is how far a take is, if there is one.
-type takeStage int
-
-const (
-	takeNone    takeStage = iota
-	takeWanted            // it waits for a grant, and for the apply lane
-	takeWriting           // it was captured
-)
 
 // init makes them those of a group that has none yet.
 func (s *groupSnapshots) init(g *Group, machine StateMachine) {
-	s.group, s.policy, s.dir = g, g.config.Snapshots.settings(g.host.config), identity.SnapshotsDir(g.host.config.Dir, g.id)
-	s.machine = snapshotterOf(machine)
-	s.seat.Init((*snapshotGroup)(g))
-	s.due.Store(math.MaxInt64)
-	s.growth.Space(s.policy.Interval(nil))
+	var captured snapshots.Machine
+	if m := snapshotterOf(machine); m != nil {
+		captured = snapshotMachine{m}
+	}
+	s.Init((*snapshotGroup)(g), snapshots.Settings{
+		ID: g.id, FS: g.host.env.fs, Dir: identity.SnapshotsDir(g.host.config.Dir, g.id),
+		Lanes: &g.host.bulk.snapshotLanes, Machine: captured, Policy: g.config.Snapshots.settings(g.host.config),
+		Heartbeat: ticksPerHeartbeat, Election: int64(g.host.config.electionTicks()),
+	})
 }
 
 // snapshotterOf returns the machine that takes snapshots, or nil.
@@ -221,61 +172,9 @@ func snapshotterOf(machine StateMachine) Snapshotter {
 // them.
 type maybeSnapshotter interface{ TakesSnapshots() bool }
 
-// latest returns the newest snapshot that was published and read back, or nil.
-func (s *groupSnapshots) latest() *snapshots.Published { return s.newest.Load() }
-
-// store returns the directory of the group's snapshots. It reads the disk the first time, so it must not be
-// called in a turn.
-func (s *groupSnapshots) store() (*snapshot.Store, error) {
-	if store := s.opened.Load(); store != nil {
-		return store, nil
-	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if store := s.opened.Load(); store != nil {
-		return store, nil
-	}
-	store, err := snapshot.OpenStore(s.group.host.env.fs, s.dir)
-	if err != nil {
-		return nil, fmt.Errorf("millrace: the snapshots of group %d in %s cannot be opened: %w", s.group.id, s.dir, err)
-	}
-	s.opened.Store(store)
-	return store, nil
-}
-
-// publish makes a snapshot the latest, unless there is a later one. It was read back, and the machine has
-// its state, or a later one. The log may be compacted behind it, and the next one is due when the log has
-// grown.
-func (s *groupSnapshots) publish(p *snapshots.Published) {
-	s.mu.Lock()
-	if was := s.newest.Load(); was != nil && was.ID.Index >= p.ID.Index {
-		s.mu.Unlock()
-		return
-	}
-	s.newest.Store(p)
-	through := s.growth.Compactable(p.ID.Index, s.policy.Kept(p))
-	s.mu.Unlock()
-	if through > 0 {
-		raise(&s.compact, through)
-		s.group.want(dutySnapshots)
-		s.group.wake()
-	}
-}
-
 // raise sets a to v unless it is higher.
 func raise(a *atomic.Uint64, v uint64) {
 	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
-	}
-}
-
-// schedule sets when the next snapshot is due, counted from the bytes of the log at the last one.
-func (s *groupSnapshots) schedule(from int64) {
-	if s.machine == nil || s.policy.Disabled {
-		return
-	}
-	s.due.Store(from + s.policy.Interval(s.latest()))
-	if every := s.policy.Every; every > 0 {
-		s.group.host.bulk.snapshotLanes.LookAgain(&s.seat, every)
 	}
 }
 
@@ -284,15 +183,10 @@ func ticksIn(d time.Duration, c Config) int64 {
 	return int64((d + period - 1) / period)
 }
 
-// noteApplied counts what the machine has applied, and asks for a snapshot when one is due. It is called
-// after the machine, where that is called.
+// noteApplied counts what the machine has applied. It is called after the machine, where that is called.
 func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
-	if s.machine == nil || len(entries) == 0 {
-		return
-	}
-	if bytes := s.growth.Note(entries[len(entries)-1].Index, workqueue.EntryBytes(entries)); bytes >= s.due.Load() {
-		s.due.Store(math.MaxInt64) // until this one ends
-		s.want()
+	if n := len(entries); n > 0 && s.Machine != nil {
+		s.Applied(entries[n-1].Index, workqueue.EntryBytes(entries))
 	}
 }
 
@@ -316,6 +210,15 @@ func (t *Taking) Poll() (info SnapshotInfo, done bool, err error) {
 	return t.info, t.is, t.err
 }
 
+// told is a snapshots.Caller.
+func (t *Taking) told(p *snapshots.Published, err error) {
+	var info SnapshotInfo
+	if p != nil {
+		info = infoOf(p)
+	}
+	t.finish(info, err)
+}
+
 func (t *Taking) finish(info SnapshotInfo, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,10 +239,10 @@ func (g *Group) StartSnapshot() *Taking {
 		t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
 	case g.Halted() != nil:
 		t.finish(SnapshotInfo{}, g.Halted())
-	case g.snapshots.machine == nil:
+	case g.snapshots.Machine == nil:
 		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", ErrNoSnapshots, g.id))
 	default:
-		g.snapshots.addCaller(t)
+		g.snapshots.Ask(t.told)
 		if g.Err() != nil {
 			t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
 		}
@@ -366,7 +269,7 @@ func (g *Group) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 
 // LatestSnapshot describes the newest snapshot on this host's disk; false: there is none.
 func (g *Group) LatestSnapshot() (SnapshotInfo, bool) {
-	if p := g.snapshots.latest(); p != nil {
+	if p := g.snapshots.Latest(); p != nil {
 		return infoOf(p), true
 	}
 	return SnapshotInfo{}, false

@@ -366,7 +366,7 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 				t.Fatalf("step %d: the member knows\n%s, the twin\n%s", step, a, b)
 			}
 		}
-		taken += int(h.group.snapshots.taken.Load())
+		taken += int(h.group.snapshots.Counts().Taken)
 		if h.group.writes.storage.log.FirstIndex() > 1 {
 			compacted++
 		}
@@ -489,7 +489,7 @@ func TestSnapshotsSurviveCrashes(t *testing.T) {
 			if !slices.Equal(h.keeper.list, want) || h.beside() != beside {
 				t.Fatalf("%v at operation %d: the machine has %d commands, want %d", loss, n, len(h.keeper.list), len(want))
 			}
-			switch p := h.group.snapshots.latest(); {
+			switch p := h.group.snapshots.Latest(); {
 			case p == nil:
 				t.Fatalf("%v at operation %d: no snapshot is left", loss, n)
 			case p.ID.Index == old.Index:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"slices"
 	"strings"
@@ -12,10 +11,10 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // A member has received a snapshot, and no leader is there for which it could install it. It takes one of its
@@ -214,11 +213,11 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 			c.isolate(3)
 			c.load("log grows", 2, func() bool { return c.isBeyond(3) })
 			s := &c.leader().group.snapshots
-			right := s.latest()
+			right := s.Latest()
 			m := right.Manifest
 			m.Parts = slices.Clone(m.Parts)
 			spoil(&m)
-			s.newest.Store(snapshots.NewPublished(m, right.At))
+			s.Begin(snapshots.NewPublished(m, right.At), c.leader().group.writes.storage.log.FirstIndex(), s.Growth.PerEntry())
 			c.heal()
 			h := c.hosts[2]
 			c.load("it gives up", 0, func() bool { return count[event.SnapshotTransferAborted](h) > 0 })
@@ -231,34 +230,13 @@ func TestAPartThatNeverVerifies(t *testing.T) {
 	}
 }
 
-// While the disk opens the directory of a group's snapshots, the group goes on: its apply lane takes the
-// lock of the snapshots after each batch.
-func TestNoLockWhileTheStoreOpens(t *testing.T) {
-	h := openKeeper(t, GroupConfig{}, false)
-	h.call(t, nil, "a command")
-	looked := 0
-	h.disk.SetHook(func(op crashfs.Op) error {
-		if mu := &h.group.snapshots.mu; !mu.TryLock() {
-			t.Errorf("%v of %s: the lock is held", op.Kind, op.Name)
-		} else {
-			mu.Unlock()
-		}
-		looked++
-		return nil
-	})
-	h.mustTake(t)
-	if looked == 0 {
-		t.Error("the disk did nothing")
-	}
-}
-
 // A snapshot is due while one that was received is being installed, so it is put off. When that one is there,
 // none is due until the log has grown again.
 func TestATakeThatWasPutOff(t *testing.T) {
 	h := openKeeper(t, GroupConfig{Snapshots: SnapshotPolicy{LogBytes: 2000}}, false)
 	h.call(t, nil, "a command")
 	h.mustTake(t)
-	h.group.snapshots.installs.pending.Store(true)
+	h.group.snapshots.Installing.Store(true)
 	for i := range 40 {
 		h.call(t, nil, fmt.Sprint("a command to make the log longer, number ", i))
 		h.manual.tick()
@@ -276,10 +254,10 @@ func TestATakeThatWasPutOff(t *testing.T) {
 		t.Fatal("setup: it was not put off")
 	}
 	at := h.group.machine.apply.position()
-	installed := h.group.snapshots.latest().Manifest // stands for the one that is installed
+	installed := h.group.snapshots.Latest().Manifest // stands for the one that is installed
 	installed.Index, installed.Term = at.Index, at.Term
-	h.group.snapshots.publish(snapshots.NewPublished(installed, 1))
-	h.group.snapshots.installs.pending.Store(false)
+	h.group.snapshots.Publish(snapshots.NewPublished(installed, 1))
+	h.group.snapshots.Installing.Store(false)
 	for range 2 * ticksPerHeartbeat {
 		h.manual.tick()
 	}

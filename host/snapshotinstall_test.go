@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -42,10 +43,9 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 	}
 	g := h.group
 	m := g.machine.apply.machine.(*commandGroup)
-	write(snapshot.KindMachine, stateStream, []byte("499\n499 a command that was received"))
-	write(snapshot.KindHost, sessionsStream, m.table.AppendTo(nil))
-	block := g.hostBlock(g.machine.apply.position().Index)
-	block.HasSums, block.Sums = true, m.sums.State()
+	write(snapshot.KindMachine, snapshots.StateStream, []byte("499\n499 a command that was received"))
+	write(snapshot.KindHost, snapshots.SessionsStream, m.table.AppendTo(nil))
+	block := (*snapshotGroup)(g).CaptureState(g.machine.apply.position().Index).Block
 	block.Last = 499
 	manifest := snapshot.Manifest{
 		Cluster: h.trust.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},
@@ -126,7 +126,7 @@ func TestTheOnlySnapshotIsNotRemoved(t *testing.T) {
 		}
 		return nil
 	})
-	if err := h.start(); !isDamage(err) || !strings.Contains(err.Error(), "begins at entry") {
+	if err := h.start(); !snapshots.IsDamage(err) || !strings.Contains(err.Error(), "begins at entry") {
 		t.Fatalf("a snapshot that is read wrongly: %v", err)
 	}
 	h.disk.SetHook(nil)
@@ -165,7 +165,7 @@ func TestAnInstallThatACloseInterrupts(t *testing.T) {
 		if now, ok := h.group.LatestSnapshot(); !ok || now.Index < info.Index || now.Index >= 500 {
 			t.Fatalf("the latest snapshot is %+v", now)
 		}
-		store, err := h.group.snapshots.store()
+		store, err := h.group.snapshots.Store()
 		if err != nil || slices.Contains(store.List(), received) {
 			t.Fatalf("%v is left, %v", store.List(), err)
 		}

@@ -5,16 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
-	"io"
 	"io/fs"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -47,14 +45,14 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	s, log := &g.snapshots, g.writes.storage.log
 	first := log.FirstIndex()
-	ids, err := s.list()
+	ids, err := s.List()
 	if err != nil {
 		return 0, err
 	}
 	var unfit []error
 	var newer []snapshot.ID
 	for _, id := range slices.Backward(ids) {
-		store, err := s.store()
+		store, err := s.Store()
 		if err != nil {
 			return 0, err
 		}
@@ -77,7 +75,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 		case inLog != nil || term != id.Term:
 			unfit = append(unfit, fmt.Errorf("snapshot %v ends with term %d, and the log has term %d there", id, id.Term, term))
 			continue
-		case s.machine == nil:
+		case s.Machine == nil:
 			continue
 		}
 		damage, err := g.openFrom(ctx, store, m)
@@ -85,7 +83,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 			return 0, err
 		}
 		if damage == nil {
-			return id.Index, s.forgetNewer(newer)
+			return id.Index, s.Forget(newer)
 		}
 		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
 		unfit = append(unfit, damage)
@@ -98,57 +96,16 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	if err := g.host.bulk.uninstalled[g.id]; err != nil {
 		unfit = append(unfit, err)
 	}
-	if unfit = append(unfit, s.damaged()...); unfit == nil {
+	if unfit = append(unfit, s.Damaged()...); unfit == nil {
 		unfit = append(unfit, errors.New("there is none"))
 	}
 	switch {
 	case first == 1:
-		return 0, s.forgetNewer(newer)
-	case s.machine == nil:
+		return 0, s.Forget(newer)
+	case s.Machine == nil:
 		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, first)
 	}
-	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, first, s.dir, errors.Join(unfit...))
-}
-
-// forgetNewer removes snapshots that are newer than the log when the group begins without them. They were
-// received, and the group was closed before the log got a mark, so nothing was promised that rests on them.
-// The leader offers them again. If they stayed, older snapshots would be pruned for them.
-func (s *groupSnapshots) forgetNewer(ids []snapshot.ID) error {
-	for _, id := range ids {
-		store, err := s.store()
-		if err != nil {
-			return err
-		}
-		if err := store.Remove(id); err != nil {
-			return fmt.Errorf("millrace: remove snapshot %v of group %d, which was not installed: %w", id, s.group.id, err)
-		}
-	}
-	return nil
-}
-
-// list returns the snapshots of the group, the oldest first. If there is no directory it makes none.
-func (s *groupSnapshots) list() ([]snapshot.ID, error) {
-	_, err := s.group.host.env.fs.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("millrace: read %s: %w", s.dir, err)
-	}
-	store, err := s.store()
-	if err != nil {
-		return nil, err
-	}
-	return store.List(), nil
-}
-
-func (s *groupSnapshots) damaged() (errs []error) {
-	if store := s.opened.Load(); store != nil {
-		for _, d := range store.Damaged() {
-			errs = append(errs, d)
-		}
-	}
-	return errs
+	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, first, s.Dir, errors.Join(unfit...))
 }
 
 // openFrom restores a snapshot when the group is opened. damage says that it cannot be read; err that the
@@ -161,7 +118,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	defer func() { err = errors.Join(err, r.Close()) }()
 	p := snapshots.NewPublished(m, 0)
 	if err := g.restoreFrom(ctx, p, r); err != nil {
-		if isDamage(err) {
+		if snapshots.IsDamage(err) {
 			return err, nil
 		}
 		return nil, err
@@ -179,15 +136,8 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 		return nil, err
 	}
 	g.writes.storage.Conf = m.Conf
-	g.snapshots.newest.Store(p)
-	g.snapshots.growth.Space(g.snapshots.policy.Interval(p))
-	g.snapshots.growth.Guess(g.writes.storage.log.FirstIndex()-1, m.Index, block.PerEntry)
+	g.snapshots.Begin(p, g.writes.storage.log.FirstIndex(), block.PerEntry)
 	return nil, nil
-}
-
-func isDamage(err error) bool {
-	var damage *snapshot.DamageError
-	return errors.As(err, &damage)
 }
 
 // restoreFrom makes the state of the machine, the sessions, the sums, the log time and the cursors of the
@@ -212,12 +162,12 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 			return fail(err)
 		}
 	}
-	restoreSection, err := g.snapshots.readSection(p, r)
+	restoreSection, err := g.snapshots.ReadSection(p, r)
 	if err != nil {
 		return fail(err)
 	}
 	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.Last {
-		if err := g.snapshots.restoreMachine(ctx, &p.Manifest, r); err != nil {
+		if err := snapshots.Restore(ctx, g.snapshots.Machine, &p.Manifest, r); err != nil {
 			return fail(err)
 		}
 		if err := m.checkRestored(block.Last); err != nil {
@@ -230,7 +180,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 		restoreSection()
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
-		g.machine.time.note(m.table.Now(), g.now())
+		g.machine.time.Note(m.table.Now(), g.now())
 	}
 	g.machine.apply.passed = block.Skipped
 	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})
@@ -255,81 +205,10 @@ func (m *commandGroup) checkRestored(last uint64) error {
 	return nil
 }
 
-// restoreMachine calls Restore.
-func (s *groupSnapshots) restoreMachine(ctx context.Context, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
-	f, files := s.machine.(FileRestorer)
-	if names := (&snapshotFiles{m, r}).Names(); !files && len(names) > 0 {
-		return fmt.Errorf("it has %d files, and the state machine has no method RestoreFiles (FileRestorer); open the group with the machine that it was taken of", len(names))
-	}
-	state, err := r.Stream(snapshot.KindMachine, stateStream)
-	if err != nil {
-		return err
-	}
-	watched := &damageReader{r: state}
-	returned, name := false, "Restore"
-	if files {
-		name = "RestoreFiles"
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s of the state machine panicked: %v\n%s", name, p, debug.Stack())
-		} else if !returned {
-			err = fmt.Errorf("%s of the state machine %w", name, errEnded)
-		}
-		if watched.cause != nil {
-			err = watched.cause // whatever the machine made of it
-		}
-		err = errors.Join(err, state.Close())
-	}()
-	if files {
-		err = f.RestoreFiles(ctx, watched, &snapshotFiles{m, r})
-	} else {
-		err = s.machine.Restore(ctx, watched)
-	}
-	returned = true
-	return err
-}
-
-// damageReader remembers that what it reads is damaged, or cannot be opened for now: a machine may return
-// another error.
-type damageReader struct {
-	r     io.Reader
-	cause error
-}
-
-func (d *damageReader) Read(b []byte) (int, error) {
-	n, err := d.r.Read(b)
-	if isDamage(err) || vfs.IsShort(err) {
-		d.cause = err
-	}
-	return n, err
-}
-
-// snapshotFiles implements SnapshotFiles.
-type snapshotFiles struct {
-	manifest *snapshot.Manifest
-	reader   *snapshot.Reader
-}
-
-func (f *snapshotFiles) Names() (names []string) {
-	for i := range f.manifest.Parts {
-		if p := &f.manifest.Parts[i]; p.Kind == snapshot.KindFile {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-func (f *snapshotFiles) Open(name string) (io.ReadCloser, error) {
-	return f.reader.Stream(snapshot.KindFile, name)
-}
-
-func (f *snapshotFiles) Link(name, path string) error { return f.reader.Link(name, path) }
-
 // readSessions reads the table of a snapshot.
 func (m *commandGroup) readSessions(p *snapshots.Published, r *snapshot.Reader) (*session.Table, error) {
 	o := m.options.Sessions.WithDefaults()
-	form, err := readForm(p, r, sessionsStream, o.MaxBytes+o.MaxResultBytes+4<<10)
+	form, err := snapshots.ReadForm(p, r, snapshots.SessionsStream, o.MaxBytes+o.MaxResultBytes+4<<10)
 	if err != nil {
 		return nil, fmt.Errorf("its sessions: %w (CommandOptions.Sessions)", err)
 	}
@@ -338,26 +217,6 @@ func (m *commandGroup) readSessions(p *snapshots.Published, r *snapshot.Reader) 
 		return nil, err
 	}
 	return table, nil
-}
-
-// readForm reads a stream of the host, of at most most bytes.
-func readForm(p *snapshots.Published, r *snapshot.Reader, name string, most int64) ([]byte, error) {
-	bytes := int64(0)
-	for i := range p.Manifest.Parts {
-		if part := &p.Manifest.Parts[i]; part.Kind == snapshot.KindHost && part.Name == name {
-			bytes += part.Bytes
-		}
-	}
-	if bytes > most {
-		return nil, fmt.Errorf("they take %d bytes, want at most %d; give all members of the group the same options", bytes, most)
-	}
-	stream, err := r.Stream(snapshot.KindHost, name)
-	if err != nil {
-		return nil, err
-	}
-	form := make([]byte, bytes)
-	_, err = io.ReadFull(stream, form)
-	return form, errors.Join(err, stream.Close())
 }
 
 // rejectRestored says why a group that was restored from an archive (package host/rescue) cannot be founded
@@ -474,7 +333,7 @@ func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err
 		if err != nil || h.rejectManifest(group, &m) != nil || id.Index <= log.LastIndex() {
 			continue
 		}
-		if err := store.Verify(ctx, id); isDamage(err) {
+		if err := store.Verify(ctx, id); snapshots.IsDamage(err) {
 			h.env.logger.Error("a snapshot that was received is damaged, and is not installed", "group", group, "host", h.config.ID, "snapshot", id.String(), "err", err)
 			h.bulk.uninstalled[group] = err
 			continue

@@ -1,21 +1,122 @@
 package host
 
-import "github.com/millrace/millrace/host/internal/snapshots"
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/snapshot"
+)
 
 // This file wires package snapshots: what it knows of a host and of a group, and who tells it what.
 
 // snapshotGroup implements snapshots.Owner.
 type snapshotGroup Group
 
-func (g *snapshotGroup) ID() uint64      { return g.id }
-func (g *snapshotGroup) IsLeaving() bool { return (*Group)(g).isLeaving() }
-func (g *snapshotGroup) Released()       { (*Group)(g).partDone(theSnapshotLanes) }
-func (g *snapshotGroup) Wake()           { (*Group)(g).wake() }
-func (g *snapshotGroup) Look()           { g.snapshots.lookAt() }
+func (g *snapshotGroup) IsLeaving() bool          { return (*Group)(g).isLeaving() }
+func (g *snapshotGroup) Released()                { (*Group)(g).partDone(theSnapshotLanes) }
+func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
+func (g *snapshotGroup) Stopped() error           { return wrap(ErrStopped, (*Group)(g).Err()) }
+func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
+func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
+func (g *snapshotGroup) Capture()                 { g.host.appliers.Enqueue(&g.machine.apply.seat) }
+func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.position() }
+func (g *snapshotGroup) IsFounded() bool          { return g.snapshots.found.Load() != nil }
+func (g *snapshotGroup) Now() time.Duration       { return (*Group)(g).now() }
+func (g *snapshotGroup) Ticks() int64             { return g.host.clock.livedAtBeat() }
+func (g *snapshotGroup) Emit(e event.Event)       { g.host.reports.events.emit(e) }
 
-func (g *snapshotGroup) Granted() {
-	g.snapshots.granted.Store(true)
-	g.host.appliers.enqueue(g.machine.apply)
+func (g *snapshotGroup) Info(text string, args ...any) {
+	g.host.env.logger.Info(text, append([]any{"group", g.id, "host", g.self}, args...)...)
+}
+
+func (g *snapshotGroup) Warn(text string, args ...any) {
+	g.host.env.logger.Warn(text, append([]any{"group", g.id, "host", g.self}, args...)...)
+}
+
+func (g *snapshotGroup) WasMemberAt(index uint64) bool {
+	r := g.members.rosterAt(index)
+	if r == nil {
+		return true // it is not known
+	}
+	m, is := r.Member(g.self)
+	return is && m.Incarnation == g.host.incarnation()
+}
+
+func (g *snapshotGroup) Manifest() snapshot.Manifest {
+	m := snapshot.Manifest{Cluster: g.host.trust.directory.Identity().Cluster, Group: g.id}
+	if c, ok := g.machine.apply.machine.(*commandGroup); ok {
+		m.Machine = c.options.Version
+	}
+	return m
+}
+
+func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
+	q := g.machine.apply
+	c.Block = entry.Block{
+		Found: *g.snapshots.found.Load(), Roster: g.members.rosterAt(index), PerEntry: g.snapshots.Growth.PerEntry(),
+		Skipped: slices.Clone(q.passed),
+	}
+	if m, ok := q.machine.(*commandGroup); ok {
+		_, counted := m.table.Sessions()
+		c.Sessions = m.table.AppendTo(make([]byte, 0, counted/8))
+		if s := g.snapshots.Section; s != nil {
+			c.Section = s.Capture()
+		}
+		c.Block.HasSums, c.Block.Sums = true, m.sums.State()
+		c.Block.Last = max(m.last, m.held)
+	}
+	return c
+}
+
+// snapshotMachine implements snapshots.Machine.
+type snapshotMachine struct{ Snapshotter }
+
+func (m snapshotMachine) Capture() (snapshots.View, error) { return m.Snapshot() }
+
+func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
+	if with, is := v.(FileSnapshot); is {
+		for _, f := range with.Files() {
+			files = append(files, snapshots.File(f))
+		}
+	}
+	return files
+}
+
+func (m snapshotMachine) TakesFiles() bool {
+	_, is := m.Snapshotter.(FileRestorer)
+	return is
+}
+
+func (m snapshotMachine) Callee(v snapshots.View) string {
+	if n, is := v.(NamesCallee); is {
+		return calleeOf(n)
+	}
+	return "WriteTo of a snapshot of the state machine"
+}
+
+func (m snapshotMachine) RestoreFiles(ctx context.Context, r io.Reader, files *snapshots.Files) error {
+	return m.Snapshotter.(FileRestorer).RestoreFiles(ctx, r, files)
+}
+
+// advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.
+func (g *Group) advanceSnapshots() (again bool) {
+	awaits, through := g.snapshots.Work()
+	if awaits == 0 && through == 0 {
+		return false
+	}
+	st := g.core.node.BasicStatus()
+	g.snapshots.Durable(st.Durable)
+	if through > 0 {
+		g.compactLog(through, st.Applied)
+	}
+	awaits, through = g.snapshots.Work()
+	return awaits > 0 || through > 0
 }
 
 // hostBulk is what is long: snapshots and objects, made, installed and sent.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"io"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -50,7 +50,7 @@ func TestASnapshotWaitsForTheLog(t *testing.T) {
 	if _, ok := g.LatestSnapshot(); ok {
 		t.Fatal("it is published before the log holds its last entry")
 	}
-	store, err := g.snapshots.store()
+	store, err := g.snapshots.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestASnapshotIsReadBack(t *testing.T) {
 	})
 	if info, err := h.take(t); err == nil {
 		t.Errorf("it is taken: %+v", info)
-	} else if !isDamage(err) {
+	} else if !snapshots.IsDamage(err) {
 		t.Errorf("it fails with %v", err)
 	}
 	h.disk.SetHook(nil)

@@ -1,10 +1,10 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -38,9 +38,9 @@ func (g *storageGroup) Arrived(r storage.Result) {
 
 // Snapshot implements storage.Group. A new member cannot begin from a snapshot that does not know it.
 func (g *storageGroup) Snapshot() (raftpb.Snapshot, bool) {
-	p := g.snapshots.latest()
+	p := g.snapshots.Latest()
 	if p == nil || !(*Group)(g).hasAllMembers(p) {
-		g.snapshots.want()
+		g.snapshots.Want()
 		return raftpb.Snapshot{}, false
 	}
 	return raftpb.Snapshot{

@@ -1,11 +1,11 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/snapshots"
 )
 
 // Functions of the user run on the workers of a host, which serve all groups. One that panics, or ends its
@@ -13,7 +13,7 @@ import (
 // to, and never the process. What each of them costs is a table in docs/howto/embed.md, which a test of
 // package millrace runs.
 
-var errEnded = errors.New("ended its goroutine (runtime.Goexit, as t.Fatal does)")
+var errEnded = snapshots.ErrEnded
 
 // callUser calls a function of the user, by a name for people, and makes an error of a panic. If f ends its
 // goroutine that goes on, and failed gets the error before.
@@ -52,14 +52,6 @@ func (q *applyQueue) callee() string {
 		return m.callee()
 	}
 	return "Apply of the state machine"
-}
-
-// calleeName names the function of the user that a take is in the middle of.
-func (t *take) calleeName() string {
-	if v, is := t.view.(NamesCallee); is && t.callee == "WriteTo" {
-		return calleeOf(v)
-	}
-	return t.callee + " of a snapshot of the state machine"
 }
 
 // NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.

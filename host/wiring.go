@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
@@ -34,19 +35,16 @@ func (h *Host) startLanes() {
 	h.storage.lane = lane
 	h.reports.watch.slowTicks = int64(h.config.electionTicks())
 	h.storage.shortages.logger, h.storage.shortages.now = h.env.logger, h.env.env.Clock.Now
-	h.appliers = &applyLanes{
-		now:       h.env.env.Clock.Now,
-		ticks:     h.clock.lived,
-		waitTicks: max(ticksIn(applyWait, h.config), 1),
-		start: func(lane string, w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
-		},
-		event: h.reports.events.emit,
-	}
 	h.storage.readers = storage.StartReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	}, h.storage.shortages.later)
-	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
+	h.appliers = new(apply.Lanes)
+	h.appliers.Open(apply.Wiring{
+		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.emit,
+		Start: func(lane string, w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
+		},
+	}, min(max(workers, minApplyLanes), maxApplyLanes))
 	h.bulk.snapshotLanes.Open(snapshots.Wiring{
 		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.emit,
 		Start: func(lane string, w env.Worker) env.Task {
@@ -61,16 +59,16 @@ func (h *Host) startLanes() {
 // a turn.
 func (g *Group) memberReplaced(id uint64) {
 	g.proposals.frames.forget(id)
-	g.machine.objects.holders.forget(id)
+	g.machine.objects.Forget(id)
 }
 
 // authorityRegained tells the other parts of the group that it has authority again.
-func (g *Group) authorityRegained() { g.machine.objects.regained() }
+func (g *Group) authorityRegained() { g.machine.objects.Regained() }
 
 // lacks names something that a member must have before it leads, and lacks as far as this leader knows; "":
 // nothing. The log of the member may be whole.
 func (g *Group) lacks(id uint64) (what string) {
-	if s := g.machine.objects.lackedBy(id); s != nil {
+	if s := g.machine.objects.LackedBy(id); s != nil {
 		return fmt.Sprintf("object %v", s.ID)
 	}
 	return ""

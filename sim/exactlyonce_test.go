@@ -9,17 +9,13 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
+var duplicates = flag.Uint64("duplicates", 4, "run TestExactlyOnce with this many seeds")
+
 // Leaders are killed while the network repeats, loses and delays the frames with commands, and users repeat
-// their commands at other hosts: each command is applied once. With -seeds 100 more than a million duplicates
-// come to state machines.
+// their commands at other hosts: each command is applied once. With -duplicates 120 more than a million
+// duplicates come to state machines.
 func TestExactlyOnce(t *testing.T) {
-	n := min(*seeds/80, 4000)
-	if isSet("seeds") {
-		n = *seeds
-	}
-	if testing.Short() {
-		n = 2
-	}
+	n := min(*duplicates, most(t, 2))
 	var suppressed, leaders, calls, acked atomic.Uint64
 	eachSeed(*first, n, func(seed uint64) (more bool) {
 		r, err := sim.ExactlyOnce(sim.Options{Seed: seed}, 3*time.Second)
@@ -37,9 +33,4 @@ func TestExactlyOnce(t *testing.T) {
 	if !t.Failed() && (suppressed.Load() < 10*n || leaders.Load() < 2*n) {
 		t.Error("too few duplicates or leaders: the scenario tests little")
 	}
-}
-
-func isSet(name string) (set bool) {
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return set
 }

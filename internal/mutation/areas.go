@@ -51,12 +51,14 @@ var Areas = []Area{
 // besideHost are the parts of the runtime, and the packages beside it that have tests of their own.
 var besideHost = []string{
 	"host/internal/appendlane",
+	"host/internal/apply",
 	"host/internal/budget",
 	"host/internal/bulk",
 	"host/internal/divergence",
 	"host/internal/entry",
 	"host/internal/identity",
 	"host/internal/leadership",
+	"host/internal/objects",
 	"host/internal/outbox",
 	"host/internal/proposals",
 	"host/internal/pulse",

@@ -14,10 +14,10 @@ var reviewedBugs = []bug{
 	{name: "close_is_a_failure", what: "a group that is closed says that it has failed", in: "host", found: "TestCloseIsNoFailure", edits: []edit{{"host/group.go",
 		`		close(g.life.ended)
 	})
-	g.snapshots.stop()`, `		close(g.life.ended)
+	g.snapshots.Stop()`, `		close(g.life.ended)
 		close(g.life.failed)
 	})
-	g.snapshots.stop()`}}},
+	g.snapshots.Stop()`}}},
 	{name: "first_list_is_final", what: "the first start of a directory binds it to its list of hosts, although it has promised nothing", in: "host", found: "TestNeverStartedDirectoryTakesACorrection", edits: []edit{{"host/internal/identity/directory.go",
 		`	started, inspection := HasStarted(fsys, LogDir(c.Dir))
 	if inspection`, `	started, inspection := true, error(nil)

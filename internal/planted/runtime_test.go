@@ -64,7 +64,7 @@ var runtimeBugs = []bug{
 	{name: "put_back_vote", what: "a refused round writes its own term and vote, although later ones have overtaken it", in: "host/internal/appendlane", found: "TestRefusedRoundDoesNotPutTheVoteBack", edits: []edit{{"host/internal/appendlane/write.go",
 		`if workqueue.Behind(w.HardState, s.hs) {`, `if false {`}, {"host/internal/appendlane/write.go",
 		`if !raft.IsEmptyHardState(w.HardState) && workqueue.Behind(w.HardState, s.hs) {`, `if !raft.IsEmptyHardState(w.HardState) && false {`}}},
-	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", says: "and again at", edits: []edit{{"host/commands.go",
+	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", says: "and again at", edits: []edit{{"host/commands.go",
 		`			if verdict != session.Fresh {`, `			if verdict == session.Duplicate {
 				verdict = session.Fresh
 			} else if verdict != session.Fresh {`}}},
@@ -127,9 +127,9 @@ var runtimeBugs = []bug{
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
-	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
+	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/internal/apply/lanes.go",
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
-	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/applylanes.go",
+	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/internal/apply/lanes.go",
 		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
@@ -153,11 +153,11 @@ var runtimeBugs = []bug{
 }
 
 // waitsFor`}}},
-	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/snapshottake.go",
-		`q.group.snapshots.installs.pending.Load()`, `q.group.snapshots.installs.pending.Load() && false`}}},
-	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/snapshottake.go",
+	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/internal/snapshots/take.go",
+		`s.Installing.Load()`, `s.Installing.Load() && false`}}},
+	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/internal/snapshots/take.go",
 		`if s.durable.Load() < t.id.Index {`, `if false {`}}},
-	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/snapshottake.go",
+	{name: "compact_early", what: "a host compacts its log before a snapshot was read back", in: "host", found: "TestASnapshotIsReadBack", edits: []edit{{"host/internal/snapshots/take.go",
 		`	return nil
 }
 
@@ -232,7 +232,7 @@ var runtimeBugs = []bug{
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
 		for _, group := range groups {`}}},
-	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-seeds 60", edits: []edit{{"host/callsroute.go",
+	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/callsroute.go",
 		`if r.sure {
 				c.live--`, `if true {
 				c.live--`}, {"host/callsroute.go",
@@ -250,7 +250,7 @@ var runtimeBugs = []bug{
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
-	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-seeds 20", edits: []edit{{"host/calls.go",
+	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/calls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},
@@ -266,7 +266,7 @@ var runtimeBugs = []bug{
 	least`}}},
 	{name: "receive_nothing_large", what: "a host drops messages that are larger than their share of its memory", in: "host", found: "TestOneThingLargerThanTheWhole", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/internal/budget/budget.go",
 		`for n > b.Max/2 {`, `for n > b.Max/2 && false {`}}},
-	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/objectupload.go",
+	{name: "broken_reader_keeps_upload", what: "an upload whose reader panics is never aborted", in: "host", found: "TestUploadOfABrokenReader", edits: []edit{{"host/upload.go",
 		`		if !whole {
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},

@@ -2,13 +2,13 @@ package planted_test
 
 // takeBugs are bugs in what a host does with snapshots.
 var takeBugs = []bug{
-	{name: "take_put_off_for_ever", what: "a snapshot that was put off for an install is not taken later", in: "host", found: "TestATakeThatWasPutOff", edits: []edit{{"host/snapshottake.go",
-		`	s.group.host.bulk.snapshotLanes.LookAgain(&s.seat, ticksPerHeartbeat)
+	{name: "take_put_off_for_ever", what: "a snapshot that was put off for an install is not taken later", in: "host", found: "TestATakeThatWasPutOff", edits: []edit{{"host/internal/snapshots/group.go",
+		`	s.Lanes.LookAgain(&s.Seat, s.Heartbeat)
 `, ``}}},
-	{name: "older_snapshot_taken", what: "a member takes a snapshot of its own that is not newer than one that it has received", in: "host", found: "TestASnapshotThatFails", edits: []edit{{"host/snapshottake.go",
+	{name: "older_snapshot_taken", what: "a member takes a snapshot of its own that is not newer than one that it has received", in: "host", found: "TestASnapshotThatFails", edits: []edit{{"host/internal/snapshots/take.go",
 		`	case p != nil && id.Index <= p.ID.Index:`, `	case false:`}}},
-	{name: "take_before_added", what: "a member that reads in the log how it was added takes a snapshot from before that", in: "host", found: "TestNoSnapshotFromBeforeAMemberWasAdded", edits: []edit{{"host/snapshottake.go",
-		`early := !q.group.wasMemberAt(id.Index)`, `early := !q.group.wasMemberAt(id.Index) && false`}}},
+	{name: "take_before_added", what: "a member that reads in the log how it was added takes a snapshot from before that", in: "host", found: "TestNoSnapshotFromBeforeAMemberWasAdded", edits: []edit{{"host/internal/snapshots/take.go",
+		`early := !s.owner.WasMemberAt(id.Index)`, `early := !s.owner.WasMemberAt(id.Index) && false`}}},
 	{name: "conf_of_the_log_stays", what: "after an install a member that starts again has the configuration that its log had", same: "the roster in the snapshot sets the same configuration", edits: []edit{{"host/install.go",
 		`	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},

@@ -56,14 +56,14 @@ var verdictBugs = []bug{
 		`	refusedTimeouts = 8
 `, `	refusedTimeouts = 20
 `}}},
-	{name: "full_disk_for_long", what: "a snapshot that found no space is tried again after up to 256 election timeouts", in: "host", found: "TestSpaceThatComesBackEndsTheCause", also: []judge{{in: "sim", test: "TestSeedsWithCauses", says: "names a cause: "}}, edits: []edit{{"host/snapshottake.go",
-		`		return maxFullBackoff
-`, `		return maxSnapshotBackoff
+	{name: "full_disk_for_long", what: "a snapshot that found no space is tried again after up to 256 election timeouts", in: "host", found: "TestSpaceThatComesBackEndsTheCause", also: []judge{{in: "sim", test: "TestSeedsWithCauses", says: "names a cause: "}}, edits: []edit{{"host/internal/snapshots/group.go",
+		`		most = maxFullBackoff
+`, `		most = maxBackoff
 `}}},
-	{name: "full_disk_filled_again", what: "each try of a snapshot fills a disk again that has no more space than before", in: "host", found: "TestNoTryFillsTheDiskForNothing", edits: []edit{{"host/snapshottake.go",
+	{name: "full_disk_filled_again", what: "each try of a snapshot fills a disk again that has no more space than before", in: "host", found: "TestNoTryFillsTheDiskForNothing", edits: []edit{{"host/internal/snapshots/take.go",
 		`free <= s.tooLittle+s.tooLittle/8`, `false`}}},
 	{name: "callers_failure_stays", what: "a snapshot that failed for a caller is a cause until the next one, of a group that takes none by itself", in: "host", found: "TestAFailedSnapshotOfACallerIsNamedForAWhile", edits: []edit{{"host/explainsnapshots.go",
-		`if s.policy.Disabled && e.now-latest`, `if false && e.now-latest`}}},
+		`if s.Policy.Disabled && e.now-latest`, `if false && e.now-latest`}}},
 	// The simulation does not find it any more (60 seeds of TestChurn, 12 of TestRests, TestIdleGroups): all
 	// turns of a leader must fall on the ticks at which its core counts the quorum.
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "host", found: "TestQuietLeaderSeesThatFollowersAnswer", edits: []edit{{"host/pulse.go",

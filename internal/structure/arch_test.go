@@ -62,6 +62,7 @@ host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb                            |
+host/internal/apply    env host/event host/internal/entry host/internal/sched host/internal/workqueue        |
 host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
@@ -69,7 +70,8 @@ host/internal/storage  env raft raft/raftpb vfs wal                             
 host/internal/leadership host/internal/control                                                              |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals                                                                                       |
-host/internal/snapshots env snapshot host/event host/internal/sched                                          |
+host/internal/objects  host/event host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
+host/internal/snapshots env snapshot vfs raft/raftpb host/event internal/repetition host/internal/entry host/internal/identity host/internal/sched |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files |
 internal/counting      .                                                                                      |

@@ -116,8 +116,8 @@ var Records = [...]Record{
 	{LoadAnswer, "load answer", small, 1 + 3*number + MaxZone, "host/internal/leadership/record.go"},
 	{Moved, "moved", small, 1 + 4*number, "host/internal/leadership/record.go"},
 	{Settings, "settings", small, 1 + MaxSettings*2*number, "host/settings.go"},
-	{ObjectQuestion, "object question", small, 1 + 3*number, "host/objectscodec.go"},
-	{ObjectAnswer, "object answer", small, 1 + 6*number + MaxMissing*id, "host/objectscodec.go"},
+	{ObjectQuestion, "object question", small, 1 + 3*number, "host/internal/objects/record.go"},
+	{ObjectAnswer, "object answer", small, 1 + 6*number + MaxMissing*id, "host/internal/objects/record.go"},
 }
 
 // rows has the row of each kind in Records plus one; 0: there is none.

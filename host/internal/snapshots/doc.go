@@ -1,8 +1,10 @@
-// Package snapshots takes the snapshots of groups, and says what their logs keep behind them.
+// Package snapshots takes the snapshots of groups, restores machines from them, and says what their logs keep
+// behind them.
 //
-// A group has a Seat at the Lanes of its host, which do what may block on a disk or on a state machine. The
-// turn, the apply lane and the beats of the clock call it. Growth has a lock of its own, and so have the
-// Lanes; no lock is held while a disk or a machine works.
+// Group is the snapshots of one group. It has a Seat at the Lanes of its host, which do what may block on a
+// disk or on a state machine. The turn, the apply lane, callers and the beats of the clock call a Group. Its
+// lock is above those of Growth and of the Lanes. None is held while a disk or a machine works.
 //
-// Reading order: published.go, policy.go, growth.go, lanes.go.
+// Reading order: published.go, policy.go, growth.go, lanes.go, machine.go, section.go, group.go, take.go,
+// store.go.
 package snapshots

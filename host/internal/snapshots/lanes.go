@@ -44,8 +44,8 @@ type Wiring struct {
 	Event func(event.Event)
 }
 
-// Owner is a group as the lanes see it. They call it with no lock held, except where noted.
-type Owner interface {
+// Tenant is a group as the lanes see it. They call it with no lock held, except where noted.
+type Tenant interface {
 	ID() uint64
 	// IsLeaving reports whether the group is closed. The lanes' lock is held.
 	IsLeaving() bool
@@ -61,7 +61,7 @@ type Owner interface {
 
 // Seat is the place of a group at the lanes. Init makes it one.
 type Seat struct {
-	owner Owner
+	tenant Tenant
 
 	// Guarded by the lock of the lanes.
 	running int                // pieces of work
@@ -71,7 +71,7 @@ type Seat struct {
 }
 
 // Init makes it the seat of a group.
-func (s *Seat) Init(of Owner) { s.owner, s.place.Owner = of, s }
+func (s *Seat) Init(of Tenant) { s.tenant, s.place.Owner = of, s }
 
 // SeatOfFormer returns a seat for the work that is left of a group that is not open any more.
 func SeatOfFormer(group uint64) *Seat {
@@ -80,7 +80,7 @@ func SeatOfFormer(group uint64) *Seat {
 	return s
 }
 
-// former implements Owner.
+// former implements Tenant.
 type former uint64
 
 func (f former) ID() uint64    { return uint64(f) }
@@ -145,7 +145,7 @@ func (p *Lanes) Enqueue(w *Work) {
 	p.mu.Lock()
 	var lane *Lane
 	switch {
-	case w.Seat.owner.IsLeaving():
+	case w.Seat.tenant.IsLeaving():
 	case w.running:
 		w.again = true
 	case w.place.In() == nil:
@@ -214,18 +214,18 @@ func (p *Lanes) give(l *Lane, w *Work, left bool) (more bool) {
 		w.hangs = false
 		p.hung--
 	}
-	if (left || w.again) && !w.Seat.owner.IsLeaving() {
+	if (left || w.again) && !w.Seat.tenant.IsLeaving() {
 		p.ready.Push(&w.place)
 	}
 	w.again = false
 	w.Seat.running--
-	gone := w.Seat.owner.IsLeaving() && w.Seat.running == 0
+	gone := w.Seat.tenant.IsLeaving() && w.Seat.running == 0
 	if more = p.ready.Len() > 0; !more {
 		p.makeIdle(l)
 	}
 	p.mu.Unlock()
 	if gone {
-		w.Seat.owner.Released()
+		w.Seat.tenant.Released()
 	}
 	return more
 }
@@ -247,7 +247,7 @@ func (p *Lanes) Leave(s *Seat) {
 	running := s.running > 0
 	p.mu.Unlock()
 	if !running {
-		s.owner.Released()
+		s.tenant.Released()
 	}
 }
 
@@ -263,7 +263,7 @@ func (p *Lanes) drop(from *[]*Seat, s *Seat) {
 // Admit puts a group among those that wait for a grant, and grants.
 func (p *Lanes) Admit(s *Seat) {
 	p.mu.Lock()
-	if s.place.In() == nil && !s.owner.IsLeaving() {
+	if s.place.In() == nil && !s.tenant.IsLeaving() {
 		p.waiting.Push(&s.place)
 	}
 	granted := p.grant()
@@ -284,7 +284,7 @@ func (p *Lanes) grant() (granted []*Seat) {
 // tell tells groups that they may capture.
 func tell(granted []*Seat) {
 	for _, s := range granted {
-		s.owner.Granted()
+		s.tenant.Granted()
 	}
 }
 
@@ -317,12 +317,12 @@ func (p *Lanes) End(began bool) {
 func (p *Lanes) Await(s *Seat, is bool) {
 	p.mu.Lock()
 	p.drop(&p.slow, s)
-	if is && !s.owner.IsLeaving() {
+	if is && !s.tenant.IsLeaving() {
 		p.slow = append(p.slow, s)
 	}
 	p.mu.Unlock()
 	if is {
-		s.owner.Wake()
+		s.tenant.Wake()
 	}
 }
 
@@ -330,7 +330,7 @@ func (p *Lanes) Await(s *Seat, is bool) {
 func (p *Lanes) LookAgain(s *Seat, ticks int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.owner.IsLeaving() {
+	if s.tenant.IsLeaving() {
 		return
 	}
 	if !s.timed {
@@ -355,7 +355,7 @@ func (p *Lanes) Look() {
 		}
 		if hang++; !l.reported {
 			l.reported = true
-			events = append(events, event.SnapshotStalled{Group: l.work.Seat.owner.ID(), For: now - l.since, Doing: l.work.Doing})
+			events = append(events, event.SnapshotStalled{Group: l.work.Seat.tenant.ID(), For: now - l.since, Doing: l.work.Doing})
 			if l.work.Takes && !l.work.hangs {
 				l.work.hangs = true
 				p.hung++
@@ -379,10 +379,10 @@ func (p *Lanes) Look() {
 	}
 	tell(granted)
 	for _, s := range slow {
-		s.owner.Wake()
+		s.tenant.Wake()
 	}
 	for _, s := range due {
-		s.owner.Look()
+		s.tenant.Look()
 	}
 	for _, e := range events {
 		p.Event(e)
@@ -439,7 +439,7 @@ func (l *Lane) Doing() string {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if w := l.work; w != nil {
-		return fmt.Sprintf("group %d, %s", w.Seat.owner.ID(), w.Doing)
+		return fmt.Sprintf("group %d, %s", w.Seat.tenant.ID(), w.Doing)
 	}
 	return "a snapshot lane"
 }

@@ -1,4 +1,4 @@
-package host
+package objects
 
 import (
 	"errors"
@@ -11,24 +11,32 @@ import (
 	"github.com/millrace/millrace/snapshot"
 )
 
-// sentObject is a large object that a member has asked for by its hash. While it is sent it is not removed.
-type sentObject struct {
-	group *Group
-	of    [32]byte
-	id    object.ID // zero until it was found; guarded by the lock of the transfers
+// Sent returns what is sent to a member that asks for an object by its hash. k may be nil: there is none.
+func (k *Keeper) Sent(hash [32]byte) bulk.SentContent {
+	if k == nil {
+		return nil
+	}
+	return &sentObject{keeper: k, of: hash}
 }
 
-func (c *sentObject) Class() *bulk.Class { return c.group.host.bulk.transfers.objects }
+// sentObject is a large object that a member has asked for by its hash. While it is sent it is not removed.
+type sentObject struct {
+	keeper *Keeper
+	of     [32]byte
+	id     object.ID // zero until it was found; guarded by the lock of the transfers
+}
+
+func (c *sentObject) Class() *bulk.Class { return c.keeper.fetches.Class }
 func (c *sentObject) What() string       { return "an object" }
 func (c *sentObject) Name() string       { return c.id.String() }
 func (c *sentObject) Hash() [32]byte     { return c.of }
 func (c *sentObject) Renew() bool        { return true }
 
-// begins keeps nothing: the reader keeps the object, and nothing else is needed of this host.
+// Begins keeps nothing: the reader keeps the object, and nothing else is needed of this host.
 func (c *sentObject) Begins() (release func()) { return nil }
 
 func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error) {
-	store := c.group.machine.objects.files
+	store := c.keeper.files
 	id, here := store.FindHash(c.of)
 	if !here {
 		return m, nil, files.ErrNotHere
@@ -36,7 +44,7 @@ func (c *sentObject) Open() (m snapshot.Manifest, r *snapshot.Reader, err error)
 	if r, err = store.Blocks(id); err != nil {
 		return m, nil, err
 	}
-	c.group.host.bulk.transfers.Do(func() { c.id = id })
+	c.keeper.fetches.Do(func() { c.id = id })
 	return r.Manifest(), r, nil
 }
 
@@ -49,17 +57,17 @@ func (c *sentObject) NotOpened(s *bulk.Sender, err error) {
 	s.Fail(fmt.Sprintf("it cannot be opened: %v", err))
 }
 
-// offer is not called: a member that needs an object knows of it from the log, and no core waits.
+// Offer is not called: a member that needs an object knows of it from the log, and no core waits.
 func (c *sentObject) Offer(int64) []byte { return nil }
 
 func (c *sentObject) RejectGoingOn() (cause string) { return "" }
 
-// unreadable makes this member fetch the object again: the store has noted the damage.
-func (c *sentObject) Unreadable() { c.group.machine.objects.damaged(c.id) }
+// Unreadable makes this member fetch the object again: the store has noted the damage.
+func (c *sentObject) Unreadable() { c.keeper.Damaged(c.id) }
 
-// sent returns no event: which members hold an object the group counts by itself.
+// Sent returns no event: which members hold an object the group counts by itself.
 func (c *sentObject) Sent(uint64, int64) event.Event { return nil }
 
 func (c *sentObject) Failed(to uint64, bytes int64, cause string) event.Event {
-	return event.ObjectTransferFailed{Group: c.group.id, ID: c.id, Member: to, Bytes: bytes, Cause: cause}
+	return event.ObjectTransferFailed{Group: c.keeper.Group, ID: c.id, Member: to, Bytes: bytes, Cause: cause}
 }
