@@ -358,7 +358,7 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.reports.watch.allPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.network.meetings.of(id)
+		p := h.network.handshakes.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
