@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -180,7 +179,7 @@ func newApplyQueue(g *Group, machine StateMachine) *applyQueue {
 func (q *applyQueue) ID() uint64 { return q.group.id }
 
 // Leads implements apply.Owner.
-func (q *applyQueue) Leads() bool { return q.group.life.status.Load().Role == event.RoleLeader }
+func (q *applyQueue) Leads() bool { return q.group.life.status.leads.Load() }
 
 // Wants implements apply.Owner.
 func (q *applyQueue) Wants(more bool) bool {
@@ -214,7 +213,7 @@ func (q *applyQueue) Round(maxBytes int64) (left bool) {
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if done > 0 {
-		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
+		storeMax(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.queue.Applied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.writes.awaitsApply.Load() {

@@ -74,8 +74,8 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.writes.forgetting.handed = lastIndex(&m)
-	(*Group)(s).noteCommitted(s.writes.forgetting.handed)
+	s.writes.discarding.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.writes.discarding.handed)
 	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}

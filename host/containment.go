@@ -21,8 +21,8 @@ import (
 
 // lockers are the types whose methods take locks: those of this package, and of its parts with their package.
 var lockers = words(`
-	Execution Host Taking Transfer administeredPlans
-	applicants applyQueue authority drain events executions
+	Execution Host Taking Transfer adminPlans
+	applicants applyQueue authority drainRate events executions
 	flightRecorder groupTable hostWatch inbox keys
 	memberWatches members peers placer proposalQueue published shortages shutdown
 	signal spaces backlog

@@ -48,7 +48,7 @@ const (
 // lookForIdentity finds hosts that refuse this one, and members that this one refuses.
 func (e *examination) lookForIdentity() {
 	for _, id := range e.memberIDs() {
-		p := e.host.network.meetings.of(id)
+		p := e.host.network.handshakes.of(id)
 		if p == nil {
 			continue
 		}
@@ -209,7 +209,7 @@ func (e *examination) lookForLeader() {
 		case id == e.self:
 			heard, heardSince[id] = append(heard, id), 0
 		case silent <= e.unheardBound():
-			heard, heardSince[id] = append(heard, id), e.host.network.meetings.heardSince(id)
+			heard, heardSince[id] = append(heard, id), e.host.network.handshakes.heardSince(id)
 		case !ever:
 			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, diagnosis.Rounded(e.duration(silent))))
 		default:
@@ -231,7 +231,7 @@ func (e *examination) lookForLeader() {
 // silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
 // did before a tick does not count against it.
 func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
-	p := e.host.network.meetings.of(id)
+	p := e.host.network.handshakes.of(id)
 	if p == nil {
 		return e.now - before, false
 	}
@@ -252,7 +252,7 @@ func (e *examination) lookForMembers() {
 		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
 			when := ""
 			switch {
-			case e.host.network.meetings.of(id) == nil:
+			case e.host.network.handshakes.of(id) == nil:
 				when = fmt.Sprintf(": this host knows %d others, the most that it can, and cannot reach it", identity.MaxHosts)
 			case !ever:
 				when = ", since this host has started"
@@ -282,7 +282,7 @@ func (e *examination) isRefused(id uint64) bool {
 func (e *examination) judgeMember(v *memberView) {
 	silent, _ := e.silence(v.id, 0)
 	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
-	silentSince := max(v.activeAt, e.host.network.meetings.heardSince(v.id))
+	silentSince := max(v.activeAt, e.host.network.handshakes.heardSince(v.id))
 	switch {
 	case isHeard && v.at-silentSince > e.waitBound():
 		e.found(diagnosis.CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, its turns hang, or what this host sends does not arrive there", v.id),

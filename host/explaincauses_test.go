@@ -38,8 +38,8 @@ func (l *testHost) examine(now int64, look func(*examination)) []diagnosis.Cause
 // hears makes hosts heard at a tick, without a pause of the last hour.
 func (l *testHost) hears(now int64, ids ...uint64) {
 	for _, id := range ids {
-		l.network.meetings.of(id).heardAt.Store(now)
-		l.network.meetings.of(id).heardSince.Store(0)
+		l.network.handshakes.of(id).heardAt.Store(now)
+		l.network.handshakes.of(id).heardSince.Store(0)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestExplainAuthority(t *testing.T) {
 		l.group.members.withoutAuthority.Store(true)
 		if row.unmet {
 			l.trust.authority.mark.LacksTerms = true
-			l.network.meetings.of(3).met.Store(false)
+			l.network.handshakes.of(3).met.Store(false)
 		}
 		e := examination{Group: l.group, d: diagnosis.Diagnosis{Status: diagnosis.Status{Leader: row.leader}}}
 		e.lookForAuthority()

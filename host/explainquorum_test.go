@@ -23,7 +23,7 @@ func TestWaitingNamesTheHalfWithoutQuorum(t *testing.T) {
 	l.hears(now-10*int64(l.config.electionTicks()), 4, 5)
 	for _, id := range []uint64{1, 3} {
 		l.hears(now, id)
-		l.network.meetings.of(id).met.Store(true)
+		l.network.handshakes.of(id).met.Store(true)
 	}
 	e := examination{Group: l.group, now: now, d: diagnosis.Diagnosis{Status: l.group.Status()}}
 	if err := e.missingVoters(); err == nil || !strings.Contains(err.Error(), "of the latter [1]: host 4 was not heard") {

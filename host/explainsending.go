@@ -27,14 +27,14 @@ func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
 }
 
 func (h *Host) noteUnsent(to uint64) {
-	if p := h.network.meetings.of(to); p != nil {
+	if p := h.network.handshakes.of(to); p != nil {
 		p.unsent.note(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
 	}
 }
 
 // cannotSendTo finds a follower that is behind while messages to it are dropped here, again and again.
 func (e *examination) cannotSendTo(v *memberView) bool {
-	p := e.host.network.meetings.of(v.id)
+	p := e.host.network.handshakes.of(v.id)
 	if p == nil {
 		return false
 	}

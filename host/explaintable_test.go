@@ -150,7 +150,7 @@ func (l *testHost) seesThird(change func(*memberView)) {
 	change(&v)
 	l.group.life.views.views = []memberView{v}
 	l.hears(now, 3)
-	l.network.meetings.of(3).heardSince.Store(0)
+	l.network.handshakes.of(3).heardSince.Store(0)
 }
 
 func (l *testHost) hearsLeader() {
@@ -266,9 +266,9 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.network.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
+			l.network.handshakes.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
 		}
-		l.network.meetings.of(3).unsent.since.Store(0)
+		l.network.handshakes.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},

@@ -346,7 +346,7 @@ func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicS
 // askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
 // down from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.network.meetings.of(id)
+	p := h.network.handshakes.of(id)
 	if p == nil {
 		return
 	}

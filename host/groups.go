@@ -227,11 +227,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		g.core.flight.Close()
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
-	g.writes.forgetting.handed = core.Applied
+	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
 	g.machine.time.Begin(h.env.env.Clock.Now())
-	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
-	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
+	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
+	g.writes.discarding.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
 		g.setAuthority(&core, g.members.withoutAuthority.Load())
 		core.Seed++

@@ -230,7 +230,7 @@ func (q *applyQueue) applyHalted() (left bool) {
 // acknowledged, and a group of such members would have no leader that could skip the command. What is not in
 // the log yet, which only a volatile machine is handed, waits until it is.
 func (q *applyQueue) answerUnapplied() {
-	raise(&q.applied, q.through.Load())
+	storeMax(&q.applied, q.through.Load())
 	var answers []raftpb.Message
 	q.unanswered.Store(0)
 	written := q.group.writes.storage.log.LastIndex()
@@ -244,7 +244,7 @@ func (q *applyQueue) answerUnapplied() {
 				return append(kept, work[i:]...), freed
 			}
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
-				raise(&q.owed, last)
+				storeMax(&q.owed, last)
 			}
 			freed += workqueue.MessageBytes(&m)
 			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}

@@ -176,7 +176,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.network.peers.init(c)
 	h.changes.placer.init(h)
 	h.trust.authority.init(h.storage.log)
-	h.network.meetings.init(h.others())
+	h.network.handshakes.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err
 	}

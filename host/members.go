@@ -37,10 +37,10 @@ type members struct {
 
 	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
 
-	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterasked.go)
+	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterquery.go)
 	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
 	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
-	told     toldRemoved
+	removal  removalNotice
 }
 
 // notedEntry is an entry that will change the roster.

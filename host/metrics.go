@@ -332,7 +332,7 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.life.status.Load().Role == event.RoleLeader:
+		case g.life.status.leads.Load():
 			m.Leading++
 		}
 		if g.writes.append.Full.Load() {
@@ -358,7 +358,7 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.reports.watch.allPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.network.meetings.of(id)
+		p := h.network.handshakes.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}

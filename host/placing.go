@@ -247,7 +247,7 @@ func (p *placer) begin(now int64) {
 func (p *placer) rejectHost(id uint64, now int64) string {
 	steady := p.host.config.placementTicks()
 	l, answered := p.loads[id]
-	switch m := p.host.network.meetings.of(id); {
+	switch m := p.host.network.handshakes.of(id); {
 	case m == nil || !p.host.isThere(id):
 		return fmt.Sprintf("host %d is not heard", id)
 	case now-m.heardSince.Load() < steady:

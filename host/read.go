@@ -159,7 +159,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 // readTurn is what reads must know of the core.
 func (g *Group) readTurn() reads.Turn {
 	st := g.core.node.BasicStatus()
-	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.ticks, Holds: g.writes.forgetting.asked}
+	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.ticks, Holds: g.writes.discarding.waitsForLane}
 }
 
 // advanceReads is the duty of a turn.

@@ -69,7 +69,7 @@ func (h *Host) tellSettings(to uint64) {
 // takeSettings takes what another host says of its settings.
 func (h *Host) takeSettings(from uint64, body []byte) error {
 	s, err := decodeSettings(body)
-	if p := h.network.meetings.of(from); err == nil && p != nil {
+	if p := h.network.handshakes.of(from); err == nil && p != nil {
 		p.settingsAt.Store(h.clock.livedAtBeat())
 		p.settings.Store(&s)
 	}
@@ -79,7 +79,7 @@ func (h *Host) takeSettings(from uint64, body []byte) error {
 // lookForSettings finds members with other settings than this one.
 func (e *examination) lookForSettings() {
 	for _, id := range e.memberIDs() {
-		p := e.host.network.meetings.of(id)
+		p := e.host.network.handshakes.of(id)
 		if p == nil || p.settings.Load() == nil {
 			continue
 		}

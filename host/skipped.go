@@ -146,7 +146,7 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
 	}
-	for _, m := range g.leadership.gray.machine.ahead {
+	for _, m := range g.leadership.stalls.machine.ahead {
 		if m.applied >= index {
 			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
 		}
@@ -157,7 +157,7 @@ func (g *Group) rejectSkip(index uint64) error {
 // awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
-	s := &g.leadership.gray.machine
+	s := &g.leadership.stalls.machine
 	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.ticks < s.began+int64(g.host.config.electionTicks()))
 }
 

@@ -184,7 +184,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	}
 	g.machine.apply.passed = block.Skipped
 	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})
-	raise(&g.machine.apply.applied, p.ID.Index)
+	storeMax(&g.machine.apply.applied, p.ID.Index)
 	g.reads.queue.Applied(p.ID.Index)
 	return nil
 }

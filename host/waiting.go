@@ -94,7 +94,7 @@ func (e *examination) missingMembers(err *NotFoundedError) error {
 		if r, ok := e.host.reports.watch.refusedHost(id, e.now, e.host.config.refusedTicks()); ok {
 			why = append(why, fmt.Sprintf("this host refuses host %d: %s", id, r.why))
 		}
-		if p := e.host.network.meetings.of(id); p != nil {
+		if p := e.host.network.handshakes.of(id); p != nil {
 			if r := p.refuses.Load(); r != nil {
 				why = append(why, fmt.Sprintf("host %d refuses this host: %s", id, *r))
 			}

@@ -82,9 +82,9 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	if g.core.node == nil {
 		return
 	}
-	g.members.dropHint(now) // rosterasked.go: a hint that is not later is of no use
+	g.members.dropHint(now) // rosterquery.go: a hint that is not later is of no use
 	g.noteJoined(now)       // applicants.go: this host may be a member now
-	g.setRefuses()          // refusing.go: members that come with another directory
+	g.setRefuses()          // refusals.go: members that come with another directory
 	g.host.reports.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.members.executions.poll() // execute.go: a plan may have ended

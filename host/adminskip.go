@@ -12,7 +12,7 @@ import (
 const skipTime = 30 * time.Second
 
 // Skip implements admin.Host.
-func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (admin.Skip, error) {
+func (a adminPort) Skip(ctx context.Context, group, index uint64, yes bool) (admin.Skip, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Skip{}, err

@@ -244,7 +244,7 @@ func (s *routedCalls) sweep() (bytes int64) {
 func (g *Group) canGo() bool {
 	st, s := g.core.node.BasicStatus(), &g.proposals.calls
 	switch {
-	case g.writes.forgetting.asked || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
+	case g.writes.discarding.waitsForLane || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 		return false
 	case st.RaftState == raft.StateLeader:
 		return true
