@@ -65,7 +65,7 @@ func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (e
 type bulkGroup Group
 
 func (g *bulkGroup) ID() uint64  { return g.id }
-func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == event.RoleLeader }
+func (g *bulkGroup) Leads() bool { return g.life.status.leads.Load() }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
 	if p := g.snapshots.Latest(); p != nil && p.Hash == hash {
