@@ -210,10 +210,8 @@ var runtimeBugs = []bug{
 }
 
 // join puts`}}},
-	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/install.go",
-		`	conf := p.Manifest.Conf
-`, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
-`}}},
+	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/internal/snapshots/install.go",
+		`ConfState: p.Manifest.Conf`, `ConfState: raftpb.ConfState{Voters: []uint64{s.Self}}`}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
