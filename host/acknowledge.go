@@ -15,14 +15,14 @@ import (
 //
 //	offered      by a turn to the core, which takes them in batches
 //	ring         in the log, by index: what happens to the entry, and the result of a call
-//	calls        on their way to another host, or in the log under a number of a session (calls.go)
+//	calls        on their way to another host, or in the log under a number of a session (routedcalls.go)
 //
 // A client that waits in the ring may outlive the leadership in which it proposed, but not for long
 // (proposals.Ring). The group's turn fills the queue and answers for what is committed. An apply lane takes
-// the calls of what it applies (called.go). Close answers all clients from another goroutine, since the
+// the calls of what it applies (results.go). Close answers all clients from another goroutine, since the
 // turn may hang on a disk forever. Each method is one atomic step under mu. An owner of a call is told
 // under mu, too: it hears of one call from one goroutine at a time. Locks that come before mu: none.
-// Behind it: those of the clock of the log (logTime) and of the transport.
+// Behind it: those of the clock of the log (apply.LogTime) and of the transport.
 type proposalQueue struct {
 	budget   *budget.Budget
 	maxBytes int                  // about the size of a batch

@@ -38,13 +38,13 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = (*Host)(h).rejectUnbound(peer, remote)
 	}
 	if err == nil {
-		err = h.trust.admission.Admit(peer, remote, (*Host)(h).isVouched(peer))
+		err = h.trust.admission.Admit(peer, remote, (*Host)(h).isBoundElsewhere(peer))
 	}
 	if err == nil {
 		h.trust.keys.note(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
-		if p := h.network.meetings.of(peer.ID); p != nil && before.Life != peer.Life {
+		if p := h.network.handshakes.of(peer.ID); p != nil && before.Life != peer.Life {
 			p.told.Store(false)
 			p.settings.Store(nil)
 		}
@@ -61,7 +61,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 			err = identity.RefuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}
 	}
-	if h.network.meetings.of(peer.ID) != nil && fix != "" {
+	if h.network.handshakes.of(peer.ID) != nil && fix != "" {
 		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {

@@ -235,7 +235,7 @@ func (g *Group) planJoin(r *membership.Roster) {
 // logTime returns about the log time now.
 func (g *Group) logTime() time.Duration {
 	now := g.now()
-	return max(g.machine.time.estimate(now), g.members.time.estimate(now))
+	return max(g.machine.time.Estimate(now), g.members.time.Estimate(now))
 }
 
 // joinPlan returns the plan that makes a host a member by its token, or why there is none.
@@ -301,7 +301,7 @@ func (g *Group) noteJoined(r *membership.Roster) {
 
 // memberChanges is how members and leaders are to change, as this host was asked or has decided.
 type memberChanges struct {
-	plans      administeredPlans // that were made over the admin socket
+	plans      adminPlans // that were made over the admin socket
 	applicants applicants
 	executing  atomic.Int64 // plans that callers here wait for (execute.go)
 	placer     placer       // hand-overs for placement

@@ -7,17 +7,18 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/objects"
-	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
 
-// applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
+// applyQueue is what one group has for the apply lanes (internal/apply): committed entries for its state
 // machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyQueue struct {
 	workqueue.Queue
@@ -40,13 +41,7 @@ type applyQueue struct {
 	calling sync.Mutex // held while the machine is called in a turn, or a function of StartBetween
 	halting halting    // halted.go
 
-	// Guarded by the lock of the lanes.
-	ready   sched.Place[*applyQueue]
-	running bool  // a lane works on it
-	again   bool  // and there is more
-	leaving bool  // the group is closed
-	slow    bool  // the last round was long
-	since   int64 // when running or waiting began, in ticks that were not missed
+	seat apply.Seat // at the lanes
 
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
@@ -98,7 +93,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 			q.calls.Add(1)
 			q.entries.Add(uint64(n))
 		}
-		for n < len(rest) && (!isCommand(&rest[n]) || q.group.machine.skips.of(rest[n].Index) > 0) {
+		for n < len(rest) && (!isCommand(&rest[n]) || q.group.machine.skips.Of(rest[n].Index) > 0) {
 			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
 				if returned = true; errors.As(err, new(retried)) {
@@ -117,7 +112,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 
 // together returns how many of the first entries are one call of the machine.
 func (q *applyQueue) together(rest []raftpb.Entry) (n int) {
-	for n < len(rest) && isCommand(&rest[n]) && q.group.machine.skips.of(rest[n].Index) == 0 {
+	for n < len(rest) && isCommand(&rest[n]) && q.group.machine.skips.Of(rest[n].Index) == 0 {
 		if n > 0 && (q.isSuspect(rest[n].Index) || q.isSuspect(rest[n-1].Index)) {
 			return n
 		}
@@ -128,7 +123,7 @@ func (q *applyQueue) together(rest []raftpb.Entry) (n int) {
 
 // applyOwn does what an entry means for the machine that the machine is not given.
 func (q *applyQueue) applyOwn(e *raftpb.Entry) error {
-	if q.group.machine.skips.of(e.Index) > 0 {
+	if q.group.machine.skips.Of(e.Index) > 0 {
 		return q.skip(e)
 	}
 	if entry.IsSkip(e.Type, e.Data) {
@@ -174,9 +169,30 @@ func (q *applyQueue) position() raftpb.EntryID {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyRound applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
+// newApplyQueue returns the queue of a group.
+func newApplyQueue(g *Group, machine StateMachine) *applyQueue {
+	q := &applyQueue{group: g, machine: machine}
+	q.seat.Init(q)
+	return q
+}
+
+// ID implements apply.Owner.
+func (q *applyQueue) ID() uint64 { return q.group.id }
+
+// Leads implements apply.Owner.
+func (q *applyQueue) Leads() bool { return q.group.life.status.Load().Role == event.RoleLeader }
+
+// Wants implements apply.Owner.
+func (q *applyQueue) Wants(more bool) bool {
+	return !q.failed && (more || !q.Empty() && q.parkedAt() == 0 && !q.short && q.halted() == nil)
+}
+
+// Released implements apply.Owner.
+func (q *applyQueue) Released() { q.group.partDone(theApplyLanes) }
+
+// Round applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
 // whether anything is left.
-func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
+func (q *applyQueue) Round(maxBytes int64) (left bool) {
 	switch {
 	case q.failed:
 		return false
@@ -187,7 +203,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	q.group.reads.queue.RunBetween(&q.calling)
 	q.group.snapshots.Capture(&q.calling)
 	if len(q.work) == 0 {
-		q.work = q.Take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
+		q.work = q.Take(maxBytes) // which Round clears: a message keeps an array of the core's alive
 		q.workBytes = q.TakenBytes()
 	}
 	if q.parkedAt() > 0 || q.passing.Load() != nil {
@@ -198,7 +214,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if done > 0 {
-		raise(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
+		storeMax(&q.applied, lastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
 		q.group.reads.queue.Applied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.writes.awaitsApply.Load() {
@@ -214,7 +230,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, short.error)
+		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
 		return false
 	}
 	if halted := (*HaltedError)(nil); errors.As(err, &halted) {
@@ -359,8 +375,8 @@ func lastIndex(m *raftpb.Message) uint64 {
 // groupMachine is the way of a group to its state machine.
 type groupMachine struct {
 	apply      *applyQueue
-	time       logTime
-	skips      skips
+	time       apply.LogTime
+	skips      apply.Skips
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
 }

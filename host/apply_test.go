@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -65,17 +66,17 @@ func TestApplyFiltersRaftsOwn(t *testing.T) {
 func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	s := newTestLane(t)
 	m := &shape{}
-	q := &applyQueue{machine: m, group: s.group}
-	q.ready.Owner, q.group.machine.apply = q, q
+	q := newApplyQueue(s.group, m)
+	q.group.machine.apply = q
 	q.group.life.status.Store(diagnosis.Status{})
-	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
-	p.grow(2)
+	p := new(apply.Lanes)
+	p.Open(apply.Wiring{Now: func() time.Duration { return 0 }, Ticks: func() int64 { return 0 }, Start: func(string, env.Worker) env.Task { return &manualTask{} }}, 2)
 	for i := range uint64(3) {
 		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
 		q.Put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
-		p.enqueue(q)
+		p.Enqueue(&q.seat)
 	}
-	for _, l := range p.lanes {
+	for _, l := range p.All() {
 		for l.RunOnce() {
 		}
 	}
@@ -165,7 +166,7 @@ func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 		})
 	}
 	for !q.Empty() || len(q.work) > 0 {
-		q.applyRound(1)
+		q.Round(1)
 	}
 	if n := len(s.toGroup()); n != 3 {
 		t.Errorf("%d answers, want 3", n)
@@ -188,7 +189,7 @@ func TestApplyEndsWithWhatIsDrained(t *testing.T) {
 	var applied uint64
 	drained := func() { applied = q.position().Index }
 	q.drained.Store(&drained)
-	for q.applyRound(workqueue.MaxRoundBytes) || !q.Empty() { // as applyLanes.give decides
+	for q.Round(workqueue.MaxRoundBytes) || !q.Empty() { // as Wants decides
 	}
 	if applied != 1 {
 		t.Errorf("when the lanes leave the group, entry %d was applied before the function was called, want 1", applied)

@@ -22,8 +22,8 @@ func (a applied) Apply([]Entry) error {
 // holdApply keeps the apply lanes of a manual host from working until release is called.
 func (l *testHost) holdApply() (release func()) {
 	var held []*manualTask
-	for _, lane := range l.appliers.all() {
-		task := lane.task.(*manualTask)
+	for _, lane := range l.appliers.All() {
+		task := lane.Task().(*manualTask)
 		task.dead = true
 		held = append(held, task)
 	}

@@ -56,7 +56,7 @@ func (g *Group) passParked(p *snapshots.Published) bool {
 	}
 	g.machine.apply.passing.Store(p)
 	g.snapshots.installs.received.CompareAndSwap(p, nil)
-	g.host.appliers.enqueue(g.machine.apply)
+	g.host.appliers.Enqueue(&g.machine.apply.seat)
 	return true
 }
 
@@ -79,7 +79,7 @@ func (q *applyQueue) pass() {
 	defer q.calling.Unlock()
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
 		q.passing.CompareAndSwap(nil, p)
-		g.host.storage.shortages.later(func() { g.host.appliers.enqueue(q) }, err)
+		g.host.storage.shortages.later(func() { g.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.failed = true

@@ -74,17 +74,17 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.writes.forgetting.handed = lastIndex(&m)
-	(*Group)(s).noteCommitted(s.writes.forgetting.handed)
+	s.writes.discarding.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.writes.discarding.handed)
 	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}
 	s.machine.apply.Put(m)
-	s.host.appliers.enqueue(s.machine.apply)
+	s.host.appliers.Enqueue(&s.machine.apply.seat)
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.machine.apply.Held() > 0 || s.machine.skips.ordered.Load() != nil || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
+	if s.machine.apply.Held() > 0 || s.machine.skips.Any() || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
 		return false
 	}
 	defer s.machine.apply.calling.Unlock()

@@ -72,7 +72,7 @@ func (c *hostClock) beat() (ticks int) {
 	h.lookForHungTurns()
 	h.storage.lane.Tick()
 	h.storage.shortages.beat()
-	h.appliers.look()
+	h.appliers.Look()
 	h.bulk.snapshotLanes.Look()
 	h.bulk.transfers.Beat(c.ticks - c.missed)
 	h.reports.watch.stalledDisk(h.storage.lane, c.ticks-c.missed)
@@ -92,7 +92,7 @@ func (c *hostClock) pause() int {
 
 // restsFor reports whether nothing is due in fewer ticks.
 func (h *Host) restsFor(ticks int) bool {
-	if h.storage.lane.Parked() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.awaited() {
+	if h.storage.lane.Parked() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.Awaited() {
 		return false
 	}
 	for _, s := range h.shards {

@@ -202,7 +202,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			command = c.Data
 		}
 		if h.HasStamp {
-			s.group.machine.time.note(s.table.Advance(h.Stamp), s.group.now())
+			s.group.machine.time.Note(s.table.Advance(h.Stamp), s.group.now())
 		}
 		verdict := session.Fresh
 		if h.HasMark {

@@ -56,7 +56,7 @@ var duties = turn.NewTable((*Group).changes, []turn.Duty[*Group]{
 	dutyResume:      {Name: "resume", At: turn.AfterTime, Step: (*Group).resume, Due: (*Group).resumeAt},
 	dutyReads:       {Name: "reads", At: turn.AfterTime, Step: (*Group).advanceReads, On: turn.Change, Due: (*Group).readsDue},
 
-	dutyRefused:       {Name: "refused entries", At: turn.AfterReady, Step: (*Group).ask},
+	dutyRefused:       {Name: "refused entries", At: turn.AfterReady, Step: (*Group).requestDiscard},
 	dutyFoundingState: {Name: "state of the founding", At: turn.AfterReady, Step: (*Group).reportFounding},
 	dutySkips:         {Name: "skips", At: turn.AfterReady, Step: (*Group).orderSkips},
 	dutyHalted:        {Name: "halted machine", At: turn.AfterReady, Step: (*Group).answerHalted},

@@ -35,7 +35,7 @@ func TestEvents(t *testing.T) {
 	long := span(3, 4, 1)
 	long[0].Data = make([]byte, 100<<10)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: long, Commit: 3})
-	for range l.group.writes.forgetting.forgetAfterTicks + 1 {
+	for range l.group.writes.discarding.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
 	l.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errBroken))

@@ -162,7 +162,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	var wants []membership.Want
 	for _, c := range changes {
 		if c.want.Op == membership.Add {
-			came := g.host.cameWith(c.want.ID, r)
+			came := g.host.presented(c.want.ID, r)
 			c.want.Incarnation, c.want.Keys = came.Incarnation, membership.Keys{came.Key}
 			c.want.Addr = g.host.network.peers.addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {

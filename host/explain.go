@@ -103,7 +103,7 @@ func (g *Group) peerFacts(f *examination.Facts) {
 		if came, ok := g.host.trust.admission.Incarnation(id); ok && slices.Contains(f.Founding.Refused, id) {
 			p.Directory = came.String()
 		}
-		if m := g.host.network.meetings.of(id); m != nil {
+		if m := g.host.network.handshakes.of(id); m != nil {
 			p.Known, p.Heard, p.HeardAt, p.HeardSince = true, m.met.Load(), m.heardAt.Load(), m.heardSince.Load()
 			p.SettingsAt, p.Unsent = m.settingsAt.Load(), m.unsent.load()
 			if why := m.refuses.Load(); why != nil {
@@ -134,7 +134,8 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	if ran, is := g.seat.Runs(); is && g.host.env.pipeline.AsyncStorageWrites() {
 		m.Turn = max(ran, time.Nanosecond)
 	}
-	m.Lane = g.host.appliers.stateOf(q)
+	s := g.host.appliers.StateOf(&q.seat)
+	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
 	if h := q.halting.now.Load(); h != nil {
 		e := h.err
 		m.Halt = &examination.Halt{Since: h.since, At: e.at(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.stays}

@@ -33,7 +33,7 @@ func openFounder(t *testing.T) *testHost {
 // restart starts the group again, in a life in which no other host was met yet.
 func (l *testHost) restart() {
 	l.reopen()
-	for _, p := range l.network.meetings.all() {
+	for _, p := range l.network.handshakes.all() {
 		p.met.Store(false)
 	}
 	l.group.life.roleTimes.opened.Store(l.clock.livedAtBeat())
@@ -129,7 +129,7 @@ func TestFounderAsksWhetherOthersAreAlive(t *testing.T) {
 	l, c := openAlone(t, 3)
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.meet()
-	for _, p := range l.network.meetings.all() {
+	for _, p := range l.network.handshakes.all() {
 		p.ready.Store(true)
 	}
 	c.bodies = nil

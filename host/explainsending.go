@@ -24,7 +24,7 @@ func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
 }
 
 func (h *Host) noteUnsent(to uint64) {
-	if p := h.network.meetings.of(to); p != nil {
+	if p := h.network.handshakes.of(to); p != nil {
 		p.unsent.note(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
 	}
 }

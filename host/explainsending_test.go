@@ -40,7 +40,7 @@ func TestExplainNotSent(t *testing.T) {
 		{"they were dropped before", 9, now - 3*timeout, behind, diagnosis.CodeDiskStalled},
 		{"it is level", 9, now, level, ""},
 	} {
-		p := l.network.meetings.of(3)
+		p := l.network.handshakes.of(3)
 		p.unsent.n.Store(0)
 		for range row.refused {
 			to.Send(3, nil)
@@ -57,7 +57,7 @@ func TestExplainNotSent(t *testing.T) {
 		case row.want == diagnosis.CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
 			t.Errorf("%s: %s", row.name, causes[0].Evidence)
 		}
-		if n := l.network.meetings.of(1).unsent.n.Load(); n != 0 {
+		if n := l.network.handshakes.of(1).unsent.n.Load(); n != 0 {
 			t.Errorf("%s: %d messages to host 1 count as dropped", row.name, n)
 		}
 	}

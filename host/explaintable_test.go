@@ -151,7 +151,7 @@ func (l *testHost) seesThird(change func(*examination.Follower)) {
 	change(&v)
 	l.group.life.views.views = []examination.Follower{v}
 	l.hears(now, 3)
-	l.network.meetings.of(3).heardSince.Store(0)
+	l.network.handshakes.of(3).heardSince.Store(0)
 }
 
 func (l *testHost) hearsLeader() {
@@ -221,18 +221,19 @@ var causeTests = []causeTest{
 		l.reopen()
 	}},
 	{code: diagnosis.CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
-		l.group.machine.apply.running, l.group.machine.apply.since = true, l.clock.livedAtBeat()
+		l.appliers.Enqueue(&l.group.machine.apply.seat)
+		l.appliers.All()[0].Begin()
 		l.passStall()
-	}, end: func(l *testHost) { l.group.machine.apply.running = false }},
+	}, end: func(l *testHost) { l.appliers.All()[0].End(&l.group.machine.apply.seat, false) }},
 	{code: diagnosis.CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
 		l.manual.runIdle()
 		l.passStall()
 	}, end: func(l *testHost) {
-		for _, lane := range l.appliers.all() {
-			lane.task.(*manualTask).dead = false
-			lane.task.Wake()
+		for _, lane := range l.appliers.All() {
+			lane.Task().(*manualTask).dead = false
+			lane.Task().Wake()
 		}
 		l.manual.runIdle()
 	}},
@@ -266,9 +267,9 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.network.meetings.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
+			l.network.handshakes.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
 		}
-		l.network.meetings.of(3).unsent.since.Store(0)
+		l.network.handshakes.of(3).unsent.since.Store(0)
 		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},

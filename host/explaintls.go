@@ -13,7 +13,7 @@ import (
 // tlsEvent passes on an event of the transport, and notes a refusal for Explain.
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
 	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
-	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.meetings.of(refused.Peer) != nil {
+	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.of(refused.Peer) != nil {
 		h.reports.watch.noteCertificate(refused, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 }

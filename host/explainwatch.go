@@ -321,28 +321,13 @@ func (w *memberWatches) look(v *examination.Follower, pr *tracker.Progress, st r
 // askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
 // down from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.network.meetings.of(id)
+	p := h.network.handshakes.of(id)
 	if p == nil {
 		return
 	}
 	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
 		h.greet(id, greetsAsk)
 	}
-}
-
-// stateOf returns what the lanes do for a queue, and how many hang.
-func (p *applyLanes) stateOf(q *applyQueue) (s examination.Lane) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s = examination.Lane{Busy: q.running || q.ready.In() != nil, Running: q.running, Since: q.since, Lanes: len(p.lanes)}
-	s.Substitutes = len(p.lanes) - p.wanted
-	for _, l := range p.lanes {
-		if l.queue != nil && now-l.since >= applyStall {
-			s.Hung++
-		}
-	}
-	return s
 }
 
 // refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.

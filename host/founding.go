@@ -20,7 +20,7 @@ import (
 // by which directory each other member makes its promises, before a promise counts. Otherwise a host whose
 // directory was wiped helps to elect a second leader of a term, and what was acknowledged is lost.
 //
-//	members meet       each records the incarnation of every other one durably (meeting.go). Before that, no
+//	members meet       each records the incarnation of every other one durably (handshakes.go). Before that, no
 //	                   member votes, for itself or another
 //	entry found        the leader's: the incarnation of every founding member. It is in force on a member as
 //	                   soon as it is in its log, committed or not, like a configuration (thesis §4.1)
@@ -52,7 +52,7 @@ type founding struct {
 	told       []uint64
 
 	bound   atomic.Pointer[entry.Binding]      // by the entry found in this host's log; nil: there is none
-	counted atomic.Bool                        // in meetings.unfounded
+	counted atomic.Bool                        // in handshakes.unfounded
 	refuses atomic.Pointer[[]uint64]           // members that come with another directory; nil: none
 	reached atomic.Pointer[diagnosis.Founding] // what Group.Founding returns
 }
@@ -228,11 +228,11 @@ func (g *Group) setBound() {
 func (g *Group) countUnfounded(is bool) {
 	switch {
 	case is && g.members.founding.counted.CompareAndSwap(false, true):
-		if g.host.network.meetings.unfounded.Add(1) == 1 {
+		if g.host.network.handshakes.unfounded.Add(1) == 1 {
 			g.host.greetUnmet()
 		}
 	case !is && g.members.founding.counted.CompareAndSwap(true, false):
-		g.host.network.meetings.unfounded.Add(-1)
+		g.host.network.handshakes.unfounded.Add(-1)
 	}
 }
 
@@ -287,7 +287,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 	if g.members.founding.quick || st.Lead != raft.None || g.self != g.memberIDs()[0] {
 		return
 	}
-	if !g.host.network.meetings.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
+	if !g.host.network.handshakes.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.members.founding.quick = true
@@ -299,7 +299,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 func (g *Group) askFounders() {
 	now := g.host.clock.livedAtBeat()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.meetings.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
+		if p := g.host.network.handshakes.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)
 		}
 	}

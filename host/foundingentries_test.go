@@ -41,7 +41,7 @@ func openUnmet(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	for _, p := range l.network.meetings.all() {
+	for _, p := range l.network.handshakes.all() {
 		p.met.Store(false)
 	}
 	l.group = l.open(theGroup, l.machine)

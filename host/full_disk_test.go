@@ -33,7 +33,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	if s := l.group.Status(); s.LastIndex != 3 || s.Durable != 2 {
 		t.Fatalf("setup: %+v, want a log through 3, durable through 2", s)
 	}
-	for range l.group.writes.forgetting.forgetAfterTicks + 1 {
+	for range l.group.writes.discarding.forgetAfterTicks + 1 {
 		l.manual.tick()
 	}
 	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != event.RoleFollower || l.group.Err() != nil {

@@ -187,8 +187,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
 	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
-	g.machine.apply = &applyQueue{group: g, machine: machine}
-	g.machine.apply.ready.Owner = g.machine.apply
+	g.machine.apply = newApplyQueue(g, machine)
 	if m, ok := machine.(*commandGroup); ok {
 		if err := m.open(g); err != nil {
 			return nil, err
@@ -228,11 +227,11 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		g.core.flight.Close()
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
-	g.writes.forgetting.handed = core.Applied
+	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
-	g.machine.time.at = h.env.env.Clock.Now()
-	g.writes.forgetting.forgetAfterTicks = 2 * core.ElectionTick
-	g.writes.forgetting.restart = func(applied uint64) (*flight.Node, error) {
+	g.machine.time.Begin(h.env.env.Clock.Now())
+	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
+	g.writes.discarding.restart = func(applied uint64) (*flight.Node, error) {
 		core.Applied = applied
 		g.setAuthority(&core, g.members.withoutAuthority.Load())
 		core.Seed++
@@ -345,7 +344,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h := g.host
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.Leave(g.writes.append, deletes)
-		h.appliers.leave(g.machine.apply)
+		h.appliers.Leave(&g.machine.apply.seat)
 		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
@@ -421,7 +420,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
 	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
-	g.machine.apply = &applyQueue{group: g}
+	g.machine.apply = newApplyQueue(g, nil)
 	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g

@@ -176,7 +176,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.reads.queue.Suspend(e)
 	g.want(dutyHalted)
 	g.wake() // its next turn answers the clients that wait
-	g.host.appliers.enqueue(q)
+	g.host.appliers.Enqueue(&q.seat)
 	if was != nil && was.err.First == e.First && was.err.Last == e.Last {
 		return // it was said
 	}
@@ -230,7 +230,7 @@ func (q *applyQueue) applyHalted() (left bool) {
 // acknowledged, and a group of such members would have no leader that could skip the command. What is not in
 // the log yet, which only a volatile machine is handed, waits until it is.
 func (q *applyQueue) answerUnapplied() {
-	raise(&q.applied, q.through.Load())
+	storeMax(&q.applied, q.through.Load())
 	var answers []raftpb.Message
 	q.unanswered.Store(0)
 	written := q.group.writes.storage.log.LastIndex()
@@ -244,7 +244,7 @@ func (q *applyQueue) answerUnapplied() {
 				return append(kept, work[i:]...), freed
 			}
 			if answers = append(answers, m.Responses...); len(m.Responses) > 0 {
-				raise(&q.owed, last)
+				storeMax(&q.owed, last)
 			}
 			freed += workqueue.MessageBytes(&m)
 			m = raftpb.Message{Type: m.Type, To: m.To, From: m.From, Index: firstIndex(&m) - 1, Commit: last}
@@ -290,12 +290,12 @@ func (g *Group) answerHalted() (again bool) {
 	s := &g.machine.apply.halting
 	h := s.now.Load()
 	if last := g.machine.apply.unanswered.Load(); h != nil && last > 0 && last <= g.writes.storage.log.LastIndex() {
-		g.host.appliers.enqueue(g.machine.apply)
+		g.host.appliers.Enqueue(&g.machine.apply.seat)
 	}
 	if h == s.answered.Load() || h == nil {
 		return h != nil && g.machine.apply.unanswered.Load() > 0
 	}
-	defer g.host.appliers.enqueue(g.machine.apply)
+	defer g.host.appliers.Enqueue(&g.machine.apply.seat)
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
@@ -29,7 +30,7 @@ type Host struct {
 
 	network  hostNetwork    // to other hosts
 	shards   []*sched.Shard // where turns run
-	appliers *applyLanes    // where state machines run
+	appliers *apply.Lanes   // where state machines run
 	bulk     hostBulk       // snapshots and objects, made and sent
 	groups   groupTable
 	changes  memberChanges // how members and leaders are to change
@@ -175,7 +176,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.network.peers.init(c)
 	h.changes.placer.init(h)
 	h.trust.authority.init(h.storage.log)
-	h.network.meetings.init(h.others())
+	h.network.handshakes.init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err
 	}

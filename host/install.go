@@ -52,7 +52,7 @@ func (g *Group) takesSnapshots() bool {
 // waits for one, since the answer goes to a leader.
 func (g *Group) stepReceived() (again bool) {
 	p := g.snapshots.installs.received.Load()
-	if p == nil || g.writes.forgetting.asked || g.snapshots.Installing.Load() {
+	if p == nil || g.writes.discarding.waitsForLane || g.snapshots.Installing.Load() {
 		return g.snapshots.installs.received.Load() != nil
 	}
 	st := g.core.node.BasicStatus()
@@ -100,7 +100,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		return
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
-	g.writes.forgetting.handed = max(g.writes.forgetting.handed, p.ID.Index)
+	g.writes.discarding.handed = max(g.writes.discarding.handed, p.ID.Index)
 	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.ID.Index })
 	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.founded {
@@ -157,7 +157,7 @@ func errRestore(err error) error {
 // machine is not being called. It never blocks. There is one such function at a time.
 func (q *applyQueue) startDrained(f func()) {
 	q.drained.Store(&f)
-	q.group.host.appliers.enqueue(q)
+	q.group.host.appliers.Enqueue(&q.seat)
 }
 
 // runDrained runs it. An apply lane calls it, with nothing left to apply.

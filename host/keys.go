@@ -23,7 +23,7 @@ import (
 // by a plan is bound to the key with which it came.
 //
 // A member that was down while a host changed its key asks the others for a later roster when it refuses its
-// leader (rosterasked.go). If all others have changed theirs meanwhile, or a host comes back with a key that
+// leader (rosterquery.go). If all others have changed theirs meanwhile, or a host comes back with a key that
 // it has never named, an operator accepts the key (AcceptKey).
 type keys struct {
 	announcing atomic.Bool // this host may have to name its key in a group
@@ -62,9 +62,9 @@ func (k *keys) note(peer transport.Introduction) {
 	delete(k.refused, peer.ID)
 }
 
-// cameWith returns the key with which a directory of a host was admitted last; zero if it was not in this
+// presented returns the key with which a directory of a host was admitted last; zero if it was not in this
 // life.
-func (k *keys) cameWith(id uint64, i transport.Incarnation) (key membership.Key) {
+func (k *keys) presented(id uint64, i transport.Incarnation) (key membership.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.came[id]; d.Incarnation == i {

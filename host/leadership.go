@@ -97,7 +97,7 @@ func (h *Host) takePlacing(from uint64, body []byte) error {
 
 // groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
 type groupLeadership struct {
-	gray       gray
+	stalls     stalls
 	slow       slowMembers
 	resuming   resuming
 	lateOrders lateOrders

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
@@ -32,14 +33,14 @@ type members struct {
 	ids     atomic.Pointer[[]uint64]          // of its members; before, the founding list
 	joins   bool                              // this member was not, or not with this directory, among the founders
 	changed signal                            // the roster
-	time    logTime                           // of rosters: those are in force before the commands between them are applied
+	time    apply.LogTime                     // of rosters: those are in force before the commands between them are applied
 
 	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
 
-	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterasked.go)
+	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterquery.go)
 	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
 	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
-	told     toldRemoved
+	removal  removalNotice
 }
 
 // notedEntry is an entry that will change the roster.
@@ -168,7 +169,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	m.roster.Store(next)
 	ids := next.IDs()
 	m.ids.Store(&ids)
-	m.time.note(next.Time, g.now())
+	m.time.Note(next.Time, g.now())
 	g.rosterChanged(was, next)
 }
 

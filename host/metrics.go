@@ -344,7 +344,8 @@ func (h *Host) Metrics() HostMetrics {
 	}
 	m.Transfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.snapshots))
 	m.ObjectTransfers = TransferMetrics(h.bulk.transfers.Counts(h.bulk.transfers.objects.Class))
-	m.Lanes = h.appliers.metrics()
+	lanes := h.appliers.Counts()
+	m.Lanes = LaneMetrics{ApplyLanes: lanes.Lanes, ApplyBusy: lanes.Busy, ApplyHung: lanes.Hung, ApplySubstitutes: lanes.Substitutes}
 	for _, s := range h.shards {
 		turns, hung := s.Counts()
 		m.Lanes.Turns += turns
@@ -357,7 +358,7 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.reports.watch.allPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.network.meetings.of(id)
+		p := h.network.handshakes.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
@@ -366,25 +367,6 @@ func (h *Host) Metrics() HostMetrics {
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
 		})
-	}
-	return m
-}
-
-// metrics returns how many lanes there are, and what they do.
-func (p *applyLanes) metrics() (m LaneMetrics) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.ApplyLanes, m.ApplySubstitutes = len(p.lanes), len(p.lanes)-p.wanted
-	for _, l := range p.lanes {
-		switch {
-		case l.queue == nil:
-		case now-l.since >= applyStall:
-			m.ApplyHung++
-			m.ApplyBusy++
-		default:
-			m.ApplyBusy++
-		}
 	}
 	return m
 }

@@ -17,7 +17,7 @@ import (
 // group has been idle for about session.Options.Expiry before those, the session counts as expired, so draw
 // it after a first read.
 func (g *Group) NewSession() session.ID {
-	return g.drawSession(max(g.machine.time.last(), g.committedTime()))
+	return g.drawSession(max(g.machine.time.Last(), g.committedTime()))
 }
 
 // committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host

@@ -31,7 +31,7 @@ func (g *Group) Founding() diagnosis.Founding {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
 		} else {
-			f.JoinRefused = g.host.network.meetings.refusals()
+			f.JoinRefused = g.host.network.handshakes.refusals()
 		}
 	}
 	if r := g.members.founding.refuses.Load(); r != nil {
@@ -52,7 +52,7 @@ func (g *Group) Founding() diagnosis.Founding {
 func (g *Group) silentMembers() (ids []uint64) {
 	now := g.host.clock.lived()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.meetings.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.bounds().Unheard() {
+		if p := g.host.network.handshakes.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.bounds().Unheard() {
 			ids = append(ids, id)
 		}
 	}

@@ -359,7 +359,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 		r.Install()
 	})
 	h.group.machine.apply.passing.Store(p)
-	h.process.appliers.enqueue(h.group.machine.apply)
+	h.process.appliers.Enqueue(&h.group.machine.apply.seat)
 	for range 100 {
 		c.tick()
 	}

@@ -98,7 +98,7 @@ func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
 }
 
 // VerifyObject implements admin.Host. It verifies the first object after an id.
-func (a administered) VerifyObject(ctx context.Context, group uint64, after string) (of admin.Object, err error) {
+func (a adminPort) VerifyObject(ctx context.Context, group uint64, after string) (of admin.Object, err error) {
 	var last object.ID
 	if after != "" {
 		if last, err = object.ParseID(after); err != nil {

@@ -143,11 +143,11 @@ func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 	h := c.follower()
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) && h.has(u.ID()) })
-	first, err := administered{h.process}.VerifyObject(t.Context(), theGroup, "")
+	first, err := adminPort{h.process}.VerifyObject(t.Context(), theGroup, "")
 	if err != nil || first.ID != u.ID().String() || first.Bytes != 300_000 || first.Damage != "" || first.Left != 0 {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if none, err := (administered{h.process}).VerifyObject(t.Context(), theGroup, first.ID); err != nil || none.ID != "" {
+	if none, err := (adminPort{h.process}).VerifyObject(t.Context(), theGroup, first.ID); err != nil || none.ID != "" {
 		t.Errorf("%+v, %v", none, err)
 	}
 	before := count[event.ObjectReceived](h)
@@ -162,7 +162,7 @@ func TestAVerifiedObjectThatIsDamagedIsFetched(t *testing.T) {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := (administered{h.process}).VerifyObject(t.Context(), theGroup, ""); err != nil || !strings.Contains(found.Damage, part) {
+	if found, err := (adminPort{h.process}).VerifyObject(t.Context(), theGroup, ""); err != nil || !strings.Contains(found.Damage, part) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	c.load("it is fetched", 0, func() bool { return h.has(u.ID()) })

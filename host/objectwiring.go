@@ -191,7 +191,7 @@ type objectGroup Group
 
 func (g *objectGroup) Want()                              { (*Group)(g).want(dutyObjects) }
 func (g *objectGroup) Wake()                              { (*Group)(g).wake() }
-func (g *objectGroup) Apply()                             { g.host.appliers.enqueue(g.machine.apply) }
+func (g *objectGroup) Apply()                             { g.host.appliers.Enqueue(&g.machine.apply.seat) }
 func (g *objectGroup) Applied() uint64                    { return g.machine.apply.position().Index }
 func (g *objectGroup) WaitsAt() uint64                    { return g.machine.apply.parkedAt() }
 func (g *objectGroup) Lose(index uint64)                  { g.machine.apply.lost.Store(index) }
@@ -204,7 +204,7 @@ func (g *objectGroup) WithoutAuthority() bool             { return g.members.wit
 func (g *objectGroup) IsLeaving() bool                    { return (*Group)(g).isLeaving() }
 func (g *objectGroup) Err() error                         { return (*Group)(g).Err() }
 func (g *objectGroup) Now() int64                         { return g.core.at.ticks }
-func (g *objectGroup) LogTime() time.Duration             { return g.machine.time.estimate((*Group)(g).now()) }
+func (g *objectGroup) LogTime() time.Duration             { return g.machine.time.Estimate((*Group)(g).now()) }
 func (g *objectGroup) Stamp() (_ time.Duration, due bool) { return (*Group)(g).stamp(true) }
 
 func (g *objectGroup) Roster() *membership.Roster { return (*Group)(g).roster() }

@@ -21,7 +21,7 @@ import (
 // peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
 // from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
 // each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
-// silent (departed.go).
+// silent (departure.go).
 type peers struct {
 	adding sync.Mutex // held while a host is added
 	ids    atomic.Pointer[[]uint64]
@@ -125,8 +125,8 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 		if len(ids) >= identity.MaxHosts {
 			return fmt.Errorf("%w: %d", identity.ErrTooManyHosts, len(ids))
 		}
-		h.network.meetings.add(id)
-		h.network.meetings.of(id).begin(h.clock.livedAtBeat())
+		h.network.handshakes.add(id)
+		h.network.handshakes.of(id).begin(h.clock.livedAtBeat())
 		h.network.pulses.Add(id)
 		h.storage.readers.Add(id)
 		ids = slices.Insert(slices.Clone(ids), at, id)
@@ -219,7 +219,7 @@ func lastSaid(r identity.PeerRecord) func(location) location {
 // all the same: what comes from it counts.
 func (h *Host) noteMoved(peer transport.Introduction, before string) {
 	if h.isForgotten(peer.ID) {
-		return // it is known again when it speaks (departed.go)
+		return // it is known again when it speaks (departure.go)
 	}
 	if peer.Addr == "" || h.rejectAddr(peer.Addr) != nil {
 		h.learn(peer.ID, "")
@@ -246,7 +246,7 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 func (h *Host) tellOthers(id uint64, at location) {
 	body := at.append([]byte{control.Addresses}, id)
 	for _, to := range h.others() {
-		if to != id && h.network.meetings.has(to) {
+		if to != id && h.network.handshakes.has(to) {
 			h.network.transport.SendBytes(to, transport.Control, body)
 		}
 	}
@@ -348,13 +348,13 @@ func (h *Host) knowsBetter(id uint64, other location) bool {
 
 // hostNetwork is the way to other hosts.
 type hostNetwork struct {
-	transport Transport
-	ownTCP    bool // the transport is not WithTransport's
-	peers     peers
-	meetings  meetings
-	pulses    *pulse.Sender
-	heard     *pulse.Receiver
-	asked     []pulse.Question // scratch memory of answerLeaders
+	transport  Transport
+	ownTCP     bool // the transport is not WithTransport's
+	peers      peers
+	handshakes handshakes
+	pulses     *pulse.Sender
+	heard      *pulse.Receiver
+	asked      []pulse.Question // scratch memory of answerLeaders
 
 	strays      atomic.Uint64 // messages for groups that are not open here
 	frames      atomic.Uint64 // of forwarded commands, so far

@@ -61,9 +61,9 @@ func (p *groupPlacing) end(why string) {
 func (g *Group) rejectWish() string {
 	st := g.core.node.BasicStatus()
 	switch r := g.roster(); {
-	case st.RaftState != raft.StateLeader || g.writes.forgetting.asked:
+	case st.RaftState != raft.StateLeader || g.writes.discarding.waitsForLane:
 		return "this member does not lead"
-	case st.LeadTransferee != raft.None || g.core.at.ticks < g.leadership.gray.actAfter:
+	case st.LeadTransferee != raft.None || g.core.at.ticks < g.leadership.stalls.actAfter:
 		return "another hand-over is under way, or was a moment ago"
 	case r == nil || r.Plan != nil || r.IsJoint() || len(g.members.noted) > 0:
 		return "the members change"
@@ -130,7 +130,7 @@ func (g *Group) handOverTo(to *target) {
 		return
 	}
 	g.leadership.placing.behind.Store(nil)
-	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
+	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
 	term := g.core.node.BasicStatus().Term
 	g.noteHandedOver(term, false)
 	g.life.counts.placed.Add(1)

@@ -167,7 +167,7 @@ func (h *Host) unfit() leadership.Unfitness {
 		return leadership.DiskStands
 	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
 		return leadership.TurnsHang
-	case h.appliers.metrics().ApplyHung > 0:
+	case h.appliers.Counts().Hung > 0:
 		return leadership.MachinesHang
 	}
 	return leadership.Fit
@@ -247,7 +247,7 @@ func (p *placer) begin(now int64) {
 func (p *placer) rejectHost(id uint64, now int64) string {
 	steady := p.host.config.placementTicks()
 	l, answered := p.loads[id]
-	switch m := p.host.network.meetings.of(id); {
+	switch m := p.host.network.handshakes.of(id); {
 	case m == nil || !p.host.isThere(id):
 		return fmt.Sprintf("host %d is not heard", id)
 	case now-m.heardSince.Load() < steady:

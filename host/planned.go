@@ -99,7 +99,7 @@ func (g *Group) stepPlan() {
 	requests := g.inbox.takePlans(&g.members.plan)
 	r := g.roster()
 	st := g.core.node.BasicStatus()
-	if r == nil || st.RaftState != raft.StateLeader || g.writes.forgetting.asked {
+	if r == nil || st.RaftState != raft.StateLeader || g.writes.discarding.waitsForLane {
 		for _, q := range requests {
 			g.answerPlan(q, g.host.notLeader(st.Lead))
 		}

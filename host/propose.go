@@ -159,8 +159,8 @@ func (p Pending) Poll() (r Receipt, done bool, err error) {
 // groupProposals are the commands of clients, from the door to the answer.
 type groupProposals struct {
 	proposalQueue
-	drain       drain
-	spaces      spaces
+	drain       drainRate
+	spaces      spaceWaiters
 	router      router
 	forwarders  forwarders
 	copies      map[uint64]*copies // by host

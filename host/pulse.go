@@ -132,7 +132,7 @@ func (g *Group) hearPulses(passed int) (left int) {
 	if !follows {
 		g.uncover()
 	} else {
-		g.writes.forgetting.unheard = 0
+		g.writes.discarding.unheard = 0
 		g.pulse.idle = len(g.work.taken.messages)+len(g.work.taken.answers)+len(g.work.taken.proposals) == 0
 	}
 	return since

@@ -115,7 +115,7 @@ func (w *readsWiring) Applied() uint64                   { return w.machine.appl
 func (w *readsWiring) Boottime() time.Duration           { return w.host.env.env.Clock.Boottime() }
 func (w *readsWiring) Halts() uint64                     { return (*Group)(w).Halts() }
 func (w *readsWiring) WaitEnd(ctx context.Context) error { return (*Group)(w).waitEnd(ctx) }
-func (w *readsWiring) Exclude()                          { w.host.appliers.enqueue(w.machine.apply) }
+func (w *readsWiring) Exclude()                          { w.host.appliers.Enqueue(&w.machine.apply.seat) }
 func (w *readsWiring) Overloaded() error                 { return ErrOverloaded }
 func (w *readsWiring) Number() uint64                    { return w.host.network.readNumbers.Add(1) }
 
@@ -159,7 +159,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 // readTurn is what reads must know of the core.
 func (g *Group) readTurn() reads.Turn {
 	st := g.core.node.BasicStatus()
-	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.ticks, Holds: g.writes.forgetting.asked}
+	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.ticks, Holds: g.writes.discarding.waitsForLane}
 }
 
 // advanceReads is the duty of a turn.

@@ -35,7 +35,7 @@ func (q *applyQueue) rebuild() (works bool) {
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}
 	if h.First == h.Last {
-		if purpose.by = q.group.machine.skips.of(h.First); purpose.by == 0 {
+		if purpose.by = q.group.machine.skips.Of(h.First); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {
@@ -59,7 +59,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		}
 		if vfs.IsShort(err) {
 			q.rebuilt = rebuildPurpose{}
-			q.group.host.storage.shortages.later(func() { q.group.host.appliers.enqueue(q) }, err)
+			q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
 			return false
 		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.ID.String(), "err", err)

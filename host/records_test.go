@@ -51,7 +51,7 @@ func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTrans
 	l := openTestHost(t, n, append(options, WithTransport(c))...)
 	l.out = c.recordingTransport
 	l.reopen()
-	for _, p := range l.network.meetings.all() {
+	for _, p := range l.network.handshakes.all() {
 		p.met.Store(false)
 	}
 	l.out.take(0)

@@ -68,7 +68,7 @@ func (h *Host) tellSettings(to uint64) {
 // takeSettings takes what another host says of its settings.
 func (h *Host) takeSettings(from uint64, body []byte) error {
 	s, err := decodeSettings(body)
-	if p := h.network.meetings.of(from); err == nil && p != nil {
+	if p := h.network.handshakes.of(from); err == nil && p != nil {
 		p.settingsAt.Store(h.clock.livedAtBeat())
 		p.settings.Store(&s)
 	}

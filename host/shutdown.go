@@ -58,8 +58,13 @@ func (h *Host) parts() []part {
 	for _, l := range h.storage.readers.All() {
 		parts = append(parts, part{l.Doing, joined(l.Stop)})
 	}
-	for _, l := range h.appliers.all() {
-		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	for _, l := range h.appliers.All() {
+		parts = append(parts, part{func() string {
+			if group, is := l.Doing(); is {
+				return fmt.Sprintf("the state machine of group %d, which is in Apply", group)
+			}
+			return "an apply lane"
+		}, joined(l.Task().Stop)})
 	}
 	for _, l := range h.bulk.snapshotLanes.All() {
 		parts = append(parts, part{l.Doing, joined(l.Task().Stop)})
@@ -75,16 +80,6 @@ func doing(w *sched.Worker) func() string {
 		}
 		return "a shard"
 	}
-}
-
-// doing says what the lane is in the middle of.
-func (l *applyLane) doing() string {
-	l.pool.mu.Lock()
-	defer l.pool.mu.Unlock()
-	if l.queue != nil {
-		return fmt.Sprintf("the state machine of group %d, which is in Apply", l.queue.group.id)
-	}
-	return "an apply lane"
 }
 
 // run stops the parts, then the log. all calls the given functions and returns when they have returned.

@@ -1,14 +1,11 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
@@ -35,48 +32,6 @@ import (
 // it. It was not applied and never will be.
 var ErrSkipped = errors.New("millrace: the command was skipped on all members, and has no effect")
 
-// skips are the commands that the group skips, as far as this member knows the entries as committed.
-type skips struct {
-	mu      sync.Mutex
-	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
-	known   atomic.Uint64                 // the last entry that skips one
-	noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start
-}
-
-// orderedSkip is a command that is skipped, and the entry that says so.
-type orderedSkip struct{ index, by uint64 }
-
-// of returns the entry that skips a command, or 0.
-func (s *skips) of(index uint64) (by uint64) {
-	ordered := s.ordered.Load()
-	if ordered == nil {
-		return 0
-	}
-	if i, found := slices.BinarySearchFunc(*ordered, index, func(o orderedSkip, index uint64) int { return cmp.Compare(o.index, index) }); found {
-		return (*ordered)[i].by
-	}
-	return 0
-}
-
-// add notes a committed entry. It reports whether it is new.
-func (s *skips) add(index, by uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of(index) > 0 {
-		return false
-	}
-	var next []orderedSkip
-	if was := s.ordered.Load(); was != nil {
-		next = append(next, *was...)
-	}
-	next = append(next, orderedSkip{index, by})
-	slices.SortFunc(next, func(a, b orderedSkip) int { return cmp.Compare(a.index, b.index) })
-	next = next[max(0, len(next)-entry.MaxSkips):]
-	s.ordered.Store(&next)
-	raise(&s.known, by)
-	return true
-}
-
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
 func (g *Group) orderSkips() (again bool) {
@@ -99,11 +54,11 @@ func (g *Group) orderSkip(e *notedEntry) {
 		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
 		return
 	}
-	if !g.machine.skips.add(s.Index, e.index) {
+	if !g.machine.skips.Add(s.Index, e.index) {
 		return
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
-	g.host.appliers.enqueue(g.machine.apply) // a machine that is halted there can go on
+	g.host.appliers.Enqueue(&g.machine.apply.seat) // a machine that is halted there can go on
 	g.members.executions.poll()
 	g.members.changed.notify()
 }
@@ -113,7 +68,7 @@ func (g *Group) openSkips(committed uint64) {
 	for i := range g.members.noted {
 		if e := &g.members.noted[i]; e.index <= committed && entry.IsSkip(e.typ, e.data) {
 			if s, err := entry.DecodeSkip(e.data); err == nil && s.Index < e.index {
-				g.machine.skips.add(s.Index, e.index)
+				g.machine.skips.Add(s.Index, e.index)
 			}
 		}
 	}
@@ -126,8 +81,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
 	e := g.execution(s.Encode(), "the skip of command %d", index)
 	e.outcome = func(*membership.Roster) (done bool, err error) {
-		by := g.machine.skips.of(index)
-		return by > 0 && (g.Halted() == nil || g.machine.skips.noted.Load() >= by), nil
+		by := g.machine.skips.Of(index)
+		return by > 0 && (g.Halted() == nil || g.machine.skips.Noted.Load() >= by), nil
 	}
 	switch {
 	case index == 0:
@@ -160,7 +115,7 @@ func (g *Group) takeSkip(q planRequest) error {
 	if err != nil {
 		return err
 	}
-	if g.machine.skips.of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
+	if g.machine.skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
 		other, err := entry.DecodeSkip(e.data)
 		return err == nil && entry.IsSkip(e.typ, e.data) && other.Index == s.Index
 	}) {
@@ -191,7 +146,7 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
 	}
-	for _, m := range g.leadership.gray.machine.ahead {
+	for _, m := range g.leadership.stalls.machine.ahead {
 		if m.applied >= index {
 			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
 		}
@@ -202,7 +157,7 @@ func (g *Group) rejectSkip(index uint64) error {
 // awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
-	s := &g.leadership.gray.machine
+	s := &g.leadership.stalls.machine
 	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.ticks < s.began+int64(g.host.config.electionTicks()))
 }
 
@@ -254,7 +209,7 @@ func (s *commandGroup) skip(e *Entry) {
 		return // no member can read it, so no call waits for it
 	}
 	if h.HasStamp {
-		s.group.machine.time.note(s.table.Advance(h.Stamp), s.group.now())
+		s.group.machine.time.Note(s.table.Advance(h.Stamp), s.group.now())
 	}
 	if h.HasMark {
 		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {

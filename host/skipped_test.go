@@ -65,7 +65,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 	if err := l.Group(4).rejectSkip(2); err != nil {
 		t.Errorf("as a leader it refuses: %v", err)
 	}
-	l.Group(4).leadership.gray.machine.ahead = []aheadMember{{id: 3, applied: 2}}
+	l.Group(4).leadership.stalls.machine.ahead = []aheadMember{{id: 3, applied: 2}}
 	if err := l.Group(4).rejectSkip(2); !errors.Is(err, ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
 		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}

@@ -172,8 +172,8 @@ func snapshotterOf(machine StateMachine) Snapshotter {
 // them.
 type maybeSnapshotter interface{ TakesSnapshots() bool }
 
-// raise sets a to v unless it is higher.
-func raise(a *atomic.Uint64, v uint64) {
+// storeMax sets a to v unless it is higher.
+func storeMax(a *atomic.Uint64, v uint64) {
 	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
 	}
 }

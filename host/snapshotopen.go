@@ -180,11 +180,11 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 		restoreSection()
 		m.last = block.Last
 		m.sums.Restore(block.Sums)
-		g.machine.time.note(m.table.Now(), g.now())
+		g.machine.time.Note(m.table.Now(), g.now())
 	}
 	g.machine.apply.passed = block.Skipped
 	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})
-	raise(&g.machine.apply.applied, p.ID.Index)
+	storeMax(&g.machine.apply.applied, p.ID.Index)
 	g.reads.queue.Applied(p.ID.Index)
 	return nil
 }

@@ -24,7 +24,7 @@ func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
 func (g *snapshotGroup) Stopped() error           { return wrap(ErrStopped, (*Group)(g).Err()) }
 func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
 func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
-func (g *snapshotGroup) Capture()                 { g.host.appliers.enqueue(g.machine.apply) }
+func (g *snapshotGroup) Capture()                 { g.host.appliers.Enqueue(&g.machine.apply.seat) }
 func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.position() }
 func (g *snapshotGroup) IsFounded() bool          { return g.snapshots.found.Load() != nil }
 func (g *snapshotGroup) Now() time.Duration       { return (*Group)(g).now() }

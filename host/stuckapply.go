@@ -63,7 +63,7 @@ type aheadMember struct {
 // checkApply asks the members what they have applied, if nothing is applied here for too long, and hands over
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
 func (g *Group) checkApply(now int64, mayAct bool) {
-	s, bound := &g.leadership.gray.machine, g.host.config.stallTicks()
+	s, bound := &g.leadership.stalls.machine, g.host.config.stallTicks()
 	stalled := s.watch.waits(g.applyWaits(), g.machine.apply.progress(), now)
 	if g.machine.apply.halted() != nil && stalled > 0 {
 		stalled = max(stalled, bound+1) // it is known that nothing will be applied
@@ -98,7 +98,7 @@ func (s *stuckApply) end() { s.goal, s.ahead = 0, nil }
 // stuckDue returns the tick at which checkApply must look, if nothing else happens. It is called at the end
 // of a turn, which may have handed something to the state machine.
 func (g *Group) stuckDue() int64 {
-	s := &g.leadership.gray.machine
+	s := &g.leadership.stalls.machine
 	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
@@ -116,7 +116,7 @@ func (g *Group) stuckDue() int64 {
 
 // askApplied asks every other member.
 func (g *Group) askApplied(now int64) {
-	s := &g.leadership.gray.machine
+	s := &g.leadership.stalls.machine
 	s.number++
 	s.before, s.asked = s.asked, now
 	q := appliedRecord{group: g.id, term: g.core.node.BasicStatus().Term, number: s.number}
@@ -134,7 +134,7 @@ func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.work.taken.questions {
 		st := g.core.node.BasicStatus()
 		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
-		if !follows || g.writes.append.Full.Load() || g.writes.forgetting.asked {
+		if !follows || g.writes.append.Full.Load() || g.writes.discarding.waitsForLane {
 			continue
 		}
 		q.applied = min(g.machine.apply.machineApplied(st.Applied), st.Commit)
@@ -145,7 +145,7 @@ func (g *Group) answerApplied() (again bool) {
 
 // noteApplied takes the answers to the latest question.
 func (g *Group) noteApplied() {
-	s := &g.leadership.gray.machine
+	s := &g.leadership.stalls.machine
 	for _, a := range g.work.taken.applied {
 		if s.goal == 0 || a.number != s.number || a.term != g.core.node.BasicStatus().Term {
 			continue
@@ -184,9 +184,9 @@ func (g *Group) handOverAhead(stalled int64) bool {
 		g.noteRefusal(err)
 		return false
 	}
-	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
+	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
 	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
-		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.leadership.gray.machine.member(target).applied)
+		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.leadership.stalls.machine.member(target).applied)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
 	return true
 }
@@ -195,7 +195,7 @@ func (g *Group) handOverAhead(stalled int64) bool {
 // have been ahead at an earlier one, and take entries: they have the whole log, or have acknowledged an
 // append since the question before. It returns None if there is none.
 func (g *Group) memberAhead() (target uint64) {
-	s, most := &g.leadership.gray.machine, uint64(0)
+	s, most := &g.leadership.stalls.machine, uint64(0)
 	last := g.core.node.BasicStatus().LastIndex
 	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if !hasAuthority(kind, &pr) || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {

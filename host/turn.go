@@ -69,7 +69,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	g.dropUncounted()
 	g.dropLateOrders()
 	g.proposals.offer(g.work.taken.proposals, g.work.taken.since)
-	g.writes.forgetting.onHold(&g.work.taken)
+	g.writes.discarding.dropMessages(&g.work.taken)
 	return left
 }
 
@@ -80,7 +80,7 @@ func (g *Group) count(at moment) (untold int) {
 		g.work.wanted.Want(duties.On(turn.Tick))
 	}
 	passed, missed := g.passed(at)
-	if g.writes.forgetting.asked {
+	if g.writes.discarding.waitsForLane {
 		passed, missed = 0, 0 // the clocks of a core that may be forgotten stand still
 	}
 	if missed > 0 {
@@ -150,8 +150,8 @@ func (g *Group) stepMessages() {
 		g.noteAck(&g.work.taken.messages[i])
 		g.noteLeader(&g.work.taken.messages[i])
 		g.noteOrder(&g.work.taken.messages[i])
-		if g.writes.forgetting.unheard > 0 {
-			g.writes.forgetting.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)
+		if g.writes.discarding.unheard > 0 {
+			g.writes.discarding.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (g *Group) offerCommands() {
 	}
 	g.proposeForwarded()
 	g.routeCalls()
-	g.goOn()
+	g.resumeCore()
 }
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
@@ -196,7 +196,7 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.gray.machine.watch.busy || callsDue != never || duties.HasFixed(g) {
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.stalls.machine.watch.busy || callsDue != never || duties.HasFixed(g) {
 		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
@@ -209,12 +209,12 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 // usual.
 func (g *Group) pass(ticks int) {
 	if !g.countsUnheard() {
-		if g.writes.forgetting.unheard = 0; ticks > 0 {
+		if g.writes.discarding.unheard = 0; ticks > 0 {
 			g.core.node.TickN(ticks)
 		}
 		return
 	}
-	g.writes.forgetting.unheard += ticks
+	g.writes.discarding.unheard += ticks
 	g.want(dutyRefused)
 	for range ticks {
 		g.core.node.TickQuiesced()
@@ -226,7 +226,7 @@ func (g *Group) countsUnheard() bool {
 	return g.writes.append.Full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
 }
 
-func (g *Group) hasReady() bool { return !g.writes.forgetting.asked && g.core.node.HasReady() }
+func (g *Group) hasReady() bool { return !g.writes.discarding.waitsForLane && g.core.node.HasReady() }
 
 // handle carries out one Ready, unless the core could not read its own log and has stopped.
 func (g *Group) handle(rd raft.Ready) {
@@ -254,7 +254,7 @@ func (g *Group) dropDeposed() {
 // awaits says which answers of lanes and followers must wake the group at once. It reports whether such an
 // answer came while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
-	urgent := g.writes.forgetting.asked || g.countsUnheard() || !g.members.founding.founded && g.members.founding.leads
+	urgent := g.writes.discarding.waitsForLane || g.countsUnheard() || !g.members.founding.founded && g.members.founding.leads
 	appended, applied := urgent || g.core.node.AwaitsAppend(), urgent || g.core.node.AwaitsApply()
 	began := g.writes.awaitsAppend.Swap(appended) != appended && appended
 	began = g.writes.awaitsApply.Swap(applied) != applied && applied || began
@@ -274,7 +274,7 @@ func (g *Group) shrink() {
 
 // whenDue returns the tick at which the core or a duty has something to do if nothing else happens.
 func (g *Group) whenDue() int64 {
-	if g.writes.forgetting.asked || g.countsUnheard() {
+	if g.writes.discarding.waitsForLane || g.countsUnheard() {
 		return g.core.at.ticks + 1
 	}
 	return min(dueIn(g.core.at.ticks, g.core.node.TicksToEvent()), duties.Due(g))

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
@@ -34,19 +35,16 @@ func (h *Host) startLanes() {
 	h.storage.lane = lane
 	h.reports.watch.slowTicks = int64(h.config.electionTicks())
 	h.storage.shortages.logger, h.storage.shortages.now = h.env.logger, h.env.env.Clock.Now
-	h.appliers = &applyLanes{
-		now:       h.env.env.Clock.Now,
-		ticks:     h.clock.lived,
-		waitTicks: max(ticksIn(applyWait, h.config), 1),
-		start: func(lane string, w env.Worker) env.Task {
-			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
-		},
-		event: h.reports.events.emit,
-	}
 	h.storage.readers = storage.StartReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
 	}, h.storage.shortages.later)
-	h.appliers.grow(min(max(workers, minApplyLanes), maxApplyLanes))
+	h.appliers = new(apply.Lanes)
+	h.appliers.Open(apply.Wiring{
+		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.emit,
+		Start: func(lane string, w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
+		},
+	}, min(max(workers, minApplyLanes), maxApplyLanes))
 	h.bulk.snapshotLanes.Open(snapshots.Wiring{
 		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.emit,
 		Start: func(lane string, w env.Worker) env.Task {
@@ -84,9 +82,9 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	if g.core.node == nil {
 		return
 	}
-	g.members.dropHint(now) // rosterasked.go: a hint that is not later is of no use
+	g.members.dropHint(now) // rosterquery.go: a hint that is not later is of no use
 	g.noteJoined(now)       // applicants.go: this host may be a member now
-	g.setRefuses()          // refusing.go: members that come with another directory
+	g.setRefuses()          // refusals.go: members that come with another directory
 	g.host.reports.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.members.executions.poll() // execute.go: a plan may have ended

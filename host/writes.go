@@ -15,7 +15,7 @@ import (
 type groupWrites struct {
 	append     *appendlane.Queue
 	storage    *groupStorage
-	forgetting forgetting
+	discarding discarding
 	durable    appendlane.DurableState // of the pipelines that write in the turn
 
 	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,

@@ -39,7 +39,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 		gone := w.now
 		if !w.runUntil(gone+w.maxElection(), func() bool { return w.leader() != nil }) {
 			if w.groupConfig.Volatile && follower.appliedUndurable() {
-				w.endWell() // it cannot forget what it has refused (host/forget.go), so there is a leader when there is space
+				w.endWell() // it cannot forget what it has refused (host/discard.go), so there is a leader when there is space
 				return
 			}
 			w.violate("no leader in %v beside a full disk: %s", w.maxElection(), w.positions())

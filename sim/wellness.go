@@ -173,7 +173,7 @@ func (w *world) groupIllness(g *ghost) (why string) {
 	if !members.Founded || members.Plan != "" || len(members.Outgoing) > 0 {
 		return "not founded, or a plan is under way"
 	}
-	if _, own := g.entries[position{led.Committed, led.Term}]; !own {
+	if _, own := g.entries[position{min(led.Committed, led.Durable), led.Term}]; !own {
 		return leads.name + " has committed nothing of its term"
 	}
 	for _, h := range w.hosts {

@@ -51,6 +51,7 @@ var Areas = []Area{
 // besideHost are the parts of the runtime, and the packages beside it that have tests of their own.
 var besideHost = []string{
 	"host/internal/appendlane",
+	"host/internal/apply",
 	"host/internal/budget",
 	"host/internal/bulk",
 	"host/internal/divergence",

@@ -10,7 +10,7 @@ var runtimeBugs = []bug{
 		return 0
 	}
 	return m.Count`}}},
-	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/meeting.go",
+	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/handshakes.go",
 		`h.trust.admission.Incarnation(peer.ID); known {`, `h.trust.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
 		`if slices.Contains(a.retired[now.ID], now.Incarnation) || a.leaves(now.ID, now.Incarnation) {`, `if false {`}, {"host/internal/identity/admission.go",
@@ -23,19 +23,19 @@ var runtimeBugs = []bug{
 		` || w.Boottime() >= l.until {`, ` {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
 		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
-	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/toldremoved.go",
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/removalnotice.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
 	if true {
 		return true
 	}
 `}}},
-	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterasked.go",
+	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterquery.go",
 		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
-	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
+	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/routedcalls.go",
 		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
-	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9285 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/calls.go",
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9285 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/routedcalls.go",
 		`return calls.n.Load() > 0 && calls.fresh.Load() || waits`, `return calls.fresh.Load() || waits`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host/internal/identity", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/internal/identity/admission.go",
 		`if replaces {
@@ -83,7 +83,7 @@ var runtimeBugs = []bug{
 		`	if l == nil {
 		return`, `	if l == nil && false {
 		return`}}},
-	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/vouched.go",
+	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/bindings.go",
 		`	if isAdmitted {
 `, `	d.Key = h.trust.keys.came[id].Key
 	if isAdmitted {
@@ -125,9 +125,9 @@ var runtimeBugs = []bug{
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
 		`		if err != nil && !vfs.IsShort(err) {`, `		if err != nil {`}}},
-	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/applylanes.go",
+	{name: "lanes_one_by_one", what: "a host whose apply lanes all hang starts others only when the hang is reported", in: "sim", found: "TestHungGroups", args: "-grays 12", says: "is not applied for a second", edits: []edit{{"host/internal/apply/lanes.go",
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
-	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/applylanes.go",
+	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/internal/apply/lanes.go",
 		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
@@ -165,7 +165,7 @@ var runtimeBugs = []bug{
 // readBack`}}},
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
-	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusing.go",
+	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusals.go",
 		`return g.members.founding.founded ||`, `return true || g.members.founding.founded ||`}, {"host/founding.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
 		`return g.members.founding.founded || g.current`, `return true || g.current`}, {"host/founding.go",
@@ -230,10 +230,10 @@ var runtimeBugs = []bug{
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
 		for _, group := range groups {`}}},
-	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/callsroute.go",
+	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/route.go",
 		`if r.sure {
 				c.live--`, `if true {
-				c.live--`}, {"host/callsroute.go",
+				c.live--`}, {"host/route.go",
 		`case c.live > 0:
 				c.retryAt`, `case false:
 				c.retryAt`}}},
@@ -248,7 +248,7 @@ var runtimeBugs = []bug{
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
-	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/calls.go",
+	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/routedcalls.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},

@@ -27,10 +27,10 @@ var turnBugs = []bug{
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
 	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/turn.go",
 		`counting = min(left, g.core.node.TicksToEvent()-1)`, `counting = left`}}},
-	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/gray.go",
-		`	case full > ticksPerHeartbeat:`, `	case full > ticksPerHeartbeat && false:`}, {"host/gray.go",
+	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/stalleddisk.go",
+		`	case full > ticksPerHeartbeat:`, `	case full > ticksPerHeartbeat && false:`}, {"host/stalleddisk.go",
 		`	case hangs > bound:`, `	case hangs > bound && false:`}}},
-	{name: "no_hand_over_at_close", what: "a leader does not hand over when its host is closed", in: "host", found: "TestHandOverAtAnyTick", edits: []edit{{"host/gray.go",
+	{name: "no_hand_over_at_close", what: "a leader does not hand over when its host is closed", in: "host", found: "TestHandOverAtAnyTick", edits: []edit{{"host/stalleddisk.go",
 		`	if st.RaftState != raft.StateLeader {
 		return false
 	}

@@ -4,9 +4,9 @@ package planted_test
 var verdictBugs = []bug{
 	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/notfounded.go",
 		`!g.hasRemoved(id)`, `true`}}},
-	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/departed.go",
+	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/departure.go",
 		`	if t, dials := h.network.transport.(demandDialer); dials {`, `	if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
-	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/meeting.go",
+	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/handshakes.go",
 		`func (h *inbound) AdmittedBy(by uint64) {
 	if p`, `func (h *inbound) AdmittedBy(by uint64) {
 	by = 0
@@ -15,7 +15,7 @@ var verdictBugs = []bug{
 		`	if v := g.view(); v != nil {
 		return slices`, `	if v := g.view(); false && v != nil {
 		return slices`}}},
-	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/meeting.go",
+	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/handshakes.go",
 		`		h.tellSettings(from)
 `, ``}}},
 	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host/internal/examination", found: "TestExplainCountsVoters", also: []judge{{in: "host/internal/examination", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/internal/examination/quorum.go",

@@ -62,6 +62,7 @@ host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb                            |
+host/internal/apply    env host/event host/internal/entry host/internal/sched host/internal/workqueue        |
 host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |

@@ -104,7 +104,7 @@ func TestSpaceWaitsAreBounded(t *testing.T) {
 
 // The rate of a burst after a long rest is not that of the rest.
 func TestDrainAfterARest(t *testing.T) {
-	var d drain
+	var d drainRate
 	now := time.Duration(0)
 	for i, step := range []struct {
 		passed time.Duration

@@ -63,7 +63,7 @@ func TestRemovedHostIsForgotten(t *testing.T) {
 		t.Error("another host says where it is, and it is dialed")
 	}
 	l.control(3, []byte{control.Greeting, 0})
-	if !slices.Equal(l.others(), []uint64{2, 3}) || out.rests[3] || !l.network.meetings.has(3) {
+	if !slices.Equal(l.others(), []uint64{2, 3}) || out.rests[3] || !l.network.handshakes.has(3) {
 		t.Errorf("it speaks, and the others are %v, at rest %v", l.others(), out.rests)
 	}
 	l.silence(departedTimeouts + 2)

@@ -12,7 +12,7 @@ import (
 const skipTime = 30 * time.Second
 
 // Skip implements admin.Host.
-func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (admin.Skip, error) {
+func (a adminPort) Skip(ctx context.Context, group, index uint64, yes bool) (admin.Skip, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Skip{}, err
@@ -27,7 +27,7 @@ func (a administered) Skip(ctx context.Context, group, index uint64, yes bool) (
 	if err := g.SkipCommand(ctx, index); err != nil {
 		return admin.Skip{}, err
 	}
-	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.skips.of(index), g.describeMachine())
+	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.skips.Of(index), g.describeMachine())
 	return s, nil
 }
 

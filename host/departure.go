@@ -8,8 +8,8 @@ import (
 
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
 // silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
-// Explain nor by metrics. It may still come. Then it is told that it was removed (refusing.go,
-// rosterasked.go), and is known again for as long as it speaks.
+// Explain nor by metrics. It may still come. Then it is told that it was removed (refusals.go,
+// rosterquery.go), and is known again for as long as it speaks.
 //
 // Rejected: to forget a host as soon as it is removed. It may have missed that, and asks. Rejected: to refuse
 // its connections. It would never learn why.
@@ -24,7 +24,7 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 func (h *Host) forgetDeparted() {
 	now := h.clock.livedAtBeat()
 	for _, id := range h.others() {
-		p := h.network.meetings.of(id)
+		p := h.network.handshakes.of(id)
 		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
 			h.forget(id)
 		}
@@ -87,7 +87,7 @@ func (h *Host) forget(id uint64) {
 	p.ids.Store(&ids)
 	h.network.pulses.Remove(id)
 	h.network.heard.Forget(id)
-	h.network.meetings.remove(id)
+	h.network.handshakes.remove(id)
 	h.reports.watch.noteAdmitted(id)
 	p.mu.Lock()
 	delete(p.addrs, id)

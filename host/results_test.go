@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/budget"
 )
 
@@ -50,7 +51,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 	l.manual.runIdle()
 	var stuck []*manualTask
 	for _, task := range l.manual.tasks {
-		if _, ok := task.worker.(*applyLane); ok {
+		if _, ok := task.worker.(*apply.Lane); ok {
 			task.dead = true
 			stuck = append(stuck, task)
 		}

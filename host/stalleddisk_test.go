@@ -65,7 +65,7 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 		_ = l.Close(over())
 	}()
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
-	l.group.leadership.gray.actAfter = 1 << 60
+	l.group.leadership.stalls.actAfter = 1 << 60
 	l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) })
 	l.group.writes.append.Full.Store(true)
 	for range 3 * ticksPerHeartbeat { // it is full for longer than a heartbeat
@@ -76,7 +76,7 @@ func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
 	if n := len(givenUp()); n > 0 || l.group.memberAhead() == raft.None {
 		t.Fatalf("setup: given up %d times, member %d is ahead", n, l.group.memberAhead())
 	}
-	l.group.leadership.gray.actAfter, l.group.leadership.gray.checkedAt = 0, 0 // as if it had not looked in this tick
+	l.group.leadership.stalls.actAfter, l.group.leadership.stalls.checkedAt = 0, 0 // as if it had not looked in this tick
 	l.group.checkStall()
 	if events := givenUp(); len(events) != 1 || l.transferee() == raft.None {
 		t.Errorf("given up %+v, the leadership goes to %d", events, l.transferee())

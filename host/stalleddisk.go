@@ -26,8 +26,8 @@ import (
 // The leader hands over to the member that has most of its log. If it still leads after that, it steps down
 // and does not campaign for a while. It does so once in two election timeouts at most.
 
-// gray is a group's watch on its own work. It belongs to the turn.
-type gray struct {
+// stalls is a group's watch on its own work. It belongs to the turn.
+type stalls struct {
 	disk      stallWatch
 	full      stallWatch
 	machine   stuckApply
@@ -67,13 +67,13 @@ func (g *Group) noteAck(m *raftpb.Message) {
 	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.core.node.BasicStatus().Term {
 		return
 	}
-	for i := range g.leadership.gray.acks {
-		if g.leadership.gray.acks[i].from == m.From {
-			g.leadership.gray.acks[i].at = g.core.at.ticks
+	for i := range g.leadership.stalls.acks {
+		if g.leadership.stalls.acks[i].from == m.From {
+			g.leadership.stalls.acks[i].at = g.core.at.ticks
 			return
 		}
 	}
-	g.leadership.gray.acks = append(g.leadership.gray.acks, ack{m.From, g.core.at.ticks})
+	g.leadership.stalls.acks = append(g.leadership.stalls.acks, ack{m.From, g.core.at.ticks})
 }
 
 // checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
@@ -81,29 +81,29 @@ func (g *Group) noteAck(m *raftpb.Message) {
 func (g *Group) checkStall() (again bool) {
 	st := g.core.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
-		g.leadership.gray.disk, g.leadership.gray.full, g.leadership.gray.machine.watch, g.leadership.gray.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
-		g.leadership.gray.machine.end()
-		g.leadership.gray.acks, g.leadership.gray.checkedAt = g.leadership.gray.acks[:0], -1
+		g.leadership.stalls.disk, g.leadership.stalls.full, g.leadership.stalls.machine.watch, g.leadership.stalls.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
+		g.leadership.stalls.machine.end()
+		g.leadership.stalls.acks, g.leadership.stalls.checkedAt = g.leadership.stalls.acks[:0], -1
 		return false
 	}
 	now := g.core.at.ticks
-	if now == g.leadership.gray.checkedAt && len(g.work.taken.applied) == 0 {
-		return g.leadership.gray.machine.goal != 0
+	if now == g.leadership.stalls.checkedAt && len(g.work.taken.applied) == 0 {
+		return g.leadership.stalls.machine.goal != 0
 	}
-	g.leadership.gray.checkedAt = now
+	g.leadership.stalls.checkedAt = now
 	g.noteApplied()
-	hangs := g.leadership.gray.disk.waits(g.writes.append.Held() > 0, g.writes.append.Rounds(), now)
-	full := g.leadership.gray.full.waits(g.writes.append.Full.Load(), 0, now)
-	mayAct := now >= g.leadership.gray.actAfter && st.LeadTransferee == raft.None
+	hangs := g.leadership.stalls.disk.waits(g.writes.append.Held() > 0, g.writes.append.Rounds(), now)
+	full := g.leadership.stalls.full.waits(g.writes.append.Full.Load(), 0, now)
+	mayAct := now >= g.leadership.stalls.actAfter && st.LeadTransferee == raft.None
 	switch bound := g.host.config.stallTicks(); {
 	case !mayAct:
 	case full > ticksPerHeartbeat:
-		g.giveUp(g.leadership.gray.full.since, "its disk is full")
+		g.giveUp(g.leadership.stalls.full.since, "its disk is full")
 	case hangs > bound:
-		g.giveUp(g.leadership.gray.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
+		g.giveUp(g.leadership.stalls.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
-	g.checkApply(now, mayAct && now >= g.leadership.gray.actAfter)
-	return g.leadership.gray.machine.goal != 0
+	g.checkApply(now, mayAct && now >= g.leadership.stalls.actAfter)
+	return g.leadership.stalls.machine.goal != 0
 }
 
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
@@ -115,14 +115,14 @@ func (g *Group) giveUp(since int64, cause string) {
 		return
 	}
 	term, timeout := g.core.node.BasicStatus().Term, g.host.config.electionTicks()
-	g.leadership.gray.actAfter = g.core.at.ticks + int64(2*timeout)
-	if g.leadership.gray.tried == term {
-		g.leadership.gray.stepped = term
+	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*timeout)
+	if g.leadership.stalls.tried == term {
+		g.leadership.stalls.stepped = term
 		g.core.node.StepDown(quietTimeouts * timeout)
 		g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
 		return
 	}
-	g.leadership.gray.tried = term
+	g.leadership.stalls.tried = term
 	if err := g.core.node.TransferLeader(target); err != nil {
 		g.noteRefusal(err)
 		return
@@ -134,7 +134,7 @@ func (g *Group) giveUp(since int64, cause string) {
 // is on their disks. It proposes none if all that have acknowledged nothing since a tick have something to
 // write already: the log must not grow for as long as a disk hangs.
 func (g *Group) askToWrite(since int64) {
-	if g.core.at.ticks < g.leadership.gray.askAfter {
+	if g.core.at.ticks < g.leadership.stalls.askAfter {
 		return
 	}
 	last, idle := g.core.node.BasicStatus().LastIndex, false
@@ -144,7 +144,7 @@ func (g *Group) askToWrite(since int64) {
 	if !idle {
 		return
 	}
-	g.leadership.gray.askAfter = g.core.at.ticks + int64(g.host.config.electionTicks())
+	g.leadership.stalls.askAfter = g.core.at.ticks + int64(g.host.config.electionTicks())
 	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
 	if !errors.Is(err, raft.ErrProposalDropped) { // then the others have enough to write
 		g.noteRefusal(err)
@@ -177,7 +177,7 @@ func (g *Group) readyWithout(since int64) (target uint64) {
 }
 
 func (g *Group) ackedSince(id uint64, since int64) bool {
-	for _, a := range g.leadership.gray.acks {
+	for _, a := range g.leadership.stalls.acks {
 		if a.from == id {
 			return a.at > since
 		}

@@ -14,21 +14,21 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// meetings says which other hosts this one has met in this life. Two hosts have met when each has recorded
+// handshakes says which other hosts this one has met in this life. Two hosts have met when each has recorded
 // the other's incarnation durably (identity.Admission). A host knows that when something of the other
 // arrives: a transport delivers nothing before both ends have admitted each other.
 //
 // Hosts with a group that is not founded, or without authority after a repair, greet those that they have
 // not met, once in a heartbeat interval, so that they meet before the first election. When all have met, the
 // member with the lowest id campaigns at once instead of after an election timeout.
-type meetings struct {
-	peers atomic.Pointer[map[uint64]*meeting] // of every other host that is known; a new map when one is added
+type handshakes struct {
+	peers atomic.Pointer[map[uint64]*handshake] // of every other host that is known; a new map when one is added
 
 	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
 	refusing  sync.Mutex   // held while Group.refuses is computed, so that the newest one stays
 }
 
-type meeting struct {
+type handshake struct {
 	met          atomic.Bool              // in this life
 	ready        atomic.Bool              // the other host has met all others
 	told         atomic.Bool              // it was told in its present life where the others are (Host.tellAddresses), and settings
@@ -42,41 +42,41 @@ type meeting struct {
 	unsent       stretch                  // calls of Send to it that the transport has refused, in whole or in part
 }
 
-func (m *meetings) init(others []uint64) {
-	all := map[uint64]*meeting{}
+func (m *handshakes) init(others []uint64) {
+	all := map[uint64]*handshake{}
 	for _, id := range others {
-		all[id] = new(meeting)
+		all[id] = new(handshake)
 	}
 	m.peers.Store(&all)
 }
 
 // begin makes a meeting begin at a tick: the host was not silent before.
-func (p *meeting) begin(now int64) {
+func (p *handshake) begin(now int64) {
 	p.heardAt.Store(now)
 	p.heardSince.Store(now)
 }
 
 // add makes the meeting of one more host. The caller adds one at a time.
-func (m *meetings) add(id uint64) {
+func (m *handshakes) add(id uint64) {
 	all := maps.Clone(m.all())
-	all[id] = new(meeting)
+	all[id] = new(handshake)
 	m.peers.Store(&all)
 }
 
 // remove forgets the meeting with a host. The caller removes one at a time, and adds none meanwhile.
-func (m *meetings) remove(id uint64) {
+func (m *handshakes) remove(id uint64) {
 	all := maps.Clone(m.all())
 	delete(all, id)
 	m.peers.Store(&all)
 }
 
-func (m *meetings) all() map[uint64]*meeting { return *m.peers.Load() }
+func (m *handshakes) all() map[uint64]*handshake { return *m.peers.Load() }
 
 // of returns the meeting with another host, or nil if that is not known.
-func (m *meetings) of(id uint64) *meeting { return m.all()[id] }
+func (m *handshakes) of(id uint64) *handshake { return m.all()[id] }
 
 // refusals says which hosts refuse this one, and why; "": none does.
-func (m *meetings) refusals() string {
+func (m *handshakes) refusals() string {
 	var said []string
 	for id, p := range m.all() {
 		if why := p.refuses.Load(); why != nil {
@@ -88,14 +88,14 @@ func (m *meetings) refusals() string {
 }
 
 // has reports whether a host was met.
-func (m *meetings) has(id uint64) bool {
+func (m *handshakes) has(id uint64) bool {
 	p := m.of(id)
 	return p != nil && p.met.Load()
 }
 
 // heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
 // known.
-func (m *meetings) heardSince(id uint64) int64 {
+func (m *handshakes) heardSince(id uint64) int64 {
 	if p := m.of(id); p != nil {
 		return p.heardSince.Load()
 	}
@@ -103,7 +103,7 @@ func (m *meetings) heardSince(id uint64) int64 {
 }
 
 // refusal returns why a host refuses this one's directory, or nil.
-func (m *meetings) refusal(id uint64) *string {
+func (m *handshakes) refusal(id uint64) *string {
 	if p := m.of(id); p != nil {
 		return p.refuses.Load()
 	}
@@ -112,19 +112,19 @@ func (m *meetings) refusal(id uint64) *string {
 
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
-	p := h.network.meetings.of(id)
+	p := h.network.handshakes.of(id)
 	return p != nil && p.met.Load() && h.clock.livedAtBeat()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
 // areReady reports whether these hosts, apart from self, were met and have met all others.
-func (m *meetings) areReady(ids []uint64, self uint64) bool {
+func (m *handshakes) areReady(ids []uint64, self uint64) bool {
 	return !slices.ContainsFunc(ids, func(id uint64) bool {
 		p := m.of(id)
 		return id != self && (p == nil || !p.met.Load() || !p.ready.Load())
 	})
 }
 
-func (m *meetings) areAllMet() bool {
+func (m *handshakes) areAllMet() bool {
 	for _, p := range m.all() {
 		if !p.met.Load() {
 			return false
@@ -135,10 +135,10 @@ func (m *meetings) areAllMet() bool {
 
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
-	p := h.network.meetings.of(from)
+	p := h.network.handshakes.of(from)
 	if p == nil {
 		h.recall(from)
-		if p = h.network.meetings.of(from); p == nil {
+		if p = h.network.handshakes.of(from); p == nil {
 			return
 		}
 	}
@@ -160,7 +160,7 @@ func (h *Host) meet(from uint64) {
 		return
 	}
 	p.met.Store(true)
-	if h.network.meetings.areAllMet() {
+	if h.network.handshakes.areAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)
 		}
@@ -169,7 +169,7 @@ func (h *Host) meet(from uint64) {
 }
 
 func (h *Host) wakeUnfounded() {
-	if h.network.meetings.unfounded.Load() == 0 {
+	if h.network.handshakes.unfounded.Load() == 0 {
 		return
 	}
 	var w sched.Woken
@@ -183,7 +183,7 @@ func (h *Host) wakeUnfounded() {
 
 // greet sends a greeting.
 func (h *Host) greet(to uint64, flags byte) {
-	if h.network.meetings.areAllMet() {
+	if h.network.handshakes.areAllMet() {
 		flags |= greetsAll
 	}
 	h.network.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
@@ -191,10 +191,10 @@ func (h *Host) greet(to uint64, flags byte) {
 
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
-	if h.network.meetings.unfounded.Load() == 0 {
-		if h.trust.authority.waitsForMeetings() && !h.network.meetings.areAllMet() {
+	if h.network.handshakes.unfounded.Load() == 0 {
+		if h.trust.authority.waitsForMeetings() && !h.network.handshakes.areAllMet() {
 			for _, id := range h.others() {
-				if !h.network.meetings.has(id) {
+				if !h.network.handshakes.has(id) {
 					h.greet(id, greetsAsk)
 				}
 			}
@@ -202,7 +202,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.network.meetings.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
+		if p := h.network.handshakes.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -212,7 +212,7 @@ func (h *Host) greetUnmet() {
 // once in two election timeouts.
 func (h *Host) greetRefusing() {
 	for _, id := range h.others() {
-		if h.network.meetings.refusal(id) != nil {
+		if h.network.handshakes.refusal(id) != nil {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -220,7 +220,7 @@ func (h *Host) greetRefusing() {
 
 // RefusedBy implements transport.RefusalReceiver.
 func (h *inbound) RefusedBy(by uint64, why string) {
-	p := h.network.meetings.of(by)
+	p := h.network.handshakes.of(by)
 	if p == nil {
 		return
 	}
@@ -236,7 +236,7 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 // AdmittedBy implements transport.AdmissionReceiver. A follower that refused this host has nothing to say to
 // it, so the refusal ends here.
 func (h *inbound) AdmittedBy(by uint64) {
-	if p := h.network.meetings.of(by); p != nil {
+	if p := h.network.handshakes.of(by); p != nil {
 		p.refuses.Store(nil)
 	}
 }
@@ -252,7 +252,7 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if said := g.host.network.meetings.refusal(id); said != nil {
+		if said := g.host.network.handshakes.refusal(id); said != nil {
 			by, why = append(by, id), *said
 		}
 	}
@@ -267,7 +267,7 @@ func (h *Host) takeGreeting(from uint64, body []byte) error {
 	if len(body) != 2 {
 		return fmt.Errorf("%w: a greeting of %d bytes", control.ErrBad, len(body))
 	}
-	if p := h.network.meetings.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+	if p := h.network.handshakes.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
 		h.wakeUnfounded()
 	}
 	if body[1]&greetsAsk != 0 {

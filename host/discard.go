@@ -29,38 +29,38 @@ import (
 // Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
 // before they reach this core, which could vote against an entry that it has just helped to commit.
 
-// forgetting is the group's part.
-type forgetting struct {
+// discarding is the group's part.
+type discarding struct {
 	restart          func(applied uint64) (*flight.Node, error)
 	forgetAfterTicks int
 	unheard          int    // ticks without a leader, while the disk refuses entries
-	asked            bool   // the append lane was asked to forget, and has not answered
+	waitsForLane     bool   // the append lane was asked to forget, and has not answered
 	handed           uint64 // the last entry that was handed to the apply lane
 }
 
-// onHold drops messages of peers while the group waits for the append lane's answer. A network may lose
+// dropMessages drops messages of peers while the group waits for the append lane's answer. A network may lose
 // them too.
-func (f *forgetting) onHold(in *inputs) {
-	if f.asked {
+func (f *discarding) dropMessages(in *inputs) {
+	if f.waitsForLane {
 		clear(in.messages)
 		in.messages, in.campaign = in.messages[:0], false
 	}
 }
 
 // hears notes that a leader sent a message.
-func (f *forgetting) hears(m *raftpb.Message, term uint64) {
+func (f *discarding) hears(m *raftpb.Message, term uint64) {
 	if m.Term >= term && (m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat) {
 		f.unheard = 0
 	}
 }
 
-// goOn starts a new core when the append lane has forgotten what it could not write.
-func (g *Group) goOn() {
+// resumeCore starts a new core when the append lane has forgotten what it could not write.
+func (g *Group) resumeCore() {
 	if g.work.taken.forgot == appendlane.NotAsked {
 		return
 	}
 	if g.work.taken.forgot == appendlane.Forgotten {
-		node, err := g.writes.forgetting.restart(g.core.node.BasicStatus().Applied)
+		node, err := g.writes.discarding.restart(g.core.node.BasicStatus().Applied)
 		if err != nil {
 			g.fail(err)
 			return
@@ -72,25 +72,25 @@ func (g *Group) goOn() {
 		g.host.reports.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}
-	g.writes.forgetting.asked, g.writes.forgetting.unheard = false, 0
+	g.writes.discarding.waitsForLane, g.writes.discarding.unheard = false, 0
 }
 
-// ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
-// including its newest term.
-func (g *Group) ask() (again bool) {
-	if g.writes.forgetting.asked || g.writes.forgetting.unheard < g.writes.forgetting.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.Installing.Load() {
-		return g.writes.forgetting.unheard > 0
+// requestDiscard asks the append lane to forget, if it is time. Everything that the core has to say is
+// queued, including its newest term.
+func (g *Group) requestDiscard() (again bool) {
+	if g.writes.discarding.waitsForLane || g.writes.discarding.unheard < g.writes.discarding.forgetAfterTicks || !g.writes.append.Full.Load() || g.core.node.HasReady() || g.snapshots.Installing.Load() {
+		return g.writes.discarding.unheard > 0
 	}
 	st := g.core.node.BasicStatus()
 	if st.RaftState == raft.StateLeader || st.LastIndex == st.Durable {
-		return g.writes.forgetting.unheard > 0
+		return g.writes.discarding.unheard > 0
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
 	// A volatile machine may have applied what is not on the disk; a core that begins there could not read
 	// its log. For the same reason nothing is forgotten while a snapshot is installed.
-	if st.Applied >= g.writes.forgetting.handed && st.Applied <= st.Durable {
-		g.writes.forgetting.asked = true
+	if st.Applied >= g.writes.discarding.handed && st.Applied <= st.Durable {
+		g.writes.discarding.waitsForLane = true
 		g.host.storage.lane.Discard(g.writes.append)
 	}
-	return g.writes.forgetting.unheard > 0
+	return g.writes.discarding.unheard > 0
 }

@@ -13,14 +13,14 @@ func (h *Host) startAdmin() (err error) {
 	if !h.config.AdminSocket {
 		return nil
 	}
-	h.reports.admin, err = admin.Listen(h.config.Dir, administered{h}, h.env.logger)
+	h.reports.admin, err = admin.Listen(h.config.Dir, adminPort{h}, h.env.logger)
 	return err
 }
 
-// administered is a host as its admin socket sees it.
-type administered struct{ h *Host }
+// adminPort is a host as its admin socket sees it.
+type adminPort struct{ h *Host }
 
-func (a administered) group(id uint64) (*Group, error) {
+func (a adminPort) group(id uint64) (*Group, error) {
 	g := a.h.Group(id)
 	if g == nil {
 		return nil, fmt.Errorf("group %d is not open on this host; open are %d groups, and status lists them", id, len(a.h.Groups()))
@@ -29,7 +29,7 @@ func (a administered) group(id uint64) (*Group, error) {
 }
 
 // Status implements admin.Host.
-func (a administered) Status(id uint64) (admin.Status, error) {
+func (a adminPort) Status(id uint64) (admin.Status, error) {
 	s := admin.Status{Host: a.h.config.ID, Cluster: a.h.trust.directory.Identity().Cluster, Groups: []admin.Group{}}
 	ids := a.h.Groups()
 	if id != 0 {
@@ -39,7 +39,7 @@ func (a administered) Status(id uint64) (admin.Status, error) {
 		g, err := a.group(id)
 		switch {
 		case err == nil:
-			s.Groups = append(s.Groups, administeredGroup(g))
+			s.Groups = append(s.Groups, adminGroup(g))
 		case len(ids) == 1:
 			return s, err
 		}
@@ -50,7 +50,7 @@ func (a administered) Status(id uint64) (admin.Status, error) {
 // maxStoppedBytes bounds why a group has stopped.
 const maxStoppedBytes = 300
 
-func administeredGroup(g *Group) admin.Group {
+func adminGroup(g *Group) admin.Group {
 	s := g.Status()
 	of := admin.Group{Group: g.id, Role: s.Role.String(), Term: s.Term, Leader: s.Leader, Applied: s.Applied, Committed: s.Committed, Durable: s.Durable, First: s.FirstIndex, Last: s.LastIndex}
 	if latest, ok := g.LatestSnapshot(); ok {
@@ -64,7 +64,7 @@ func administeredGroup(g *Group) admin.Group {
 }
 
 // TakeSnapshot implements admin.Host.
-func (a administered) TakeSnapshot(ctx context.Context, group uint64) (admin.Snapshot, error) {
+func (a adminPort) TakeSnapshot(ctx context.Context, group uint64) (admin.Snapshot, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Snapshot{}, err
@@ -74,7 +74,7 @@ func (a administered) TakeSnapshot(ctx context.Context, group uint64) (admin.Sna
 }
 
 // Export implements admin.Host.
-func (a administered) Export(ctx context.Context, group uint64, local bool, w io.Writer) (admin.Snapshot, error) {
+func (a adminPort) Export(ctx context.Context, group uint64, local bool, w io.Writer) (admin.Snapshot, error) {
 	g, err := a.group(group)
 	if err == nil && !local {
 		var everything Read
@@ -89,7 +89,7 @@ func (a administered) Export(ctx context.Context, group uint64, local bool, w io
 }
 
 // DumpFlight implements admin.Host.
-func (a administered) DumpFlight(ctx context.Context, group uint64) (admin.Flight, error) {
+func (a adminPort) DumpFlight(ctx context.Context, group uint64) (admin.Flight, error) {
 	var groups []uint64
 	if group != 0 {
 		if _, err := a.group(group); err != nil {

@@ -21,7 +21,7 @@ func TestWhatShowsThatThereIsALeader(t *testing.T) {
 		{raftpb.Message{Type: raftpb.MsgVote, Term: term + 1}, false},
 		{raftpb.Message{Type: raftpb.MsgAppResp, Term: term}, false},
 	} {
-		f := forgetting{unheard: before}
+		f := discarding{unheard: before}
 		if f.hears(&row.m, term); (f.unheard == 0) != row.heard {
 			t.Errorf("%v of term %d in term %d: %d ticks unheard, want 0: %t", row.m.Type, row.m.Term, term, f.unheard, row.heard)
 		}

@@ -52,9 +52,9 @@ const (
 	maxSpaceWaits = 1 << 14
 )
 
-// drain measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal reads the
-// clock.
-type drain struct {
+// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal
+// reads the clock.
+type drainRate struct {
 	taken atomic.Int64 // bytes, so far
 
 	mu     sync.Mutex
@@ -65,7 +65,7 @@ type drain struct {
 
 // perSecond returns the rate at which commands leave the inbox, in bytes, or 0 if it is not known, because
 // the last refusal was long ago.
-func (d *drain) perSecond(now time.Duration) float64 {
+func (d *drainRate) perSecond(now time.Duration) float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if passed := now - d.at; passed >= drainSample {
@@ -98,8 +98,8 @@ type SpaceWait struct {
 	err   error // read after done is closed
 }
 
-// spaces holds the waits for space, the first one first.
-type spaces struct {
+// spaceWaiters holds the waits for space, the first one first.
+type spaceWaiters struct {
 	n      atomic.Int64 // waits; 0 spares the turn the lock
 	mu     sync.Mutex
 	closed error
@@ -155,7 +155,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 	}
 }
 
-func (s *spaces) leave(w *SpaceWait) {
+func (s *spaceWaiters) leave(w *SpaceWait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.place.In() != nil {
@@ -182,7 +182,7 @@ func (g *Group) grantSpace() {
 }
 
 // release ends all waits, as if there were space: what comes then is refused for another reason.
-func (s *spaces) release() {
+func (s *spaceWaiters) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := s.waits.Pop(); p != nil; p = s.waits.Pop() {
@@ -192,7 +192,7 @@ func (s *spaces) release() {
 }
 
 // close ends all waits, and later ones at once.
-func (s *spaces) close(cause error) {
+func (s *spaceWaiters) close(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed != nil {

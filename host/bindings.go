@@ -6,23 +6,23 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// cameWith returns the directory with which a host could become a member, and the key with which it came: the
-// one with which it was refused last, if that is not the one it is bound to already, or else the one with
-// which it was admitted. The key of the directory before is that of a lost machine, and never counts.
-func (h *Host) cameWith(id uint64, r *membership.Roster) identity.NewDirectory {
+// presented returns the directory with which a host could become a member, and the key with which it came:
+// the one with which it was refused last, if that is not the one it is bound to already, or else the one
+// with which it was admitted. The key of the directory before is that of a lost machine, and never counts.
+func (h *Host) presented(id uint64, r *membership.Roster) identity.NewDirectory {
 	bound, _ := r.Member(id)
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
 	d, isAdmitted := h.trust.admission.Presented(id, isNew)
 	if isAdmitted {
-		d.Key = h.trust.keys.cameWith(id, d.Incarnation)
+		d.Key = h.trust.keys.presented(id, d.Incarnation)
 	}
 	return d
 }
 
-// isVouched reports whether a group here has bound a host to this directory: its last directory is replaced.
-// No group vouches for a directory that another group has replaced by the last one: the first group is only
-// late, and the last directory would be retired for good.
-func (h *Host) isVouched(peer transport.Introduction) bool {
+// isBoundElsewhere reports whether a group here has bound a host to this directory: its last directory is
+// replaced. No group vouches for a directory that another group has replaced by the last one: the first
+// group is only late, and the last directory would be retired for good.
+func (h *Host) isBoundElsewhere(peer transport.Introduction) bool {
 	last, _ := h.trust.admission.Incarnation(peer.ID)
 	for _, g := range h.groups.all() {
 		if r := g.roster(); r != nil && r.Replaced(peer.ID, peer.Incarnation, last) {

@@ -15,15 +15,15 @@ import (
 	"github.com/millrace/millrace/host/membership"
 )
 
-// administeredPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
+// adminPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
 // and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
 // execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
-type administeredPlans struct {
+type adminPlans struct {
 	mu   sync.Mutex
-	made []*administeredPlan // the latest last
+	made []*adminPlan // the latest last
 }
 
-type administeredPlan struct {
+type adminPlan struct {
 	id        membership.PlanID
 	group     *Group
 	plan      *MemberPlan
@@ -41,7 +41,7 @@ const (
 )
 
 // Members implements admin.Host.
-func (a administered) Members(group uint64) (admin.Members, error) {
+func (a adminPort) Members(group uint64) (admin.Members, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Members{}, err
@@ -86,7 +86,7 @@ func changeOf(c admin.Change) (MemberChange, error) {
 }
 
 // Plan implements admin.Host.
-func (a administered) Plan(ctx context.Context, group uint64, changes []admin.Change) (admin.Plan, error) {
+func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Change) (admin.Plan, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Plan{}, err
@@ -114,7 +114,7 @@ func (a administered) Plan(ctx context.Context, group uint64, changes []admin.Ch
 	if err != nil {
 		return admin.Plan{}, err
 	}
-	a.h.changes.plans.keep(&administeredPlan{id: p.plan.ID, group: g, plan: p})
+	a.h.changes.plans.keep(&adminPlan{id: p.plan.ID, group: g, plan: p})
 	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), View: p.View, Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
 	for _, s := range p.Stages {
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
@@ -130,7 +130,7 @@ func (g *Group) waitHeard(ctx context.Context, id uint64) {
 	defer again.Stop()
 	for {
 		r := g.roster()
-		if r == nil || g.host.cameWith(id, r) != (identity.NewDirectory{}) {
+		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
 			return
 		}
 		select {
@@ -142,18 +142,18 @@ func (g *Group) waitHeard(ctx context.Context, id uint64) {
 }
 
 // keep keeps a plan. The oldest that was not begun goes, or the oldest.
-func (p *administeredPlans) keep(made *administeredPlan) {
+func (p *adminPlans) keep(made *adminPlan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.made) >= maxPlansMade {
-		at := max(0, slices.IndexFunc(p.made, func(m *administeredPlan) bool { return m.execution == nil }))
+		at := max(0, slices.IndexFunc(p.made, func(m *adminPlan) bool { return m.execution == nil }))
 		p.made = slices.Delete(p.made, at, at+1)
 	}
 	p.made = append(p.made, made)
 }
 
 // find returns the plan with an id, of which the beginning is enough if it is long and names one plan only.
-func (p *administeredPlans) find(g *Group, id string) *administeredPlan {
+func (p *adminPlans) find(g *Group, id string) *adminPlan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.made {
@@ -165,7 +165,7 @@ func (p *administeredPlans) find(g *Group, id string) *administeredPlan {
 }
 
 // begin returns the execution of a plan, which it begins if that was not yet.
-func (p *administeredPlans) begin(m *administeredPlan) *Execution {
+func (p *adminPlans) begin(m *adminPlan) *Execution {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.execution == nil {
@@ -181,7 +181,7 @@ func isNamed(id membership.PlanID, text string) bool {
 }
 
 // Execute implements admin.Host.
-func (a administered) Execute(ctx context.Context, group uint64, id, seen string) (admin.Progress, error) {
+func (a adminPort) Execute(ctx context.Context, group uint64, id, seen string) (admin.Progress, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Progress{}, err
@@ -208,7 +208,7 @@ func (a administered) Execute(ctx context.Context, group uint64, id, seen string
 
 // progress says how far a plan is: by its execution, or by the roster if it was begun elsewhere or in an
 // earlier life.
-func (a administered) progress(g *Group, id string) (p admin.Progress, err error) {
+func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 	p.Plan = id
 	r := g.roster()
 	if r == nil {
@@ -247,7 +247,7 @@ func (a administered) progress(g *Group, id string) (p admin.Progress, err error
 }
 
 // Cancel implements admin.Host.
-func (a administered) Cancel(ctx context.Context, group uint64, id string) (admin.Progress, error) {
+func (a adminPort) Cancel(ctx context.Context, group uint64, id string) (admin.Progress, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Progress{}, err
@@ -261,7 +261,7 @@ func (a administered) Cancel(ctx context.Context, group uint64, id string) (admi
 }
 
 // JoinToken implements admin.Host.
-func (a administered) JoinToken(ctx context.Context, group, member uint64, life time.Duration, learner bool) (admin.Token, error) {
+func (a adminPort) JoinToken(ctx context.Context, group, member uint64, life time.Duration, learner bool) (admin.Token, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Token{}, err
@@ -271,7 +271,7 @@ func (a administered) JoinToken(ctx context.Context, group, member uint64, life 
 }
 
 // AcceptKey implements admin.Host.
-func (a administered) AcceptKey(id uint64) error { return a.h.AcceptKey(id) }
+func (a adminPort) AcceptKey(id uint64) error { return a.h.AcceptKey(id) }
 
 // SetPeer implements admin.Host.
-func (a administered) SetPeer(id uint64, addr string) error { return a.h.SetPeer(id, addr) }
+func (a adminPort) SetPeer(id uint64, addr string) error { return a.h.SetPeer(id, addr) }

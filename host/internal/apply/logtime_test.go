@@ -1,4 +1,4 @@
-package host
+package apply
 
 import (
 	"testing"
@@ -7,20 +7,20 @@ import (
 
 // Log time keeps pace with the clock while commands are under way: each stamp is applied a round later.
 func TestLogTimeKeepsPace(t *testing.T) {
-	var l logTime
+	var l LogTime
 	const round = 10 * time.Millisecond
 	type given struct{ stamp, at time.Duration }
 	var waiting []given
 	for now := time.Duration(0); now <= time.Second; now += time.Millisecond {
-		if stamp, due := l.next(now); due {
+		if stamp, due := l.Next(now); due {
 			waiting = append(waiting, given{stamp, now})
 		}
 		for len(waiting) > 0 && now >= waiting[0].at+round {
-			l.note(waiting[0].stamp, now)
+			l.Note(waiting[0].stamp, now)
 			waiting = waiting[1:]
 		}
 	}
-	if have := l.last(); have < time.Second-3*round || have > time.Second {
+	if have := l.Last(); have < time.Second-3*round || have > time.Second {
 		t.Errorf("after a second of commands the log time is %v", have)
 	}
 }
@@ -28,12 +28,12 @@ func TestLogTimeKeepsPace(t *testing.T) {
 // A stamp whose entry is lost, and one of another leader, never make log time go ahead of the clock, nor
 // back.
 func TestLogTimeNeverRunsAhead(t *testing.T) {
-	var l logTime
-	first, _ := l.next(20 * time.Millisecond) // lost
-	l.note(5*time.Millisecond, 30*time.Millisecond)
-	second, _ := l.next(50 * time.Millisecond)
-	l.note(45*time.Millisecond, 60*time.Millisecond)
-	third, _ := l.next(80 * time.Millisecond)
+	var l LogTime
+	first, _ := l.Next(20 * time.Millisecond) // lost
+	l.Note(5*time.Millisecond, 30*time.Millisecond)
+	second, _ := l.Next(50 * time.Millisecond)
+	l.Note(45*time.Millisecond, 60*time.Millisecond)
+	third, _ := l.Next(80 * time.Millisecond)
 	if first > 20*time.Millisecond || second > 50*time.Millisecond || third > 80*time.Millisecond || second < first || third < second || third < 65*time.Millisecond {
 		t.Errorf("stamps %v, %v, %v", first, second, third)
 	}

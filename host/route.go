@@ -43,7 +43,7 @@ func (g *Group) routeCalls() {
 		s.pausedUntil, s.framesMost, s.refusals = 0, 0, 0
 	}
 	switch {
-	case g.writes.forgetting.asked || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
+	case g.writes.discarding.waitsForLane || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 	case st.RaftState != raft.StateLeader && st.Lead != g.self:
 		g.forwardCalls(st.Lead, st.Term, changed)
 	case st.RaftState == raft.StateLeader && g.takesCommands():
@@ -254,7 +254,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
 		return 0, false
 	}
-	return g.machine.time.next(g.now())
+	return g.machine.time.Next(g.now())
 }
 
 // entryOf returns the entry of a call that is proposed without a number of the group's own session.

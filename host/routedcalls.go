@@ -147,7 +147,7 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 // draw draws the id of a new session. One that is born too early, since this host has not applied its log
 // yet, is drawn again (renew).
 func (s *routedCalls) draw(g *Group) {
-	s.id, s.base, s.window = g.drawSession(g.machine.time.last()), 1, nil
+	s.id, s.base, s.window = g.drawSession(g.machine.time.Last()), 1, nil
 }
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
@@ -244,7 +244,7 @@ func (s *routedCalls) sweep() (bytes int64) {
 func (g *Group) canGo() bool {
 	st, s := g.core.node.BasicStatus(), &g.proposals.calls
 	switch {
-	case g.writes.forgetting.asked || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
+	case g.writes.discarding.waitsForLane || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 		return false
 	case st.RaftState == raft.StateLeader:
 		return true

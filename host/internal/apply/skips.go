@@ -1,0 +1,58 @@
+package apply
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/internal/entry"
+)
+
+// Skips are the commands that the group skips, as far as this member knows the entries as committed.
+type Skips struct {
+	mu      sync.Mutex
+	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
+	known   atomic.Uint64                 // the last entry that skips one
+	Noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start
+}
+
+// orderedSkip is a command that is skipped, and the entry that says so.
+type orderedSkip struct{ index, by uint64 }
+
+// Of returns the entry that skips a command, or 0.
+func (s *Skips) Of(index uint64) (by uint64) {
+	ordered := s.ordered.Load()
+	if ordered == nil {
+		return 0
+	}
+	if i, found := slices.BinarySearchFunc(*ordered, index, func(o orderedSkip, index uint64) int { return cmp.Compare(o.index, index) }); found {
+		return (*ordered)[i].by
+	}
+	return 0
+}
+
+// Add notes a committed entry. It reports whether it is new.
+func (s *Skips) Add(index, by uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Of(index) > 0 {
+		return false
+	}
+	var next []orderedSkip
+	if was := s.ordered.Load(); was != nil {
+		next = append(next, *was...)
+	}
+	next = append(next, orderedSkip{index, by})
+	slices.SortFunc(next, func(a, b orderedSkip) int { return cmp.Compare(a.index, b.index) })
+	next = next[max(0, len(next)-entry.MaxSkips):]
+	s.ordered.Store(&next)
+	s.known.Store(max(s.known.Load(), by))
+	return true
+}
+
+// Known returns the last entry that skips a command.
+func (s *Skips) Known() uint64 { return s.known.Load() }
+
+// Any reports whether a command is skipped.
+func (s *Skips) Any() bool { return s.ordered.Load() != nil }
