@@ -25,7 +25,7 @@ var lockers = words(`
 	applicants applyQueue authority drainRate events executions
 	flightRecorder groupTable hostWatch inbox keys
 	memberWatches members peers placer proposalQueue published shortages shutdown
-	signal spaces backlog
+	signal spaceWaiters backlog
 	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
