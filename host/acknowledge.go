@@ -30,14 +30,18 @@ type proposalQueue struct {
 
 	mu        sync.Mutex
 	closed    error      // not nil: all clients were answered, and new ones are answered at once
-	offered   []proposal // of the group's turn, not proposed yet
-	proposing int        // how many of them are being proposed
+	offered   []proposal // of the group's turn, not proposed yet; the turn alone writes it
 	ring      proposals.Ring[*waiter]
 	calls     routedCalls
 	applying  []Caller      // of the commands that are with the state machine
 	at        time.Duration // when the latest commit was seen,
 	by        uint64        // and who completed its quorum
 	committed uint64        // proposals that got a receipt
+
+	// A turn stores how many of offered it proposes, and then looks whether the queue has ended. abandon does
+	// both the other way round. So no command is proposed whose client was told that it is not.
+	proposing atomic.Int64
+	ended     atomic.Bool // closed is set
 
 	bytes    atomic.Int64  // of all that is in the log or in calls, with overhead; changed under mu
 	refusals refusalCounts // any goroutine may count here
@@ -91,18 +95,23 @@ func (q *proposalQueue) offerAgain(batch []proposal) {
 }
 
 func (q *proposalQueue) setOffered(batch []proposal) {
-	q.offered, q.proposing = batch, 0
+	q.offered = batch
+	q.proposing.Store(0)
 	if q.closed != nil {
 		q.refuseFirst(batch, wrap(ErrStopped, q.closed))
 	}
 }
 
 // next returns the next commands to propose, about maxBytes at most, or none when all were proposed or
-// answered. The caller must then call accept or refuse.
+// answered. The caller must then call accept or refuse. It takes no lock, unless the queue has ended.
 func (q *proposalQueue) next() (batch []proposal) {
-	q.mu.Lock()
+	if batch = q.nextBatch(); !q.ended.Load() {
+		return batch
+	}
+	q.mu.Lock() // abandon may still answer them
 	defer q.mu.Unlock()
-	return q.nextBatch()
+	q.offered = nil
+	return nil
 }
 
 func (q *proposalQueue) nextBatch() (batch []proposal) {
@@ -111,7 +120,7 @@ func (q *proposalQueue) nextBatch() (batch []proposal) {
 		bytes += q.offered[n].size()
 		n++
 	}
-	q.proposing = n
+	q.proposing.Store(int64(n))
 	return q.offered[:n]
 }
 
@@ -120,7 +129,8 @@ func (q *proposalQueue) refuse(batch []proposal, err error) (next []proposal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != nil {
-		return nil // answered
+		q.offered = nil // answered
+		return nil
 	}
 	q.refuseFirst(batch, err)
 	return q.nextBatch()
@@ -136,7 +146,8 @@ func (q *proposalQueue) refuseFirst(batch []proposal, err error) {
 			q.hold(-bytes)
 		}
 	}
-	q.offered, q.proposing = q.offered[len(batch):], 0
+	q.offered = q.offered[len(batch):]
+	q.proposing.Store(0)
 }
 
 // accept registers that a batch of next is in the log as entries of term, starting at index, and is next.
@@ -144,9 +155,11 @@ func (q *proposalQueue) accept(term, index uint64, batch []proposal) (next []pro
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != nil {
-		return nil // answered
+		q.offered = nil // answered
+		return nil
 	}
-	q.offered, q.proposing = q.offered[len(batch):], 0
+	q.offered = q.offered[len(batch):]
+	q.proposing.Store(0)
 	q.oldest = min(q.oldest, term)
 	q.put(term, index, batch)
 	return q.nextBatch()
@@ -349,9 +362,11 @@ func (q *proposalQueue) abandon(cause error) (e endedCalls) {
 		return endedCalls{}
 	}
 	q.closed = cause
+	q.ended.Store(true)
+	proposing := int(q.proposing.Load())
 	for i, p := range q.offered {
 		err := wrap(ErrStopped, cause)
-		if i < q.proposing {
+		if i < proposing {
 			err = wrap(ErrIndeterminate, cause)
 		}
 		held := int64(0)
@@ -360,7 +375,6 @@ func (q *proposalQueue) abandon(cause error) (e endedCalls) {
 		}
 		q.endWaiter(&e, p.waiter, err, held)
 	}
-	q.offered, q.proposing = nil, 0
 	q.endRing(&e, wrap(ErrIndeterminate, cause))
 	q.endRouted(&e, wrap(ErrStopped, cause), wrap(ErrIndeterminate, cause))
 	return e

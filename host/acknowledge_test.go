@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/budget"
@@ -229,5 +230,44 @@ func TestAnswerOwn(t *testing.T) {
 	}
 	if ts.ring.Unanswered() != 2 {
 		t.Errorf("%d pending proposals left, want 2", ts.ring.Unanswered())
+	}
+}
+
+// A queue ends while a turn proposes from it. If a client is told that its command was not taken, that is the
+// truth, and each is told once.
+func TestAQueueEndsWhileATurnProposes(t *testing.T) {
+	cause := errors.New("end")
+	for try := range 2000 {
+		q := proposalQueue{budget: &budget.Budget{}, maxBytes: 2 * (4 + overheadBytes)}
+		clients, batch := waitersFor(3)
+		for _, w := range clients {
+			w.reset()
+		}
+		q.offer(batch, 0)
+		if try == 0 {
+			q.abandon(cause)
+		}
+		proposed := map[*waiter]bool{}
+		var all sync.WaitGroup
+		all.Go(func() { q.abandon(cause) })
+		for batch, index := q.next(), uint64(1); len(batch) > 0; batch = q.accept(1, index, batch) {
+			for _, p := range batch {
+				proposed[p.waiter] = true
+			}
+		}
+		clear(batch) // as the next turn does
+		all.Wait()
+		for i, w := range clients {
+			want := wrap(ErrStopped, cause).Error()
+			if proposed[w] {
+				want = wrap(ErrIndeterminate, cause).Error()
+			}
+			if got := told(w); got != want && !(!proposed[w] && got == wrap(ErrIndeterminate, cause).Error()) {
+				t.Fatalf("try %d: client %d is told %s, and proposed: %t", try, i, got, proposed[w])
+			}
+		}
+		if held := q.bytes.Load(); held != 0 {
+			t.Fatalf("try %d: %d bytes are held", try, held)
+		}
 	}
 }

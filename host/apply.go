@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -180,7 +179,7 @@ func newApplyQueue(g *Group, machine StateMachine) *applyQueue {
 func (q *applyQueue) ID() uint64 { return q.group.id }
 
 // Leads implements apply.Owner.
-func (q *applyQueue) Leads() bool { return q.group.life.status.Load().Role == event.RoleLeader }
+func (q *applyQueue) Leads() bool { return q.group.life.status.leads.Load() }
 
 // Wants implements apply.Owner.
 func (q *applyQueue) Wants(more bool) bool {

@@ -48,14 +48,12 @@ func (q *applyQueue) lostAt() uint64 {
 	return lost
 }
 
-// passParked hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a
-// turn.
-func (g *Group) passParked(p *snapshots.Published) bool {
+// Passes hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a turn.
+func (g *snapshotGroup) Passes(p *snapshots.Published) bool {
 	if !g.machine.apply.passes(p.ID.Index) {
 		return false
 	}
 	g.machine.apply.passing.Store(p)
-	g.snapshots.installs.received.CompareAndSwap(p, nil)
 	g.host.appliers.Enqueue(&g.machine.apply.seat)
 	return true
 }
@@ -72,7 +70,7 @@ func (q *applyQueue) pass() {
 	case p == nil:
 		return
 	case waits == 0 || p.ID.Index < waits: // the entry waits no more
-		g.host.bulk.transfers.installed(g, p)
+		g.snapshots.EndTransfer(p)
 		return
 	}
 	q.calling.Lock()
@@ -91,5 +89,5 @@ func (q *applyQueue) pass() {
 	q.lost.Store(0)
 	g.snapshots.Publish(p)
 	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
-	g.host.bulk.transfers.installed(g, p)
+	g.snapshots.EndTransfer(p)
 }

@@ -65,11 +65,11 @@ func (h *bulkHost) Work(g bulk.Group, doing string, piece func() (more bool)) (e
 type bulkGroup Group
 
 func (g *bulkGroup) ID() uint64  { return g.id }
-func (g *bulkGroup) Leads() bool { return g.life.status.Load().Role == event.RoleLeader }
+func (g *bulkGroup) Leads() bool { return g.life.status.leads.Load() }
 
 func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
-	if p := g.snapshots.Latest(); p != nil && p.Hash == hash {
-		return &sentSnapshot{(*Group)(g), p}
+	if c := g.snapshots.Content(hash); c != nil {
+		return c
 	}
 	return g.machine.objects.Sent(hash)
 }
@@ -91,7 +91,7 @@ func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
 	case control.SnapshotOffer:
 		o, err := bulk.DecodeOffer(body)
 		if err == nil {
-			h.forPeer(from, o.Group, func(g *Group) { h.bulk.transfers.offered(g, from, o) })
+			h.forPeer(from, o.Group, func(g *Group) { g.snapshots.Offer(from, o) })
 		}
 		return err
 	case control.SnapshotAsk:

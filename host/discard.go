@@ -2,7 +2,6 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -31,7 +30,7 @@ import (
 
 // discarding is the group's part.
 type discarding struct {
-	restart          func(applied uint64) (*flight.Node, error)
+	restart          func(applied uint64) error // sets the core of the group
 	forgetAfterTicks int
 	unheard          int    // ticks without a leader, while the disk refuses entries
 	waitsForLane     bool   // the append lane was asked to forget, and has not answered
@@ -60,17 +59,15 @@ func (g *Group) resumeCore() {
 		return
 	}
 	if g.work.taken.forgot == appendlane.Forgotten {
-		node, err := g.writes.discarding.restart(g.core.node.BasicStatus().Applied)
-		if err != nil {
+		if err := g.writes.discarding.restart(g.core.node.BasicStatus().Applied); err != nil {
 			g.fail(err)
 			return
 		}
-		g.core.node = node
 		g.forgetMembers()
 		g.work.wanted.Want(turn.All)
 		g.stretchPromise(0)
-		g.host.reports.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
-		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
+		g.host.reports.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: g.core.node.BasicStatus().LastIndex})
+		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", g.core.node.BasicStatus().LastIndex)
 	}
 	g.writes.discarding.waitsForLane, g.writes.discarding.unheard = false, 0
 }

@@ -203,5 +203,5 @@ type hostReports struct {
 	hook      *hook         // nil: there is none
 	admin     *admin.Server // the same
 	watch     hostWatch
-	flight    flightRecorder
+	flight    *flightRecorder // nil: there is none
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -51,10 +52,10 @@ func (f FlightRecorder) validate() error {
 var ErrNoFlightRecorder = errors.New("millrace: this host has no flight recorder; set Config.FlightRecorder.Bytes and start it again")
 
 // flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
-// itself. A turn never writes it: its disk may be the reason why the group stops.
+// itself. A turn never writes it: its disk may be the reason why the group stops. A nil one records nothing.
 type flightRecorder struct {
 	host     *Host
-	recorder *flight.Recorder // nil: there is none
+	recorder *flight.Recorder
 	task     env.Task
 
 	mu      sync.Mutex
@@ -79,20 +80,37 @@ const (
 	maxFlightsOfStops = 8
 )
 
-// startFlightRecorder makes the recorder and its worker, if Config.FlightRecorder is set.
-func (h *Host) startFlightRecorder() {
-	f := &h.reports.flight
-	if f.host = h; h.config.FlightRecorder.Bytes == 0 {
-		return
+// newFlightRecorder makes the recorder and its worker, if Config.FlightRecorder is set.
+func (h *Host) newFlightRecorder() *flightRecorder {
+	if h.config.FlightRecorder.Bytes == 0 {
+		return nil
 	}
+	f := &flightRecorder{host: h}
 	f.recorder = flight.NewRecorder(h.config.FlightRecorder.Bytes, h.config.FlightRecorder.Data, h.env.env.Clock.Now)
 	f.task = h.env.env.Scheduler.Go(fmt.Sprintf("host %d flight recorder", h.config.ID), env.Disk, f)
+	return f
+}
+
+// newNode starts the core of a group that is being opened, which the recorder observes.
+func (f *flightRecorder) newNode(group uint64, c raft.Config, s flight.Storage) (*flight.Node, error) {
+	if f == nil {
+		return flight.NewNode(c, s, nil)
+	}
+	return f.recorder.NewNode(group, c, s)
+}
+
+// parts are what must end before the host is closed.
+func (f *flightRecorder) parts() []part {
+	if f == nil {
+		return nil
+	}
+	return []part{{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(f.task.Stop)}}
 }
 
 // groupStopped makes the worker write a file about a group, unless it has stopped because this member was
 // removed, which is no failure. It never blocks.
 func (f *flightRecorder) groupStopped(id uint64, cause error) {
-	if f.recorder == nil || errors.Is(cause, ErrMemberRemoved) {
+	if f == nil || errors.Is(cause, ErrMemberRemoved) {
 		return
 	}
 	f.mu.Lock()
@@ -139,7 +157,7 @@ func (f *flightRecorder) RunOnce() (more bool) {
 // WriteFlight writes what the flight recorder has of the given groups, or of all if none are given, as a file
 // of package host/flight. The groups go on meanwhile. It needs Config.FlightRecorder.
 func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
-	if h.reports.flight.recorder == nil {
+	if h.reports.flight == nil {
 		return ErrNoFlightRecorder
 	}
 	return h.reports.flight.recorder.WriteTo(w, h.reports.flight.meta(reason), groups...)
@@ -150,7 +168,7 @@ func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 // when it is whole and durable. The latest 16 files are kept. DumpFlight needs Config.FlightRecorder, and a
 // host that is not closed: WriteFlight works afterwards, too.
 func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
-	if h.reports.flight.recorder == nil {
+	if h.reports.flight == nil {
 		return "", ErrNoFlightRecorder
 	}
 	if ctx.Err() != nil {

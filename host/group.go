@@ -123,7 +123,7 @@ func (g *Group) fail(err error) {
 		g.snapshots.Stop()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
-		g.host.reports.flight.groupStopped(g.id, err)
+		g.reportFailure(err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*panicked)(nil); errors.As(err, &p) {
 			about = append(about, "stack", string(p.stack))

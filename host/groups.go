@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/diagnosis"
-	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -222,20 +221,22 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine
 		return nil, err
 	}
 	h.learnHosts(store.Members()) // before the core
-	g.core.flight = h.reports.flight.recorder.Open(c.ID)
-	if g.core.node, err = flight.NewNode(core, store, g.core.flight); err != nil {
-		g.core.flight.Close()
+	if g.core.node, err = h.reports.flight.newNode(c.ID, core, store); err != nil {
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
 	}
 	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
 	g.machine.time.Begin(h.env.env.Clock.Now())
 	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
-	g.writes.discarding.restart = func(applied uint64) (*flight.Node, error) {
+	g.writes.discarding.restart = func(applied uint64) error {
 		core.Applied = applied
 		g.setAuthority(&core, g.members.withoutAuthority.Load())
 		core.Seed++
-		return flight.NewNode(core, store, g.core.flight)
+		node, err := g.core.node.Again(core, store)
+		if err == nil {
+			g.core.node = node
+		}
+		return err
 	}
 	if h.env.pipeline.AsyncStorageWrites() {
 		store.Begin((*storageGroup)(g), h.storage.readers)
@@ -322,7 +323,7 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.forgetSnapshots(g.id)
 			}
 			g.countUnfounded(false)
-			g.core.flight.Close()
+			g.core.node.Close()
 			g.host.groups.drop(g.id)
 			close(g.life.leaving.gone)
 		}

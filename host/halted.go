@@ -181,7 +181,7 @@ func (q *applyQueue) halt(e *HaltedError) {
 		return // it was said
 	}
 	q.halting.count.Add(1)
-	g.host.reports.flight.groupStopped(g.id, e)
+	g.reportFailure(e)
 	g.host.reports.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
 	if e.stack != nil {

@@ -32,10 +32,10 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.ID.Index {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.ID.Index)
 	}
-	behind.group.snapshots.installs.received.Store(before)
+	behind.group.snapshots.Received.Store(before)
 	behind.group.want(dutyInstall)
 	behind.group.wake()
-	c.load("the turn looks at it", 0, func() bool { return behind.group.snapshots.installs.received.Load() == nil })
+	c.load("the turn looks at it", 0, func() bool { return behind.group.snapshots.Received.Load() == nil })
 	if behind.group.Halted() == nil || given != 1 || count[event.MachineResumed](behind) > 0 {
 		t.Errorf("after a snapshot of entry %d: %v; Apply was called %d times", before.ID.Index, behind.group.Halted(), given)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -12,7 +11,6 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -37,65 +35,19 @@ import (
 //
 // While a member installs, it still votes: term and vote overtake, as they do on a full disk
 // (appendlane/voteahead.go), for the same reason.
-type installs struct {
-	received atomic.Pointer[snapshots.Published] // by a snapshot lane, until the core has taken it
-	current  atomic.Pointer[snapshots.Published] // that the core has taken last
-	pending  atomic.Bool                         // it was handed out, and the core has no answer yet
-}
 
-// takesSnapshots reports whether this member can install a snapshot.
-func (g *Group) takesSnapshots() bool {
-	return g.snapshots.Machine != nil && g.host.env.pipeline.AsyncStorageWrites()
-}
-
-// stepReceived gives a snapshot that was received to the core. It is part of a turn. Without a leader it
-// waits for one, since the answer goes to a leader.
+// stepReceived gives a snapshot that was received to the core. It is part of a turn.
 func (g *Group) stepReceived() (again bool) {
-	p := g.snapshots.installs.received.Load()
-	if p == nil || g.writes.discarding.waitsForLane || g.snapshots.Installing.Load() {
-		return g.snapshots.installs.received.Load() != nil
+	if g.writes.discarding.waitsForLane {
+		return g.snapshots.Received.Load() != nil
 	}
-	st := g.core.node.BasicStatus()
-	has, known := g.core.node.EntryTerm(p.ID.Index)
-	switch {
-	case st.Commit >= p.ID.Index && g.passParked(p):
-		return g.snapshots.installs.received.Load() != nil
-	case st.Commit >= p.ID.Index:
-		g.dropReceived(p)
-		return g.snapshots.installs.received.Load() != nil
-	case st.Lead == raft.None || st.Lead == g.self:
-		return g.snapshots.installs.received.Load() != nil
-	}
-	conf := p.Manifest.Conf
-	m := raftpb.Message{Type: raftpb.MsgSnap, From: st.Lead, To: g.self, Term: st.Term, Snapshot: &raftpb.Snapshot{
-		Data:     slices.Clone(p.Hash[:]),
-		Metadata: raftpb.SnapshotMetadata{Index: p.ID.Index, Term: p.ID.Term, ConfState: conf},
-	}}
-	g.snapshots.installs.current.Store(p)
-	if err := g.core.node.Step(m); err != nil {
-		g.noteRefusal(err)
-		g.dropReceived(p)
-		return g.snapshots.installs.received.Load() != nil
-	}
-	if g.core.node.BasicStatus().Commit < p.ID.Index {
-		return g.snapshots.installs.received.Load() != nil // it is tried again
-	}
-	if g.snapshots.installs.received.CompareAndSwap(p, nil); known && has == p.ID.Term {
-		g.host.bulk.transfers.installed(g, p) // the log has its last entry, and goes on
-	}
-	return g.snapshots.installs.received.Load() != nil
-}
-
-// dropReceived forgets a snapshot that this member does not need.
-func (g *Group) dropReceived(p *snapshots.Published) {
-	g.snapshots.installs.received.CompareAndSwap(p, nil)
-	g.host.bulk.transfers.installed(g, p)
+	return g.snapshots.StepReceived(g.core.node)
 }
 
 // noteInstalled takes the answer of the append lane, which the core has taken already: the snapshot is
 // installed.
 func (g *Group) noteInstalled(answer *raftpb.Message) {
-	p := g.snapshots.installs.current.Load()
+	p := g.snapshots.Installed.Load()
 	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.ID.Index {
 		return
 	}
@@ -121,7 +73,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.snapshots.Installing.Store(false) // a take looks at it first (applyQueue.capture)
 	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.ID.String(), "bytes", p.Bytes)
-	g.host.bulk.transfers.installed(g, p)
+	g.snapshots.EndTransfer(p)
 }
 
 // restoreInstalled restores the group from the snapshot of an install. It runs on an apply lane, when
@@ -130,7 +82,7 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 	if g.Err() != nil {
 		return
 	}
-	p := g.snapshots.installs.current.Load()
+	p := g.snapshots.Installed.Load()
 	if p == nil || p.ID.Index != s.Metadata.Index || p.ID.Term != s.Metadata.Term {
 		g.fail(fmt.Errorf("millrace: the core of group %d wants a snapshot of entry %d of term %d, which was not received; this is a bug", g.id, s.Metadata.Index, s.Metadata.Term))
 		return

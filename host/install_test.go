@@ -81,7 +81,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	var index uint64
 	h.machine.restored = func() {
 		h.process.storage.lane.Task().(*manualTask).dead = true // the disk hangs
-		taking, index = h.group.StartSnapshot(), h.group.snapshots.installs.current.Load().ID.Index
+		taking, index = h.group.StartSnapshot(), h.group.snapshots.Installed.Load().ID.Index
 	}
 	c.heal()
 	c.load("the member restores", 0, func() bool { return taking != nil })
@@ -93,7 +93,7 @@ func TestATakeBesideAnInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.installs.current.Load().ID.Term}); err != nil {
+	if _, err := store.Manifest(snapshot.ID{Index: index, Term: h.group.snapshots.Installed.Load().ID.Term}); err != nil {
 		t.Errorf("of the snapshot that is being installed: %v; the store has %v", err, store.List())
 	}
 	h.process.storage.lane.Task().(*manualTask).dead = false

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -21,7 +20,7 @@ func (g *Group) Campaign() {
 func (h *Host) HandOver() {
 	h.changes.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
 	for _, g := range h.groups.all() {
-		if g.life.status.Load().Role == event.RoleLeader {
+		if g.life.status.leads.Load() {
 			g.leadership.staysLeader.Store(false) // it may be possible now
 			g.inbox.putHandOver()
 			g.wakeUrgently()
@@ -40,7 +39,7 @@ func (h *Host) handOverAll(ctx context.Context) {
 	for _, g := range h.groups.all() {
 		for {
 			changed := g.life.roleChanged.wait()
-			if g.Err() != nil || g.leadership.staysLeader.Load() || g.life.status.Load().Role != event.RoleLeader {
+			if g.Err() != nil || g.leadership.staysLeader.Load() || !g.life.status.leads.Load() {
 				break
 			}
 			select {

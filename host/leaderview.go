@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
@@ -50,7 +49,7 @@ func (g *Group) view() *leaderView {
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
 func (g *Group) viewer() uint64 {
-	if g.life.status.Load().Role == event.RoleLeader {
+	if g.life.status.leads.Load() {
 		return g.self
 	}
 	if v := g.view(); v != nil {
@@ -65,7 +64,7 @@ func (g *Group) isHere(id uint64) bool {
 	if id == g.self {
 		return true
 	}
-	if g.life.status.Load().Role == event.RoleLeader {
+	if g.life.status.leads.Load() {
 		return g.isThere(id)
 	}
 	if v := g.view(); v != nil {
@@ -122,7 +121,7 @@ func (h *Host) takeView(from uint64, body []byte) error {
 		if r.Bad || len(r.Rest) > 0 {
 			return fmt.Errorf("%w: %d bytes ask who is there", control.ErrBad, len(body))
 		}
-		if g != nil && g.isOther(from) && g.life.status.Load().Role == event.RoleLeader {
+		if g != nil && g.isOther(from) && g.life.status.leads.Load() {
 			h.network.transport.SendBytes(from, transport.Control, g.encodeView())
 		}
 		return nil

@@ -332,7 +332,7 @@ func (h *Host) Metrics() HostMetrics {
 		switch {
 		case g.Err() != nil:
 			m.StoppedGroups++
-		case g.life.status.Load().Role == event.RoleLeader:
+		case g.life.status.leads.Load():
 			m.Leading++
 		}
 		if g.writes.append.Full.Load() {

@@ -339,7 +339,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	c.load("the member waits", 0, func() bool { return h.group.machine.apply.lost.Load() > 0 })
 	c.change = nil
 	for i := 0; h.group.machine.apply.parkedAt() > 0; i++ {
-		if p := h.group.snapshots.installs.received.Load(); p != nil {
+		if p := h.group.snapshots.Received.Load(); p != nil {
 			t.Fatal("setup: the snapshot was first")
 		}
 		c.tick()
@@ -354,8 +354,8 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	p := l.group.snapshots.Latest()
 	tr := &h.process.bulk.transfers
 	tr.Do(func() {
-		tr.Receive((*bulkGroup)(h.group), l.id, p.Hash, 1, &receivedSnapshot{h.group, bulk.Offer{Group: theGroup, Index: p.ID.Index, Term: p.ID.Term, Hash: p.Hash}})
-		r, _ := tr.incoming(h.group)
+		tr.Receive((*bulkGroup)(h.group), l.id, p.Hash, 1, h.group.snapshots.Offered(bulk.Offer{Group: theGroup, Index: p.ID.Index, Term: p.ID.Term, Hash: p.Hash}))
+		r, _ := h.group.snapshots.Incoming()
 		r.Install()
 	})
 	h.group.machine.apply.passing.Store(p)
@@ -363,7 +363,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	for range 100 {
 		c.tick()
 	}
-	if r, _ := tr.incoming(h.group); r != nil {
+	if r, _ := h.group.snapshots.Incoming(); r != nil {
 		t.Errorf("the transfer stays for ever: %s", c.describe())
 	}
 }

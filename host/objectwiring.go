@@ -226,7 +226,7 @@ func (g *objectGroup) Send(to uint64, record []byte) (sent bool) {
 
 func (g *objectGroup) SendPast(to, index uint64) {
 	if p := g.snapshots.Latest(); p != nil && p.ID.Index >= index {
-		g.host.bulk.transfers.Send((*bulkGroup)(g), to, &sentSnapshot{group: (*Group)(g)})
+		g.snapshots.Send(to)
 		return
 	}
 	g.snapshots.Want()

@@ -71,7 +71,7 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 		s := h.group.Status()
 		o := bulk.Offer{Group: theGroup, Index: s.Committed + 100, Term: s.Term, FirstIndex: 1, ManifestBytes: 1 << 20, Hash: [32]byte{1}}
 		(*h.receiver).Deliver(s.Leader, transport.Control, o.Encode())
-		if r, _ := transfers.incoming(h.group); r != nil {
+		if r, _ := h.group.snapshots.Incoming(); r != nil {
 			t.Logf("after %d ticks, of which a transfer keeps its slot for %d", i, ticks)
 			return
 		}
@@ -97,7 +97,7 @@ func TestSilentReceiversKeepNoSlot(t *testing.T) {
 			t.Fatalf("setup: it sends %d snapshots: %s", transfers.Counts(transfers.snapshots).Sending, b.describe())
 		}
 		if i == 200 {
-			transfers.Send((*bulkGroup)(l.group), 3-l.id, &sentSnapshot{group: l.group})
+			l.group.snapshots.Send(3 - l.id)
 		}
 		out := transfers.Out()
 		at := slices.IndexFunc(out, func(s *bulk.Sender) bool { return s.To() == 3-l.id })

@@ -264,7 +264,7 @@ func (h *inbound) noteUnread(from uint64, err error) {
 func (h *inbound) Unreachable(peer uint64) {
 	var w sched.Woken
 	for _, g := range h.groups.all() {
-		if g.life.status.Load().Role == event.RoleLeader {
+		if g.life.status.leads.Load() {
 			g.inbox.putUnreachable(peer)
 			w.Add(&g.seat)
 		}

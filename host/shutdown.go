@@ -51,9 +51,7 @@ func (h *Host) parts() []part {
 			parts = append(parts, part{doing(w), joined(w.Stop)})
 		}
 	}
-	if h.reports.flight.task != nil {
-		parts = append(parts, part{fixed("the flight recorder, which writes a file about a group that has stopped"), joined(h.reports.flight.task.Stop)})
-	}
+	parts = append(parts, h.reports.flight.parts()...)
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.storage.lane.Task().Stop)})
 	for _, l := range h.storage.readers.All() {
 		parts = append(parts, part{l.Doing, joined(l.Stop)})

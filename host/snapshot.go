@@ -138,8 +138,7 @@ func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
 // groupSnapshots is the snapshots of one group, with what of them belongs to others.
 type groupSnapshots struct {
 	snapshots.Group
-	installs installs
-	found    atomic.Pointer[[]byte] // the entry found, when founded is committed
+	found atomic.Pointer[[]byte] // the entry found, when founded is committed
 }
 
 // init makes them those of a group that has none yet.
@@ -149,8 +148,9 @@ func (s *groupSnapshots) init(g *Group, machine StateMachine) {
 		captured = snapshotMachine{m}
 	}
 	s.Init((*snapshotGroup)(g), snapshots.Settings{
-		ID: g.id, FS: g.host.env.fs, Dir: identity.SnapshotsDir(g.host.config.Dir, g.id),
+		ID: g.id, Self: g.self, FS: g.host.env.fs, Dir: identity.SnapshotsDir(g.host.config.Dir, g.id),
 		Lanes: &g.host.bulk.snapshotLanes, Machine: captured, Policy: g.config.Snapshots.settings(g.host.config),
+		Transfers: &g.host.bulk.transfers.Transfers, Class: g.host.bulk.transfers.snapshots, Installs: g.host.env.pipeline.AsyncStorageWrites(),
 		Heartbeat: ticksPerHeartbeat, Election: int64(g.host.config.electionTicks()),
 	})
 }

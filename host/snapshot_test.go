@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
@@ -540,7 +541,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 	if err := h.start(); err == nil || !strings.Contains(err.Error(), "begins at entry") || !strings.Contains(err.Error(), "snapshot") {
 		t.Errorf("a damaged snapshot: %v", err)
 	}
-	if err := removeSnapshots(h.disk, "data", theGroup); err != nil {
+	if err := snapshots.RemoveAll(h.disk, "data", theGroup); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.start(); err == nil || !strings.Contains(err.Error(), "begins at entry") {

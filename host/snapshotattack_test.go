@@ -43,7 +43,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 		return done
 	})
 	info, _, err := taking.Poll()
-	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.snapshots.installs.received.Load().ID.Index {
+	if err != nil || count[event.SnapshotInstalled](h) > 0 || info.Index >= h.group.snapshots.Received.Load().ID.Index {
 		t.Fatalf("setup: %+v, %v; %s", info, err, c.describe())
 	}
 	h.group.Close(gone(t))

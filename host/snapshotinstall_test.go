@@ -114,7 +114,7 @@ func TestTheOnlySnapshotIsNotRemoved(t *testing.T) {
 	if first := h.group.writes.storage.log.FirstIndex(); first == 1 {
 		t.Fatal("setup: the log is whole")
 	}
-	if err := removeSnapshots(h.disk, "data", theGroup); err != nil {
+	if err := snapshots.RemoveAll(h.disk, "data", theGroup); err != nil {
 		t.Fatal(err)
 	}
 	h.putReceived(t, func(*snapshot.Manifest) {})

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
@@ -17,20 +14,8 @@ import (
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
-
-// A group begins, when it is opened, from the newest snapshot on its host's disk that fits, and applies the
-// log behind it. A snapshot fits if it is of this cluster, this group and this host's directory, and the log
-// still has everything behind it. If the newest is damaged, an older one does as well, or none if the log
-// begins at entry 1. A machine that keeps its state on disk is restored only if it holds less than the
-// snapshot.
-//
-// A snapshot that is newer than the log was received and not yet installed when the host stopped. When the
-// host is opened, before any group is, such an install is finished: everything was on disk and checked when
-// it was published. A group that is closed in between and opened again, in one life of its host, begins
-// without it: only the append lane writes to the log.
 
 // rejectManifest says why a snapshot is not one of this group on this host, or returns nil.
 func (g *Group) rejectManifest(m *snapshot.Manifest) error {
@@ -44,68 +29,24 @@ func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 // openSnapshot restores the newest snapshot that fits, if there is one, and returns its index, or 0.
 func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	s, log := &g.snapshots, g.writes.storage.log
-	first := log.FirstIndex()
-	ids, err := s.List()
-	if err != nil {
-		return 0, err
-	}
-	var unfit []error
-	var newer []snapshot.ID
-	for _, id := range slices.Backward(ids) {
-		store, err := s.Store()
-		if err != nil {
-			return 0, err
-		}
-		m, err := store.Manifest(id)
-		if err == nil {
-			isFormer := identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, &m)
-			err = cmp.Or(g.host.trust.directory.Identity().RejectManifest(g.id, &m, isFormer), entry.RejectConf(&m))
-		}
-		term, inLog := log.Term(id.Index)
-		switch {
-		case err != nil:
-			unfit = append(unfit, err)
-			continue
-		case id.Index > log.LastIndex():
-			newer = append(newer, id)
-			continue
-		case id.Index+1 < first:
-			unfit = append(unfit, fmt.Errorf("snapshot %v ends before entry %d", id, first))
-			continue
-		case inLog != nil || term != id.Term:
-			unfit = append(unfit, fmt.Errorf("snapshot %v ends with term %d, and the log has term %d there", id, id.Term, term))
-			continue
-		case s.Machine == nil:
-			continue
-		}
-		damage, err := g.openFrom(ctx, store, m)
-		if err != nil {
-			return 0, err
-		}
-		if damage == nil {
-			return id.Index, s.Forget(newer)
-		}
-		g.host.env.logger.Error("a snapshot is damaged", "group", g.id, "host", g.self, "snapshot", id.String(), "err", damage)
-		unfit = append(unfit, damage)
-	}
-	// What is newer stays: if the log was not durable (wal.Mode.Unsafe), the log has lost the mark of a
-	// snapshot that was installed, and the snapshot is the only one.
-	for _, id := range newer {
-		unfit = append(unfit, fmt.Errorf("snapshot %v is newer than the log, which ends at entry %d, and was not installed when the host was opened", id, log.LastIndex()))
-	}
-	if err := g.host.bulk.uninstalled[g.id]; err != nil {
-		unfit = append(unfit, err)
-	}
-	if unfit = append(unfit, s.Damaged()...); unfit == nil {
-		unfit = append(unfit, errors.New("there is none"))
-	}
+	index, unfit, err := s.Open(snapshots.Opening{
+		Log: log,
+		Reject: func(m *snapshot.Manifest) error {
+			isFormer := identity.IsFormer(g.host.env.fs, g.host.config.Dir, g.self, g.id, m)
+			return cmp.Or(g.host.trust.directory.Identity().RejectManifest(g.id, m, isFormer), entry.RejectConf(m))
+		},
+		Restore: func(store *snapshot.Store, m snapshot.Manifest) (damage, err error) {
+			return g.openFrom(ctx, store, m)
+		},
+		Uninstalled: g.host.bulk.uninstalled[g.id],
+	})
 	switch {
-	case first == 1:
-		return 0, s.Forget(newer)
+	case err != nil || unfit == nil:
+		return index, err
 	case s.Machine == nil:
-		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, first)
+		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, log.FirstIndex())
 	}
-	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, first, s.Dir, errors.Join(unfit...))
+	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, log.FirstIndex(), s.Dir, errors.Join(unfit...))
 }
 
 // openFrom restores a snapshot when the group is opened. damage says that it cannot be read; err that the
@@ -271,92 +212,21 @@ func (g *Group) keepFound() {
 
 // finishInstalls finishes the installs that were interrupted, and removes the snapshots of groups that were
 // removed. It is called before the lanes run.
-func (h *Host) finishInstalls(ctx context.Context) error {
-	h.bulk.uninstalled = map[uint64]error{}
-	fsys, dir := h.env.fs, identity.GroupsDir(h.config.Dir)
-	names, err := fsys.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func (h *Host) finishInstalls(ctx context.Context) (err error) {
+	i := snapshots.Interrupted{
+		FS: h.env.fs, HostDir: h.config.Dir, Self: h.config.ID, Reject: h.rejectManifest, Sync: h.storage.log.Sync,
+		IsGone: func(group uint64) bool {
+			_, removed := slices.BinarySearch(h.storage.log.Deleted(), group)
+			return removed || h.config.Durability.Kind == wal.KindMemory
+		},
+		Log: func(group uint64) snapshots.Log { return h.storage.log.Group(group) },
+		Mark: func(group uint64, hs raftpb.HardState, id snapshot.ID) error {
+			return h.storage.log.Append([]wal.Write{{Group: group, HardState: hs, Snapshot: wal.Snapshot{Index: id.Index, Term: id.Term}}})
+		},
+		Info: h.env.logger.Info, Error: h.env.logger.Error,
 	}
-	if err != nil {
-		return fmt.Errorf("millrace: read %s: %w", dir, err)
-	}
-	wrote := false
-	for _, name := range names {
-		group, err := strconv.ParseUint(name, 10, 64)
-		if err != nil || name != strconv.FormatUint(group, 10) {
-			continue // not ours
-		}
-		if _, removed := slices.BinarySearch(h.storage.log.Deleted(), group); removed || h.config.Durability.Kind == wal.KindMemory {
-			if err := removeSnapshots(fsys, h.config.Dir, group); err != nil {
-				return err
-			}
-			continue
-		}
-		finished, err := h.finishInstall(ctx, group)
-		if err != nil {
-			return err
-		}
-		wrote = wrote || finished
-	}
-	if wrote {
-		if err := h.storage.log.Sync(); err != nil {
-			return fmt.Errorf("millrace: finish the installs of snapshots in %s: %w", h.config.Dir, err)
-		}
-	}
-	return nil
-}
-
-// finishInstall finishes the install of one group, if there is one. A snapshot that does not fit or cannot be
-// read stays: OpenGroup says what is wrong with it.
-func (h *Host) finishInstall(ctx context.Context, group uint64) (wrote bool, err error) {
-	dir, log := identity.SnapshotsDir(h.config.Dir, group), h.storage.log.Group(group)
-	names, err := h.env.fs.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("millrace: read %s: %w", dir, err)
-	}
-	if !slices.ContainsFunc(names, func(name string) bool {
-		id, err := snapshot.ParseID(name)
-		return err == nil && id.Index > log.LastIndex()
-	}) {
-		return false, nil
-	}
-	store, err := snapshot.OpenStore(h.env.fs, dir)
-	if err != nil {
-		return false, fmt.Errorf("millrace: the snapshots of group %d in %s cannot be opened: %w", group, dir, err)
-	}
-	for _, id := range slices.Backward(store.List()) {
-		m, err := store.Manifest(id)
-		if err != nil || h.rejectManifest(group, &m) != nil || id.Index <= log.LastIndex() {
-			continue
-		}
-		if err := store.Verify(ctx, id); snapshots.IsDamage(err) {
-			h.env.logger.Error("a snapshot that was received is damaged, and is not installed", "group", group, "host", h.config.ID, "snapshot", id.String(), "err", err)
-			h.bulk.uninstalled[group] = err
-			continue
-		} else if err != nil {
-			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
-		}
-		hs := log.HardState()
-		if hs.Term < id.Term {
-			hs.Term, hs.Vote = id.Term, 0
-		}
-		hs.Commit = max(hs.Commit, id.Index)
-		if err := h.storage.log.Append([]wal.Write{{Group: group, HardState: hs, Snapshot: wal.Snapshot{Index: id.Index, Term: id.Term}}}); err != nil {
-			return false, fmt.Errorf("millrace: finish the install of snapshot %v of group %d: %w", id, group, err)
-		}
-		h.env.logger.Info("the install of a snapshot is finished", "group", group, "host", h.config.ID, "snapshot", id.String())
-		return true, nil
-	}
-	return false, nil
-}
-
-// removeSnapshots removes the snapshots of a group that was removed.
-func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
-	return identity.RemoveTree(fsys, filepath.Dir(identity.SnapshotsDir(hostDir, group)))
+	h.bulk.uninstalled, err = i.Finish(ctx)
+	return err
 }
 
 // forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
@@ -364,7 +234,7 @@ func removeSnapshots(fsys vfs.FS, hostDir string, group uint64) error {
 func (h *Host) forgetSnapshots(group uint64) {
 	w := &snapshots.Work{Seat: snapshots.SeatOfFormer(group), Doing: "whose snapshots are removed"}
 	w.Piece = func() bool {
-		if err := removeSnapshots(h.env.fs, h.config.Dir, group); err != nil {
+		if err := snapshots.RemoveAll(h.env.fs, h.config.Dir, group); err != nil {
 			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
 		}
 		return false

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -37,6 +39,10 @@ func (g *snapshotGroup) Info(text string, args ...any) {
 
 func (g *snapshotGroup) Warn(text string, args ...any) {
 	g.host.env.logger.Warn(text, append([]any{"group", g.id, "host", g.self}, args...)...)
+}
+
+func (g *snapshotGroup) Error(text string, args ...any) {
+	g.host.env.logger.Error(text, append([]any{"group", g.id, "host", g.self}, args...)...)
 }
 
 func (g *snapshotGroup) WasMemberAt(index uint64) bool {
@@ -73,6 +79,60 @@ func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	}
 	return c
 }
+
+// The rest implements snapshots.Recipient.
+
+func (g *snapshotGroup) Bulk() bulk.Group   { return (*bulkGroup)(g) }
+func (g *snapshotGroup) FirstIndex() uint64 { return g.writes.storage.log.FirstIndex() }
+func (g *snapshotGroup) Leader() uint64     { return g.life.status.Load().Leader }
+func (g *snapshotGroup) Others() []uint64   { return (*Group)(g).otherMembers() }
+func (g *snapshotGroup) Refused(err error)  { (*Group)(g).noteRefusal(err) }
+
+func (g *snapshotGroup) NeedsSnapshot(index uint64) bool {
+	return index > g.life.status.Load().Committed || g.machine.apply.passes(index)
+}
+
+func (g *snapshotGroup) RejectManifest(m *snapshot.Manifest) error {
+	return g.host.rejectManifest(g.id, m)
+}
+
+func (g *snapshotGroup) WantInstall() {
+	(*Group)(g).want(dutyInstall)
+	(*Group)(g).wake()
+}
+
+// otherMembers returns the ids of all members but this one.
+func (g *Group) otherMembers() (others []uint64) {
+	for _, id := range g.memberIDs() {
+		if id != g.self {
+			others = append(others, id)
+		}
+	}
+	return others
+}
+
+// snapshotStatus is how a transfer to a member has ended, for the core.
+type snapshotStatus struct {
+	member uint64
+	status raft.SnapshotStatus
+}
+
+// keepSnapshots takes the messages about snapshots out of what the core sends: the host carries them out.
+func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Message) {
+	if !slices.ContainsFunc(messages, isSnapshotMessage) {
+		return messages
+	}
+	for i := range messages {
+		if m := &messages[i]; isSnapshotMessage(*m) {
+			g.snapshots.Send(m.To)
+		} else {
+			others = append(others, *m)
+		}
+	}
+	return others
+}
+
+func isSnapshotMessage(m raftpb.Message) bool { return m.Type == raftpb.MsgSnap }
 
 // snapshotMachine implements snapshots.Machine.
 type snapshotMachine struct{ Snapshotter }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
@@ -28,8 +29,11 @@ func (g *Group) Status() diagnosis.Status {
 	return s
 }
 
-// published is a Status that any goroutine may read. A lock costs less than memory for each change.
+// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
+// for each change.
 type published struct {
+	leads atomic.Bool // Role is leader
+
 	mu sync.Mutex
 	s  diagnosis.Status
 }
@@ -40,7 +44,11 @@ func (p *published) Load() diagnosis.Status {
 	return p.s
 }
 
+// own is Load for the turn. It takes no lock, because nothing else writes.
+func (p *published) own() diagnosis.Status { return p.s }
+
 func (p *published) Store(s diagnosis.Status) {
+	p.leads.Store(s.Role == event.RoleLeader)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.s = s
@@ -59,7 +67,7 @@ func (g *Group) publish() {
 		Durable:   st.Durable,
 		LastIndex: st.LastIndex,
 	}
-	was := g.life.status.Load()
+	was := g.life.status.own()
 	if was != now {
 		g.life.status.Store(now)
 		g.life.roleTimes.note(now, g.host.clock.livedAtBeat())

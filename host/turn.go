@@ -293,8 +293,7 @@ func (g *Group) noteRefusal(err error) {
 
 // groupCore is the core of a group, and what its turns know of it. The turn owns it.
 type groupCore struct {
-	node       *flight.Node
-	flight     *flight.Log      // of node; nil: it is not recorded
+	node       *flight.Node     // observed by the flight recorder, if there is one
 	at         moment           // through which the core's clocks have run
 	nextDue    int64            // the tick at which the core wants to run
 	hard       raftpb.HardState // basic and parallel: as last told by the core

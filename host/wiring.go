@@ -51,9 +51,13 @@ func (h *Host) startLanes() {
 			return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
 		},
 	})
-	h.startFlightRecorder()
+	h.reports.flight = h.newFlightRecorder()
 	h.bulk.transfers.init(h)
 }
+
+// reportFailure tells those who write about it that the group has stopped by itself, or has halted its
+// machine.
+func (g *Group) reportFailure(cause error) { g.host.reports.flight.groupStopped(g.id, cause) }
 
 // memberReplaced tells the other parts of the group that a member comes with another directory. It is part of
 // a turn.

@@ -3,6 +3,7 @@ package sim
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // What a seed draws for calls says nothing about what it draws for reads: all four pairs occur.
@@ -29,4 +30,22 @@ func TestViolationNamesItsReplay(t *testing.T) {
 			t.Errorf("%q, want it to end with %q", text, want)
 		}
 	}
+}
+
+// A property that is broken in a function that a host calls ends the run, although the host recovers from the
+// panic.
+func TestViolationInAListenerEndsTheRun(t *testing.T) {
+	w := newWorld(Options{Seed: 1})
+	after := false
+	w.plan(time.Millisecond, "an event is heard", nil, func() {
+		defer func() { _ = recover() }()
+		w.violate("the listener does not like it")
+	})
+	w.plan(2*time.Millisecond, "the run goes on", nil, func() { after = true })
+	defer func() {
+		if v, ours := recover().(*Violation); !ours || v.At != time.Millisecond || after {
+			t.Errorf("the run ends with %v, and after the violation it goes on: %v", v, after)
+		}
+	}()
+	w.pass(time.Second)
 }

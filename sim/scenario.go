@@ -26,6 +26,7 @@ func scenario(o Options, run func(*world, *rand.Rand)) (err error) {
 	}()
 	w.useSafeMode()
 	run(w, splitSeed(o.Seed, 7))
+	w.endBroken()
 	return nil
 }
 

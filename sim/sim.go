@@ -199,6 +199,7 @@ func (w *world) endWell() {
 	w.checkVerdicts()
 	w.checkAtEnd()
 	w.checkDisks()
+	w.endBroken()
 }
 
 // violation converts the value that recover returned into the error of a run, or nil.

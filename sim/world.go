@@ -233,6 +233,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		w.note(e.what)
 		e.do()
 		w.events++
+		w.endBroken()
 		if w.counting == nil { // its runs have more commands than these checks are for
 			w.check(e.who)
 			w.well.look()
@@ -265,7 +266,15 @@ func (w *world) note(what string) {
 	}
 }
 
-// breaks ends the run: a property is broken.
+// endBroken ends the run if a property was broken in a function that a host called. A host recovers from a
+// panic of such a function, of a listener of its events say, and goes on.
+func (w *world) endBroken() {
+	if w.violation != nil {
+		panic(w.violation)
+	}
+}
+
+// breaks ends the run: a property is broken. See endBroken.
 func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
 		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests}

@@ -40,6 +40,26 @@ func NewNode(c raft.Config, s Storage, l *Log) (*Node, error) {
 	return &Node{node, l}, nil
 }
 
+// NewNode starts the core of a group that is being opened, and records it. A nil Recorder records nothing.
+func (r *Recorder) NewNode(group uint64, c raft.Config, s Storage) (*Node, error) {
+	l := r.Open(group)
+	n, err := NewNode(c, s, l)
+	if err != nil {
+		l.Close()
+	}
+	return n, err
+}
+
+// Again starts the core of the same group once more. Of the earlier one nothing may be used any more.
+func (n *Node) Again(c raft.Config, s Storage) (*Node, error) { return NewNode(c, s, n.log) }
+
+// Close ends the recording. What was recorded is kept until it is the oldest. n may be nil.
+func (n *Node) Close() {
+	if n != nil {
+		n.log.Close()
+	}
+}
+
 // start records the start of a core. The first one begins the first stretch.
 func (l *Log) start(c *raft.Config) {
 	l.config = *c

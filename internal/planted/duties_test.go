@@ -2,8 +2,8 @@ package planted_test
 
 // dutyBugs are duties of a group that are not wanted for one of their inputs.
 var dutyBugs = []bug{
-	{name: "install_not_wanted", what: "a snapshot that was received is not installed, because no turn calls the duty", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/receivingsnapshot.go",
-		`	c.group.want(dutyInstall)
+	{name: "install_not_wanted", what: "a snapshot that was received is not installed, because no turn calls the duty", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/snapshots.go",
+		`	(*Group)(g).want(dutyInstall)
 `, ``}}},
 	{name: "reads_not_wanted", what: "a read begins, and no turn asks a question for it", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/read.go",
 		`	(*Group)(w).want(dutyReads)

@@ -15,7 +15,7 @@ var largeObjectBugs = []bug{
 		`if h.term != st.Term || h.leader != st.Lead {`, `if h.term != st.Term {`}}},
 	{name: "hold_before_log", what: "a member says that it holds objects whose entries open its log does not have yet", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to hold object", edits: []edit{{"host/internal/objects/holders.go",
 		`through: min(k.wiring.Applied(), st.Durable),`, `through: math.MaxUint64,`}}},
-	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-first 30 -objects 5", says: "is promoted by entry"}}, edits: []edit{{"host/internal/objects/holders.go",
+	{name: "promote_without_objects", what: "a leader promotes a learner that does not have the group's objects", in: "host", found: "TestMembersWaitForObjects", also: []judge{{in: "sim", test: "TestObjects", args: "-first 1 -objects 1", says: "is promoted by entry"}}, edits: []edit{{"host/internal/objects/holders.go",
 		`if k == nil {
 		return true`, `if true {
 		return true`}}},
@@ -27,7 +27,7 @@ var largeObjectBugs = []bug{
 		return ""
 	}
 	if at :=`}}},
-	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 6 -objects 5", says: "is not on a quorum of disks", edits: []edit{{"host/internal/objects/removal.go",
+	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 13 -objects 1", says: "has not elected a leader, committed and converged", edits: []edit{{"host/internal/objects/removal.go",
 		`case k.wiring.Applied() < min(k.judgeAt, k.wiring.LastIndex()):`, `case false:`}}},
 	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "host", found: "TestFilesOfAnExpiredObjectStayForTheLog", edits: []edit{{"host/internal/objects/removal.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/internal/objects/removal.go",

@@ -49,7 +49,7 @@ var coreOracles = []oracle{
 }
 
 var simOracles = []oracle{
-	{name: "names a cause: ", what: "a cluster that is well has no cause", bug: "idle_leader_forgets"},
+	{name: "names a cause: ", what: "a cluster that is well has no cause", bug: "refused_for_long"},
 	{name: "has two leaders: host", what: "Election Safety", bug: "forget_vote"},
 	{name: "logs do not match at index", what: "Log Matching", bug: "prev_term_unchecked"},
 	{name: "new leader ", what: "Leader Completeness", bug: "count_old_terms"},

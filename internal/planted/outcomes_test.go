@@ -11,6 +11,8 @@ var outcomeBugs = []bug{
 		`			case term == run.term:
 				f`, `			case term == run.term || true:
 				f`}}},
+	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/acknowledge.go",
+		`batch = q.nextBatch(); !q.ended.Load() {`, `batch = q.nextBatch(); true {`}}},
 	{name: "result_of_another_term", what: "a client gets the result of another leader's command, which was committed in the place of its own", in: "host/internal/proposals", found: "TestClientsOfForgottenEntriesAreFound", edits: []edit{{"host/internal/proposals/take.go",
 		`if at == index && run.term == term {`, `if at == index {`}}},
 	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/acknowledge.go",

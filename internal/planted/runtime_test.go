@@ -35,7 +35,9 @@ var runtimeBugs = []bug{
 	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/routedcalls.go",
 		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
-	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9285 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/routedcalls.go",
+	// The simulation met it once in ten thousand seeds, and not in those of today: a session must be given up
+	// in the moment in which its last call ends.
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", edits: []edit{{"host/routedcalls.go",
 		`return calls.n.Load() > 0 && calls.fresh.Load() || waits`, `return calls.fresh.Load() || waits`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host/internal/identity", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/internal/identity/admission.go",
 		`if replaces {
@@ -208,10 +210,8 @@ var runtimeBugs = []bug{
 }
 
 // join puts`}}},
-	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/install.go",
-		`	conf := p.Manifest.Conf
-`, `	conf := raftpb.ConfState{Voters: []uint64{g.self}}
-`}}},
+	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/internal/snapshots/install.go",
+		`ConfState: p.Manifest.Conf`, `ConfState: raftpb.ConfState{Voters: []uint64{s.Self}}`}}},
 	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
 		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -16,13 +17,16 @@ import (
 
 // Settings are what the snapshots of a group are told when the group is opened.
 type Settings struct {
-	ID                  uint64
+	ID, Self            uint64
 	FS                  vfs.FS
 	Dir                 string
 	Lanes               *Lanes
 	Machine             Machine // nil: it takes and restores none
 	Policy              Policy
-	Heartbeat, Election int64 // intervals, in ticks
+	Transfers           *bulk.Transfers
+	Class               *bulk.Class // of those of snapshots
+	Installs            bool        // the pipeline can install what is received
+	Heartbeat, Election int64       // intervals, in ticks
 }
 
 // Owner is the group as its snapshots see it. It is called with no lock held, except where noted.
@@ -53,8 +57,10 @@ type Owner interface {
 	Now() time.Duration
 	Ticks() int64
 	Emit(event.Event)
+	Recipient
 	Info(text string, args ...any)
 	Warn(text string, args ...any)
+	Error(text string, args ...any)
 }
 
 // Caller is told how the snapshot has ended that it has asked for: p is there, or err.
@@ -67,9 +73,11 @@ type Group struct {
 	Seat    Seat
 	Growth  Growth
 	Section Section // nil: the group has none
-	// Installing reports whether a snapshot that was received is about to take the place of what is here.
-	Installing atomic.Bool
-	owner      Owner
+	owner   Owner
+
+	Received   atomic.Pointer[Published] // by a snapshot lane, until the core has taken it
+	Installed  atomic.Pointer[Published] // that the core has taken last
+	Installing atomic.Bool               // it was handed out, and the core has no answer yet
 
 	latest  atomic.Pointer[Published]
 	granted atomic.Bool   // the apply lane may capture

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -36,6 +37,13 @@ type scriptOwner struct {
 	wants     int
 	warned    []string
 	closed    int // views
+
+	transfers bulk.Transfers
+	sent      [][]byte // records to other hosts
+	leader    uint64
+	committed uint64
+	passes    bool
+	refused   int
 }
 
 func (o *scriptOwner) IsLeaving() bool          { return false }
@@ -52,6 +60,7 @@ func (o *scriptOwner) Now() time.Duration       { return o.now }
 func (o *scriptOwner) Ticks() int64             { return o.ticks }
 func (o *scriptOwner) Emit(e event.Event)       { o.events = append(o.events, e) }
 func (o *scriptOwner) Info(string, ...any)      {}
+func (o *scriptOwner) Error(string, ...any)     {}
 func (o *scriptOwner) Warn(text string, _ ...any) {
 	o.warned = append(o.warned, text)
 }
@@ -99,7 +108,11 @@ func (v *textView) Close() error { v.o.closed++; return nil }
 
 func newOwner(p Policy) *scriptOwner {
 	o := &scriptOwner{script: newScript(), disk: crashfs.New(), text: "a state", position: raftpb.EntryID{Term: 1, Index: 9}}
-	o.snapshots.Init(o, Settings{ID: 7, FS: o.disk, Dir: "snapshots", Lanes: &o.lanes, Machine: textMachine{o}, Policy: p, Heartbeat: 2, Election: 10})
+	o.transfers.Init(bulk.Settings{Self: 1, Heartbeat: 2, Election: 10, TicksPerSecond: 20}, (*scriptHost)(o))
+	o.snapshots.Init(o, Settings{
+		ID: 7, Self: 1, FS: o.disk, Dir: "snapshots", Lanes: &o.lanes, Machine: textMachine{o}, Policy: p, Heartbeat: 2, Election: 10,
+		Transfers: &o.transfers, Class: o.transfers.NewClass(1, 1, 1<<30, true), Installs: true,
+	})
 	return o
 }
 
