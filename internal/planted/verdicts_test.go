@@ -63,7 +63,7 @@ var verdictBugs = []bug{
 	{name: "full_disk_filled_again", what: "each try of a snapshot fills a disk again that has no more space than before", in: "host", found: "TestNoTryFillsTheDiskForNothing", edits: []edit{{"host/internal/snapshots/take.go",
 		`free <= s.tooLittle+s.tooLittle/8`, `false`}}},
 	{name: "callers_failure_stays", what: "a snapshot that failed for a caller is a cause until the next one, of a group that takes none by itself", in: "host", found: "TestAFailedSnapshotOfACallerIsNamedForAWhile", edits: []edit{{"host/internal/examination/disk.go",
-		`if s.Disabled && e.Now-s.FailedAt`, `if false && e.now-latest`}}},
+		`if s.Disabled && e.Now-s.FailedAt`, `if false && e.Now-s.FailedAt`}}},
 	// The simulation does not find it any more (60 seeds of TestChurn, 12 of TestRests, TestIdleGroups): all
 	// turns of a leader must fall on the ticks at which its core counts the quorum.
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "host", found: "TestQuietLeaderSeesThatFollowersAnswer", edits: []edit{{"host/pulse.go",
