@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -22,7 +23,7 @@ func (h *inbound) Introduce() transport.Introduction { return h.trust.admission.
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	before := h.trust.admission.Last(peer.ID)
-	fix := fixCluster
+	fix := examination.FixCluster
 	err := h.trust.admission.RejectFounding(peer)
 	if err == nil {
 		fix = ""
@@ -30,7 +31,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	}
 	if err == nil {
 		if err = (*Host)(h).rejectKey(peer, remote); err != nil {
-			fix = fixKey
+			fix = examination.FixKey
 		}
 	}
 	if err == nil {
@@ -52,7 +53,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	}
 	var refused *transport.DirectoryRefused
 	if errors.As(err, &refused) {
-		fix = fixDirectory
+		fix = examination.FixDirectory
 		if why := (*Host)(h).tokenRefusal(peer.ID); why != "" {
 			err = identity.RefuseDirectory("%s; its join token does not make it a member: %s", refused.Why, why)
 		}
@@ -61,7 +62,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		}
 	}
 	if h.network.handshakes.of(peer.ID) != nil && fix != "" {
-		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.refusedTicks())
+		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {
 		h.reports.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/raft"
@@ -164,29 +163,6 @@ func (g *Group) hasMetVoters() bool {
 func (h *Host) removedGroup(id uint64) {
 	if h.trust.authority.done(id) {
 		h.storage.lane.CatchUp()
-	}
-}
-
-// lookForAuthority finds a member without authority: this one or, on a leader, another.
-func (e *examination) lookForAuthority() {
-	if e.members.withoutAuthority.Load() {
-		fix := "wait: it is fed by the leader; the events and the log of this host say when it has authority again"
-		s := e.d.Status
-		why := fmt.Sprintf("the log of this host may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", s.Durable)
-		switch {
-		case s.Leader == raft.None:
-			fix = "start the other members: a leader and a quorum without this member are needed; if they are lost for good, " +
-				"stop this host and accept the loss with \"millrace wal repair --write --accept-loss " + identity.LogDir(e.host.config.Dir) + "\""
-		case !e.hasMetVoters():
-			fix = "start the other members: this log was repaired, so all voters must be heard once"
-		}
-		e.found(diagnosis.CodeWithoutAuthority, 0, e.members.lostAt, fix, "%s", why)
-	}
-	for _, v := range e.memberViews() {
-		if v.lostSince >= 0 {
-			e.found(diagnosis.CodeWithoutAuthority, v.id, v.lostSince, "keep the other members running until it has caught up; Explain on that host says what it waits for",
-				"the log of host %d may lack what it has acknowledged, so it neither votes nor counts; it holds the log through %d", v.id, v.match)
-		}
 	}
 }
 

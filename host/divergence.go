@@ -2,9 +2,7 @@ package host
 
 import (
 	"fmt"
-	"strings"
 
-	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/transport"
@@ -88,7 +86,7 @@ func (g *comparison) Stop(o *divergence.Order) {
 // may call it.
 func (g *Group) isThere(member uint64) bool {
 	for _, v := range g.life.views.load() {
-		if v.id == member && v.at-v.activeAt > 2*int64(g.host.config.electionTicks()) {
+		if v.ID == member && v.At-v.ActiveAt > 2*int64(g.host.config.electionTicks()) {
 			return false
 		}
 	}
@@ -112,60 +110,4 @@ func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
 	}
 	m.AgreedAt, m.Found = g.machine.divergence.Counts()
 	return m
-}
-
-// lookForDivergence finds members whose states differ (Explain).
-func (e *examination) lookForDivergence() {
-	d, by, since := e.machine.divergence.Standing()
-	if d == nil {
-		return
-	}
-	member := uint64(0)
-	for _, m := range d.Members {
-		if m.Minority && member == 0 {
-			member = m.ID
-		}
-	}
-	fix := "find what is not the same on every host: the order of a map, the clock, chance, another program; then restart the members that are wrong with an empty state machine"
-	switch d.In {
-	case event.DivergedOptions:
-		fix = "give all members of the group the same CommandOptions.Sessions (Machine.Sessions); those that differ from a majority stop"
-	case event.DivergedCommands:
-		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
-	}
-	if by != e.self {
-		e.found(diagnosis.CodeDiverged, member, since, fix, "host %d, which leads, says: %v", by, d)
-		return
-	}
-	e.found(diagnosis.CodeDiverged, member, since, fix, "%v", d)
-}
-
-// lookForUncompared finds members whose results or states the leader does not compare with its own (Explain).
-func (e *examination) lookForUncompared() {
-	for _, u := range e.machine.divergence.Uncompared() {
-		var lack, fix []string
-		if theirs, ours := u.Theirs.Form, u.Ours.Form; theirs != ours {
-			lack = append(lack, fmt.Sprintf("the form of the results is %s on host %d and %s on host %d", named(theirs), u.Member, named(ours), e.self))
-			fix = append(fix, "type of results, Machine.Results and Machine.Unwatched (CommandOptions.ResultForm and KeepResults)")
-		}
-		if u.Theirs.States != u.Ours.States {
-			with, without := u.Member, e.self
-			if u.Ours.States {
-				with, without = without, with
-			}
-			lack = append(lack, fmt.Sprintf("host %d has a digest of the state and host %d has none", with, without))
-			fix = append(fix, "Machine.Digest (CommandOptions.Digest)")
-		}
-		e.found(diagnosis.CodeNotCompared, u.Member, u.Since,
-			fmt.Sprintf("give all members the same %s, or another Version to those that may differ", strings.Join(fix, " and the same ")),
-			"%s, so that a difference between the two is not noticed", strings.Join(lack, ", "))
-	}
-}
-
-// named is the name of a form as Explain has it.
-func named(form string) string {
-	if form == "" {
-		return "none"
-	}
-	return fmt.Sprintf("%q", form)
 }

@@ -1,10 +1,15 @@
 package host
 
 import (
-	"fmt"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/wal"
 )
 
 // Explain answers the question of an operator at night: what is wrong with this group, how does this host
@@ -12,45 +17,7 @@ import (
 // while disks, state machines and other hosts hang. The price: a member sees only its own part. The leader
 // sees its followers; a follower sees itself and its leader.
 //
-// A verdict that cries wolf is not read the second time. So each bound here is longer than what a healthy
-// cluster does under full load, in an election, or asleep: mostly two election timeouts. A cause that has
-// ended is not reported. What comes in bursts (refused connections) has ended when it did not come again for
-// longer than it rests. A paused process is a warning about the past, and is named for a while.
-//
-// Rejected: a verdict from the events of the past. A listener that missed one would never know that its cause
-// has ended.
-
-// examination is one call of Explain.
-type examination struct {
-	*Group
-	now int64 // in ticks that were not missed
-	d   diagnosis.Diagnosis
-}
-
-// symptoms are what Explain looks for, in order. A later one may depend on what an earlier one has found.
-// What other files look for is added here.
-var symptoms = []func(*examination){
-	(*examination).lookForIdentity,
-	(*examination).lookForCertificates,
-	(*examination).lookForDivergence,
-	(*examination).lookForFounding,
-	(*examination).lookForAuthority,
-	(*examination).lookForFullDisk,
-	(*examination).lookForStalledDisk,
-	(*examination).lookForHalted,
-	(*examination).lookForStuckApply,
-	(*examination).lookForLackingObject,
-	(*examination).lookForLeader,
-	(*examination).lookForMembers,
-	(*examination).lookForSnapshots,
-	(*examination).lookForStuckSnapshots,
-	(*examination).lookForPlacement,
-	(*examination).lookForSettings,
-	(*examination).lookForUncompared,
-	(*examination).lookForPauses,
-	(*examination).lookForSlowDisk,
-	(*examination).lookForOverload, // last: it is often a consequence of another cause
-}
+// This file gathers the facts. Package examination judges them.
 
 // Explain says what is wrong with the group as far as this host can see, since when, and what to do. A
 // healthy group has no cause: also not under full load, in an election that takes less than two election
@@ -59,54 +26,138 @@ var symptoms = []func(*examination){
 //
 // What it cannot see: clocks that drift, and whatever only another member knows. So ask the leader first, and
 // then the members that it names.
-func (g *Group) Explain() diagnosis.Diagnosis {
-	e := examination{Group: g, now: g.host.clock.lived()}
-	e.d = diagnosis.Diagnosis{Group: g.id, Host: g.self, Status: g.Status()}
-	if since := g.life.roleTimes.leaderless.Load(); since >= 0 && g.Err() == nil {
-		e.d.Leaderless = max(e.duration(e.now-since), 1)
+func (g *Group) Explain() diagnosis.Diagnosis { return examination.Examine(g.facts()) }
+
+// bounds are the times by which a host is judged.
+func (c Config) bounds() examination.Bounds {
+	return examination.Bounds{Tick: c.tickPeriod(), Heartbeat: ticksPerHeartbeat, Election: int64(c.electionTicks()), Stall: c.stallTicks()}
+}
+
+// facts are what this host knows of the group now. Of one that has stopped, they are why.
+func (g *Group) facts() *examination.Facts {
+	c, times := &g.host.config, &g.life.roleTimes
+	f := &examination.Facts{
+		Group: g.id, Host: g.self, Now: g.host.clock.lived(), Bounds: c.bounds(), Status: g.Status(),
+		Opened: times.opened.Load(), Leads: times.leads.Load(), Leaderless: times.leaderless.Load(),
 	}
 	if err := g.Err(); err != nil {
-		e.explainStopped(err)
-	} else {
-		for _, look := range symptoms {
-			look(&e)
+		f.Stop = &examination.Stop{Since: times.stopped.Load(), Err: err, Why: g.stopReason(err), Directory: errors.As(err, new(*refusedDirectoryError))}
+		return f
+	}
+	f.Config = examination.Config{
+		ElectionTimeout: c.ElectionTimeout, StallTimeout: c.StallTimeout,
+		MemoryBytes: c.MemoryBytes, QueueBytes: int64(c.queueBytes()), LogDir: identity.LogDir(c.Dir),
+	}
+	f.Founding, f.Roster, f.Members, f.Followers = g.Founding(), g.roster(), g.memberIDs(), g.life.views.load()
+	f.DirectoriesSince = g.members.refusesSince.Load()
+	g.peerFacts(f)
+	if g.members.withoutAuthority.Load() {
+		f.Authority = &examination.Authority{LostAt: g.members.lostAt, Unmet: !g.hasMetVoters()}
+	}
+	g.diskFacts(&f.Disk, f.Now)
+	g.machineFacts(f)
+	f.Snapshots = g.snapshotFacts()
+	f.Pauses = g.host.reports.watch.paused(g.host.clock.latest().ticks, f.Bounds.Paused())
+	m := g.host.Memory()
+	f.Load = examination.Load{
+		Commands: g.proposals.overload.commands.load(), Messages: g.proposals.overload.messages.load(),
+		Waiting: examination.Share(m.Waiting), Proposed: examination.Share(m.Proposed),
+		Received: examination.Share(m.Received), Writing: examination.Share(m.Writing),
+	}
+	p := g.Placement()
+	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: leadership.MaxPlacements, Window: leadership.Window}
+	return f
+}
+
+// stopReason is why the group has stopped, as far as it decides what to do.
+func (g *Group) stopReason(err error) examination.StopReason {
+	switch {
+	case errors.Is(err, ErrStopped), errors.Is(err, ErrRemoved):
+		return examination.StoppedByProgram
+	case errors.Is(err, ErrMemberRemoved):
+		return examination.StoppedByRemoval
+	case errors.Is(err, wal.ErrDiskFull):
+		return examination.StoppedByFullDisk
+	case g.host.storage.lane.Failed():
+		return examination.StoppedByDisk
+	case errors.As(err, new(*refusedDirectoryError)):
+		return examination.StoppedByDirectory
+	}
+	return examination.StoppedByError
+}
+
+// peerFacts gathers what is known of the hosts that the other facts name.
+func (g *Group) peerFacts(f *examination.Facts) {
+	ids := slices.Concat(f.Members, f.Founding.Refused)
+	if f.Roster != nil {
+		ids = append(ids, f.Roster.Voters()...)
+	}
+	for _, v := range f.Followers {
+		ids = append(ids, v.ID)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	f.Peers = make([]examination.Peer, 0, len(ids))
+	for _, id := range ids {
+		p := examination.Peer{ID: id, Refused: g.host.reports.watch.refusedHost(id), Certificate: g.host.reports.watch.certificate(id)}
+		if came, ok := g.host.trust.admission.Incarnation(id); ok && slices.Contains(f.Founding.Refused, id) {
+			p.Directory = came.String()
 		}
+		if m := g.host.network.handshakes.of(id); m != nil {
+			p.Known, p.Heard, p.HeardAt, p.HeardSince = true, m.met.Load(), m.heardAt.Load(), m.heardSince.Load()
+			p.SettingsAt, p.Unsent = m.settingsAt.Load(), m.unsent.load()
+			if why := m.refuses.Load(); why != nil {
+				p.RefusedBy = &examination.Refusal{Why: *why, Since: m.refusesSince.Load()}
+			}
+			if s := m.settings.Load(); s != nil {
+				p.Settings = s.beside(g.host.config)
+			}
+		}
+		f.Peers = append(f.Peers, p)
 	}
-	e.d.Healthy = len(e.d.Causes) == 0
-	return e.d
 }
 
-// found adds a cause. since is a tick that was not missed.
-func (e *examination) found(code diagnosis.Code, member uint64, since int64, fix, evidence string, args ...any) {
-	e.add(diagnosis.Cause{
-		Code: code, Member: member, Since: max(e.duration(e.now-since), 0),
-		Evidence: fmt.Sprintf(evidence, args...), Fix: fix,
-	})
-}
-
-// add puts a cause among the causes or the warnings.
-func (e *examination) add(c diagnosis.Cause) {
-	if c.Code.IsWarning() {
-		e.d.Warnings = append(e.d.Warnings, c)
-		return
+// diskFacts gathers how the disk of this host takes entries, of this group and of all.
+func (g *Group) diskFacts(d *examination.Disk, now int64) {
+	if q := g.writes.append; q != nil && q.Full.Load() {
+		since, because := q.Refusal()
+		d.Full = &examination.FullDisk{Since: since, Bytes: q.Held(), Err: because}
 	}
-	e.d.Causes = append(e.d.Causes, c)
+	d.StallsAt, d.Stalls = g.host.reports.watch.stalledDisk(g.host.storage.lane, now)
+	d.Slow = g.host.reports.watch.slowDisk(now)
+	d.Syncs = g.host.storage.log.Stats().Syncs
 }
 
-// duration converts ticks.
-func (e *examination) duration(ticks int64) time.Duration {
-	return time.Duration(ticks) * e.host.config.tickPeriod()
+// machineFacts gathers how the state machine works, and whether other members agree with it.
+func (g *Group) machineFacts(f *examination.Facts) {
+	m, q := &f.Machine, g.machine.apply
+	if ran, is := g.seat.Runs(); is && g.host.env.pipeline.AsyncStorageWrites() {
+		m.Turn = max(ran, time.Nanosecond)
+	}
+	s := g.host.appliers.StateOf(&q.seat)
+	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
+	if h := q.halting.now.Load(); h != nil {
+		e := h.err
+		m.Halt = &examination.Halt{Since: h.since, At: e.at(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.stays}
+	}
+	if p := q.parked.Load(); p != nil {
+		m.Object = &examination.Object{Since: p.since, Entry: p.index, ID: g.machine.objects.Awaits().String(), Lost: q.lost.Load() == p.index}
+	}
+	f.Differs, f.DiffersBy, f.DiffersSince = g.machine.divergence.Standing()
+	f.Uncompared = g.machine.divergence.Uncompared()
 }
 
-// waitBound is how long a healthy member may take for what others wait for.
-func (e *examination) waitBound() int64 { return e.host.config.waitTicks() }
-
-// unheardBound is how long a host that lives may be silent.
-func (e *examination) unheardBound() int64 { return e.host.config.unheardTicks() }
-
-// waitTicks is how long a healthy member may take for what others wait for: two election timeouts.
-func (c Config) waitTicks() int64 { return 2 * int64(c.electionTicks()) }
-
-// unheardTicks is how long a host that lives may be silent. A candidate asks once in up to two election
-// timeouts.
-func (c Config) unheardTicks() int64 { return c.waitTicks() + 2*ticksPerHeartbeat }
+// snapshotFacts gathers how the group takes snapshots.
+func (g *Group) snapshotFacts() (f examination.Snapshots) {
+	s := &g.snapshots
+	f.Hangs, f.HangsFor, _ = g.host.bulk.snapshotLanes.HangsFor(&s.Seat)
+	f.Failures, f.FailsSince, f.FailedAt, f.Err = s.Failures()
+	f.Disabled = s.Policy.Disabled
+	if f.Failures > 0 {
+		f.LogEntries = g.snapshotMetrics().LogEntries
+	}
+	for _, err := range s.Stuck() {
+		f.Stuck = append(f.Stuck, err)
+	}
+	return f
+}

@@ -21,7 +21,7 @@ func TestExplainWarns(t *testing.T) {
 	if !strings.Contains(page, "seen from host 1: healthy, with a warning\n") || !strings.Contains(page, "\nwarning: process paused\n   what is seen: in the last 20s") {
 		t.Errorf("the page is\n%s", page)
 	}
-	l.silence(pausedTimeouts + 1)
+	l.silence(l.timeouts(l.config.bounds().Paused()))
 	if d := l.group.Explain(); len(d.Warnings) > 0 {
 		t.Errorf("the pause is long ago: %v", d)
 	}

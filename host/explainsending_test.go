@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -21,15 +23,15 @@ func TestExplainNotSent(t *testing.T) {
 	now := 100 * timeout
 	l.hears(now, 1, 3)
 	to := watchedSender{refusingTransport{full: 3}, l.Host}
-	behind := memberView{id: 3, at: now, activeAt: now, ackedAt: now - 5*timeout, levelAt: now - 5*timeout, readingSince: -1, lostSince: -1, behind: 2, match: 7}
+	behind := examination.Follower{ID: 3, At: now, ActiveAt: now, AckedAt: now - 5*timeout, LevelAt: now - 5*timeout, ReadingSince: -1, LostSince: -1, Behind: 2, Match: 7}
 	slow, level := behind, behind
-	slow.ackedAt, slow.slow = now, true
-	level.ackedAt, level.levelAt, level.behind = now, now, 0
+	slow.AckedAt, slow.Slow = now, true
+	level.AckedAt, level.LevelAt, level.Behind = now, now, 0
 	for _, row := range []struct {
 		name    string
 		refused int // calls of Send
 		latest  int64
-		view    memberView
+		view    examination.Follower
 		want    diagnosis.Code
 	}{
 		{"nothing is dropped", 0, now, behind, diagnosis.CodeDiskStalled},
@@ -45,7 +47,9 @@ func TestExplainNotSent(t *testing.T) {
 			to.Send(1, nil)
 		}
 		p.unsent.latest.Store(row.latest)
-		causes := l.examine(now, func(e *examination) { e.judgeMember(&row.view) })
+		f := l.group.facts()
+		f.Now, f.Leads, f.Leaderless, f.Status.Role, f.Status.Leader, f.Followers = now, 0, examination.Never, event.RoleLeader, 2, []examination.Follower{row.view}
+		causes := examination.Examine(f).Causes
 		switch {
 		case row.want == "" && len(causes) == 0:
 		case len(causes) != 1 || causes[0].Code != row.want || causes[0].Member != 3:

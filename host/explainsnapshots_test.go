@@ -53,7 +53,7 @@ func TestExplainNamesAStuckSnapshot(t *testing.T) {
 	if _, err := l.take(t); err == nil {
 		t.Fatal("setup: the snapshot is taken")
 	}
-	if d := l.group.Explain(); len(d.Causes) != 1 || d.Causes[0].Code != diagnosis.CodeSnapshotFails || d.Causes[0].Fix != fixStuck || strings.Contains(d.Causes[0].Evidence, "tried again") {
+	if d := l.group.Explain(); len(d.Causes) != 1 || len(d.Warnings) != 1 || d.Causes[0].Code != diagnosis.CodeSnapshotFails || d.Causes[0].Fix != d.Warnings[0].Fix || strings.Contains(d.Causes[0].Evidence, "tried again") {
 		t.Errorf("a snapshot that needs the directory: %v", d)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -36,7 +37,7 @@ func openLeader(t *testing.T) *testHost {
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.lead()
 	l.leadFor(4 * int64(l.config.electionTicks()))
-	l.seesThird(func(*memberView) {})
+	l.seesThird(func(*examination.Follower) {})
 	return l
 }
 
@@ -110,7 +111,7 @@ func openTolerantLeader(t *testing.T) *testHost {
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.lead()
 	l.leadFor(12 * int64(l.config.electionTicks()))
-	l.seesThird(func(*memberView) {})
+	l.seesThird(func(*examination.Follower) {})
 	return l
 }
 
@@ -144,11 +145,11 @@ func (l *testHost) watches(form string) {
 }
 
 // seesThird makes the leader see host 3 in some way.
-func (l *testHost) seesThird(change func(*memberView)) {
+func (l *testHost) seesThird(change func(*examination.Follower)) {
 	now := l.clock.livedAtBeat()
-	v := memberView{id: 3, at: now, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, lostSince: -1}
+	v := examination.Follower{ID: 3, At: now, ActiveAt: now, AckedAt: now, LevelAt: now, ReadingSince: -1, LostSince: -1}
 	change(&v)
-	l.group.life.views.views = []memberView{v}
+	l.group.life.views.views = []examination.Follower{v}
 	l.hears(now, 3)
 	l.network.handshakes.of(3).heardSince.Store(0)
 }
@@ -162,8 +163,8 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
 	{code: diagnosis.CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
-		l.Host.reports.watch.noteRefused(3, errors.New("another directory"), fixDirectory, "there", l.clock.livedAtBeat(), 1)
-	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
+		l.Host.reports.watch.noteRefused(3, errors.New("another directory"), examination.FixDirectory, "there", l.clock.livedAtBeat(), 1)
+	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.livedAtBeat(), 3)
 		l.group.members.founding.refuses.Store(&[]uint64{3})
@@ -174,7 +175,7 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
 		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
-	}, end: func(l *testHost) { l.silenceBut(refusedTimeouts + 1) }},
+	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
 		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
@@ -196,13 +197,13 @@ var causeTests = []causeTest{
 		r.Members[1].Incarnation = l.incarnation()
 	}},
 	{code: diagnosis.CodeWithoutAuthority, open: openFollower, begin: func(l *testHost) { l.group.members.withoutAuthority.Store(true) }, end: func(l *testHost) { l.group.members.withoutAuthority.Store(false) }},
-	{code: diagnosis.CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.lostSince = v.at }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeWithoutAuthority, way: "a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.LostSince = v.At }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiskFull, open: openFollower, begin: func(l *testHost) { l.group.writes.append.Full.Store(true) }, end: func(l *testHost) { l.group.writes.append.Full.Store(false) }},
 	{code: diagnosis.CodeDiskStalled, open: openLone, begin: func(l *testHost) { l.storage.lane.Working.Store(true); l.silence(3) }, end: func(l *testHost) { l.storage.lane.Working.Store(false) }},
 	{code: diagnosis.CodeDiskStalled, way: "a read", open: openLeader, begin: func(l *testHost) {
 		l.leadFor(l.config.stallTicks() + 1)
-		l.seesThird(func(v *memberView) { v.readingSince = 0 })
-	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+		l.seesThird(func(v *examination.Follower) { v.ReadingSince = 0 })
+	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiskSlow, way: "it waits", open: openTolerant, begin: func(l *testHost) { l.storage.lane.Working.Store(true); l.silence(2) }, end: func(l *testHost) { l.storage.lane.Working.Store(false); l.silence(3) }},
 	{code: diagnosis.CodeDiskSlow, way: "it works", open: openTolerant, begin: func(l *testHost) {
 		l.storage.lane.Working.Store(true)
@@ -210,7 +211,7 @@ var causeTests = []causeTest{
 		l.storage.lane.Pieces.Add(1)
 		l.manual.tick()
 	}, end: func(l *testHost) { l.storage.lane.Working.Store(false); l.silence(3) }},
-	{code: diagnosis.CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeMachineHalted, open: openLone, begin: func(l *testHost) {
 		l.machine.fail = func(Entry) error { return errMachine }
 		l.submit("x")
@@ -256,21 +257,21 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: diagnosis.CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
 	{code: diagnosis.CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
-	{code: diagnosis.CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.activeAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
-	{code: diagnosis.CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *memberView) { v.slow, v.behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+	{code: diagnosis.CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.ActiveAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
+	{code: diagnosis.CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.Slow, v.Behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
-		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, v.at-5*int64(l.config.electionTicks()) })
-	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, v.At-5*int64(l.config.electionTicks()) })
+	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeSlowMember, way: "it needs a snapshot", open: openLeader, begin: func(l *testHost) {
-		l.seesThird(func(v *memberView) { v.behind, v.snapshot, v.ackedAt = 5, 9, -1000 })
-	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+		l.seesThird(func(v *examination.Follower) { v.Behind, v.Snapshot, v.AckedAt = 5, 9, -1000 })
+	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
 			l.network.handshakes.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
 		}
 		l.network.handshakes.of(3).unsent.since.Store(0)
-		l.seesThird(func(v *memberView) { v.behind, v.ackedAt = 5, 0 })
-	}, end: func(l *testHost) { l.seesThird(func(*memberView) {}) }},
+		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, 0 })
+	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
 	{code: diagnosis.CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
@@ -299,7 +300,7 @@ var causeTests = []causeTest{
 		l.group.machine.divergence.Init(1, 1, divergence.Machine{Form: "f"}, (*comparison)(l.group))
 		l.watches("")
 	}, end: func(l *testHost) { l.watches("f") }},
-	{code: diagnosis.CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(pausedTimeouts + 1) }},
+	{code: diagnosis.CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(l.timeouts(l.config.bounds().Paused())) }},
 	{code: diagnosis.CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.noteOverload(1) }, end: func(l *testHost) { l.silence(4) }},
 	{code: diagnosis.CodeOverloaded, way: "messages", open: openFollower, begin: func(l *testHost) {
 		for range 4 {
@@ -316,6 +317,9 @@ func (l *testHost) silenceBut(timeouts int) {
 		l.hearsLeader()
 	}
 }
+
+// timeouts is how many election timeouts are longer than some ticks.
+func (l *testHost) timeouts(ticks int64) int { return int(ticks)/l.config.electionTicks() + 1 }
 
 // passStall lets the longest time pass that work may take.
 func (l *testHost) passStall() {
@@ -357,7 +361,7 @@ func TestEachCauseBeginsAndEnds(t *testing.T) {
 // Each code that package diagnosis declares is listed, for the metrics, and has a test for each place of
 // the code that finds it.
 func TestEachCauseIsListed(t *testing.T) {
-	files, _ := filepath.Glob("*.go")
+	files, _ := filepath.Glob("internal/examination/*.go")
 	words, _ := filepath.Glob("diagnosis/*.go")
 	var declared []diagnosis.Code
 	names, found := map[diagnosis.Code]string{}, map[string]int{}

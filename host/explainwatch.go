@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -56,8 +57,8 @@ type hostWatch struct {
 	pauses       [maxPauses]pause // a ring: the latest ones
 	nPauses      int              // so far
 	missed       int64            // ticks, in all of them
-	refused      map[uint64]refusedHost
-	certificates map[uint64]refusedCertificate
+	refused      map[uint64]examination.Refusal
+	certificates map[uint64]examination.Certificate
 }
 
 // pause is a time in which the process did not run. It ended at a tick, missed ones included.
@@ -65,13 +66,6 @@ type pause struct{ ends, missed int64 }
 
 // maxPauses bounds the pauses that are remembered.
 const maxPauses = 16
-
-// refusedHost is a host that this one refuses because of its identity.
-type refusedHost struct {
-	why, remote   string
-	fix           string // what an operator can do
-	since, latest int64
-}
 
 // stalledDisk returns since when the append lane has had work and completed nothing.
 func (w *hostWatch) stalledDisk(l *appendlane.Lane, now int64) (since int64, stalls bool) {
@@ -103,11 +97,14 @@ func (s *slowDisk) note(took, now, slow int64) {
 // slowDiskTimeouts is for how many election timeouts a slow write is a cause after its end.
 const slowDiskTimeouts = 2
 
-// slowDisk returns the slow writes of the latest time.
-func (w *hostWatch) slowDisk(now, slow int64) (s slowDisk, is bool) {
+// slowDisk returns the slow writes of the latest time; nil: there were none.
+func (w *hostWatch) slowDisk(now int64) *examination.SlowDisk {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.slow, w.slow.n > 0 && now-w.slow.latest <= slowDiskTimeouts*slow
+	if s := &w.slow; s.n > 0 && now-s.latest <= slowDiskTimeouts*w.slowTicks {
+		return &examination.SlowDisk{Since: s.since, N: s.n, Longest: s.longest}
+	}
+	return nil
 }
 
 // notePause notes that the process has missed ticks, at a tick.
@@ -120,15 +117,15 @@ func (w *hostWatch) notePause(now, missed int64) {
 }
 
 // paused returns the pauses that ended within the given ticks before now, and how long ago the first ended.
-func (w *hostWatch) paused(now, within int64) (n int, missed, longest, since int64) {
+func (w *hostWatch) paused(now, within int64) (all examination.Pauses) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pauses[:min(w.nPauses, maxPauses)] {
 		if ago := now - p.ends; ago <= within {
-			n, missed, longest, since = n+1, missed+p.missed, max(longest, p.missed), max(since, ago)
+			all = examination.Pauses{N: all.N + 1, Missed: all.Missed + p.missed, Longest: max(all.Longest, p.missed), Since: max(all.Since, ago)}
 		}
 	}
-	return n, missed, longest, since
+	return all
 }
 
 // noteAdmitted forgets that a host was refused.
@@ -144,22 +141,24 @@ func (w *hostWatch) noteRefused(id uint64, why error, fix, remote string, now, r
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refused == nil {
-		w.refused = map[uint64]refusedHost{}
+		w.refused = map[uint64]examination.Refusal{}
 	}
 	r, known := w.refused[id]
-	if !known || now-r.latest > recent {
-		r.since = now
+	if !known || now-r.Latest > recent {
+		r.Since = now
 	}
-	r.why, r.remote, r.fix, r.latest = why.Error(), remote, fix, now
+	r.Why, r.Remote, r.Fix, r.Latest = why.Error(), remote, fix, now
 	w.refused[id] = r
 }
 
-// refusedHost returns why a host was refused lately.
-func (w *hostWatch) refusedHost(id uint64, now, recent int64) (r refusedHost, ok bool) {
+// refusedHost returns why a host was refused last; nil: it was not.
+func (w *hostWatch) refusedHost(id uint64) *examination.Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r, ok = w.refused[id]
-	return r, ok && now-r.latest <= recent
+	if r, was := w.refused[id]; was {
+		return &r
+	}
+	return nil
 }
 
 // overload is what a group has refused for lack of memory.
@@ -179,8 +178,8 @@ func (s *stretch) note(n int, now, ends int64) {
 	s.n.Add(int64(n))
 }
 
-func (s *stretch) load() (since, latest, n int64) {
-	return s.since.Load(), s.latest.Load(), s.n.Load()
+func (s *stretch) load() examination.Repeats {
+	return examination.Repeats{Since: s.since.Load(), Latest: s.latest.Load(), N: s.n.Load()}
 }
 
 // noteOverload notes commands that were refused for lack of memory.
@@ -193,27 +192,11 @@ func (g *Group) noteNoSpace(n int) {
 	g.proposals.overload.messages.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }
 
-// memberView is what a turn of a leader has seen of a follower. Moments are in ticks that were not missed.
-type memberView struct {
-	id           uint64
-	at           int64  // of that turn
-	activeAt     int64  // its member answered
-	ackedAt      int64  // it acknowledged an entry, or had nothing to acknowledge
-	levelAt      int64  // it held everything that was committed then
-	readingSince int64  // the entries that it needs are being read; -1: none are
-	match, next  uint64 // it holds the log through match, and next is sent next
-	behind       uint64 // entries of the leader's log that it does not hold
-	slow         bool   // it acknowledges, and has been behind for long
-	lostSince    int64  // it is without authority; -1: it has authority
-	snapshot     uint64 // it needs the snapshot through this entry; 0: the log is enough
-	snapshotAt   int64  // since when
-}
-
 // memberWatches is how a leader watches its followers: a view of each, and what was committed when. Only the
 // turn changes it; any goroutine may read the views.
 type memberWatches struct {
 	mu      sync.Mutex
-	views   []memberView
+	views   []examination.Follower
 	at      int64 // of the latest look
 	samples [commitSamples]commitSample
 	next    int
@@ -229,7 +212,7 @@ type commitSample struct {
 const commitSamples = 16
 
 // load returns a copy of the views.
-func (w *memberWatches) load() []memberView {
+func (w *memberWatches) load() []examination.Follower {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.views)
@@ -261,13 +244,13 @@ func (g *Group) watchMembers() (again bool) {
 			return
 		}
 		if n == len(w.views) {
-			w.views = append(w.views, memberView{})
+			w.views = append(w.views, examination.Follower{})
 		}
 		v := &w.views[n]
-		if n++; v.id != id || slept {
-			*v = memberView{id: id, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, lostSince: -1, match: pr.Match}
+		if n++; v.ID != id || slept {
+			*v = examination.Follower{ID: id, ActiveAt: now, AckedAt: now, LevelAt: now, ReadingSince: examination.Never, LostSince: examination.Never, Match: pr.Match}
 		}
-		if w.look(v, &pr, st, now, timeout); now-v.activeAt > timeout/2 {
+		if w.look(v, &pr, st, now, timeout); now-v.ActiveAt > timeout/2 {
 			g.host.askIfAlive(id, now)
 		}
 	})
@@ -281,65 +264,57 @@ func (w *memberWatches) noteActive(ids []uint64, now, timeout int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.views {
-		if v := &w.views[i]; slices.Contains(ids, v.id) {
-			v.hear(now, timeout)
+		if v := &w.views[i]; slices.Contains(ids, v.ID) {
+			v.Hear(now, timeout)
 		}
 	}
-}
-
-// hear notes that the member has answered.
-func (v *memberView) hear(now, timeout int64) {
-	if now-v.activeAt > timeout {
-		v.ackedAt = now // it was away, and begins to acknowledge
-	}
-	v.activeAt = now
 }
 
 // look brings a view up to date.
-func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicStatus, now, timeout int64) {
-	v.at = now
+func (w *memberWatches) look(v *examination.Follower, pr *tracker.Progress, st raft.BasicStatus, now, timeout int64) {
+	v.At = now
 	if pr.RecentActive {
-		v.hear(now, timeout)
+		v.Hear(now, timeout)
 	}
-	if pr.Match != v.match || pr.Match == st.LastIndex {
-		v.ackedAt = now
+	if pr.Match != v.Match || pr.Match == st.LastIndex {
+		v.AckedAt = now
 	}
 	switch {
 	case !pr.EntriesPending:
-		v.readingSince = -1
-	case v.readingSince < 0 || v.next != pr.Next:
-		v.readingSince = now
+		v.ReadingSince = examination.Never
+	case v.ReadingSince < 0 || v.Next != pr.Next:
+		v.ReadingSince = now
 	}
 	switch {
 	case !pr.WithoutAuthority:
-		v.lostSince = -1
-	case v.lostSince < 0:
-		v.lostSince = now
+		v.LostSince = examination.Never
+	case v.LostSince < 0:
+		v.LostSince = now
 	}
 	switch {
-	case pr.State == tracker.StateReplicate || pr.Match >= v.snapshot && pr.PendingSnapshot == 0:
-		v.snapshot = 0
-	case pr.PendingSnapshot > 0 && v.snapshot == 0:
-		v.snapshot, v.snapshotAt = pr.PendingSnapshot, now
+	case pr.State == tracker.StateReplicate || pr.Match >= v.Snapshot && pr.PendingSnapshot == 0:
+		v.Snapshot = 0
+	case pr.PendingSnapshot > 0 && v.Snapshot == 0:
+		v.Snapshot, v.SnapshotAt = pr.PendingSnapshot, now
 	case pr.PendingSnapshot > 0:
-		v.snapshot = pr.PendingSnapshot // a later one
+		v.Snapshot = pr.PendingSnapshot // a later one
 	}
-	v.next, v.match, v.behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
+	v.Next, v.Match, v.Behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
 	if pr.Match >= st.Commit {
-		v.levelAt = now
+		v.LevelAt = now
 	}
 	for i := range min(w.next, commitSamples) {
 		if s := w.samples[i]; s.index <= pr.Match {
-			v.levelAt = max(v.levelAt, s.at)
+			v.LevelAt = max(v.LevelAt, s.at)
 		}
 	}
-	switch lag := now - v.levelAt; {
+	switch lag := now - v.LevelAt; {
 	case lag <= timeout:
-		v.slow = false
-	case lag > 2*timeout && now-v.ackedAt <= 2*timeout:
-		v.slow = true
-	case now-v.ackedAt > 4*timeout:
-		v.slow = false // it does not work at all
+		v.Slow = false
+	case lag > 2*timeout && now-v.AckedAt <= 2*timeout:
+		v.Slow = true
+	case now-v.AckedAt > 4*timeout:
+		v.Slow = false // it does not work at all
 	}
 }
 

@@ -362,7 +362,7 @@ func (h *Host) Metrics() HostMetrics {
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		_, refused := h.reports.watch.refusedHost(id, now, h.config.refusedTicks())
+		refused := h.reports.watch.refusedHost(id).Lasts(now, h.config.bounds())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),

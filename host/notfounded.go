@@ -52,7 +52,7 @@ func (g *Group) Founding() diagnosis.Founding {
 func (g *Group) silentMembers() (ids []uint64) {
 	now := g.host.clock.lived()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.handshakes.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.unheardTicks() {
+		if p := g.host.network.handshakes.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.bounds().Unheard() {
 			ids = append(ids, id)
 		}
 	}

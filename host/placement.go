@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 )
@@ -158,12 +157,4 @@ func (g *Group) Placement() PlacementStatus {
 		s.Wants, s.Waits = g.host.changes.placer.explain(g, p)
 	}
 	return s
-}
-
-// lookForPlacement finds a group whose leader should be elsewhere, and was moved too often.
-func (e *examination) lookForPlacement() {
-	if s := e.Placement(); s.Wants != 0 && s.Recent >= leadership.MaxPlacements {
-		e.found(diagnosis.CodePlacementRests, s.Wants, e.now, "give all members the same Placement (SetPlacement), and look at the host of that member, and the network to it",
-			"host %d should lead this group by the Placement of this member, and in the past %v the leadership was handed over for placement %d times, the most for a group", s.Wants, leadership.Window, s.Recent)
-	}
 }

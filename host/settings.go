@@ -3,12 +3,11 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -76,25 +75,12 @@ func (h *Host) takeSettings(from uint64, body []byte) error {
 	return err
 }
 
-// lookForSettings finds members with other settings than this one.
-func (e *examination) lookForSettings() {
-	for _, id := range e.memberIDs() {
-		p := e.host.network.handshakes.of(id)
-		if p == nil || p.settings.Load() == nil {
-			continue
-		}
-		var differ, names []string
-		for i, s := range equalSettings {
-			theirs, said := (*p.settings.Load())[uint64(i+1)]
-			if mine := s.of(e.host.config); said && time.Duration(theirs) != mine {
-				names = append(names, s.name)
-				differ = append(differ, fmt.Sprintf("%s is %v on host %d and %v on host %d", s.name, time.Duration(theirs), id, mine, e.self))
-			}
-		}
-		if len(differ) > 0 {
-			e.found(diagnosis.CodeSettingsDiffer, id, p.settingsAt.Load(),
-				fmt.Sprintf("give all members the same %s, and restart those that have another one", strings.Join(names, " and ")),
-				"%s: a member with a short timeout does not wait for a leader with a long one, so leaders may change again and again", strings.Join(differ, ", "))
+// beside returns what another host has said of its settings, each beside this host's.
+func (s settings) beside(own Config) (all []examination.Setting) {
+	for i, e := range equalSettings {
+		if theirs, said := s[uint64(i+1)]; said {
+			all = append(all, examination.Setting{Name: e.name, Theirs: time.Duration(theirs), Ours: e.of(own)})
 		}
 	}
+	return all
 }

@@ -56,6 +56,7 @@ var besideHost = []string{
 	"host/internal/bulk",
 	"host/internal/divergence",
 	"host/internal/entry",
+	"host/internal/examination",
 	"host/internal/identity",
 	"host/internal/leadership",
 	"host/internal/objects",

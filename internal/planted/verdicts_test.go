@@ -18,14 +18,14 @@ var verdictBugs = []bug{
 	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/handshakes.go",
 		`		h.tellSettings(from)
 `, ``}}},
-	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host", found: "TestExplainCountsVoters", also: []judge{{in: "host", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/explainquorum.go",
-		`if r := e.roster(); r != nil {
-		return r.Spare`, `if r := e.roster(); false && r != nil {
+	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host/internal/examination", found: "TestExplainCountsVoters", also: []judge{{in: "host/internal/examination", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/internal/examination/quorum.go",
+		`if r := f.Roster; r != nil {
+		return r.Spare`, `if r := f.Roster; false && r != nil {
 		return r.Spare`}}},
-	{name: "snapshot_is_a_stalled_disk", what: "a leader says of a follower that is sent a snapshot for long that its disk stalls", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "host", test: "TestViewOfAMemberThatNeedsASnapshot"}}, edits: []edit{{"host/explaincauses.go",
-		`case v.snapshot > 0 && (`, `case false && (`}, {"host/explainwatch.go",
-		`v.snapshot, v.snapshotAt = pr.PendingSnapshot, now`, `v.snapshot, v.snapshotAt = 0, now`}}},
-	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/explaincauses.go",
+	{name: "snapshot_is_a_stalled_disk", what: "a leader says of a follower that is sent a snapshot for long that its disk stalls", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "host", test: "TestViewOfAMemberThatNeedsASnapshot"}}, edits: []edit{{"host/internal/examination/members.go",
+		`case v.Snapshot > 0 && (`, `case false && (`}, {"host/explainwatch.go",
+		`v.Snapshot, v.SnapshotAt = pr.PendingSnapshot, now`, `v.Snapshot, v.SnapshotAt = 0, now`}}},
+	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host/internal/examination", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/internal/examination/members.go",
 		`if !slices.Contains(e.voters(), id) {`, `if false {`}}},
 	{name: "founders_are_there", what: "a member of a group that is not founded says that a leader is being elected while founders are down", in: "host", found: "TestExplainNamesFoundersThatWentDown", edits: []edit{{"host/notfounded.go",
 		`f.Silent = g.silentMembers()`, `f.Silent = nil`}}},
@@ -35,11 +35,11 @@ var verdictBugs = []bug{
 		`			g.askFounders()
 `, ``}}},
 	{name: "slow_disk_is_well", what: "Explain names no disk whose every write takes longer than an election timeout", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "sim", test: "TestExplain"}}, edits: []edit{{"host/explainwatch.go",
-		`before.busy && w.disk.done != before.done {`, `false && before.busy && w.disk.done != before.done {`}, {"host/explaincauses.go",
-		`waits && e.now-since > slow {`, `waits && e.now-since > 1000*slow {`}}},
-	{name: "tolerance_is_a_stall", what: "a leader says that the disk of a follower stalls that takes less than StallTimeout", in: "host", found: "TestEachCauseBeginsAndEnds", edits: []edit{{"host/explaincauses.go",
-		`max(2*e.waitBound(), e.host.config.stallTicks()+e.waitBound()):`, `2*e.waitBound():`}}},
-	{name: "stuck_snapshot_unnamed", what: "Explain does not name a directory of a snapshot that stays until the host is started again", in: "host", found: "TestExplainNamesAStuckSnapshot", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/explain.go",
+		`before.busy && w.disk.done != before.done {`, `false && before.busy && w.disk.done != before.done {`}, {"host/internal/examination/disk.go",
+		`d.Stalls && e.Now-d.StallsAt > e.Bounds.Election {`, `d.Stalls && e.Now-d.StallsAt > 1000*e.Bounds.Election {`}}},
+	{name: "tolerance_is_a_stall", what: "a leader says that the disk of a follower stalls that takes less than StallTimeout", in: "host/internal/examination", found: "TestEachCause", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/internal/examination/members.go",
+		`max(2*e.Bounds.Wait(), e.Bounds.Stall+e.Bounds.Wait()):`, `2*e.Bounds.Wait():`}}},
+	{name: "stuck_snapshot_unnamed", what: "Explain does not name a directory of a snapshot that stays until the host is started again", in: "host", found: "TestExplainNamesAStuckSnapshot", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/internal/examination/examine.go",
 		`	(*examination).lookForStuckSnapshots,
 `, ``}}},
 	{name: "token_names_no_ca", what: "a join token that is made while the certificate cannot be read names no CA", in: "host", found: "TestNoJoinTokenWithoutTheCertificate", edits: []edit{{"host/jointoken.go",
@@ -52,7 +52,7 @@ var verdictBugs = []bug{
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
 	{name: "token_untold_by_followers", what: "only the leader tells a host that is refused what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/applicants.go",
 		`if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(`, `if r := g.roster(); false && r != nil && g.Err() == nil && !g.isLeaderSilent(`}}},
-	{name: "refused_for_long", what: "a host that was refused is named for 20 election timeouts after it has gone", in: "sim", found: "TestRests", args: "-rest-seeds 1", says: "names a cause: ", edits: []edit{{"host/explaincauses.go",
+	{name: "refused_for_long", what: "a host that was refused is named for 20 election timeouts after it has gone", in: "sim", found: "TestRests", args: "-rest-seeds 1", says: "names a cause: ", edits: []edit{{"host/internal/examination/facts.go",
 		`	refusedTimeouts = 8
 `, `	refusedTimeouts = 20
 `}}},
@@ -62,8 +62,8 @@ var verdictBugs = []bug{
 `}}},
 	{name: "full_disk_filled_again", what: "each try of a snapshot fills a disk again that has no more space than before", in: "host", found: "TestNoTryFillsTheDiskForNothing", edits: []edit{{"host/internal/snapshots/take.go",
 		`free <= s.tooLittle+s.tooLittle/8`, `false`}}},
-	{name: "callers_failure_stays", what: "a snapshot that failed for a caller is a cause until the next one, of a group that takes none by itself", in: "host", found: "TestAFailedSnapshotOfACallerIsNamedForAWhile", edits: []edit{{"host/explainsnapshots.go",
-		`if s.Policy.Disabled && e.now-latest`, `if false && e.now-latest`}}},
+	{name: "callers_failure_stays", what: "a snapshot that failed for a caller is a cause until the next one, of a group that takes none by itself", in: "host", found: "TestAFailedSnapshotOfACallerIsNamedForAWhile", edits: []edit{{"host/internal/examination/disk.go",
+		`if s.Disabled && e.Now-s.FailedAt`, `if false && e.Now-s.FailedAt`}}},
 	// The simulation does not find it any more (60 seeds of TestChurn, 12 of TestRests, TestIdleGroups): all
 	// turns of a leader must fall on the ticks at which its core counts the quorum.
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "host", found: "TestQuietLeaderSeesThatFollowersAnswer", edits: []edit{{"host/pulse.go",

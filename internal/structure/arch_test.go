@@ -72,6 +72,7 @@ host/internal/reads    host/internal/budget host/internal/control host/internal/
 host/internal/proposals                                                                                       |
 host/internal/objects  host/event host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event internal/repetition host/internal/bulk host/internal/control host/internal/entry host/internal/identity host/internal/sched |
+host/internal/examination host/diagnosis host/event host/membership host/internal/divergence host/internal/identity snapshot vfs raft/raftpb |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files |
 internal/counting      .                                                                                      |
