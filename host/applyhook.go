@@ -7,13 +7,13 @@ import (
 
 // applyHook is between the log of a group and its machine: it sees each command before the table of
 // sessions does. A group with large objects has one, and nothing else of a command's path knows of them. The
-// apply lane calls it.
+// apply lane calls it. Header and command are values: by pointer each would be garbage of every command.
 type applyHook interface {
 	// before reads what a command begins with. The error is a *parked if the entry must wait. wrong says why
 	// the command must be refused, on all members alike.
-	before(e *Entry, h *session.Header, data []byte) (c object.Command, wrong, err error)
+	before(e *Entry, h session.Header, data []byte) (c object.Command, wrong, err error)
 	// change does what a command says, and reports whether the machine gets it.
-	change(e *Entry, h *session.Header, c *object.Command, wrong error) (toMachine bool)
+	change(e *Entry, h session.Header, c object.Command, wrong error) (toMachine bool)
 	// calls says whether the machine is being called.
 	calls(is bool)
 	// applied is called when more is applied.

@@ -196,7 +196,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		var c object.Command
 		var wrong error
 		if hook := s.group.machine.apply.hook; hook != nil {
-			if c, wrong, err = hook.before(e, &h, command); err != nil {
+			if c, wrong, err = hook.before(e, h, command); err != nil {
 				return err
 			}
 			command = c.Data
@@ -216,7 +216,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		}
 		switch {
 		case verdict != session.Fresh:
-		case s.group.machine.apply.hook != nil && !s.group.machine.apply.hook.change(e, &h, &c, wrong):
+		case s.group.machine.apply.hook != nil && !s.group.machine.apply.hook.change(e, h, c, wrong):
 		case e.Index > s.held:
 			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:

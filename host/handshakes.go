@@ -93,15 +93,6 @@ func (m *handshakes) has(id uint64) bool {
 	return p != nil && p.met.Load()
 }
 
-// heardSince returns since which tick a host was never silent for two election timeouts; 0 if it is not
-// known.
-func (m *handshakes) heardSince(id uint64) int64 {
-	if p := m.of(id); p != nil {
-		return p.heardSince.Load()
-	}
-	return 0
-}
-
 // refusal returns why a host refuses this one's directory, or nil.
 func (m *handshakes) refusal(id uint64) *string {
 	if p := m.of(id); p != nil {

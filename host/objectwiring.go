@@ -71,7 +71,7 @@ type objectHook struct {
 
 // before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
 // applied everything before whatever changes the table of objects.
-func (o objectHook) before(e *Entry, h *session.Header, data []byte) (c object.Command, wrong, err error) {
+func (o objectHook) before(e *Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
 		if err := o.commands.flush(); err != nil {
@@ -91,10 +91,10 @@ func (o objectHook) before(e *Entry, h *session.Header, data []byte) (c object.C
 
 // change does what a command says about objects. The machine does not get a command that names a set which it
 // must not name, and is refused, nor those of the host, which end here.
-func (o objectHook) change(e *Entry, h *session.Header, c *object.Command, wrong error) (toMachine bool) {
+func (o objectHook) change(e *Entry, h session.Header, c object.Command, wrong error) (toMachine bool) {
 	s := o.commands
 	if wrong == nil {
-		wrong = o.Change(e.Index, c)
+		wrong = o.Change(e.Index, &c)
 	}
 	switch {
 	case wrong != nil:

@@ -17,11 +17,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// rejectManifest says why a snapshot is not one of this group on this host, or returns nil.
-func (g *Group) rejectManifest(m *snapshot.Manifest) error {
-	return g.host.rejectManifest(g.id, m)
-}
-
+// rejectManifest says why a snapshot is not one of a group on this host, or returns nil.
 func (h *Host) rejectManifest(group uint64, m *snapshot.Manifest) error {
 	return cmp.Or(h.trust.directory.Identity().RejectManifest(group, m, false), entry.RejectConf(m))
 }

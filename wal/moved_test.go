@@ -44,3 +44,33 @@ func TestDirectoryIsMovedAway(t *testing.T) {
 		t.Errorf("the log has %d entries, and %d were synced", have, synced)
 	}
 }
+
+// A cold segment is opened again to be read. While the directory is moved away, its name leads elsewhere, and
+// the read fails with the reason. (An empty directory in the place made it say that the file does not exist.)
+func TestColdSegmentOfAMovedDirectory(t *testing.T) {
+	d := crashfs.New()
+	var n crashfs.Namespace
+	s := &manual{}
+	opts := testOptions(d.MountIn(&n), s)
+	opts.CacheBytes = -1
+	l := mustOpen(t, opts)
+	defer mustClose(t, l)
+	last := uint64(0)
+	for range 3 * maxColdFiles {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(last+1, last+3, 1, 1500)})
+		mustSync(t, l)
+		last += 2
+		s.runIdle()
+	}
+	if err := d.MkdirAll("/empty"); err != nil {
+		t.Fatal(err)
+	}
+	n.Cover(opts.Dir, "/empty")
+	if _, err := l.Group(1).Entries(1, 2, 1<<20); !errors.Is(err, vfs.ErrMoved) {
+		t.Errorf("the read of a cold segment says %v, want ErrMoved", err)
+	}
+	n.Uncover()
+	if es, err := l.Group(1).Entries(1, 2, 1<<20); err != nil || len(es) != 1 {
+		t.Errorf("the directory is back, and the read returns %d entries, %v", len(es), err)
+	}
+}

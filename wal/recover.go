@@ -185,6 +185,7 @@ func (r *recovery) takeDirectory() error {
 		return err
 	}
 	l.lock, l.opts.FS = lock, vfs.Owned(l.opts.FS, lock, l.opts.Dir)
+	l.table.dir.fs, l.table.cold.fs, r.scan.dir.fs = l.opts.FS, l.opts.FS, l.opts.FS
 	if l.names, err = l.opts.FS.OpenDir(l.opts.Dir); err != nil {
 		return err
 	}
