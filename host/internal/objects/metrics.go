@@ -6,19 +6,16 @@ import (
 	"github.com/millrace/millrace/object"
 )
 
-// Metrics are about the large objects of a group on this host.
+// Metrics are those of a group's objects on this host. host.ObjectMetrics has the same fields, and says what
+// they mean.
 type Metrics struct {
-	Sets  int   // in the table, as far as this host has applied
-	Bytes int64 // of their contents
-	// Unheld are sets that no quorum is known to have. Lacking are sets that this host does not have.
-	Unheld, Lacking int
-	// Files are sets of which something is on this host's disk. Ended are sets that have gone. Their files,
-	// if there are any, stay until the log behind their end is gone. Strays are files of neither kind: what
-	// the disk had at the start stays until the log of that moment is applied.
+	Sets                 int
+	Bytes                int64
+	Unheld, Lacking      int
 	Files, Ended, Strays int
-	Uploads              int           // that are under way on this host
-	Waits                uint64        // the entry at which the state machine waits for an object; 0: it does not
-	LogTime              time.Duration // of the table
+	Uploads              int
+	Waits                uint64
+	LogTime              time.Duration
 }
 
 // InUse returns how many sets could not be removed, as they are read or sent.
