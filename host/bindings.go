@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// presented returns the directory with which a host could become a member, and the key with which it came:
-// the one with which it was refused last, if that is not the one it is bound to already, or else the one
-// with which it was admitted. The key of the directory before is that of a lost machine, and never counts.
+// presented returns the directory with which a host could become a member, and the key with which it came.
+// That is the one with which it was refused last. If it is bound to that one already, it is the one with
+// which it was admitted. The key of the directory before is that of a lost machine, and never counts.
 func (h *Host) presented(id uint64, r *membership.Roster) identity.NewDirectory {
 	bound, _ := r.Member(id)
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }

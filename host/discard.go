@@ -9,9 +9,9 @@ import (
 )
 
 // A member whose disk is full holds entries in memory that it could not write. It judges candidates by them,
-// because a vote goes only to a log that is at least as good as this one. If the leader is gone and the other
-// members never received these entries, this member would refuse its vote to all of them until there is
-// space, and could not campaign itself.
+// because a vote goes only to a log that is at least as good as this one. Say the leader is gone, and
+// the other members never received these entries. This member would refuse its vote to all of them until
+// there is space. It could not campaign itself.
 //
 // So a member whose disk refuses entries, and that has not heard from a leader for two election timeouts,
 // forgets what is not on its disk. By then other candidates have asked for its vote, and any that could win

@@ -57,11 +57,17 @@
 // missed.
 package host
 
-// The files are named after the steps of a proposal, in this order: propose.go takes the command and
-// registers its client; inbox.go holds the command until the group's turn; shard.go runs the turn; turn.go
-// steps the command into the core and passes the Ready to carryout.go; duties.go is what a turn does
-// besides. wiring.go says which part hears of what. internal/outbox takes messages to the transport,
-// internal/appendlane takes writes to the log (writes.go), and apply.go with internal/apply takes committed
-// entries to the state machine; acknowledge.go answers the client. receive.go takes in the messages of
-// peers. internal/identity has the founding list, which directory belongs to this host, and which peers are
-// heard; admit.go has who else decides about that. founding.go decides when a group takes commands.
+// The files are named after the steps of a proposal. In the order of those steps:
+//   - propose.go takes the command and registers its client;
+//   - inbox.go holds the command until the group's turn;
+//   - seat.go gives the turn to a shard (internal/sched);
+//   - turn.go steps the command into the core, and passes the Ready to carryout.go;
+//   - internal/outbox takes messages to the transport;
+//   - writes.go and internal/appendlane take writes to the log;
+//   - apply.go and internal/apply take committed entries to the state machine;
+//   - acknowledge.go answers the client.
+//
+// Beside that way: duties.go is what a turn does besides. wiring.go says which part hears of what. receive.go
+// takes in the messages of peers. internal/identity has the founding list, which directory belongs to this
+// host, and which peers are heard. admit.go has who else decides about that. founding.go decides when a group
+// takes commands.

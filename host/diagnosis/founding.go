@@ -26,8 +26,8 @@ type Founding struct {
 	// to. A member that was removed is none.
 	Refused []uint64
 	// Joins is set on a host that no group has bound to its directory: it waits to be added.
-	// event.JoinRefused says why the leader does not add it by its join token, or why other hosts refuse
-	// its directory; empty: nothing was said.
+	// JoinRefused says why that does not happen (event.JoinRefused): the leader does not take its join
+	// token, or other hosts refuse its directory. Empty: nothing was said.
 	Joins       bool
 	JoinRefused string
 }

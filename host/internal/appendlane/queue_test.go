@@ -50,8 +50,8 @@ func TestRoundIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state of the
-// core after each piece of work, and the last acknowledgements of both kinds are given.
+// Whatever is merged, the log ends as if each message had been written alone. After each piece of work it
+// holds a hard state of the core. The last acknowledgements of both kinds are given.
 func TestMergedMessagesWriteTheSame(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))

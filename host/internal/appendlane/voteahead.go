@@ -10,8 +10,8 @@ import (
 
 // A full disk still votes. While the disk is full, the log refuses entries and reserves space for writes
 // without entries. The refused round waits, with everything behind it. But term and vote may be written ahead
-// of it, and then the answers leave that concern only term and vote. (This is the one exception in
-// raft/doc.go to the order of the append queue.) Otherwise one full disk of three would keep the other two
+// of it. Then the answers leave that concern only term and vote. This is the one exception in raft/doc.go to
+// the order of the append queue. Otherwise one full disk of three would keep the other two
 // from electing a leader.
 //
 // The write ahead carries the newest queued term and vote, and the commit index that the log already has. A
