@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/env"
@@ -112,26 +113,26 @@ func TestQuorumNeedsNoRescue(t *testing.T) {
 func TestRescueIsRepeatable(t *testing.T) {
 	survivor := end{2, []uint64{2, 2, 3}, 4}
 	r := Rescue{Dirs: []string{survivor.dir()}, Write: true, AcceptLoss: true}
-	step := 3
+	step := int64(3)
 	if testing.Short() {
 		step = 12
 	}
-	for crashAt := 1; ; crashAt += step {
+	for crashAt := int64(1); ; crashAt += step {
 		disk := crashfs.New()
 		directories(t, disk, survivor)
-		ops := 0
+		var ops atomic.Int64 // the log makes segments beside the rescue
 		disk.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpOpen || op.Kind == crashfs.OpRead || op.Kind == crashfs.OpReadDir {
 				return nil
 			}
-			if ops++; ops == crashAt {
+			if ops.Add(1) == crashAt {
 				disk.Crash(crashfs.LoseAll, nil)
 			}
 			return nil
 		})
 		if _, err := r.Run(t.Context(), Options{FS: disk.Mount(), Logger: quiet}); err == nil {
 			if crashAt < 30 {
-				t.Errorf("a rescue has %d operations", ops)
+				t.Errorf("a rescue has %d operations", ops.Load())
 			}
 			return
 		}
