@@ -138,7 +138,7 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
 	if h := q.halting.now.Load(); h != nil {
 		e := h.err
-		m.Halt = &examination.Halt{Since: h.since, At: e.at(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.stays}
+		m.Halt = &examination.Halt{Since: h.since, At: e.At(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
 	}
 	if p := q.parked.Load(); p != nil {
 		m.Object = &examination.Object{Since: p.since, Entry: p.index, ID: g.machine.objects.Awaits().String(), Lost: q.lost.Load() == p.index}

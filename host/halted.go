@@ -47,16 +47,16 @@ type HaltedError struct {
 	// none.
 	Skipped uint64
 
-	stack []byte // of a panic
-	stays bool   // no entry of the log helps: the member must be replaced
+	Stack []byte // of a panic
+	Final bool   // no entry of the log helps: the member must be replaced
 }
 
 func (e *HaltedError) Error() string {
-	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.at(), e.Cause, e.advice())
+	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.At(), e.Cause, e.Advice())
 }
 
 // at names the command.
-func (e *HaltedError) at() string {
+func (e *HaltedError) At() string {
 	if e.First == e.Last {
 		return fmt.Sprintf("command %d", e.First)
 	}
@@ -64,9 +64,9 @@ func (e *HaltedError) at() string {
 }
 
 // advice says what to do, if that is known.
-func (e *HaltedError) advice() string {
+func (e *HaltedError) Advice() string {
 	switch {
-	case e.stays:
+	case e.Final:
 		return ""
 	case e.First != e.Last:
 		return "; start this host again to learn which"
@@ -160,10 +160,10 @@ func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *H
 		e.First, e.Last = at.Index, at.Index
 	}
 	if p := (*panicked)(nil); errors.As(err, &p) {
-		e.stack = p.stack
+		e.Stack = p.stack
 	}
 	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
-		e.Cause, e.stays = err, true
+		e.Cause, e.Final = err, true
 	}
 	return e
 }
@@ -184,8 +184,8 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.reportFailure(e)
 	g.host.reports.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
-	if e.stack != nil {
-		about = append(about, "stack", string(e.stack))
+	if e.Stack != nil {
+		about = append(about, "stack", string(e.Stack))
 	}
 	g.host.env.logger.Error("state machine halted; the member votes and replicates, and refuses commands and reads", about...)
 }
@@ -199,7 +199,7 @@ func (q *applyQueue) resume() {
 	g := q.group
 	g.reads.queue.Resume()
 	g.host.reports.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
-	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
+	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.At(), "applied", q.through.Load())
 	g.wake()
 }
 

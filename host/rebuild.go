@@ -30,7 +30,7 @@ type rebuildPurpose struct{ first, last, by uint64 }
 // the machine works.
 func (q *applyQueue) rebuild() (works bool) {
 	h := q.halted()
-	if h == nil || h.stays {
+	if h == nil || h.Final {
 		return false
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}

@@ -139,12 +139,12 @@ func (g *Group) rejectSkip(index uint64) error {
 		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.applied.Load())
-	case h.stays:
+	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
 	case h.First != h.Last && h.First <= index && index <= h.Last:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.at())
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.At())
 	case h.First != index || h.Last != index:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.At(), index)
 	}
 	for _, m := range g.leadership.stalls.machine.ahead {
 		if m.applied >= index {

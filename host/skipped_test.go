@@ -56,7 +56,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		l.commit(id, 5, 6)
 	}
 	var halted *HaltedError
-	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.stays || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
+	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.Final || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
 		t.Errorf("a member that has applied the command: %v, given %v", err, applied.indexes())
 	}
 	if err := l.Group(4).Halted(); !errors.As(err, &halted) || halted.First != 2 || halted.Skipped != 4 {
