@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -292,7 +293,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 			if before := a.applyBatch(commands[:i]); before != nil {
 				return before
 			}
-			return &host.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
+			return &outcome.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -30,7 +31,7 @@ type (
 // The errors of objects, to be matched with errors.Is. MayHaveCommitted is false for them.
 var (
 	// ErrNoObjects: the machine was opened without Machine.Objects.
-	ErrNoObjects = host.ErrNoObjects
+	ErrNoObjects = outcome.ErrNoObjects
 	// ErrObjectUnknown: the group has no such object: it was never opened, or it has expired.
 	ErrObjectUnknown = object.ErrUnknown
 	// ErrObjectNotHeld: no quorum is known to hold the object yet.
@@ -38,7 +39,7 @@ var (
 	// ErrObjectRefused: the command, or the object, was refused by all members alike.
 	ErrObjectRefused = object.ErrRefused
 	// ErrObjectSpace: the disk of this host has no space that objects may take.
-	ErrObjectSpace = host.ErrObjectSpace
+	ErrObjectSpace = outcome.ErrObjectSpace
 	// ErrObjectNotHere: this host does not have the object, which others may have.
 	ErrObjectNotHere = files.ErrNotHere
 )

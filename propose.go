@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -409,7 +410,7 @@ func (p *Pending[R]) await(ctx context.Context, e *moment) bool {
 type caller[R any] Pending[R]
 
 // Committed implements host.Caller.
-func (c *caller[R]) Committed(r host.Receipt) {
+func (c *caller[R]) Committed(r outcome.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished.happened {
@@ -429,7 +430,7 @@ func (c *caller[R]) Failed(err error) {
 }
 
 // Duplicate implements host.Caller: the command was applied before, when it was sent for the first time.
-func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
+func (c *caller[R]) Duplicate(r outcome.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
 	if kept && c.home.results != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -232,7 +233,7 @@ func (q *applyQueue) Round(maxBytes int64) (left bool) {
 		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
 		return false
 	}
-	if halted := (*HaltedError)(nil); errors.As(err, &halted) {
+	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
 		q.halt(halted)
 		return false
 	} else if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -131,10 +132,10 @@ func TestStateMachineThatFails(t *testing.T) {
 					}
 				}
 				// P2 and P3 acknowledge at commit, before the state machine has applied it.
-				if _, err := poll(t, first); p.Name() == "basic" && !MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
+				if _, err := poll(t, first); p.Name() == "basic" && !outcome.MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
 					t.Errorf("first: %v", err)
 				}
-				if _, err := l.group.Submit([]byte("z")); !errors.Is(err, ErrMachineHalted) && !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+				if _, err := l.group.Submit([]byte("z")); !errors.Is(err, outcome.ErrMachineHalted) && !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 					t.Errorf("later: %v", err)
 				}
 				if len(l.machine.entries) != 0 {
@@ -143,7 +144,7 @@ func TestStateMachineThatFails(t *testing.T) {
 				if err := l.Close(context.Background()); err != nil {
 					t.Error(err)
 				}
-				if _, err := poll(t, second); !MayHaveCommitted(err) {
+				if _, err := poll(t, second); !outcome.MayHaveCommitted(err) {
 					t.Errorf("second: %v", err)
 				}
 				if got := l.group.Err(); stops && got.Error() != err.Error() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -41,9 +42,9 @@ func BenchmarkCall(b *testing.B) {
 // benchCaller gets a token for the commit, and one for the result.
 type benchCaller struct{ done chan struct{} }
 
-func (c *benchCaller) Committed(Receipt)               { c.done <- struct{}{} }
-func (c *benchCaller) Failed(error)                    {} // only when the group is closed
-func (c *benchCaller) Duplicate(Receipt, []byte, bool) { panic("a duplicate") }
+func (c *benchCaller) Committed(outcome.Receipt)               { c.done <- struct{}{} }
+func (c *benchCaller) Failed(error)                            {} // only when the group is closed
+func (c *benchCaller) Duplicate(outcome.Receipt, []byte, bool) { panic("a duplicate") }
 
 type benchMachine struct{}
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -21,18 +22,18 @@ func (m *echoMachine) Apply(batch []Command) error {
 }
 
 type echoCaller struct {
-	committed chan Receipt
+	committed chan outcome.Receipt
 	failed    chan error
 	result    chan string
 }
 
 func newEchoCaller() *echoCaller {
-	return &echoCaller{make(chan Receipt, 1), make(chan error, 1), make(chan string, 1)}
+	return &echoCaller{make(chan outcome.Receipt, 1), make(chan error, 1), make(chan string, 1)}
 }
 
-func (c *echoCaller) Committed(r Receipt)                   { c.committed <- r }
-func (c *echoCaller) Failed(err error)                      { c.failed <- err }
-func (c *echoCaller) Duplicate(_ Receipt, _ []byte, _ bool) {}
+func (c *echoCaller) Committed(r outcome.Receipt)                   { c.committed <- r }
+func (c *echoCaller) Failed(err error)                              { c.failed <- err }
+func (c *echoCaller) Duplicate(_ outcome.Receipt, _ []byte, _ bool) {}
 
 func (c *echoCaller) call(command string) *Call {
 	return &Call{Data: append(make([]byte, CallRoom), command...), Owner: c}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -21,10 +22,10 @@ func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tired, said := errors.New("the operator is tired"), make(chan error)
 	go func() { said <- h.Close(ctx) }()
-	if _, err := waits.Wait(deadline(t)); !host.MayHaveCommitted(err) || !errors.Is(err, host.ErrStopped) {
+	if _, err := waits.Wait(deadline(t)); !outcome.MayHaveCommitted(err) || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("the client was told %v", err)
 	}
-	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("late")); !errors.Is(err, host.ErrStopped) || host.MayHaveCommitted(err) {
+	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("late")); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Errorf("a late client was told %v", err)
 	}
 	cancel(tired)
@@ -153,7 +154,7 @@ func TestCloseWithAStuckLogger(t *testing.T) {
 	if err == nil {
 		_, err = late.Wait(deadline(t))
 	}
-	if !errors.Is(err, host.ErrMachineHalted) {
+	if !errors.Is(err, outcome.ErrMachineHalted) {
 		t.Errorf("a late client was told %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
@@ -182,14 +183,14 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 // propose proposes to the leader, and retries until the command is committed or may be. On a busy machine the
 // leader may lose its leadership in between. Hosts in without are not asked: they may know no leader for
 // long.
-func (c *cluster) propose(ctx context.Context, command string, without ...int) (host.Receipt, error) {
+func (c *cluster) propose(ctx context.Context, command string, without ...int) (outcome.Receipt, error) {
 	for i := 0; ; i++ {
 		if slices.Contains(without, i%len(c.hosts)) {
 			continue
 		}
 		g := c.hosts[i%len(c.hosts)].Group(theGroup)
 		r, err := g.Propose(ctx, []byte(command))
-		if err == nil || host.MayHaveCommitted(err) || ctx.Err() != nil {
+		if err == nil || outcome.MayHaveCommitted(err) || ctx.Err() != nil {
 			return r, err
 		}
 		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now

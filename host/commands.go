@@ -2,13 +2,13 @@ package host
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 )
@@ -39,7 +39,7 @@ type Command struct {
 	Session session.ID
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
-	Caller Caller
+	Caller outcome.Caller
 	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
 	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration
@@ -191,7 +191,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			if before := s.flush(); before != nil {
 				return before
 			}
-			return &CommandError{e.Index, fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)}
+			return &outcome.CommandError{Index: e.Index, Err: fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)}
 		}
 		var c object.Command
 		var wrong error
@@ -256,9 +256,9 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	case v == session.Duplicate && first.Refused:
 		s.group.refuseApplied(e.Index, e.Term, m, s.group.machine.apply.refusedBefore(first.Index))
 	case v == session.Duplicate:
-		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+		s.group.answerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
-		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
+		s.group.expireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
 	case v == session.Forgotten:
 		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
 	default:
@@ -270,7 +270,7 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 // refusedBefore is the outcome of a copy of a command that was refused, or skipped.
 func (q *applyQueue) refusedBefore(index uint64) error {
 	if slices.Contains(q.passed, index) {
-		return fmt.Errorf("%w: it came first as entry %d", ErrSkipped, index)
+		return fmt.Errorf("%w: it came first as entry %d", outcome.ErrSkipped, index)
 	}
 	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
 }
@@ -335,11 +335,7 @@ func (s *commandGroup) clear() {
 	s.batch, s.found = s.batch[:0], 0
 }
 
-// ErrSessionFull: too many commands of the session wait for an answer, so this one was not applied. A copy
-// of it may be applied later. Say which are answered (session.Mark.Low).
-var ErrSessionFull = errors.New("millrace: too many commands of the session are unanswered")
-
 var (
-	errForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", ErrIndeterminate)
-	errSessionFull = fmt.Errorf("%w: %w", ErrIndeterminate, ErrSessionFull)
+	errForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", outcome.ErrIndeterminate)
+	errSessionFull = fmt.Errorf("%w: %w", outcome.ErrIndeterminate, outcome.ErrSessionFull)
 )

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/scratch"
 	"pgregory.net/rapid"
@@ -261,7 +262,7 @@ type storyCaller struct {
 	duplicate chan string
 }
 
-func (c *storyCaller) Duplicate(r Receipt, result []byte, kept bool) {
+func (c *storyCaller) Duplicate(r outcome.Receipt, result []byte, kept bool) {
 	c.duplicate <- fmt.Sprintf("duplicate, kept: %v, %q", kept, result)
 }
 
@@ -288,7 +289,7 @@ func outcomeOf(t *testing.T, g *Group, m session.Mark, command string) string {
 type storyMachine struct{ listMachine }
 
 func (m *storyMachine) Apply(batch []Command) error {
-	callers := make([]Caller, len(batch))
+	callers := make([]outcome.Caller, len(batch))
 	for i := range batch {
 		callers[i], batch[i].Caller = batch[i].Caller, nil
 	}
@@ -324,8 +325,8 @@ func TestOutcomesOfSessions(t *testing.T) {
 		{session.Mark{ID: id, Number: 1, Low: 1}, "a", "a is number 0"},
 		{session.Mark{ID: id, Number: 1, Low: 1}, "b", `duplicate, kept: true, "a is number 0"`},
 		{session.Mark{ID: id, Number: 3, Low: 3}, "c", "c is number 1"},
-		{session.Mark{ID: id, Number: 2, Low: 2}, "d", ErrIndeterminate.Error() + ": its session said before"},
-		{session.Mark{ID: future, Number: 1, Low: 1}, "e", ErrSessionExpired.Error()},
+		{session.Mark{ID: id, Number: 2, Low: 2}, "d", outcome.ErrIndeterminate.Error() + ": its session said before"},
+		{session.Mark{ID: future, Number: 1, Low: 1}, "e", outcome.ErrSessionExpired.Error()},
 	})
 	if n := g.Status().DuplicatesSuppressed; n != 3 {
 		t.Errorf("%d commands were suppressed, want 3", n)
@@ -360,7 +361,7 @@ func TestASessionMayBeFull(t *testing.T) {
 	if have, want := outcomeOf(t, g, m, "x"), errSessionFull.Error(); !strings.HasPrefix(have, want) {
 		t.Errorf("%s, want %s", have, want)
 	}
-	if !MayHaveCommitted(errSessionFull) || !MayHaveCommitted(errForgotten) || !errors.Is(errSessionFull, ErrSessionFull) {
+	if !outcome.MayHaveCommitted(errSessionFull) || !outcome.MayHaveCommitted(errForgotten) || !errors.Is(errSessionFull, outcome.ErrSessionFull) {
 		t.Error("the errors do not say that a copy may be applied")
 	}
 }
@@ -391,7 +392,7 @@ func TestAnEntryWithoutHeaderHaltsTheMachine(t *testing.T) {
 	g.StartApplied(&read, r.Index)
 	_, err = read.Wait(t.Context())
 	want := fmt.Sprintf("entry %d of group 1: %v: it begins with 0x70, version 7", r.Index, session.ErrHeader)
-	if !errors.Is(err, ErrMachineHalted) || !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, outcome.ErrMachineHalted) || !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

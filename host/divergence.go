@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -79,7 +80,7 @@ func (g *comparison) Yield() {
 }
 
 func (g *comparison) Stop(o *divergence.Order) {
-	(*Group)(g).fail(fmt.Errorf("%w: %v", ErrDiverged, o))
+	(*Group)(g).fail(fmt.Errorf("%w: %v", outcome.ErrDiverged, o))
 }
 
 // isThere reports whether something of a member, and of its host, was heard lately. Any goroutine of a leader

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -15,7 +16,7 @@ type duplicateCaller struct {
 	seen    *int // commands that were applied when it was told
 }
 
-func (c *duplicateCaller) Duplicate(Receipt, []byte, bool) { *c.seen = len(c.machine.applied) }
+func (c *duplicateCaller) Duplicate(outcome.Receipt, []byte, bool) { *c.seen = len(c.machine.applied) }
 
 // A caller that is told that its command was applied before reads the state, and must find the command there:
 // also if both copies are committed at the same moment.
@@ -31,7 +32,7 @@ func TestADuplicateIsToldAfterTheCommandIsApplied(t *testing.T) {
 	l.leadGroup(g)
 	mark := session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}
 	first, second := newEchoCaller(), &duplicateCaller{*newEchoCaller(), m, &seen}
-	for _, owner := range []Caller{first, second} {
+	for _, owner := range []outcome.Caller{first, second} {
 		c := first.call("x")
 		c.Owner, c.Session = owner, &mark
 		if err := g.Call(c); err != nil {

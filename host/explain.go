@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -72,9 +73,9 @@ func (g *Group) facts() *examination.Facts {
 // stopReason is why the group has stopped, as far as it decides what to do.
 func (g *Group) stopReason(err error) examination.StopReason {
 	switch {
-	case errors.Is(err, ErrStopped), errors.Is(err, ErrRemoved):
+	case errors.Is(err, outcome.ErrStopped), errors.Is(err, outcome.ErrRemoved):
 		return examination.StoppedByProgram
-	case errors.Is(err, ErrMemberRemoved):
+	case errors.Is(err, outcome.ErrMemberRemoved):
 		return examination.StoppedByRemoval
 	case errors.Is(err, wal.ErrDiskFull):
 		return examination.StoppedByFullDisk

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/vfs"
@@ -117,10 +118,10 @@ func must[T any](v T, err error) T {
 // A host without a recorder says so, and settings that make no sense are refused.
 func TestFlightRecorderSettings(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{})
-	if _, err := c.hosts[0].DumpFlight(t.Context(), ""); !errors.Is(err, host.ErrNoFlightRecorder) {
+	if _, err := c.hosts[0].DumpFlight(t.Context(), ""); !errors.Is(err, outcome.ErrNoFlightRecorder) {
 		t.Error(err)
 	}
-	if err := c.hosts[0].WriteFlight(&bytes.Buffer{}, ""); !errors.Is(err, host.ErrNoFlightRecorder) {
+	if err := c.hosts[0].WriteFlight(&bytes.Buffer{}, ""); !errors.Is(err, outcome.ErrNoFlightRecorder) {
 		t.Error(err)
 	}
 	for _, f := range []host.FlightRecorder{{Data: flight.Payloads}, {Bytes: 1 << 20, Data: 7}, {Bytes: 1}, {Bytes: -1}, {Bytes: 1 << 60}} {
@@ -219,7 +220,7 @@ func TestFlightRecorderOfAClosedHost(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.FlightRecorder.Bytes = 1 << 20 })
 	c.leader(t)
 	c.close(t)
-	if _, err := c.hosts[0].DumpFlight(t.Context(), "asked"); !errors.Is(err, host.ErrStopped) {
+	if _, err := c.hosts[0].DumpFlight(t.Context(), "asked"); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 	var b bytes.Buffer

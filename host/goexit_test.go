@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -40,7 +41,7 @@ func TestGoexitInApply(t *testing.T) {
 		_, _ = g.Propose(ctx, []byte("a")) // may be acknowledged before it is applied
 		var r host.Read
 		g.StartApplied(&r, 1<<40)
-		if _, err := r.Wait(ctx); !errors.Is(err, host.ErrMachineHalted) || !strings.Contains(err.Error(), "ended its goroutine") {
+		if _, err := r.Wait(ctx); !errors.Is(err, outcome.ErrMachineHalted) || !strings.Contains(err.Error(), "ended its goroutine") {
 			t.Errorf("the machine is halted with %v", err)
 		}
 		if _, err := g.Propose(ctx, []byte("b")); err == nil || ctx.Err() != nil {

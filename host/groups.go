@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -64,13 +65,13 @@ func (t *groupTable) reserve(id uint64, most int) error {
 	g, taken := t.open[id]
 	switch {
 	case t.closed:
-		return ErrStopped
+		return outcome.ErrStopped
 	case taken && g != nil && g.isLeaving():
 		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return fmt.Errorf("millrace: group %d is open on this host already", id)
 	case t.removed[id]:
-		return fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, id)
+		return fmt.Errorf("%w: %d; give a new group a new id", outcome.ErrRemoved, id)
 	case len(t.open) >= most:
 		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
 	}
@@ -154,9 +155,9 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 		g.fail(err) // it failed before the group was in the table
 	}
 	if h.shutdown.closing.Load() {
-		g.end(ErrStopped)
+		g.end(outcome.ErrStopped)
 		g.abandon()
-		return nil, ErrStopped
+		return nil, outcome.ErrStopped
 	}
 	g.wake() // what is committed already can be applied
 	return g, nil
@@ -336,7 +337,7 @@ func (g *Group) partDone(part leavingPart) {
 // as in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be
 // opened again before that has come back. Close may be called from anywhere except the state machine, and
 // repeatedly.
-func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, ErrStopped, false) }
+func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, outcome.ErrStopped, false) }
 
 func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 	if g.life.leaving.began.CompareAndSwap(false, true) {
@@ -369,7 +370,7 @@ func (g *Group) waitGone(ctx context.Context) error {
 		return err
 	case <-g.host.shutdown.done:
 		if g.life.leaving.removes.Load() {
-			return ErrStopped
+			return outcome.ErrStopped
 		}
 		return nil
 	case <-ctx.Done():
@@ -387,7 +388,7 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
 	}
 	if h.shutdown.closing.Load() {
-		return ErrStopped
+		return outcome.ErrStopped
 	}
 	if err := h.storage.lane.Err(); err != nil {
 		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
@@ -396,7 +397,7 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if g == nil || err != nil {
 		return err
 	}
-	return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
+	return g.leave(ctx, fmt.Errorf("%w: %d", outcome.ErrRemoved, id), true)
 }
 
 // toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -98,7 +99,7 @@ func TestFailureStopsOneGroup(t *testing.T) {
 			if !slices.Equal(stopped, []uint64{3}) {
 				t.Errorf("groups %v were reported to have stopped, want 3", stopped)
 			}
-			if _, err := sick.Submit([]byte("x")); !errors.Is(err, ErrStopped) && !errors.Is(err, ErrMachineHalted) {
+			if _, err := sick.Submit([]byte("x")); !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrMachineHalted) {
 				t.Errorf("a client of the group was told %v", err)
 			}
 			for _, id := range []uint64{2, 4} {
@@ -213,10 +214,10 @@ func TestOpenGroupRefuses(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.OpenGroup(t.Context(), GroupConfig{ID: 3}, &commands{}); !errors.Is(err, ErrStopped) {
+	if _, err := l.OpenGroup(t.Context(), GroupConfig{ID: 3}, &commands{}); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("on a closed host: %v", err)
 	}
-	if err := l.RemoveGroup(t.Context(), 2); !errors.Is(err, ErrStopped) {
+	if err := l.RemoveGroup(t.Context(), 2); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("RemoveGroup on a closed host: %v", err)
 	}
 }

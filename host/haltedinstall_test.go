@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // A member whose machine is halted gets a snapshot of another member. One of an entry before the command does
@@ -28,7 +29,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 		return errMachine
 	}
 	c.load("a command halts a machine", 1, func() bool { return behind.group.Halted() != nil })
-	var halted *HaltedError
+	var halted *outcome.HaltedError
 	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.ID.Index {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.ID.Index)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
@@ -220,7 +221,7 @@ func (f *fortress) client(ctx context.Context) {
 				f.mu.Unlock()
 				break
 			}
-			if errors.Is(err, ErrIndeterminate) {
+			if errors.Is(err, outcome.ErrIndeterminate) {
 				break
 			}
 			runtime.Gosched()

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
 )
@@ -92,7 +93,7 @@ func TestHungTurnIsLeftBehind(t *testing.T) {
 	if err := groups[1].Close(deadline(t)); err != nil {
 		t.Errorf("the turn has returned, and Close says %v", err)
 	}
-	if _, err := first.Wait(deadline(t)); err != nil && !host.MayHaveCommitted(err) {
+	if _, err := first.Wait(deadline(t)); err != nil && !outcome.MayHaveCommitted(err) {
 		t.Errorf("the command of the closed group: %v", err)
 	}
 	again, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: 1, NonBlocking: true}, newJournal())

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -102,7 +102,7 @@ func (l *lowered) propose(ctx context.Context, command []byte) {
 			switch _, err := h.Group(theGroup).Propose(ctx, command); {
 			case err == nil:
 				return
-			case MayHaveCommitted(err), ctx.Err() != nil:
+			case outcome.MayHaveCommitted(err), ctx.Err() != nil:
 				l.t.Fatal(err)
 			}
 			_, _ = h.Group(theGroup).WaitLeader(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -347,7 +348,7 @@ func (l *testHost) submit(command string) Pending {
 }
 
 // poll returns the outcome, which must be known.
-func poll(t *testing.T, p Pending) (Receipt, error) {
+func poll(t *testing.T, p Pending) (outcome.Receipt, error) {
 	t.Helper()
 	r, done, err := p.Poll()
 	if !done {

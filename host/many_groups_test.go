@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -147,7 +148,7 @@ func manyGroupsLife(t *testing.T, h *host.Host, id uint64, rng *rand.Rand, late 
 		j.waitFor(t, acknowledged)
 		var waiting sync.WaitGroup
 		waiting.Go(func() { // a client during the end
-			if _, err := g.Propose(deadline(t), []byte("late")); err == nil || host.MayHaveCommitted(err) {
+			if _, err := g.Propose(deadline(t), []byte("late")); err == nil || outcome.MayHaveCommitted(err) {
 				acknowledged++ // or may be
 			}
 		})
@@ -172,7 +173,7 @@ func manyGroupsLife(t *testing.T, h *host.Host, id uint64, rng *rand.Rand, late 
 		t.Errorf("group %d: %v", id, err)
 	}
 	late()
-	if _, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: id}, newJournal()); !errors.Is(err, host.ErrRemoved) {
+	if _, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: id}, newJournal()); !errors.Is(err, outcome.ErrRemoved) {
 		t.Errorf("group %d is removed, and OpenGroup says %v", id, err)
 	}
 }
@@ -205,7 +206,7 @@ func TestCloseOfAGroupWithAHungMachine(t *testing.T) {
 			}
 		}
 	}
-	if _, err := g.Propose(deadline(t), []byte("late")); !errors.Is(err, host.ErrStopped) || host.MayHaveCommitted(err) {
+	if _, err := g.Propose(deadline(t), []byte("late")); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Errorf("a late client was told %v", err)
 	}
 	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("the others go on")); err != nil {

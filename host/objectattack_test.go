@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/transport"
@@ -138,7 +139,7 @@ func TestUploadOfAGroupThatEnds(t *testing.T) {
 	u := l.begins(300_000, time.Hour)
 	c.load("it is opened", 0, func() bool { return len(l.group.Objects()) == 1 })
 	l.group.fail(errors.New("the end"))
-	if _, done, err := u.Poll(); !done || !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+	if _, done, err := u.Poll(); !done || !outcome.MayHaveCommitted(err) || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("Poll returns %t, %v; want an indeterminate outcome", done, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -38,9 +39,6 @@ func (o ObjectOptions) validate() error {
 func objectsDir(hostDir string, group uint64) string {
 	return filepath.Join(identity.GroupDir(hostDir, group), "objects")
 }
-
-// ErrNoObjects: the group was opened without objects.
-var ErrNoObjects = errors.New("millrace: the group has no objects; open it with CommandOptions.Objects on all members")
 
 // Objects is how a state machine uses the objects of its group (ObjectUser). All methods are safe for
 // concurrent use.
@@ -72,7 +70,7 @@ func (g *Group) Objects() []object.Set { return g.machine.objects.All() }
 // concurrent use.
 func (g *Group) OpenObject(id object.ID) (*files.File, error) {
 	if g.machine.objects == nil {
-		return nil, ErrNoObjects
+		return nil, outcome.ErrNoObjects
 	}
 	return g.machine.objects.Files().OpenFile(id)
 }
@@ -85,9 +83,9 @@ func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
 	k := g.machine.objects
 	switch {
 	case k == nil:
-		return ErrNoObjects
+		return outcome.ErrNoObjects
 	case g.Err() != nil:
-		return wrap(ErrStopped, g.Err())
+		return wrap(outcome.ErrStopped, g.Err())
 	}
 	err := k.Files().Verify(ctx, id)
 	if snapshots.IsDamage(err) {

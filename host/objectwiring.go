@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -131,7 +132,7 @@ func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
 func (g *Group) endCalls(index, term uint64, m session.Mark) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
-			g.tellCommitted(c.Owner, Receipt{Index: index, Term: term})
+			g.tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -53,7 +54,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		return false
 	}
 	if err := q.rebuildFrom(p); err != nil {
-		if again := (*HaltedError)(nil); errors.As(err, &again) {
+		if again := (*outcome.HaltedError)(nil); errors.As(err, &again) {
 			q.halt(again)
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -110,8 +111,8 @@ func TestRebuildTellsTheCallers(t *testing.T) {
 	told := h.handIn(t, "b", "c", "d")
 	h.manual.runIdle()
 	for i, o := range told {
-		if !strings.Contains(o.text, ErrNoResult.Error()) {
-			t.Errorf("caller %d is told %q, want %v", i, o.text, ErrNoResult)
+		if !strings.Contains(o.text, outcome.ErrNoResult.Error()) {
+			t.Errorf("caller %d is told %q, want %v", i, o.text, outcome.ErrNoResult)
 		}
 	}
 	if have, want := h.keeper.names(), []string{"a", "b", "c", "d"}; h.group.Halted() != nil || !slices.Equal(have, want) {

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each
@@ -16,7 +18,7 @@ func BenchmarkReceipts(b *testing.B) {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			calls, commands := make([]Call, size), make([]Command, size)
 			q := proposalQueue{clock: clock}
-			var last Receipt
+			var last outcome.Receipt
 			for n := 0; n < b.N; n += size {
 				queued := clock() // Group.Call
 				for i := range calls {
@@ -32,7 +34,7 @@ func BenchmarkReceipts(b *testing.B) {
 				}
 				q.atCommit(2, func() {})
 				for i := range calls { // the commit, and the result
-					o := settlement{receipt: Receipt{Committed: q.at, By: q.by}}
+					o := settlement{receipt: outcome.Receipt{Committed: q.at, By: q.by}}
 					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
 					last = o.receipt
 				}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -89,7 +90,7 @@ func (g *Group) appliedBatch() {
 }
 
 // answerDuplicate tells the calls of this host that wait for an entry that their command was applied before.
-func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
+func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
 			g.tellDuplicate(c.Owner, r, result, kept)
@@ -151,7 +152,7 @@ func (q *proposalQueue) overtaken(through uint64) {
 		case c.w.finish(): // not told Committed: the table of sessions may have refused it
 			c.group.tellFailed(c.Owner, errCovered(c.index))
 		default:
-			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
+			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", outcome.ErrNoResult))
 		}
 	}
 }

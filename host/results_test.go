@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // A snapshot that is installed ends the calls through its index, and leaves the call behind it.
@@ -64,7 +65,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 		switch err := g.Call(c); {
 		case err == nil:
 			taken, bytes = append(taken, e), bytes+c.bytes()
-		case errors.Is(err, ErrOverloaded):
+		case errors.Is(err, outcome.ErrOverloaded):
 			refused++
 		default:
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -119,7 +120,7 @@ func TestCallHere(t *testing.T) {
 	}
 	call := newEchoCaller().call("x")
 	call.Here = true
-	if err := other.Call(call); !errors.Is(err, ErrNotLeader) {
+	if err := other.Call(call); !errors.Is(err, outcome.ErrNotLeader) {
 		t.Fatalf("error %v, want ErrNotLeader", err)
 	}
 }
@@ -147,13 +148,13 @@ func TestCallWithoutLeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Withdraw(ctx, call); err == nil || MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
+	if err := g.Withdraw(ctx, call); err == nil || outcome.MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want one that says that it was not proposed", err)
 	}
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waits.failed; !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+	if err := <-waits.failed; !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Fatalf("error %v, want ErrStopped", err)
 	}
 	select {

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -107,7 +108,7 @@ func (w *watched) lead(t *testing.T) {
 		case err == nil:
 			w.waitFor(t, command, len(w.hosts))
 			return
-		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			t.Fatal(err)
 		}
 	}

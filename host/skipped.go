@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -27,10 +27,6 @@ import (
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
-
-// ErrSkipped: the members were told to skip the command (Group.SkipCommand), because machines could not apply
-// it. It was not applied and never will be.
-var ErrSkipped = errors.New("millrace: the command was skipped on all members, and has no effect")
 
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
@@ -170,7 +166,7 @@ func (e *appliedSkippedError) Error() string {
 
 // checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
 // called, for an entry that is applied.
-func (q *applyQueue) checkSkip(e *raftpb.Entry) *HaltedError {
+func (q *applyQueue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 	s, err := entry.DecodeSkip(e.Data)
 	if err != nil || s.Index >= e.Index || slices.Contains(q.passed, s.Index) {
 		return nil
@@ -216,7 +212,7 @@ func (s *commandGroup) skip(e *Entry) {
 			s.table.Refuse(h.Mark)
 		}
 	}
-	s.group.refuseApplied(e.Index, e.Term, h.Mark, ErrSkipped)
+	s.group.refuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
 	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
 		s.checkpoint(e.Index, e.Index >= s.held)
 	}

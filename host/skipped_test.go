@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -55,7 +56,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		l.commitSkip(id, 4, 4, 2)
 		l.commit(id, 5, 6)
 	}
-	var halted *HaltedError
+	var halted *outcome.HaltedError
 	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.Final || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
 		t.Errorf("a member that has applied the command: %v, given %v", err, applied.indexes())
 	}
@@ -66,7 +67,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		t.Errorf("as a leader it refuses: %v", err)
 	}
 	l.Group(4).leadership.stalls.machine.ahead = []aheadMember{{id: 3, applied: 2}}
-	if err := l.Group(4).rejectSkip(2); !errors.Is(err, ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
+	if err := l.Group(4).rejectSkip(2); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
 		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}
 	for id := uint64(2); id <= 4; id++ {
@@ -93,7 +94,7 @@ func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 		l.submit(text)
 	}
 	l.manual.runIdle()
-	var halted *HaltedError
+	var halted *outcome.HaltedError
 	if err := l.group.Halted(); !errors.As(err, &halted) || halted.Last != halted.First+3 {
 		t.Fatalf("halted with %v, want one of four", err)
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -203,7 +203,7 @@ type Taking struct {
 // Poll returns the outcome, if it is known. It never waits.
 func (t *Taking) Poll() (info SnapshotInfo, done bool, err error) {
 	if t.group.Err() != nil {
-		t.finish(SnapshotInfo{}, wrap(ErrStopped, t.group.Err()))
+		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, t.group.Err()))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,15 +236,15 @@ func (g *Group) StartSnapshot() *Taking {
 	t := &Taking{group: g, done: make(chan struct{})}
 	switch {
 	case g.Err() != nil:
-		t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
 	case g.Halted() != nil:
 		t.finish(SnapshotInfo{}, g.Halted())
 	case g.snapshots.Machine == nil:
-		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", ErrNoSnapshots, g.id))
+		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", outcome.ErrNoSnapshots, g.id))
 	default:
 		g.snapshots.Ask(t.told)
 		if g.Err() != nil {
-			t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+			t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
 		}
 	}
 	return t
@@ -274,6 +274,3 @@ func (g *Group) LatestSnapshot() (SnapshotInfo, bool) {
 	}
 	return SnapshotInfo{}, false
 }
-
-// ErrNoSnapshots: the state machine of the group cannot be written as a snapshot.
-var ErrNoSnapshots = errors.New("millrace: the state machine takes no snapshots")

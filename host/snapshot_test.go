@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
@@ -193,9 +194,9 @@ func (h *keeperHost) restart(t fataler, loss crashfs.Loss, rng func() uint64) {
 // answer is what a caller learns.
 type answer struct{ text string }
 
-func (o *answer) Committed(Receipt) {}
-func (o *answer) Failed(err error)  { o.text = err.Error() }
-func (o *answer) Duplicate(r Receipt, result []byte, _ bool) {
+func (o *answer) Committed(outcome.Receipt) {}
+func (o *answer) Failed(err error)          { o.text = err.Error() }
+func (o *answer) Duplicate(r outcome.Receipt, result []byte, _ bool) {
 	o.text = fmt.Sprintf("duplicate of %d, %s", r.Index, result)
 }
 
@@ -524,7 +525,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = process.OpenGroup(t.Context(), GroupConfig{ID: theGroup}, Commands(&listMachine{}, h.options()))
-	if !errors.Is(err, ErrNoSnapshots) {
+	if !errors.Is(err, outcome.ErrNoSnapshots) {
 		t.Errorf("a machine without snapshots: %v", err)
 	}
 	process.Close(t.Context())

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 )
@@ -136,7 +137,7 @@ func TestSnapshotsOfACluster(t *testing.T) {
 		if err := h.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if _, err := g.TakeSnapshot(ctx); !errors.Is(err, host.ErrStopped) {
+		if _, err := g.TakeSnapshot(ctx); !errors.Is(err, outcome.ErrStopped) {
 			t.Errorf("after Close: %v", err)
 		}
 	}

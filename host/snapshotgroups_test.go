@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -64,7 +65,7 @@ func TestRemovedGroupsLeaveNoSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.disk.Crash(crashfs.LoseAll, nil)
-	if err := h.start(); !errors.Is(err, ErrRemoved) {
+	if err := h.start(); !errors.Is(err, outcome.ErrRemoved) {
 		t.Fatal(err)
 	}
 	if _, err := h.disk.ReadDir(identity.SnapshotsDir("data", theGroup)); !errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -23,7 +24,7 @@ type snapshotGroup Group
 func (g *snapshotGroup) IsLeaving() bool          { return (*Group)(g).isLeaving() }
 func (g *snapshotGroup) Released()                { (*Group)(g).partDone(theSnapshotLanes) }
 func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
-func (g *snapshotGroup) Stopped() error           { return wrap(ErrStopped, (*Group)(g).Err()) }
+func (g *snapshotGroup) Stopped() error           { return wrap(outcome.ErrStopped, (*Group)(g).Err()) }
 func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
 func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
 func (g *snapshotGroup) Capture()                 { g.host.appliers.Enqueue(&g.machine.apply.seat) }

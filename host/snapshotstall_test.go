@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -146,13 +147,13 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if n := len(h.bulk.snapshotLanes.All()); n != snapshots.LaneCount+1 {
 		t.Errorf("%d lanes, want one more than %d", n, snapshots.LaneCount)
 	}
-	_ = h.group.leave(gone(t), ErrStopped, false) // its context has ended: it only begins
+	_ = h.group.leave(gone(t), outcome.ErrStopped, false) // its context has ended: it only begins
 	h.manual.runIdle()
 	err = h.group.Close(gone(t))
 	if err == nil || !strings.Contains(err.Error(), "snapshot") {
 		t.Errorf("Close of the group: %v", err)
 	}
-	if _, done, err := s.Poll(); !done || !errors.Is(err, ErrStopped) {
+	if _, done, err := s.Poll(); !done || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("the caller: %t, %v", done, err)
 	}
 	go func() { close(release); close(ended) }()
@@ -271,7 +272,7 @@ func TestCloseWhileASnapshotIsTaken(t *testing.T) {
 				}
 			}
 			for _, s := range []*Taking{s, later} {
-				if _, done, err := s.Poll(); !done || err != nil && !errors.Is(err, ErrStopped) {
+				if _, done, err := s.Poll(); !done || err != nil && !errors.Is(err, outcome.ErrStopped) {
 					t.Fatalf("after %d steps: done %t, %v", steps, done, err)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Functions of the user run on the workers of a host, which serve all groups. One that panics, or ends its
@@ -79,21 +80,21 @@ func (s *commandGroup) callee() string {
 // The methods of a Caller are called on lanes and in turns, some of them under locks. One that panics has not
 // heard, which is logged, and what called it goes on.
 
-func (g *Group) tellCommitted(c Caller, r Receipt) {
+func (g *Group) tellCommitted(c outcome.Caller, r outcome.Receipt) {
 	returned := false
 	defer func() { g.callerEnded("Committed", recover(), returned) }()
 	c.Committed(r)
 	returned = true
 }
 
-func (g *Group) tellFailed(c Caller, err error) {
+func (g *Group) tellFailed(c outcome.Caller, err error) {
 	returned := false
 	defer func() { g.callerEnded("Failed", recover(), returned) }()
 	c.Failed(err)
 	returned = true
 }
 
-func (g *Group) tellDuplicate(c Caller, r Receipt, result []byte, kept bool) {
+func (g *Group) tellDuplicate(c outcome.Caller, r outcome.Receipt, result []byte, kept bool) {
 	returned := false
 	defer func() { g.callerEnded("Duplicate", recover(), returned) }()
 	c.Duplicate(r, result, kept)

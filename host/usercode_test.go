@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
@@ -30,9 +31,9 @@ func (c *brokenCaller) at(method string) {
 	}
 }
 
-func (c *brokenCaller) Committed(r Receipt)                   { c.at("Committed"); c.echoCaller.Committed(r) }
-func (c *brokenCaller) Failed(err error)                      { c.at("Failed"); c.echoCaller.Failed(err) }
-func (c *brokenCaller) Duplicate(_ Receipt, _ []byte, _ bool) { c.at("Duplicate") }
+func (c *brokenCaller) Committed(r outcome.Receipt)                   { c.at("Committed"); c.echoCaller.Committed(r) }
+func (c *brokenCaller) Failed(err error)                              { c.at("Failed"); c.echoCaller.Failed(err) }
+func (c *brokenCaller) Duplicate(_ outcome.Receipt, _ []byte, _ bool) { c.at("Duplicate") }
 
 // brokenMachine gives callers nothing, and cannot say what it is doing.
 type brokenMachine struct{ end func() }
@@ -91,7 +92,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 	b := &brokenCaller{newEchoCaller(), name, end, make(chan string, 4)}
 	mark := &session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}
 	for i, command := range commands {
-		var owner Caller = b
+		var owner outcome.Caller = b
 		first := newEchoCaller()
 		if i < len(commands)-1 {
 			owner = first
@@ -106,7 +107,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 		if err := g.Call(c); err != nil {
 			t.Fatal(err)
 		}
-		if owner == Caller(first) {
+		if owner == outcome.Caller(first) {
 			<-first.committed
 		}
 	}

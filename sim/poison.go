@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -59,7 +60,7 @@ func (s *diverging) poison() {
 func (s *diverging) operate() {
 	s.w.plan(between(s.rng, 100*time.Millisecond, 300*time.Millisecond), "an operator looks", nil, func() {
 		s.w.eachReplica(func(r *replica) {
-			var halted *host.HaltedError
+			var halted *outcome.HaltedError
 			if !errors.As(r.group.Halted(), &halted) {
 				return
 			}
@@ -88,7 +89,7 @@ func (s *diverging) submit(r *replica, value uint64) {
 	switch err := r.group.Call(&c.Call); {
 	case err == nil:
 		s.calls = append(s.calls, c)
-	case !errors.Is(err, host.ErrOverloaded) && !errors.Is(err, host.ErrMachineHalted):
+	case !errors.Is(err, outcome.ErrOverloaded) && !errors.Is(err, outcome.ErrMachineHalted):
 		s.w.violate("a command is not taken: %v", err)
 	}
 }

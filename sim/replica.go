@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
@@ -125,7 +126,7 @@ func (n *nemesis) reopen(r *replica) {
 	}
 	if err != nil {
 		fresh.group = nil
-		if !l.excused(err) && !l.excusesShort(err) && !((l.sawError || l.sawMoved) && errors.Is(err, host.ErrStopped)) {
+		if !l.excused(err) && !l.excusesShort(err) && !((l.sawError || l.sawMoved) && errors.Is(err, outcome.ErrStopped)) {
 			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -190,7 +191,7 @@ func write(t *testing.T, ps []*party, command string) {
 				p.waitForIndex(t, r.Index)
 			}
 			return
-		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			t.Fatal(err)
 		}
 		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -37,13 +38,13 @@ type call struct {
 }
 
 // Committed implements host.Caller: the client waits for the state machine.
-func (c *call) Committed(host.Receipt) {}
+func (c *call) Committed(outcome.Receipt) {}
 
 // Failed implements host.Caller.
 func (c *call) Failed(err error) { c.ends <- err }
 
 // Duplicate implements host.Caller. The command was applied before: that was its effect.
-func (c *call) Duplicate(host.Receipt, []byte, bool) { c.ends <- nil }
+func (c *call) Duplicate(outcome.Receipt, []byte, bool) { c.ends <- nil }
 
 // Call carries out a command on a member that leads, and returns when its state machine has applied it. mark
 // is its place in a session; nil: it has none. The cluster has sessions.

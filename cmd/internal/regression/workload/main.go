@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
 )
@@ -136,7 +137,7 @@ func (c *cluster) lead(ctx context.Context) error {
 			return err
 		}
 		_, err := c.groups[0].Propose(ctx, []byte("first"))
-		var elsewhere *host.NotLeaderError
+		var elsewhere *outcome.NotLeaderError
 		if !errors.As(err, &elsewhere) {
 			return err
 		}
