@@ -304,7 +304,7 @@ func (s *commandGroup) flush() error {
 				s.table.Keep(c.Result)
 			}
 		}
-	case s.options.resultForm() != "":
+	case resultForm(&s.options) != "":
 		for i := range s.batch {
 			s.sums.ResultSum(s.batch[i].ResultSum)
 		}
@@ -313,7 +313,7 @@ func (s *commandGroup) flush() error {
 }
 
 // resultForm names the form in which members compare results; "": they do not.
-func (o *CommandOptions) resultForm() string {
+func resultForm(o *CommandOptions) string {
 	if o.KeepResults {
 		return cmp.Or(o.ResultForm, "kept")
 	}

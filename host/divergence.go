@@ -26,7 +26,7 @@ func (h *Host) takeDivergence(from uint64, body []byte) error {
 // compare begins to sum up what the machine applies.
 func (s *commandGroup) compare() {
 	o, g := &s.options, s.group
-	m := divergence.Machine{Sessions: o.Sessions, Form: o.resultForm(), Version: o.Version, Stops: o.StopDiverged}
+	m := divergence.Machine{Sessions: o.Sessions, Form: resultForm(o), Version: o.Version, Stops: o.StopDiverged}
 	if o.Digest != nil {
 		m.Digest = s.digest
 	}

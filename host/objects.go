@@ -28,8 +28,8 @@ type ObjectOptions struct {
 
 const defaultObjectReserve = 256 << 20
 
-// validate says what is wrong with options, in which 0 stands for a default, or returns nil.
-func (o ObjectOptions) validate() error {
+// Validate says what is wrong with options, in which 0 stands for a default, or returns nil.
+func (o ObjectOptions) Validate() error {
 	if o.ReserveBytes < 0 {
 		return fmt.Errorf("millrace: ObjectOptions.ReserveBytes is %d, want at least 0, which stands for the default", o.ReserveBytes)
 	}

@@ -22,7 +22,7 @@ import (
 
 // openObjects opens the objects of the group, and gives them to a machine that uses them.
 func (s *commandGroup) openObjects(g *Group) (err error) {
-	if err := s.options.Objects.validate(); err != nil {
+	if err := s.options.Objects.Validate(); err != nil {
 		return fmt.Errorf("%w (CommandOptions.Objects of group %d)", err, g.id)
 	}
 	if !g.host.env.pipeline.AsyncStorageWrites() {
