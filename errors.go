@@ -12,8 +12,8 @@ import (
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
 // ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps
 // an error of a context says what was missing when the context ended. errors.Is finds ErrNotFounded,
-// ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the command
-// may have been committed.
+// ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
+// command may have been committed.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
 	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.

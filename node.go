@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 )
 
@@ -245,7 +246,7 @@ func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command
 
 // commandOf decodes an entry of the log. Its Time is that of its stamp, or 0. ofHost says that it is about
 // objects, and no state machine gets it.
-func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err error) {
+func (n *Node[C, R]) commandOf(e *statemachine.Entry) (c Command[C], ofHost bool, err error) {
 	h, data, err := session.Decode(e.Data)
 	if err != nil {
 		return c, false, fmt.Errorf("millrace: entry %d: %w", e.Index, err)

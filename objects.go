@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -18,7 +19,7 @@ type (
 	// ObjectID names an object in its group.
 	ObjectID = object.ID
 	// ObjectOptions are those of a group with objects (Machine.Objects). The zero value is a good one.
-	ObjectOptions = host.ObjectOptions
+	ObjectOptions = statemachine.ObjectOptions
 	// UploadOptions are those of Node.Upload. The zero value is a good one.
 	UploadOptions = host.UploadOptions
 	// Objects is how a state machine keeps, releases and reads objects (ObjectUser).

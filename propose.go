@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // ProposeOption changes one Propose or Submit.
@@ -447,7 +448,7 @@ func (c *caller[R]) Duplicate(r outcome.Receipt, encoded []byte, kept bool) {
 }
 
 // applied gives the result of this host's state machine.
-func (c *caller[R]) applied(e *host.Command, result R) {
+func (c *caller[R]) applied(e *statemachine.Command, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished.happened {

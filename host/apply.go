@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -23,7 +24,7 @@ import (
 type applyQueue struct {
 	workqueue.Queue
 	group   *Group
-	machine StateMachine
+	machine statemachine.Machine
 	calls   atomic.Uint64
 	entries atomic.Uint64
 	applied atomic.Uint64 // the last entry
@@ -170,7 +171,7 @@ func (q *applyQueue) position() raftpb.EntryID {
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
 // newApplyQueue returns the queue of a group.
-func newApplyQueue(g *Group, machine StateMachine) *applyQueue {
+func newApplyQueue(g *Group, machine statemachine.Machine) *applyQueue {
 	q := &applyQueue{group: g, machine: machine}
 	q.seat.Init(q)
 	return q

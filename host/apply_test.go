@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -33,7 +34,7 @@ func mixed() []raftpb.Entry {
 // shape is a state machine that records the batches of its calls.
 type shape struct{ calls []string }
 
-func (s *shape) Apply(entries []Entry) error {
+func (s *shape) Apply(entries []statemachine.Entry) error {
 	var b strings.Builder
 	for _, e := range entries {
 		b.Write(e.Data)
@@ -95,9 +96,9 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 func TestStateMachineThatFails(t *testing.T) {
 	broken := errors.New("disk of the state machine is full")
 	for _, p := range pipeline.All {
-		for name, fail := range map[string]func(Entry) error{
-			"error": func(Entry) error { return broken },
-			"panic": func(e Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
+		for name, fail := range map[string]func(statemachine.Entry) error{
+			"error": func(statemachine.Entry) error { return broken },
+			"panic": func(e statemachine.Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
 		} {
 			t.Run(p.Name()+"/"+name, func(t *testing.T) {
 				l := openTestHost(t, 3, WithPipeline(p))

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // echoMachine gives each caller its command as the result.
 type echoMachine struct{ applied []string }
 
-func (m *echoMachine) Apply(batch []Command) error {
+func (m *echoMachine) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		m.applied = append(m.applied, string(batch[i].Data))
 		if batch[i].Caller != nil {
@@ -47,7 +48,7 @@ func TestCallGetsItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(t.Context())
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(m, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(m, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

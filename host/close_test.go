@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -77,7 +78,7 @@ func TestCloseWithAHungDisk(t *testing.T) {
 // blocked is a state machine that hangs in its first call.
 type blocked struct{ entered, release chan struct{} }
 
-func (b *blocked) Apply([]host.Entry) error {
+func (b *blocked) Apply([]statemachine.Entry) error {
 	close(b.entered)
 	<-b.release
 	return nil
@@ -133,7 +134,7 @@ func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
 // broken is a state machine that refuses every command.
 type broken struct{}
 
-func (broken) Apply([]host.Entry) error { return errors.New("no such thing") }
+func (broken) Apply([]statemachine.Entry) error { return errors.New("no such thing") }
 
 // A log line that hangs must not keep a client or Close waiting.
 func TestCloseWithAStuckLogger(t *testing.T) {

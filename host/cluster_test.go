@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
@@ -36,7 +37,7 @@ func newJournal() *journal {
 	return &journal{at: map[string]uint64{}, grown: make(chan struct{})}
 }
 
-func (j *journal) Apply(entries []host.Entry) error {
+func (j *journal) Apply(entries []statemachine.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {
@@ -98,7 +99,7 @@ func (j *journal) waitUntil(t *testing.T, missing func() error) {
 const theGroup = 1
 
 // openOne opens a host with one group, theGroup.
-func openOne(c host.Config, m host.StateMachine, options ...host.Option) (*host.Host, error) {
+func openOne(c host.Config, m statemachine.Machine, options ...host.Option) (*host.Host, error) {
 	h, err := host.Open(context.Background(), c, options...)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -24,7 +25,7 @@ func TestADuplicateIsToldAfterTheCommandIsApplied(t *testing.T) {
 	l := openTestHost(t, 3)
 	defer l.Close(context.Background())
 	m, seen := &echoMachine{}, -1
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(m, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(m, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -238,7 +239,7 @@ func TestFlightRecorderOfAClosedHost(t *testing.T) {
 
 type failing struct{}
 
-func (failing) Apply(entries []host.Entry) error {
+func (failing) Apply(entries []statemachine.Entry) error {
 	if len(entries) > 0 && len(entries[0].Data) > 0 {
 		return errors.New("the machine breaks")
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // exiting is a state machine that ends the goroutine that calls it.
 type exiting struct{}
 
-func (exiting) Apply([]host.Entry) error { runtime.Goexit(); return nil }
+func (exiting) Apply([]statemachine.Entry) error { runtime.Goexit(); return nil }
 
 // A state machine that ends its goroutine is halted, also where it is called in a turn, and the other
 // groups of the shard and Close go on.

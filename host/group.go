@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -167,7 +168,7 @@ func (g *Group) Failed() <-chan struct{} { return g.life.failed }
 // Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
 // or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
 // of wal.Group.Entries.
-func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
 	return g.writes.storage.log.Entries(lo, hi, maxBytes)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -113,7 +114,7 @@ func (t *groupTable) close() []*Group {
 // A host may have many groups: they share its log, its connections and its goroutines. What a group costs is
 // in docs/operate/running-a-host.md. If a group fails, by its state machine, its part of the log or a broken
 // rule of ours, it stops (Group.Err) and the others go on.
-func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachine) (*Group, error) {
+func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachine.Machine) (*Group, error) {
 	if machine == nil {
 		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
 	}
@@ -173,7 +174,7 @@ func (h *Host) rejectSecondGroup() error {
 	return fmt.Errorf("millrace: pipeline %s serves one group only, because its turns wait for the disk and the state machine; use pipeline.Async for more", p.Name())
 }
 
-func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
+func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine.Machine) (_ *Group, err error) {
 	stored := h.storage.log.Group(c.ID)
 	store := newStorage(stored)
 	g := &Group{

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -41,7 +42,7 @@ func (l *testHost) commit(group, lo, hi uint64) {
 // failure is a way in which one group fails. It happens in the group's work on entry 2.
 type failure struct {
 	name  string
-	apply func(Entry) error
+	apply func(statemachine.Entry) error
 	cause func(t *testing.T, l *testHost, g *Group)
 	is    func(error) bool
 }
@@ -49,8 +50,8 @@ type failure struct {
 var errMachine = errors.New("the state machine cannot go on")
 
 var failures = []failure{
-	{"error in Apply", func(Entry) error { return errMachine }, nil, func(err error) bool { return errors.Is(err, errMachine) }},
-	{"panic in Apply", func(Entry) error { panic("a bug of the user") }, nil, func(err error) bool { return strings.Contains(err.Error(), "a bug of the user") }},
+	{"error in Apply", func(statemachine.Entry) error { return errMachine }, nil, func(err error) bool { return errors.Is(err, errMachine) }},
+	{"panic in Apply", func(statemachine.Entry) error { panic("a bug of the user") }, nil, func(err error) bool { return strings.Contains(err.Error(), "a bug of the user") }},
 	{"broken invariant", nil, func(_ *testing.T, l *testHost, g *Group) {
 		g.inbox.putAnswers([]raftpb.Message{bogusAnswer})
 		g.wake()

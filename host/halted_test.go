@@ -9,13 +9,14 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // poisoned refuses some commands, as every copy of it does.
 type poisoned struct{ applied []string }
 
-func (p *poisoned) Apply(entries []host.Entry) error {
+func (p *poisoned) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
 		switch text := string(entries[i].Data); text {
 		case "panic":

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // A member whose machine is halted gets a snapshot of another member. One of an entry before the command does
@@ -24,7 +25,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	}
 	before := leader.group.snapshots.Latest()
 	given := 0
-	behind.machine.fails = func(*Command) error {
+	behind.machine.fails = func(*statemachine.Command) error {
 		given++
 		return errMachine
 	}
@@ -55,7 +56,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 // campaign and change members. The member says what its machine has applied.
 func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	l := openTestHost(t, 3)
-	l.machine.fail = func(e Entry) error {
+	l.machine.fail = func(e statemachine.Entry) error {
 		if e.Index == 3 {
 			return errMachine
 		}

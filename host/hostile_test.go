@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
@@ -114,7 +115,7 @@ type safeCommands struct {
 	have []string
 }
 
-func (c *safeCommands) Apply(entries []Entry) error {
+func (c *safeCommands) Apply(entries []statemachine.Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range entries {

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -27,21 +28,21 @@ const logPageBytes = 1 << 20
 // The sequence may be iterated any number of times. It may block on a disk, so it is for tools, copies and
 // audits, and not for a state machine. A leader may have committed what its own disk does not hold yet:
 // then the iteration waits for it.
-func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[statemachine.Entry, error] {
+	return func(yield func(statemachine.Entry, error) bool) {
 		committed := g.Status().Committed
 		next, end := max(from, 1), to
 		if end == 0 {
 			end = committed + 1
 		}
 		if end > committed+1 && end > next {
-			yield(Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
+			yield(statemachine.Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
 			return
 		}
 		for next < end {
 			page, err := g.logPage(ctx, next, end)
 			if err != nil {
-				yield(Entry{}, err)
+				yield(statemachine.Entry{}, err)
 				return
 			}
 			for i := range page {
@@ -55,7 +56,7 @@ func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, e
 }
 
 // logPage reads at least one entry.
-func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) {
+func (g *Group) logPage(ctx context.Context, next, end uint64) ([]statemachine.Entry, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: group %d: entry %d and later ones were not read: %w", g.id, next, context.Cause(ctx))
 	}

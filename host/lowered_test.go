@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -25,7 +26,7 @@ type sumMachine struct {
 
 func newSumMachine(want int) *sumMachine { return &sumMachine{want: want, has: make(chan struct{})} }
 
-func (m *sumMachine) Apply(entries []Entry) error {
+func (m *sumMachine) Apply(entries []statemachine.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range entries {

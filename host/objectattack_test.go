@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -20,7 +21,7 @@ import (
 // newObjectCluster is a cluster whose group has objects.
 func newObjectCluster(t *testing.T, seed uint64) *installCluster {
 	c := newInstallCluster(t, seed)
-	c.objects = &ObjectOptions{ReserveBytes: 1}
+	c.objects = &statemachine.ObjectOptions{ReserveBytes: 1}
 	return c
 }
 

@@ -18,23 +18,7 @@ import (
 	"github.com/millrace/millrace/object/files"
 )
 
-// ObjectOptions are those of a group with large objects.
-type ObjectOptions struct {
-	object.Options
-	// ReserveBytes is the space on the disk that objects leave for the log and for snapshots; default 256
-	// MiB. An upload is refused, and a fetch waits, that would take of it. Members may differ in it.
-	ReserveBytes int64
-}
-
 const defaultObjectReserve = 256 << 20
-
-// Validate says what is wrong with options, in which 0 stands for a default, or returns nil.
-func (o ObjectOptions) Validate() error {
-	if o.ReserveBytes < 0 {
-		return fmt.Errorf("millrace: ObjectOptions.ReserveBytes is %d, want at least 0, which stands for the default", o.ReserveBytes)
-	}
-	return o.Options.Validate()
-}
 
 func objectsDir(hostDir string, group uint64) string {
 	return filepath.Join(identity.GroupDir(hostDir, group), "objects")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each
@@ -16,7 +17,7 @@ func BenchmarkReceipts(b *testing.B) {
 	clock := func() time.Duration { return time.Since(began) }
 	for _, size := range []int{1, 16, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			calls, commands := make([]Call, size), make([]Command, size)
+			calls, commands := make([]Call, size), make([]statemachine.Command, size)
 			q := proposalQueue{clock: clock}
 			var last outcome.Receipt
 			for n := 0; n < b.N; n += size {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // The outcome of a call has two halves: Committed, which the turn tells, and the result, for which the call
@@ -14,7 +15,7 @@ import (
 
 // findCallers connects commands that are applied now, in the order of the log, with the calls of this host
 // that wait for them. It is for commands that were not applied before.
-func (g *Group) findCallers(commands []Command) {
+func (g *Group) findCallers(commands []statemachine.Command) {
 	q := &g.proposals
 	if len(commands) == 0 || q.ring.Unapplied() == 0 && q.calls.n.Load() == 0 {
 		return
@@ -31,7 +32,7 @@ func (g *Group) findCallers(commands []Command) {
 // findCallers sets the callers of commands, and notes them until appliedBatch: if the group stops while the
 // machine hangs, they are told. It returns the bytes that it releases, and how many calls were found by
 // their number.
-func (q *proposalQueue) findCallers(commands []Command, now time.Duration) (freed int64, routed uint64) {
+func (q *proposalQueue) findCallers(commands []statemachine.Command, now time.Duration) (freed int64, routed uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
@@ -157,7 +158,7 @@ func (q *proposalQueue) overtaken(through uint64) {
 	}
 }
 
-func hasCaller(commands []Command) bool {
+func hasCaller(commands []statemachine.Command) bool {
 	for i := range commands {
 		if commands[i].Caller != nil {
 			return true

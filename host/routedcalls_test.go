@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -53,7 +54,7 @@ func openCallClusterWith(t *testing.T, n int, config GroupConfig, change func(*C
 		}
 		t.Cleanup(func() { h.Close(context.Background()) })
 		m := &echoMachine{}
-		g, err := h.OpenGroup(t.Context(), config, Commands(m, CommandOptions{}))
+		g, err := h.OpenGroup(t.Context(), config, Commands(m, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func TestCallWithoutLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -199,7 +200,7 @@ func (q *applyQueue) skip(e *raftpb.Entry) error {
 
 // skip takes a command as one that has no effect. The log time and its session go on: a copy of the command,
 // under the same number, is not applied either.
-func (s *commandGroup) skip(e *Entry) {
+func (s *commandGroup) skip(e *statemachine.Entry) {
 	h, _, err := session.Decode(e.Data)
 	if err != nil {
 		return // no member can read it, so no call waits for it

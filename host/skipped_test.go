@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -34,7 +35,7 @@ func (c *commands) indexes() (all []uint64) {
 // it halts at the entry, for good. One that is halted there says that a start leads past it.
 func TestSkipIsTakenByEveryMember(t *testing.T) {
 	l := openTestHost(t, 3)
-	poison := func(e Entry) error {
+	poison := func(e statemachine.Entry) error {
 		if e.Index == 2 {
 			return errMachine
 		}
@@ -83,7 +84,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 // A batch of several commands fails, and it is not known which. The next start applies them one at a time.
 func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 	l := openTestHost(t, 1)
-	l.machine.fail = func(e Entry) error {
+	l.machine.fail = func(e statemachine.Entry) error {
 		if string(e.Data) == "c" {
 			return errMachine
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -30,7 +31,7 @@ type journalForm struct {
 
 type journalView journalForm
 
-func (j savedJournal) Snapshot() (host.Snapshot, error) {
+func (j savedJournal) Snapshot() (statemachine.Snapshot, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return journalView{j.index, j.hash, len(j.applied)}, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -105,7 +106,7 @@ func TestDiskOfManyGroups(t *testing.T) {
 	policy := SnapshotPolicy{LogBytes: 32 << 10, KeepBytes: 16 << 10}
 	var all []*Group
 	for id := uint64(2); id < 2+groups; id++ {
-		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: id, Snapshots: policy}, Commands(&forgetful{}, CommandOptions{}))
+		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: id, Snapshots: policy}, Commands(&forgetful{}, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func TestDiskOfManyGroups(t *testing.T) {
 // forgetful is a keeper with a small state.
 type forgetful struct{ keeper }
 
-func (f *forgetful) Apply(batch []Command) error {
+func (f *forgetful) Apply(batch []statemachine.Command) error {
 	err := f.keeper.Apply(batch)
 	f.list = f.list[max(len(f.list)-3, 0):]
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -136,12 +137,12 @@ func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Messag
 func isSnapshotMessage(m raftpb.Message) bool { return m.Type == raftpb.MsgSnap }
 
 // snapshotMachine implements snapshots.Machine.
-type snapshotMachine struct{ Snapshotter }
+type snapshotMachine struct{ statemachine.Snapshotter }
 
 func (m snapshotMachine) Capture() (snapshots.View, error) { return m.Snapshot() }
 
 func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
-	if with, is := v.(FileSnapshot); is {
+	if with, is := v.(statemachine.FileSnapshot); is {
 		for _, f := range with.Files() {
 			files = append(files, snapshots.File(f))
 		}
@@ -150,19 +151,19 @@ func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
 }
 
 func (m snapshotMachine) TakesFiles() bool {
-	_, is := m.Snapshotter.(FileRestorer)
+	_, is := m.Snapshotter.(statemachine.FileRestorer)
 	return is
 }
 
 func (m snapshotMachine) Callee(v snapshots.View) string {
-	if n, is := v.(NamesCallee); is {
+	if n, is := v.(statemachine.NamesCallee); is {
 		return calleeOf(n)
 	}
 	return "WriteTo of a snapshot of the state machine"
 }
 
 func (m snapshotMachine) RestoreFiles(ctx context.Context, r io.Reader, files *snapshots.Files) error {
-	return m.Snapshotter.(FileRestorer).RestoreFiles(ctx, r, files)
+	return m.Snapshotter.(statemachine.FileRestorer).RestoreFiles(ctx, r, files)
 }
 
 // advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -25,7 +26,7 @@ import (
 func TestASnapshotWaitsForTheLog(t *testing.T) {
 	k := &keeper{}
 	l := openTestHostWith(t, 3, func(*Config) {})
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Volatile: true, MaxCommandBytes: 1 << 10}, Commands(k, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Volatile: true, MaxCommandBytes: 1 << 10}, Commands(k, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ var hangs = make(chan struct{})
 func TestASnapshotThatHangs(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	other := &keeper{}
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(other, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(other, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -56,7 +57,7 @@ func openKept(t *testing.T, disk *crashfs.FS) *testHost {
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
 	l.meet()
-	l.group = l.open(theGroup, Commands(&keeper{}, CommandOptions{}))
+	l.group = l.open(theGroup, Commands(&keeper{}, statemachine.CommandOptions{}))
 	return l
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // Functions of the user run on the workers of a host, which serve all groups. One that panics, or ends its
@@ -55,13 +56,8 @@ func (q *applyQueue) callee() string {
 	return "Apply of the state machine"
 }
 
-// NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.
-// Callee names the function that is being called, such as "Decode of the codec", for the error if that
-// panics. Callee is called on the same goroutine.
-type NamesCallee interface{ Callee() string }
-
 // calleeOf calls Callee. What is under way is a panic of another function, which must be said.
-func calleeOf(n NamesCallee) (name string) {
+func calleeOf(n statemachine.NamesCallee) (name string) {
 	name = "Callee, and a function that it should have named,"
 	defer func() { _ = recover() }()
 	return n.Callee()
@@ -71,7 +67,7 @@ func (s *commandGroup) callee() string {
 	if s.inDigest {
 		return "Digest of the state machine"
 	}
-	if m, is := s.machine.(NamesCallee); is {
+	if m, is := s.machine.(statemachine.NamesCallee); is {
 		return calleeOf(m)
 	}
 	return "Apply of the state machine"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 )
@@ -38,7 +39,7 @@ func (c *brokenCaller) Duplicate(_ outcome.Receipt, _ []byte, _ bool) { c.at("Du
 // brokenMachine gives callers nothing, and cannot say what it is doing.
 type brokenMachine struct{ end func() }
 
-func (m brokenMachine) Apply(batch []Command) error {
+func (m brokenMachine) Apply(batch []statemachine.Command) error {
 	if string(batch[0].Data) == "break" {
 		m.end()
 	}
@@ -79,7 +80,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 		t.Fatal(err)
 	}
 	open := func(id uint64) *Group {
-		g, err := h.OpenGroup(ctx, GroupConfig{ID: id}, Commands(brokenMachine{end}, CommandOptions{}))
+		g, err := h.OpenGroup(ctx, GroupConfig{ID: id}, Commands(brokenMachine{end}, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,11 +164,11 @@ func TestGoexitInOpenGroup(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, CommandOptions{Applied: applied}))
+		_, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, statemachine.CommandOptions{Applied: applied}))
 		t.Errorf("OpenGroup returned %v", err)
 	}()
 	<-ended
-	if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, CommandOptions{})); err != nil {
+	if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, statemachine.CommandOptions{})); err != nil {
 		t.Error(err)
 	}
 }

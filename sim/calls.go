@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -32,7 +33,7 @@ import (
 
 // callOptions is how the groups of a run take calls.
 type callOptions struct {
-	host.CommandOptions
+	statemachine.CommandOptions
 	rng   *rand.Rand
 	eager bool // users repeat most commands at several hosts
 	// named are sessions of users.
@@ -274,7 +275,7 @@ func (c *clients) pollCalls(r *replica) {
 type callMachine struct{ replica *replica }
 
 // Apply implements host.CommandMachine.
-func (m callMachine) Apply(batch []host.Command) error {
+func (m callMachine) Apply(batch []statemachine.Command) error {
 	r := m.replica
 	if r.life.dead {
 		return crashfs.ErrCrashed
@@ -313,7 +314,7 @@ func (r *replica) noteCommand(index, term uint64, now time.Duration, command str
 	r.watch.applied, r.watch.time = index, now
 	r.observeApplied(index, term, command)
 	r.noteState(command)
-	r.ghost.apply(w, r.name, host.Entry{Index: index, Term: term, Data: []byte(command)})
+	r.ghost.apply(w, r.name, statemachine.Entry{Index: index, Term: term, Data: []byte(command)})
 }
 
 // commandOf returns the command in the data of an entry.

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -231,10 +232,10 @@ func (s *diverging) checkWarned(r *replica) {
 }
 
 // machine returns the state machine of a replica.
-func (s *diverging) machine(r *replica) host.StateMachine {
+func (s *diverging) machine(r *replica) statemachine.Machine {
 	m := &divergingMachine{run: s, replica: r, keys: map[byte]uint64{}, isNew: s.version[r.life.host] > 0}
 	s.machines[r] = m
-	o := host.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
+	o := statemachine.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
 	if m.isNew && (s.kind == OtherForm || s.kind == Upgrade && s.keeps) {
 		o.ResultForm = "u64 and one"
 	}
@@ -265,7 +266,7 @@ type divergingMachine struct {
 }
 
 // Apply implements host.CommandMachine.
-func (m *divergingMachine) Apply(batch []host.Command) error {
+func (m *divergingMachine) Apply(batch []statemachine.Command) error {
 	s := m.run
 	for i := range batch {
 		c := &batch[i]

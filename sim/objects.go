@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/sim/property"
@@ -69,7 +70,7 @@ func (w *world) drawObjects() {
 		life:    pick(rng, time.Second, 3*time.Second, time.Minute),
 		uploads: map[object.ID]*simUpload{}, named: map[string][]object.ID{},
 	}
-	w.calls.Objects = &host.ObjectOptions{ReserveBytes: 1}
+	w.calls.Objects = &statemachine.ObjectOptions{ReserveBytes: 1}
 }
 
 func (w *world) startObjects() {
@@ -327,7 +328,7 @@ func (o *objects) head(command string) []byte {
 func (m callMachine) UseObjects(o *host.Objects) { m.replica.objects = o }
 
 // useObjects reads what a command names, and keeps or releases it.
-func (r *replica) useObjects(c *host.Command) error {
+func (r *replica) useObjects(c *statemachine.Command) error {
 	o := r.life.w.objects
 	if o == nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -144,7 +145,7 @@ func (s *diverging) checkPoison() {
 type poisonedMachine struct{ *divergingMachine }
 
 // Snapshot implements host.Snapshotter: the sum, the count, and the map in the order of its keys.
-func (m poisonedMachine) Snapshot() (host.Snapshot, error) {
+func (m poisonedMachine) Snapshot() (statemachine.Snapshot, error) {
 	state := binary.LittleEndian.AppendUint64(nil, m.all)
 	state = binary.LittleEndian.AppendUint64(state, uint64(m.count))
 	for k := range byte(8) {

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
@@ -40,7 +41,7 @@ type replica struct {
 }
 
 // openGroups opens the groups of a process.
-func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateMachine) error {
+func (l *life) openGroups(process *host.Host, machine func(*replica) statemachine.Machine) error {
 	for i := range l.w.ghosts {
 		r := l.newReplica(l.host.ghost(uint64(i + 1)))
 		l.replicas = append(l.replicas, r)
@@ -63,7 +64,7 @@ func (l *life) newReplica(g *ghost) *replica {
 	return r
 }
 
-func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
+func (r *replica) open(process *host.Host, machine statemachine.Machine) (err error) {
 	c := r.life.w.groupConfig
 	c.ID, c.Joins = r.id, r.life.w.joins(r.life.host)
 	r.life.w.placing.configureGroup(&c, r.life.host.id)

@@ -1,5 +1,5 @@
-// Package outcome has what becomes of what a program asks of a group: receipts, and errors. It is values only.
-// Package host and its rooms return them; nothing here waits, locks or starts anything.
+// Package outcome says how what a program asks of a group ends: with a receipt or an error. It is values
+// only. Package host and its rooms return them; nothing here waits, locks or starts anything.
 //
 // Every proposal ends in exactly one of three ways:
 //   - with a Receipt;

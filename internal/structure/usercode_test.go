@@ -41,21 +41,21 @@ var userCode = map[string]string{
 	"millrace.WithTransport(t)":            "part",
 	"millrace.Option":                      "ours", // only this package can make one
 	"host.Option":                          "ours",
-	"host.StateMachine.Apply":              "test TestGoexitInApply",
-	"host.CommandMachine.Apply":            "row Apply",
-	"host.NamesCallee.Callee":              "test TestUserFunctionsOfHosts",
-	"host.Caller.Committed":                "row Committed",
-	"host.Caller.Failed":                   "row Failed",
-	"host.Caller.Duplicate":                "row Duplicate",
-	"host.CommandOptions.Digest":           "row Digest",
-	"host.CommandOptions.Applied":          "row Applied",
+	"statemachine.Machine.Apply":              "test TestGoexitInApply",
+	"statemachine.CommandMachine.Apply":            "row Apply",
+	"statemachine.NamesCallee.Callee":              "test TestUserFunctionsOfHosts",
+	"outcome.Caller.Committed":                "row Committed",
+	"outcome.Caller.Failed":                   "row Failed",
+	"outcome.Caller.Duplicate":                "row Duplicate",
+	"statemachine.CommandOptions.Digest":           "row Digest",
+	"statemachine.CommandOptions.Applied":          "row Applied",
 	"host.ObjectUser.UseObjects":           "row UseObjects",
-	"host.Snapshotter.Snapshot":            "row Snapshot",
-	"host.Snapshotter.Restore":             "row Restore",
-	"host.Snapshot.WriteTo":                "row WriteTo",
-	"host.Snapshot.Close":                  "row Close",
-	"host.FileSnapshot.Files":              "row Files",
-	"host.FileRestorer.RestoreFiles":       "row RestoreFiles",
+	"statemachine.Snapshotter.Snapshot":            "row Snapshot",
+	"statemachine.Snapshotter.Restore":             "row Restore",
+	"statemachine.Snapshot.WriteTo":                "row WriteTo",
+	"statemachine.Snapshot.Close":                  "row Close",
+	"statemachine.FileSnapshot.Files":              "row Files",
+	"statemachine.FileRestorer.RestoreFiles":       "row RestoreFiles",
 	"host.UploadOptions.Progress":          "row Progress",
 	"host.TLS.Source":                      "test TestUserFunctionsOfTLS",
 	"host.TLS.Now":                         "test TestUserFunctionsOfTLS",
@@ -77,7 +77,7 @@ var userCode = map[string]string{
 	"host.WithEnv(v)":                      "part",
 	"host.WithPipeline(p)":                 "part",
 	"host.LogConfig.Events":                "ours",
-	"host.SnapshotFiles":                   "ours",
+	"statemachine.SnapshotFiles":                   "ours",
 	"host.Host.WriteFlight(w)":             "caller",
 	"rescue.Restore(archives)":             "caller",
 	"rescue.Options.OpenLog":               "part",
@@ -93,7 +93,7 @@ var userCode = map[string]string{
 func TestUserFunctionsHaveRows(t *testing.T) {
 	inRoot(t)
 	found := map[string]bool{}
-	for _, dir := range []string{".", "host", "host/rescue", "transport/tcp"} {
+	for _, dir := range []string{".", "host", "host/outcome", "host/statemachine", "host/rescue", "transport/tcp"} {
 		for _, f := range parsePackage(t, dir) {
 			for _, d := range f.Decls {
 				for _, place := range placesOfUsers(f.Name.Name, d) {

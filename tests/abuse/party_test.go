@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -281,7 +282,7 @@ type journal struct {
 func newJournal() *journal { return &journal{grown: make(chan struct{})} }
 
 // Apply receives committed commands.
-func (j *journal) Apply(entries []host.Entry) error {
+func (j *journal) Apply(entries []statemachine.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {

@@ -39,7 +39,8 @@ const lookBytes = 4 << 20
 // ErrUploads: MaxUploads are under way.
 var ErrUploads = errors.New("millrace: too many uploads")
 
-// StartUpload begins an upload of at most maxBytes. Errors: ErrUploads, outcome.ErrObjectSpace, and those of the disk.
+// StartUpload begins an upload of at most maxBytes. Errors: ErrUploads, outcome.ErrObjectSpace, and those
+// of the disk.
 func (k *Keeper) StartUpload(id object.ID, life time.Duration, maxBytes int64) (*Upload, error) {
 	u := &Upload{of: k, id: id, life: life, done: make(chan struct{})}
 	k.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // commands is the machine of a cluster with sessions (Setup.Sessions): a command that comes again under the
@@ -14,7 +15,7 @@ import (
 type commands struct{ *machine }
 
 // Apply implements host.CommandMachine.
-func (c commands) Apply(batch []host.Command) error {
+func (c commands) Apply(batch []statemachine.Command) error {
 	n := uint64(0)
 	for i := range batch {
 		c.Machine.Apply(batch[i].Index, batch[i].Data)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
 )
@@ -156,7 +157,7 @@ func (c *cluster) close() error {
 type counter struct{ applied atomic.Uint64 }
 
 // Apply implements host.StateMachine.
-func (c *counter) Apply(entries []host.Entry) error {
+func (c *counter) Apply(entries []statemachine.Entry) error {
 	c.applied.Add(uint64(len(entries)))
 	return nil
 }
