@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // b4 is reconfiguration under load: an empty host is added and gets a snapshot of the state, a follower is
@@ -151,7 +152,7 @@ func planUnreachable(ctx context.Context, c *rig.Cluster, f map[string]float64) 
 		return context.Cause(ctx)
 	}
 	f[refusedPlan.Name] = 0
-	if errors.Is(err, host.ErrMembersUnchanged) {
+	if errors.Is(err, outcome.ErrMembersUnchanged) {
 		f[refusedPlan.Name] = 1
 	}
 	return nil
@@ -253,7 +254,7 @@ var errNoLeader = errors.New("there is no leader")
 func plan(ctx context.Context, c *rig.Cluster, changes ...host.MemberChange) error {
 	for began := time.Now(); ; {
 		err := planOnce(ctx, c, changes)
-		if !(errors.Is(err, host.ErrMembersUnchanged) || errors.Is(err, errNoLeader)) || time.Since(began) > maxRefused {
+		if !(errors.Is(err, outcome.ErrMembersUnchanged) || errors.Is(err, errNoLeader)) || time.Since(began) > maxRefused {
 			return err
 		}
 		if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
@@ -273,7 +274,7 @@ func planOnce(ctx context.Context, c *rig.Cluster, changes []host.MemberChange) 
 		return err
 	}
 	err = group.Execute(ctx, p)
-	if !errors.Is(err, host.ErrMemberRemoved) {
+	if !errors.Is(err, outcome.ErrMemberRemoved) {
 		return err
 	}
 	return rig.Until(ctx, "another member leads", func() (bool, error) { // the leader has removed itself

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // inCluster calls f with a cluster of a session.
@@ -73,7 +73,7 @@ func TestWithoutALeaderNothingIsRefused(t *testing.T) {
 		if err := c.Member(0).Stop(); err != nil {
 			return err
 		}
-		if err := planOnce(ctx, c, nil); err == nil || errors.Is(err, host.ErrMembersUnchanged) {
+		if err := planOnce(ctx, c, nil); err == nil || errors.Is(err, outcome.ErrMembersUnchanged) {
 			t.Errorf("%v", err)
 		}
 		return nil
