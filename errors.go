@@ -5,92 +5,92 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
 // ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps
 // an error of a context says what was missing when the context ended. errors.Is finds ErrNotFounded,
-// ErrNoQuorum, host.ErrNoLeader or host.ErrDiskFull in it. It finds ErrIndeterminate as well if the command
-// may have been committed.
+// ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
+// command may have been committed.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
 	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
-	ErrNotLeader = host.ErrNotLeader
+	ErrNotLeader = outcome.ErrNotLeader
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
 	// Propose, which waits; it refuses only if too many others wait already.
-	ErrOverloaded = host.ErrOverloaded
+	ErrOverloaded = outcome.ErrOverloaded
 	// ErrTooLarge: the encoded command is larger than Config.MaxCommandBytes. Cut it, or raise the bound.
-	ErrTooLarge = host.ErrTooLarge
+	ErrTooLarge = outcome.ErrTooLarge
 	// ErrDropped: another leader's entry took the place of a command that was proposed with Here. Propose it
 	// again. (Without Here that is done by itself.)
-	ErrDropped = host.ErrDropped
+	ErrDropped = outcome.ErrDropped
 	// ErrStopped: the node was closed or has failed. Node.Err says which; after a failure close the node, do
 	// what the error says, and open it again.
-	ErrStopped = host.ErrStopped
+	ErrStopped = outcome.ErrStopped
 	// ErrRemoved: the group was removed from this host and its id is not reused. Use another member.
-	ErrRemoved = host.ErrRemoved
+	ErrRemoved = outcome.ErrRemoved
 	// ErrNotFounded: the group has never taken a command, because a founding member has not come yet, or this
 	// host waits to be added. The error names the hosts. Start every member once.
-	ErrNotFounded = host.ErrNotFounded
+	ErrNotFounded = outcome.ErrNotFounded
 	// ErrNoQuorum: the wait has ended while this host heard too few voters to commit anything. The error
 	// names the hosts that were heard. Start the members that are down, or mend the network.
-	ErrNoQuorum = host.ErrNoQuorum
+	ErrNoQuorum = outcome.ErrNoQuorum
 	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that
 	// could say what is missing, so Open refuses. The error names the command that shows what is missing,
 	// and the command that accepts the loss.
-	ErrAmnesia = host.ErrAmnesia
+	ErrAmnesia = outcome.ErrAmnesia
 	// ErrDiverged: Node.Err of a member whose commands, results or state differ from those of the majority
 	// (Machine.StopDiverged). The error says where. Find out why before the member is opened again.
-	ErrDiverged = host.ErrDiverged
+	ErrDiverged = outcome.ErrDiverged
 	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later.
 	// Read the state before you propose it again.
-	ErrIndeterminate = host.ErrIndeterminate
+	ErrIndeterminate = outcome.ErrIndeterminate
 	// ErrMachineHalted: the state machine of this member could not apply a committed command, so it takes
 	// no commands and serves no reads. errors.As finds a HaltedError, which names the command. Use another
 	// member; if all are halted, Node.SkipCommand leads past it.
-	ErrMachineHalted = host.ErrMachineHalted
+	ErrMachineHalted = outcome.ErrMachineHalted
 	// ErrSkipped: machines could not apply the command, and all members were told to skip it
 	// (Node.SkipCommand). It has no effect.
-	ErrSkipped = host.ErrSkipped
+	ErrSkipped = outcome.ErrSkipped
 	// ErrNoResult: the command is committed, and this host has stopped, or its machine has halted, before it
 	// had the result. Do not propose it again; read the state on another member.
-	ErrNoResult = host.ErrNoResult
+	ErrNoResult = outcome.ErrNoResult
 	// ErrAlreadyApplied: the command was applied once, earlier, and its result is not kept any more. Do not
 	// propose it again; read the state. errors.As finds an AlreadyAppliedError with its index.
 	ErrAlreadyApplied = errors.New("millrace: the command was applied before, and its result is not kept any more")
 	// ErrSessionExpired: the command is in a session of yours that was idle for too long and is forgotten. It
 	// is not applied under this number; whether it was before is not known. Read the state and draw a new
 	// session.
-	ErrSessionExpired = host.ErrSessionExpired
+	ErrSessionExpired = outcome.ErrSessionExpired
 	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest number
 	// (InSession) says. The command was not applied; a copy of it may be applied later. Send it again with
 	// a higher lowest number.
-	ErrSessionFull = host.ErrSessionFull
+	ErrSessionFull = outcome.ErrSessionFull
 )
 
 // MayHaveCommitted reports whether a command that failed with err may have been applied, or may be applied
 // later.
 func MayHaveCommitted(err error) bool {
-	return host.MayHaveCommitted(err) || errors.Is(err, ErrAlreadyApplied)
+	return outcome.MayHaveCommitted(err) || errors.Is(err, ErrAlreadyApplied)
 }
 
 // RetryAfter returns when it is worth trying again after a refusal with ErrOverloaded, and whether err is one
 // that says so.
-func RetryAfter(err error) (after time.Duration, overloaded bool) { return host.RetryAfter(err) }
+func RetryAfter(err error) (after time.Duration, overloaded bool) { return outcome.RetryAfter(err) }
 
 // OverloadedError says how much is waiting. errors.Is finds ErrOverloaded in it.
-type OverloadedError = host.OverloadedError
+type OverloadedError = outcome.OverloadedError
 
 // HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
-type HaltedError = host.HaltedError
+type HaltedError = outcome.HaltedError
 
 // NotFoundedError says what the founding of the group lacks. errors.Is finds ErrNotFounded in it.
-type NotFoundedError = host.NotFoundedError
+type NotFoundedError = outcome.NotFoundedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
-type NotLeaderError = host.NotLeaderError
+type NotLeaderError = outcome.NotLeaderError
 
 // AlreadyAppliedError says where the command was applied. errors.Is finds ErrAlreadyApplied in it.
 type AlreadyAppliedError struct{ Receipt Receipt }

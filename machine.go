@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
@@ -57,17 +59,17 @@ type DurableStateMachine[C, R any] interface {
 type (
 	// Snapshot is the state of a machine at one moment. WriteTo runs beside Apply, at most once, and returns
 	// early when its context ends. Close, called once, releases the snapshot, written or not.
-	Snapshot = host.Snapshot
+	Snapshot = statemachine.Snapshot
 	// FileSnapshot is a Snapshot that also consists of immutable files, such as those of an LSM tree. They
 	// are linked, not copied, and those that did not change since the last snapshot cost nothing, here and
 	// on the way to other members. A state machine that returns one is a FileRestorer.
-	FileSnapshot = host.FileSnapshot
+	FileSnapshot = statemachine.FileSnapshot
 	// FileRestorer is a state machine whose snapshots have files: RestoreFiles is called in place of Restore.
-	FileRestorer = host.FileRestorer
+	FileRestorer = statemachine.FileRestorer
 	// SnapshotFile is a file of a FileSnapshot.
-	SnapshotFile = host.File
+	SnapshotFile = statemachine.File
 	// SnapshotFiles are the files that a FileRestorer gets.
-	SnapshotFiles = host.SnapshotFiles
+	SnapshotFiles = statemachine.SnapshotFiles
 	// SnapshotPolicy says when snapshots are taken, and how much of the log stays behind them.
 	SnapshotPolicy = host.SnapshotPolicy
 	// SnapshotInfo describes a snapshot on this host's disk.
@@ -231,7 +233,7 @@ func isNil(v reflect.Value) bool {
 }
 
 // commands returns the machine as a group has it.
-func (m Machine[C, R]) commands() host.StateMachine {
+func (m Machine[C, R]) commands() statemachine.Machine {
 	a := &adapter[C, R]{machine: m}
 	if !m.keeps {
 		a.summer.plan = m.resultPlan()
@@ -259,8 +261,8 @@ func (a *adapter[C, R]) Callee() string { return a.callee }
 const maxScratch = 4 << 10
 
 // options returns what the host must know about a machine.
-func (m Machine[C, R]) options() host.CommandOptions {
-	o := host.CommandOptions{Sessions: m.sessions, KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
+func (m Machine[C, R]) options() statemachine.CommandOptions {
+	o := statemachine.CommandOptions{Sessions: m.sessions, KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
 	if m.durable != nil {
 		o.Applied = m.durable.Applied
 	}
@@ -282,7 +284,7 @@ func (m Machine[C, R]) resultPlan() *resultPlan {
 
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call. A command that cannot
 // be decoded halts the machine there: what is before it is applied.
-func (a *adapter[C, R]) Apply(commands []host.Command) error {
+func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 	defer a.release()
 	a.callee = "Decode of the codec"
 	for i := range commands {
@@ -292,7 +294,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 			if before := a.applyBatch(commands[:i]); before != nil {
 				return before
 			}
-			return &host.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
+			return &outcome.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
@@ -300,7 +302,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 }
 
 // applyBatch gives the machine the commands that are decoded, and their results to those who wait.
-func (a *adapter[C, R]) applyBatch(commands []host.Command) error {
+func (a *adapter[C, R]) applyBatch(commands []statemachine.Command) error {
 	if len(commands) == 0 {
 		return nil
 	}
@@ -379,7 +381,7 @@ type syncedFileSnapshot struct {
 func (s syncedFileSnapshot) Files() []SnapshotFile { return s.files.Files() }
 
 // encodeResults sets the results that the group keeps.
-func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
+func (a *adapter[C, R]) encodeResults(commands []statemachine.Command) (err error) {
 	a.callee = "Append of the codec of Machine.Results"
 	for i := range commands {
 		c := &commands[i]

@@ -11,7 +11,9 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 )
 
@@ -23,7 +25,7 @@ type (
 	// process.
 	SessionID = session.ID
 	// Receipt says where a command is in the log.
-	Receipt = host.Receipt
+	Receipt = outcome.Receipt
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
@@ -174,7 +176,7 @@ func (n *Node[C, R]) Halted() error { return n.group.Halted() }
 
 // SkipCommand makes every member skip a command that machines cannot apply, as if it had never been proposed,
 // and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
-// host.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
+// outcome.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
 // with a snapshot continues at once; another one after its next start. A member that has applied the command
 // must be replaced.
 func (n *Node[C, R]) SkipCommand(ctx context.Context, index uint64) error {
@@ -217,7 +219,7 @@ func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, err
 // Log returns the committed commands with indexes in [from, to), as they are in the log; to 0 means all.
 // Duplicates, which the state machine does not get, are included. Raft's own entries are left out. A
 // Command's Time is that of the latest stamp among those returned. The sequence ends with an error, if
-// there is one. It wraps host.ErrCompacted if the log has forgotten a command of the range
+// there is one. It wraps outcome.ErrCompacted if the log has forgotten a command of the range
 // (Status.FirstIndex).
 func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
 	return func(yield func(Command[C], error) bool) {
@@ -244,7 +246,7 @@ func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command
 
 // commandOf decodes an entry of the log. Its Time is that of its stamp, or 0. ofHost says that it is about
 // objects, and no state machine gets it.
-func (n *Node[C, R]) commandOf(e *host.Entry) (c Command[C], ofHost bool, err error) {
+func (n *Node[C, R]) commandOf(e *statemachine.Entry) (c Command[C], ofHost bool, err error) {
 	h, data, err := session.Decode(e.Data)
 	if err != nil {
 		return c, false, fmt.Errorf("millrace: entry %d: %w", e.Index, err)
@@ -278,7 +280,7 @@ func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }
 func (n *Node[C, R]) Members() Members { return n.group.Members() }
 
 // Plan says what changes of the members would do to the group, stage by stage, and changes nothing. Its
-// String is a page for an operator. The error wraps host.ErrMembersUnchanged and says what cannot be.
+// String is a page for an operator. The error wraps outcome.ErrMembersUnchanged and says what cannot be.
 func (n *Node[C, R]) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	return n.group.Plan(changes...)
 }
@@ -296,7 +298,7 @@ func (n *Node[C, R]) CancelPlan(ctx context.Context) error { return n.group.Canc
 
 // NewJoinToken makes a join token, and returns its text: the secret with which a node with an empty directory
 // becomes a member, once (Config.JoinToken). Any member may make one. An error that wraps
-// host.ErrMembersUnchanged says why there is none.
+// outcome.ErrMembersUnchanged says why there is none.
 func (n *Node[C, R]) NewJoinToken(ctx context.Context, o JoinTokenOptions) (string, error) {
 	return n.group.NewJoinToken(ctx, o)
 }

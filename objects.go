@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
@@ -17,7 +19,7 @@ type (
 	// ObjectID names an object in its group.
 	ObjectID = object.ID
 	// ObjectOptions are those of a group with objects (Machine.Objects). The zero value is a good one.
-	ObjectOptions = host.ObjectOptions
+	ObjectOptions = statemachine.ObjectOptions
 	// UploadOptions are those of Node.Upload. The zero value is a good one.
 	UploadOptions = host.UploadOptions
 	// Objects is how a state machine keeps, releases and reads objects (ObjectUser).
@@ -30,7 +32,7 @@ type (
 // The errors of objects, to be matched with errors.Is. MayHaveCommitted is false for them.
 var (
 	// ErrNoObjects: the machine was opened without Machine.Objects.
-	ErrNoObjects = host.ErrNoObjects
+	ErrNoObjects = outcome.ErrNoObjects
 	// ErrObjectUnknown: the group has no such object: it was never opened, or it has expired.
 	ErrObjectUnknown = object.ErrUnknown
 	// ErrObjectNotHeld: no quorum is known to hold the object yet.
@@ -38,7 +40,7 @@ var (
 	// ErrObjectRefused: the command, or the object, was refused by all members alike.
 	ErrObjectRefused = object.ErrRefused
 	// ErrObjectSpace: the disk of this host has no space that objects may take.
-	ErrObjectSpace = host.ErrObjectSpace
+	ErrObjectSpace = outcome.ErrObjectSpace
 	// ErrObjectNotHere: this host does not have the object, which others may have.
 	ErrObjectNotHere = files.ErrNotHere
 )

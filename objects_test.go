@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 )
 
@@ -183,7 +184,7 @@ func objectNotHeld(t *testing.T, _ *trio[[]byte, uint64]) error {
 		if u != nil { // a leader that stopped leading may have lost the last one
 			if _, failed, err := u.Poll(); !failed {
 				continue
-			} else if !errors.Is(err, host.ErrDropped) {
+			} else if !errors.Is(err, outcome.ErrDropped) {
 				t.Fatal(err)
 			}
 		}

@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // ProposeOption changes one Propose or Submit.
@@ -409,7 +411,7 @@ func (p *Pending[R]) await(ctx context.Context, e *moment) bool {
 type caller[R any] Pending[R]
 
 // Committed implements host.Caller.
-func (c *caller[R]) Committed(r host.Receipt) {
+func (c *caller[R]) Committed(r outcome.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished.happened {
@@ -429,7 +431,7 @@ func (c *caller[R]) Failed(err error) {
 }
 
 // Duplicate implements host.Caller: the command was applied before, when it was sent for the first time.
-func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
+func (c *caller[R]) Duplicate(r outcome.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
 	if kept && c.home.results != nil {
@@ -446,7 +448,7 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 }
 
 // applied gives the result of this host's state machine.
-func (c *caller[R]) applied(e *host.Command, result R) {
+func (c *caller[R]) applied(e *statemachine.Command, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished.happened {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -51,7 +52,7 @@ func lead[C, R any](t testing.TB, n *millrace.Node[C, R]) {
 // raw is a machine of package host beside ledger.
 type raw struct{ n uint64 }
 
-func (r *raw) Apply(entries []host.Entry) error { r.n += uint64(len(entries)); return nil }
+func (r *raw) Apply(entries []statemachine.Entry) error { r.n += uint64(len(entries)); return nil }
 
 // TestAllocationsOfAProposal bounds what one proposal allocates on its leader, with everything that the host
 // does for it, when many are under way.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -33,10 +34,10 @@ type proposalQueue struct {
 	offered   []proposal // of the group's turn, not proposed yet; the turn alone writes it
 	ring      proposals.Ring[*waiter]
 	calls     routedCalls
-	applying  []Caller      // of the commands that are with the state machine
-	at        time.Duration // when the latest commit was seen,
-	by        uint64        // and who completed its quorum
-	committed uint64        // proposals that got a receipt
+	applying  []outcome.Caller // of the commands that are with the state machine
+	at        time.Duration    // when the latest commit was seen,
+	by        uint64           // and who completed its quorum
+	committed uint64           // proposals that got a receipt
 
 	// A turn stores how many of offered it proposes, and then looks whether the queue has ended. abandon does
 	// both the other way round. So no command is proposed whose client was told that it is not.
@@ -98,7 +99,7 @@ func (q *proposalQueue) setOffered(batch []proposal) {
 	q.offered = batch
 	q.proposing.Store(0)
 	if q.closed != nil {
-		q.refuseFirst(batch, wrap(ErrStopped, q.closed))
+		q.refuseFirst(batch, wrap(outcome.ErrStopped, q.closed))
 	}
 }
 
@@ -271,7 +272,7 @@ func (q *proposalQueue) atCommit(by uint64, f func()) {
 func (q *proposalQueue) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ring.Drop(commit, commitTerm, termAt, func(w *waiter) { q.tell(w, settlement{err: ErrDropped}) })
+	q.ring.Drop(commit, commitTerm, termAt, func(w *waiter) { q.tell(w, settlement{err: outcome.ErrDropped}) })
 	q.oldest = q.ring.Oldest()
 }
 
@@ -279,16 +280,16 @@ func (q *proposalQueue) dropDeposed(commit, commitTerm uint64, termAt func(index
 func (q *proposalQueue) answer(w *waiter, index, term uint64, f proposals.Fate) {
 	switch f {
 	case proposals.Committed:
-		q.tell(w, settlement{receipt: Receipt{Index: index, Term: term}})
+		q.tell(w, settlement{receipt: outcome.Receipt{Index: index, Term: term}})
 	case proposals.Dropped:
-		q.tell(w, settlement{err: ErrDropped})
+		q.tell(w, settlement{err: outcome.ErrDropped})
 	case proposals.Covered:
 		q.tell(w, settlement{err: errCovered(index)})
 	}
 }
 
 func errCovered(index uint64) error {
-	return fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)
+	return fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", outcome.ErrIndeterminate, index)
 }
 
 func (q *proposalQueue) tell(w *waiter, o settlement) {
@@ -342,9 +343,9 @@ func (q *proposalQueue) note(o settlement) {
 
 // endedCalls are calls and callers that must be told that they have ended.
 type endedCalls struct {
-	applying []Caller   // of commands that are with the state machine
-	results  []*Call    // that wait for results only
-	lost     []lostCall // the others
+	applying []outcome.Caller // of commands that are with the state machine
+	results  []*Call          // that wait for results only
+	lost     []lostCall       // the others
 }
 
 // lostCall is a call that must be told an error.
@@ -365,9 +366,9 @@ func (q *proposalQueue) abandon(cause error) (e endedCalls) {
 	q.ended.Store(true)
 	proposing := int(q.proposing.Load())
 	for i, p := range q.offered {
-		err := wrap(ErrStopped, cause)
+		err := wrap(outcome.ErrStopped, cause)
 		if i < proposing {
-			err = wrap(ErrIndeterminate, cause)
+			err = wrap(outcome.ErrIndeterminate, cause)
 		}
 		held := int64(0)
 		if p.waiter.call != nil { // a plain command is counted when it is in the log
@@ -375,8 +376,8 @@ func (q *proposalQueue) abandon(cause error) (e endedCalls) {
 		}
 		q.endWaiter(&e, p.waiter, err, held)
 	}
-	q.endRing(&e, wrap(ErrIndeterminate, cause))
-	q.endRouted(&e, wrap(ErrStopped, cause), wrap(ErrIndeterminate, cause))
+	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
+	q.endRouted(&e, wrap(outcome.ErrStopped, cause), wrap(outcome.ErrIndeterminate, cause))
 	return e
 }
 
@@ -386,8 +387,8 @@ func (q *proposalQueue) endCalls(why error) (e endedCalls) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.clock != nil {
-		q.endRing(&e, wrap(ErrIndeterminate, why))
-		q.endRouted(&e, why, wrap(ErrIndeterminate, why))
+		q.endRing(&e, wrap(outcome.ErrIndeterminate, why))
+		q.endRouted(&e, why, wrap(outcome.ErrIndeterminate, why))
 	}
 	return e
 }
@@ -433,15 +434,15 @@ func (q *proposalQueue) endCall(e *endedCalls, c *Call, err error) {
 // tellEnded answers calls that have ended, because of why.
 func (g *Group) tellEnded(e endedCalls, why error) {
 	for _, c := range e.applying {
-		g.tellFailed(c, wrap(ErrNoResult, why))
+		g.tellFailed(c, wrap(outcome.ErrNoResult, why))
 	}
 	for _, c := range e.results {
 		switch {
 		case !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			g.tellFailed(c.Owner, wrap(ErrIndeterminate, why))
+			g.tellFailed(c.Owner, wrap(outcome.ErrIndeterminate, why))
 		default:
-			g.tellFailed(c.Owner, wrap(ErrNoResult, why))
+			g.tellFailed(c.Owner, wrap(outcome.ErrNoResult, why))
 		}
 	}
 	for _, l := range e.lost {

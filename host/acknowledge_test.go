@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"pgregory.net/rapid"
 )
@@ -53,7 +54,7 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Error("answered too early")
 	}
 	c.answerCommitted(append(span(10, 12, 3), span(12, 14, 5)...), 0)
-	for i, want := range []string{"10@3", "11@3", ErrDropped.Error(), ErrDropped.Error()} {
+	for i, want := range []string{"10@3", "11@3", outcome.ErrDropped.Error(), outcome.ErrDropped.Error()} {
 		if got := told(old[i]); got != want {
 			t.Errorf("old %d: %s, want %s", i, got, want)
 		}
@@ -63,8 +64,8 @@ func TestTenuresOverlap(t *testing.T) {
 			t.Errorf("young %d: %s, want %s", i, got, want)
 		}
 	}
-	c.abandon(ErrIndeterminate)
-	if got := told(young[2]); got != ErrIndeterminate.Error() {
+	c.abandon(outcome.ErrIndeterminate)
+	if got := told(young[2]); got != outcome.ErrIndeterminate.Error() {
 		t.Errorf("abandoned: %s", got)
 	}
 	if c.bytes.Load() != 0 || c.ring.Unanswered() != 0 {
@@ -102,7 +103,7 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 	c.put(3, 10, batch)
 	c.answerCommitted(span(12, 14, 3), 0)
 	const advice = "; read the state machine before you propose it again"
-	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
+	for i, want := range []string{outcome.ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, outcome.ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal %d was told %s, want %s", i, got, want)
 		}
@@ -123,7 +124,7 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 		t.Error("answered although nothing of a later term is committed")
 	}
 	c.dropDeposed(13, 5, termAt)
-	for i, want := range []string{"nothing", "nothing", ErrDropped.Error(), ErrDropped.Error(), ErrDropped.Error()} {
+	for i, want := range []string{"nothing", "nothing", outcome.ErrDropped.Error(), outcome.ErrDropped.Error(), outcome.ErrDropped.Error()} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
@@ -188,13 +189,13 @@ func TestTenuresTwin(t *testing.T) {
 				want := "nothing"
 				switch {
 				case k.index > committed && k.term < log[committed]:
-					want = ErrDropped.Error()
+					want = outcome.ErrDropped.Error()
 				case k.index > committed:
 					waiting, bytes = append(waiting, k), bytes+4+overheadBytes
 				case log[k.index] == k.term:
 					want = fmt.Sprintf("%d@%d", k.index, k.term)
 				default:
-					want = ErrDropped.Error()
+					want = outcome.ErrDropped.Error()
 				}
 				if got := told(k.w); got != want {
 					rt.Fatalf("proposal %d@%d was told %s, want %s (committed %d)", k.index, k.term, got, want, committed)
@@ -207,7 +208,7 @@ func TestTenuresTwin(t *testing.T) {
 		}
 		c.abandon(errors.New("end"))
 		for _, k := range twin {
-			if got := told(k.w); got != ErrIndeterminate.Error()+": end" {
+			if got := told(k.w); got != outcome.ErrIndeterminate.Error()+": end" {
 				rt.Fatalf("abandoned proposal %d@%d was told %s", k.index, k.term, got)
 			}
 		}
@@ -258,11 +259,11 @@ func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 		clear(batch) // as the next turn does
 		all.Wait()
 		for i, w := range clients {
-			want := wrap(ErrStopped, cause).Error()
+			want := wrap(outcome.ErrStopped, cause).Error()
 			if proposed[w] {
-				want = wrap(ErrIndeterminate, cause).Error()
+				want = wrap(outcome.ErrIndeterminate, cause).Error()
 			}
-			if got := told(w); got != want && !(!proposed[w] && got == wrap(ErrIndeterminate, cause).Error()) {
+			if got := told(w); got != want && !(!proposed[w] && got == wrap(outcome.ErrIndeterminate, cause).Error()) {
 				t.Fatalf("try %d: client %d is told %s, and proposed: %t", try, i, got, proposed[w])
 			}
 		}

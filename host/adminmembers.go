@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // adminPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
@@ -219,7 +220,7 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 		p.Plan = hex.EncodeToString(m.id[:])
 		p.Done, wrong = m.execution.Poll()
 		switch {
-		case errors.Is(wrong, ErrMemberRemoved):
+		case errors.Is(wrong, outcome.ErrMemberRemoved):
 			p.Left = true
 		case wrong != nil:
 			p.Refused = wrong.Error()
@@ -233,7 +234,7 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 	case ended >= 0:
 		p.Done = true
 		if e := r.Ended[ended]; e.Cancelled {
-			p.Refused = fmt.Sprintf("%v, with %d of its stages in force", ErrPlanCancelled, e.Done)
+			p.Refused = fmt.Sprintf("%v, with %d of its stages in force", outcome.ErrPlanCancelled, e.Done)
 		}
 	case r.Plan != nil && isNamed(r.Plan.ID, id):
 		p.Plan, p.State = hex.EncodeToString(r.Plan.ID[:]), r.Plan.String()

@@ -34,7 +34,7 @@ func (a adminPort) Skip(ctx context.Context, group, index uint64, yes bool) (adm
 // describeMachine says whether the machine of this member works.
 func (g *Group) describeMachine() string {
 	if h := g.machine.apply.halted(); h != nil {
-		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.at(), h.Cause, h.advice())
+		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.At(), h.Cause, h.Advice())
 	}
 	return fmt.Sprintf("the state machine of host %d works, and has applied entry %d", g.self, g.machine.apply.applied.Load())
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -22,7 +24,7 @@ import (
 type applyQueue struct {
 	workqueue.Queue
 	group   *Group
-	machine StateMachine
+	machine statemachine.Machine
 	calls   atomic.Uint64
 	entries atomic.Uint64
 	applied atomic.Uint64 // the last entry
@@ -169,7 +171,7 @@ func (q *applyQueue) position() raftpb.EntryID {
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
 // newApplyQueue returns the queue of a group.
-func newApplyQueue(g *Group, machine StateMachine) *applyQueue {
+func newApplyQueue(g *Group, machine statemachine.Machine) *applyQueue {
 	q := &applyQueue{group: g, machine: machine}
 	q.seat.Init(q)
 	return q
@@ -232,7 +234,7 @@ func (q *applyQueue) Round(maxBytes int64) (left bool) {
 		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
 		return false
 	}
-	if halted := (*HaltedError)(nil); errors.As(err, &halted) {
+	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
 		q.halt(halted)
 		return false
 	} else if err != nil {

@@ -13,7 +13,9 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -32,7 +34,7 @@ func mixed() []raftpb.Entry {
 // shape is a state machine that records the batches of its calls.
 type shape struct{ calls []string }
 
-func (s *shape) Apply(entries []Entry) error {
+func (s *shape) Apply(entries []statemachine.Entry) error {
 	var b strings.Builder
 	for _, e := range entries {
 		b.Write(e.Data)
@@ -94,9 +96,9 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 func TestStateMachineThatFails(t *testing.T) {
 	broken := errors.New("disk of the state machine is full")
 	for _, p := range pipeline.All {
-		for name, fail := range map[string]func(Entry) error{
-			"error": func(Entry) error { return broken },
-			"panic": func(e Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
+		for name, fail := range map[string]func(statemachine.Entry) error{
+			"error": func(statemachine.Entry) error { return broken },
+			"panic": func(e statemachine.Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
 		} {
 			t.Run(p.Name()+"/"+name, func(t *testing.T) {
 				l := openTestHost(t, 3, WithPipeline(p))
@@ -131,10 +133,10 @@ func TestStateMachineThatFails(t *testing.T) {
 					}
 				}
 				// P2 and P3 acknowledge at commit, before the state machine has applied it.
-				if _, err := poll(t, first); p.Name() == "basic" && !MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
+				if _, err := poll(t, first); p.Name() == "basic" && !outcome.MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
 					t.Errorf("first: %v", err)
 				}
-				if _, err := l.group.Submit([]byte("z")); !errors.Is(err, ErrMachineHalted) && !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+				if _, err := l.group.Submit([]byte("z")); !errors.Is(err, outcome.ErrMachineHalted) && !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 					t.Errorf("later: %v", err)
 				}
 				if len(l.machine.entries) != 0 {
@@ -143,7 +145,7 @@ func TestStateMachineThatFails(t *testing.T) {
 				if err := l.Close(context.Background()); err != nil {
 					t.Error(err)
 				}
-				if _, err := poll(t, second); !MayHaveCommitted(err) {
+				if _, err := poll(t, second); !outcome.MayHaveCommitted(err) {
 					t.Errorf("second: %v", err)
 				}
 				if got := l.group.Err(); stops && got.Error() != err.Error() {

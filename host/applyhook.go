@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 )
 
@@ -11,9 +12,9 @@ import (
 type applyHook interface {
 	// before reads what a command begins with. The error is a *parked if the entry must wait. wrong says why
 	// the command must be refused, on all members alike.
-	before(e *Entry, h session.Header, data []byte) (c object.Command, wrong, err error)
+	before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error)
 	// change does what a command says, and reports whether the machine gets it.
-	change(e *Entry, h session.Header, c object.Command, wrong error) (toMachine bool)
+	change(e *statemachine.Entry, h session.Header, c object.Command, wrong error) (toMachine bool)
 	// calls says whether the machine is being called.
 	calls(is bool)
 	// applied is called when more is applied.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -14,7 +15,7 @@ type applied struct {
 	calls *[]uint64
 }
 
-func (a applied) Apply([]Entry) error {
+func (a applied) Apply([]statemachine.Entry) error {
 	*a.calls = append(*a.calls, a.id)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -70,7 +71,7 @@ func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {
 	left := rosterOf(20, 2)
 	left.Removed = []membership.Member{gone}
 	l.group.setRoster(left)
-	if err := l.group.Err(); !errors.Is(err, ErrMemberRemoved) {
+	if err := l.group.Err(); !errors.Is(err, outcome.ErrMemberRemoved) {
 		t.Fatalf("a member that was removed: %v", err)
 	}
 	c.bodies = nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/wal"
@@ -99,7 +100,7 @@ func (g *Group) rejectHelpless() error {
 	}
 	dir := identity.LogDir(h.config.Dir)
 	return fmt.Errorf("%w: %s may lack entries that group %d has acknowledged, and the other members of %v are no quorum and cannot say which; \"millrace wal verify %s\" says what is missing, and \"millrace wal repair --write --accept-loss %s\" accepts the loss",
-		ErrAmnesia, dir, g.id, voters, dir, dir)
+		outcome.ErrAmnesia, dir, g.id, voters, dir, dir)
 }
 
 // loseAuthority makes a group that is being opened begin without authority.

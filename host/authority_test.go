@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -64,7 +65,7 @@ func (c *trioOfDisks) stop(i int) {
 }
 
 // propose proposes to whatever host leads a group, until one takes the command.
-func (c *trioOfDisks) propose(group uint64, command string) host.Receipt {
+func (c *trioOfDisks) propose(group uint64, command string) outcome.Receipt {
 	c.t.Helper()
 	ctx := deadline(c.t)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -79,7 +80,7 @@ func (c *trioOfDisks) propose(group uint64, command string) host.Receipt {
 		_, _ = g.WaitLeader(ctx)
 	}
 	c.t.Fatalf("group %d does not take %q", group, command)
-	return host.Receipt{}
+	return outcome.Receipt{}
 }
 
 // expect waits for events, in any order.
@@ -120,7 +121,7 @@ func TestARepairedHostRegainsAuthority(t *testing.T) {
 		c.disks[i] = crashfs.New()
 		c.start(i, 1, 2)
 	}
-	var receipts [3]host.Receipt
+	var receipts [3]outcome.Receipt
 	for n := range 20 {
 		for group := uint64(1); group <= 2; group++ {
 			receipts[group] = c.propose(group, fmt.Sprintf("command %d", n))

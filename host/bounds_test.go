@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -27,7 +28,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 			l := openTestHostWith(t, 1, littleMemory)
 			l.lead()
 			_, err := l.group.Submit(make([]byte, 1<<10+1))
-			if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "(MaxCommandBytes)") {
+			if !errors.Is(err, outcome.ErrTooLarge) || !strings.Contains(err.Error(), "(MaxCommandBytes)") {
 				t.Error(err)
 			}
 			most := l.config.largestCommand()

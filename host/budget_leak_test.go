@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -66,7 +67,7 @@ func TestBudgetsReturn(t *testing.T) {
 					g := h.Group(id)
 					if g == nil {
 						_, err := h.OpenGroup(ctx, GroupConfig{ID: id, MaxCommandBytes: 4 << 10}, &commands{})
-						if err != nil && !errors.Is(err, ErrRemoved) {
+						if err != nil && !errors.Is(err, outcome.ErrRemoved) {
 							t.Error(err)
 						}
 						continue

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	inprocess "github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -147,7 +148,7 @@ func BenchmarkBusyProcess(b *testing.B) {
 // discard is a state machine without state.
 type discard struct{}
 
-func (discard) Apply([]Entry) error { return nil }
+func (discard) Apply([]statemachine.Entry) error { return nil }
 
 func benchBusy(b *testing.B, spinners int, w waits) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -22,7 +23,7 @@ type Call struct {
 	// Data is CallRoom free bytes and the command. It belongs to the group from Group.Call on.
 	Data []byte
 	// Owner learns the outcome of the command.
-	Owner Caller
+	Owner outcome.Caller
 	// Here makes the call fail with ErrNotLeader if this host does not lead. It is neither forwarded nor
 	// sent twice. Otherwise a host that does not lead forwards the command, and sends it again until its
 	// outcome is known or the owner withdraws it.
@@ -50,25 +51,6 @@ type Call struct {
 	alone   bool   // travels in a frame of its own
 }
 
-// Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
-// not call the group. If a method panics, the Caller does not learn the outcome of its command; the panic
-// is logged. A method that ends its goroutine (runtime.Goexit) halts the machine of this member, or stops
-// the group here.
-type Caller interface {
-	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this
-	// host may have applied it before.
-	Committed(Receipt)
-	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose.
-	// It is the last call. ErrNoResult comes after Committed, and what the table of objects says of a command
-	// that was not applied may (object.ErrUnknown, ErrNotHeld, ErrRefused); all others come instead of it.
-	Failed(error)
-	// Duplicate reports that the command was applied before, under the same number of its session, and its
-	// first result if that was kept. It is the only call. A call without a session gets a number of the
-	// group's own session when it is sent to another host. It learns here that its command is in a snapshot
-	// which its member has installed.
-	Duplicate(r Receipt, result []byte, kept bool)
-}
-
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
 // hears nothing then. Errors: an OverloadedError, ErrTooLarge, ErrStopped, ErrNotLeader if c.Here, and what
 // session.Mark.Validate says, and a HaltedError
@@ -82,7 +64,7 @@ func (g *Group) Call(c *Call) error {
 	c.queued, c.appended, c.replicated = 0, 0, 0
 	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
-		if errors.Is(err, ErrOverloaded) {
+		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()
 		}
 		return wrap(err, g.Err())
@@ -104,7 +86,7 @@ func (g *Group) CheckSize(n int) error {
 }
 
 func (g *Group) tooLarge(n int) error {
-	return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+	return fmt.Errorf("%w: %d bytes, at most %d (MaxCommandBytes)", outcome.ErrTooLarge, n, g.config.MaxCommandBytes)
 }
 
 func (g *Group) rejectCall(c *Call) error {
@@ -117,7 +99,7 @@ func (g *Group) rejectCall(c *Call) error {
 	case n > g.config.MaxCommandBytes:
 		return g.tooLarge(n)
 	case g.host.shutdown.closing.Load():
-		return ErrStopped
+		return outcome.ErrStopped
 	}
 	if err := g.rejectHalted(); err != nil {
 		return err
@@ -170,5 +152,5 @@ func (c *Call) fail(err error) {
 
 // endsTry reports whether an error says that a try surely led to nothing, and that another one may succeed.
 func endsTry(err error) bool {
-	return errors.Is(err, ErrDropped) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrNotFounded)
+	return errors.Is(err, outcome.ErrDropped) || errors.Is(err, outcome.ErrNotLeader) || errors.Is(err, outcome.ErrOverloaded) || errors.Is(err, outcome.ErrNotFounded)
 }

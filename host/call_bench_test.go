@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -12,7 +14,7 @@ import (
 // BenchmarkCall and BenchmarkSubmit hand commands to a group of one host, many at a time: the difference is
 // what sessions, callers and receipts cost.
 func BenchmarkCall(b *testing.B) {
-	g := benchGroup(b, Commands(&benchMachine{}, CommandOptions{}))
+	g := benchGroup(b, Commands(&benchMachine{}, statemachine.CommandOptions{}))
 	const under = 256
 	var calls [under]struct {
 		call Call
@@ -41,13 +43,13 @@ func BenchmarkCall(b *testing.B) {
 // benchCaller gets a token for the commit, and one for the result.
 type benchCaller struct{ done chan struct{} }
 
-func (c *benchCaller) Committed(Receipt)               { c.done <- struct{}{} }
-func (c *benchCaller) Failed(error)                    {} // only when the group is closed
-func (c *benchCaller) Duplicate(Receipt, []byte, bool) { panic("a duplicate") }
+func (c *benchCaller) Committed(outcome.Receipt)               { c.done <- struct{}{} }
+func (c *benchCaller) Failed(error)                            {} // only when the group is closed
+func (c *benchCaller) Duplicate(outcome.Receipt, []byte, bool) { panic("a duplicate") }
 
 type benchMachine struct{}
 
-func (*benchMachine) Apply(batch []Command) error {
+func (*benchMachine) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		if c := batch[i].Caller; c != nil {
 			c.(*benchCaller).done <- struct{}{}
@@ -78,9 +80,9 @@ func BenchmarkSubmit(b *testing.B) {
 
 type ignoring struct{}
 
-func (ignoring) Apply([]Entry) error { return nil }
+func (ignoring) Apply([]statemachine.Entry) error { return nil }
 
-func benchGroup(b *testing.B, m StateMachine) *Group {
+func benchGroup(b *testing.B, m statemachine.Machine) *Group {
 	h, err := Open(b.Context(), Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "a"}, Durability: wal.ModeMemory},
 		WithFS(crashfs.New()), WithTransport(loopback.NewNetwork().Host(1)), WithLogger(quiet))
 	if err != nil {

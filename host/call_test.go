@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // echoMachine gives each caller its command as the result.
 type echoMachine struct{ applied []string }
 
-func (m *echoMachine) Apply(batch []Command) error {
+func (m *echoMachine) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		m.applied = append(m.applied, string(batch[i].Data))
 		if batch[i].Caller != nil {
@@ -21,18 +23,18 @@ func (m *echoMachine) Apply(batch []Command) error {
 }
 
 type echoCaller struct {
-	committed chan Receipt
+	committed chan outcome.Receipt
 	failed    chan error
 	result    chan string
 }
 
 func newEchoCaller() *echoCaller {
-	return &echoCaller{make(chan Receipt, 1), make(chan error, 1), make(chan string, 1)}
+	return &echoCaller{make(chan outcome.Receipt, 1), make(chan error, 1), make(chan string, 1)}
 }
 
-func (c *echoCaller) Committed(r Receipt)                   { c.committed <- r }
-func (c *echoCaller) Failed(err error)                      { c.failed <- err }
-func (c *echoCaller) Duplicate(_ Receipt, _ []byte, _ bool) {}
+func (c *echoCaller) Committed(r outcome.Receipt)                   { c.committed <- r }
+func (c *echoCaller) Failed(err error)                              { c.failed <- err }
+func (c *echoCaller) Duplicate(_ outcome.Receipt, _ []byte, _ bool) {}
 
 func (c *echoCaller) call(command string) *Call {
 	return &Call{Data: append(make([]byte, CallRoom), command...), Owner: c}
@@ -46,7 +48,7 @@ func TestCallGetsItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(t.Context())
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(m, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(m, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -112,7 +113,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 
 // haltNow halts a machine that has failed in the turn. What it has not applied is left to the lane.
 func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
-	halted := (*HaltedError)(nil)
+	halted := (*outcome.HaltedError)(nil)
 	if !errors.As(err, &halted) {
 		(*Group)(s).fail(err)
 		return true

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -21,10 +23,10 @@ func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tired, said := errors.New("the operator is tired"), make(chan error)
 	go func() { said <- h.Close(ctx) }()
-	if _, err := waits.Wait(deadline(t)); !host.MayHaveCommitted(err) || !errors.Is(err, host.ErrStopped) {
+	if _, err := waits.Wait(deadline(t)); !outcome.MayHaveCommitted(err) || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("the client was told %v", err)
 	}
-	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("late")); !errors.Is(err, host.ErrStopped) || host.MayHaveCommitted(err) {
+	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("late")); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Errorf("a late client was told %v", err)
 	}
 	cancel(tired)
@@ -76,7 +78,7 @@ func TestCloseWithAHungDisk(t *testing.T) {
 // blocked is a state machine that hangs in its first call.
 type blocked struct{ entered, release chan struct{} }
 
-func (b *blocked) Apply([]host.Entry) error {
+func (b *blocked) Apply([]statemachine.Entry) error {
 	close(b.entered)
 	<-b.release
 	return nil
@@ -132,7 +134,7 @@ func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
 // broken is a state machine that refuses every command.
 type broken struct{}
 
-func (broken) Apply([]host.Entry) error { return errors.New("no such thing") }
+func (broken) Apply([]statemachine.Entry) error { return errors.New("no such thing") }
 
 // A log line that hangs must not keep a client or Close waiting.
 func TestCloseWithAStuckLogger(t *testing.T) {
@@ -153,7 +155,7 @@ func TestCloseWithAStuckLogger(t *testing.T) {
 	if err == nil {
 		_, err = late.Wait(deadline(t))
 	}
-	if !errors.Is(err, host.ErrMachineHalted) {
+	if !errors.Is(err, outcome.ErrMachineHalted) {
 		t.Errorf("a late client was told %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
@@ -35,7 +37,7 @@ func newJournal() *journal {
 	return &journal{at: map[string]uint64{}, grown: make(chan struct{})}
 }
 
-func (j *journal) Apply(entries []host.Entry) error {
+func (j *journal) Apply(entries []statemachine.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {
@@ -97,7 +99,7 @@ func (j *journal) waitUntil(t *testing.T, missing func() error) {
 const theGroup = 1
 
 // openOne opens a host with one group, theGroup.
-func openOne(c host.Config, m host.StateMachine, options ...host.Option) (*host.Host, error) {
+func openOne(c host.Config, m statemachine.Machine, options ...host.Option) (*host.Host, error) {
 	h, err := host.Open(context.Background(), c, options...)
 	if err != nil {
 		return nil, err
@@ -182,14 +184,14 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 // propose proposes to the leader, and retries until the command is committed or may be. On a busy machine the
 // leader may lose its leadership in between. Hosts in without are not asked: they may know no leader for
 // long.
-func (c *cluster) propose(ctx context.Context, command string, without ...int) (host.Receipt, error) {
+func (c *cluster) propose(ctx context.Context, command string, without ...int) (outcome.Receipt, error) {
 	for i := 0; ; i++ {
 		if slices.Contains(without, i%len(c.hosts)) {
 			continue
 		}
 		g := c.hosts[i%len(c.hosts)].Group(theGroup)
 		r, err := g.Propose(ctx, []byte(command))
-		if err == nil || host.MayHaveCommitted(err) || ctx.Err() != nil {
+		if err == nil || outcome.MayHaveCommitted(err) || ctx.Err() != nil {
 			return r, err
 		}
 		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now

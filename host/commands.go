@@ -2,100 +2,23 @@ package host
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 )
-
-// CommandMachine is a state machine whose commands have sessions, and callers on this host.
-type CommandMachine interface {
-	// Apply applies commands in the order of the log, like StateMachine.Apply, and gives the result of each
-	// command with a Caller to it. A command that was applied before, under the same number of its session,
-	// does not come again. An error or a panic halts the machine of this member (Group.Halted); callers of
-	// that batch are told ErrNoResult. A machine that knows which command it is returns a CommandError.
-	//
-	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
-	Apply(batch []Command) error
-}
-
-// Command is a committed command.
-type Command struct {
-	Index, Term uint64
-	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
-	// and is the same on every member.
-	Time time.Duration
-	// Data is the command. The machine may keep it and must not change it. It can be empty.
-	Data []byte
-	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
-	Objects []object.ID
-	// Session and Number say which command of which session this is. They are zero if the command was sent
-	// once only.
-	Session session.ID
-	Number  uint64
-	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
-	Caller Caller
-	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
-	// so the machine must not use it. 0 if there is no Caller.
-	Handed time.Duration
-	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
-	// belongs to the group from then on.
-	Result []byte
-	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number
-	// that depends on the result, and is equal for equal results.
-	ResultSum uint64
-	// EndsBatch is set if this command is the last of its batch on every member. The machine is then in the
-	// same state everywhere, so ResultSum may include what later commands could change.
-	EndsBatch bool
-}
-
-// CommandOptions configure Commands. The zero value is safe.
-type CommandOptions struct {
-	// Sessions bounds the table of sessions. All members of a group must always have the same, because the
-	// bounds decide which commands are applied. A member stops its group if its bounds differ from those of
-	// a majority. It does not open a snapshot that has other bounds.
-	Sessions session.Options
-	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first
-	// result, and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8
-	// MiB.
-	KeepResults bool
-	// ResultForm names how the machine encodes or sums up results, and makes members compare them: those of
-	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are compared;
-	// Explain warns of members of the same Version that have another form.
-	// "": the results of KeepResults are compared, and no others.
-	ResultForm string
-	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
-	// commands lead to another state or result: members compare both only with members of the same version.
-	Version string
-	// Digest returns a number that depends on the whole state of the machine: equal for equal states. It is
-	// called between two calls of Apply, about once a second while commands come. nil: states are not
-	// compared.
-	Digest func() uint64
-	// Applied says that the machine keeps its state on disk: it returns the index of the last command that it
-	// holds durably, 0 for none. It is called by OpenGroup. Commands up to that index are not given to the
-	// machine again. nil: the machine is empty at the start.
-	Applied func() (uint64, error)
-	// StopDiverged makes a member stop its group if a majority of the members agrees on a state, and this
-	// member has another one (event.Diverged). All members should have the same.
-	StopDiverged bool
-	// Objects makes it a group with large objects (Group.Upload): bytes that are stored beside the log, and
-	// that commands name (package object). All members must have the same, except ReserveBytes. In such a
-	// group the bytes of a command begin with what object.AppendHead makes. A machine that keeps its state on
-	// disk (Applied) cannot have objects. nil: there are none.
-	Objects *ObjectOptions
-}
 
 const defaultResultBytes = 8 << 20
 
 // Commands makes a StateMachine for OpenGroup of a CommandMachine. In such a group each entry begins with a
 // header (package session), and Group.Call is the way for its commands. The returned value serves one call of
 // OpenGroup.
-func Commands(m CommandMachine, o CommandOptions) StateMachine {
+func Commands(m statemachine.CommandMachine, o statemachine.CommandOptions) statemachine.Machine {
 	if o.KeepResults && o.Sessions.MaxResultBytes == 0 {
 		o.Sessions.MaxResultBytes = defaultResultBytes
 	}
@@ -112,8 +35,8 @@ func Commands(m CommandMachine, o CommandOptions) StateMachine {
 // Rejected: to suppress duplicates when they are proposed. A leader does not know what an earlier one has
 // committed until it has applied it, and two copies may be on the way at once.
 type commandGroup struct {
-	machine CommandMachine
-	options CommandOptions
+	machine statemachine.CommandMachine
+	options statemachine.CommandOptions
 	group   *Group
 	table   *session.Table
 	sums    divergence.Sums
@@ -125,7 +48,7 @@ type commandGroup struct {
 	inDigest bool // the user's Digest is being called; owned by the apply lane, or the turn
 
 	// Owned by the apply lane; scratch.
-	batch []Command
+	batch []statemachine.Command
 	found int    // the callers of this many of batch are known
 	held  uint64 // the machine holds the commands through this one, from before this life
 	last  uint64 // the last command that it was given, or that came with a snapshot
@@ -181,7 +104,7 @@ func (s *commandGroup) readApplied(g *Group) error {
 
 // Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
 // the state in between (sums).
-func (s *commandGroup) Apply(entries []Entry) error {
+func (s *commandGroup) Apply(entries []statemachine.Entry) error {
 	defer s.clear()
 	defer s.countSessions()
 	for i := range entries {
@@ -191,7 +114,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			if before := s.flush(); before != nil {
 				return before
 			}
-			return &CommandError{e.Index, fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)}
+			return &outcome.CommandError{Index: e.Index, Err: fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)}
 		}
 		var c object.Command
 		var wrong error
@@ -218,7 +141,7 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		case verdict != session.Fresh:
 		case s.group.machine.apply.hook != nil && !s.group.machine.apply.hook.change(e, h, c, wrong):
 		case e.Index > s.held:
-			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
+			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
@@ -243,7 +166,7 @@ func (s *commandGroup) countSessions() {
 }
 
 // suppress does not apply a command, and tells the call that waits for it.
-func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, first session.Record) error {
+func (s *commandGroup) suppress(e *statemachine.Entry, m session.Mark, v session.Verdict, first session.Record) error {
 	if v == session.Duplicate && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
 		if err := s.flush(); err != nil { // it is one of this batch: a caller that is told may read its effect
 			return err
@@ -256,9 +179,9 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 	case v == session.Duplicate && first.Refused:
 		s.group.refuseApplied(e.Index, e.Term, m, s.group.machine.apply.refusedBefore(first.Index))
 	case v == session.Duplicate:
-		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+		s.group.answerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
-		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
+		s.group.expireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
 	case v == session.Forgotten:
 		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
 	default:
@@ -270,7 +193,7 @@ func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, fir
 // refusedBefore is the outcome of a copy of a command that was refused, or skipped.
 func (q *applyQueue) refusedBefore(index uint64) error {
 	if slices.Contains(q.passed, index) {
-		return fmt.Errorf("%w: it came first as entry %d", ErrSkipped, index)
+		return fmt.Errorf("%w: it came first as entry %d", outcome.ErrSkipped, index)
 	}
 	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
 }
@@ -304,7 +227,7 @@ func (s *commandGroup) flush() error {
 				s.table.Keep(c.Result)
 			}
 		}
-	case s.options.resultForm() != "":
+	case resultForm(&s.options) != "":
 		for i := range s.batch {
 			s.sums.ResultSum(s.batch[i].ResultSum)
 		}
@@ -313,7 +236,7 @@ func (s *commandGroup) flush() error {
 }
 
 // resultForm names the form in which members compare results; "": they do not.
-func (o *CommandOptions) resultForm() string {
+func resultForm(o *statemachine.CommandOptions) string {
 	if o.KeepResults {
 		return cmp.Or(o.ResultForm, "kept")
 	}
@@ -335,11 +258,7 @@ func (s *commandGroup) clear() {
 	s.batch, s.found = s.batch[:0], 0
 }
 
-// ErrSessionFull: too many commands of the session wait for an answer, so this one was not applied. A copy
-// of it may be applied later. Say which are answered (session.Mark.Low).
-var ErrSessionFull = errors.New("millrace: too many commands of the session are unanswered")
-
 var (
-	errForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", ErrIndeterminate)
-	errSessionFull = fmt.Errorf("%w: %w", ErrIndeterminate, ErrSessionFull)
+	errForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", outcome.ErrIndeterminate)
+	errSessionFull = fmt.Errorf("%w: %w", outcome.ErrIndeterminate, outcome.ErrSessionFull)
 )

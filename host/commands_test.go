@@ -14,23 +14,25 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"pgregory.net/rapid"
 )
 
 // listMachine keeps what it applies. Its result is the command and how many came before it.
 type listMachine struct {
-	commands []Command
+	commands []statemachine.Command
 	batches  int
 }
 
-func (m *listMachine) Apply(batch []Command) error {
+func (m *listMachine) Apply(batch []statemachine.Command) error {
 	m.batches++
 	for i := range batch {
 		c := &batch[i]
 		c.Result = fmt.Appendf(nil, "%s is number %d", c.Data, len(m.commands))
-		m.commands = append(m.commands, Command{Index: c.Index, Term: c.Term, Time: c.Time, Data: c.Data, Session: c.Session, Number: c.Number})
+		m.commands = append(m.commands, statemachine.Command{Index: c.Index, Term: c.Term, Time: c.Time, Data: c.Data, Session: c.Session, Number: c.Number})
 		if c.Caller != nil {
 			c.Caller.(*echoCaller).result <- string(c.Result)
 		}
@@ -46,7 +48,7 @@ func (m *listMachine) digest() (sum uint64) {
 }
 
 // bareCommands is the adapter of a group without host, log and core: nothing but Apply may be called.
-func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
+func bareCommands(m *listMachine, o statemachine.CommandOptions, held uint64) *commandGroup {
 	s := Commands(m, o).(*commandGroup)
 	h := &Host{reports: hostReports{events: new(events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
 	h.env.env = new(manualEnv).env()
@@ -72,7 +74,7 @@ func checkpointsOf(t interface{ Fatal(...any) }, s *commandGroup) (all []diverge
 }
 
 // drawEntries draws entries of a few sessions, in which numbers come back, and stamps that pass seconds.
-func drawEntries(rng *rand.Rand, n int) (entries []Entry) {
+func drawEntries(rng *rand.Rand, n int) (entries []statemachine.Entry) {
 	var now time.Duration
 	low := [4]uint64{1, 1, 1, 1}
 	for i := range n {
@@ -89,7 +91,7 @@ func drawEntries(rng *rand.Rand, n int) (entries []Entry) {
 			}
 		}
 		data := append(make([]byte, session.Room), fmt.Sprint("command ", i)...)
-		entries = append(entries, Entry{Index: uint64(i + 1), Term: 3, Data: h.Put(data)})
+		entries = append(entries, statemachine.Entry{Index: uint64(i + 1), Term: 3, Data: h.Put(data)})
 	}
 	return entries
 }
@@ -125,7 +127,7 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 		one, two, durable := &listMachine{}, &listMachine{}, &listMachine{}
 		members := []*commandGroup{}
 		for _, m := range []*listMachine{one, two, durable} {
-			o := CommandOptions{KeepResults: true, Digest: m.digest}
+			o := statemachine.CommandOptions{KeepResults: true, Digest: m.digest}
 			if m == durable {
 				members = append(members, bareCommands(m, o, held))
 			} else {
@@ -195,11 +197,11 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 
 // TestADuplicateInTheSameBatch gets the result of the entry before it.
 func TestADuplicateInTheSameBatch(t *testing.T) {
-	s := bareCommands(&listMachine{}, CommandOptions{KeepResults: true}, 0)
+	s := bareCommands(&listMachine{}, statemachine.CommandOptions{KeepResults: true}, 0)
 	h := session.Header{HasMark: true, Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}}
-	var entries []Entry
+	var entries []statemachine.Entry
 	for index := range uint64(3) {
-		entries = append(entries, Entry{Index: index + 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "a"...))})
+		entries = append(entries, statemachine.Entry{Index: index + 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "a"...))})
 	}
 	c := &storyCaller{*newEchoCaller(), make(chan string, 1)}
 	call := c.call("a")
@@ -223,15 +225,15 @@ func TestADuplicateInTheSameBatch(t *testing.T) {
 func TestWhatComesBeforeABadHeaderIsApplied(t *testing.T) {
 	m := &listMachine{}
 	var h session.Header
-	good := Entry{Index: 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "good"...))}
-	err := bareCommands(m, CommandOptions{}, 0).Apply([]Entry{good, {Index: 2, Term: 3, Data: []byte("bad")}})
+	good := statemachine.Entry{Index: 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "good"...))}
+	err := bareCommands(m, statemachine.CommandOptions{}, 0).Apply([]statemachine.Entry{good, {Index: 2, Term: 3, Data: []byte("bad")}})
 	if !errors.Is(err, session.ErrHeader) || len(m.commands) != 1 {
 		t.Errorf("%d commands applied, %v", len(m.commands), err)
 	}
 }
 
 // openCommands opens a host with one group of commands, which leads.
-func openCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) *Group {
+func openCommands(t *testing.T, dir string, m statemachine.CommandMachine, o statemachine.CommandOptions) *Group {
 	t.Helper()
 	g := startCommands(t, dir, m, o)
 	if _, err := g.WaitLeader(t.Context()); err != nil {
@@ -241,7 +243,7 @@ func openCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) 
 }
 
 // startCommands opens the group and does not wait for anything.
-func startCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) *Group {
+func startCommands(t *testing.T, dir string, m statemachine.CommandMachine, o statemachine.CommandOptions) *Group {
 	t.Helper()
 	h, err := Open(t.Context(), Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}})
 	if err != nil {
@@ -261,7 +263,7 @@ type storyCaller struct {
 	duplicate chan string
 }
 
-func (c *storyCaller) Duplicate(r Receipt, result []byte, kept bool) {
+func (c *storyCaller) Duplicate(r outcome.Receipt, result []byte, kept bool) {
 	c.duplicate <- fmt.Sprintf("duplicate, kept: %v, %q", kept, result)
 }
 
@@ -287,8 +289,8 @@ func outcomeOf(t *testing.T, g *Group, m session.Mark, command string) string {
 // storyMachine is a listMachine for callers of a story.
 type storyMachine struct{ listMachine }
 
-func (m *storyMachine) Apply(batch []Command) error {
-	callers := make([]Caller, len(batch))
+func (m *storyMachine) Apply(batch []statemachine.Command) error {
+	callers := make([]outcome.Caller, len(batch))
 	for i := range batch {
 		callers[i], batch[i].Caller = batch[i].Caller, nil
 	}
@@ -318,14 +320,14 @@ func TestOutcomesOfSessions(t *testing.T) {
 			}
 		}
 	}
-	o := CommandOptions{KeepResults: true}
+	o := statemachine.CommandOptions{KeepResults: true}
 	g := openCommands(t, dir, m, o)
 	steps(g, [][3]any{
 		{session.Mark{ID: id, Number: 1, Low: 1}, "a", "a is number 0"},
 		{session.Mark{ID: id, Number: 1, Low: 1}, "b", `duplicate, kept: true, "a is number 0"`},
 		{session.Mark{ID: id, Number: 3, Low: 3}, "c", "c is number 1"},
-		{session.Mark{ID: id, Number: 2, Low: 2}, "d", ErrIndeterminate.Error() + ": its session said before"},
-		{session.Mark{ID: future, Number: 1, Low: 1}, "e", ErrSessionExpired.Error()},
+		{session.Mark{ID: id, Number: 2, Low: 2}, "d", outcome.ErrIndeterminate.Error() + ": its session said before"},
+		{session.Mark{ID: future, Number: 1, Low: 1}, "e", outcome.ErrSessionExpired.Error()},
 	})
 	if n := g.Status().DuplicatesSuppressed; n != 3 {
 		t.Errorf("%d commands were suppressed, want 3", n)
@@ -349,7 +351,7 @@ func TestOutcomesOfSessions(t *testing.T) {
 // TestASessionMayBeFull: the client of a full session is told so, as an outcome that is not known: a copy may
 // be applied later.
 func TestASessionMayBeFull(t *testing.T) {
-	o := CommandOptions{Sessions: session.Options{MaxBytes: 4 << 10, MaxSessionBytes: 4 << 10}}
+	o := statemachine.CommandOptions{Sessions: session.Options{MaxBytes: 4 << 10, MaxSessionBytes: 4 << 10}}
 	g := openCommands(t, scratch.Dir(t), &storyMachine{}, o)
 	m := session.Mark{ID: session.ID{Client: [16]byte{1}}, Low: 1}
 	for m.Number = 1; int(m.Number) <= o.Sessions.MaxNumbers(); m.Number++ {
@@ -360,7 +362,7 @@ func TestASessionMayBeFull(t *testing.T) {
 	if have, want := outcomeOf(t, g, m, "x"), errSessionFull.Error(); !strings.HasPrefix(have, want) {
 		t.Errorf("%s, want %s", have, want)
 	}
-	if !MayHaveCommitted(errSessionFull) || !MayHaveCommitted(errForgotten) || !errors.Is(errSessionFull, ErrSessionFull) {
+	if !outcome.MayHaveCommitted(errSessionFull) || !outcome.MayHaveCommitted(errForgotten) || !errors.Is(errSessionFull, outcome.ErrSessionFull) {
 		t.Error("the errors do not say that a copy may be applied")
 	}
 }
@@ -386,19 +388,19 @@ func TestAnEntryWithoutHeaderHaltsTheMachine(t *testing.T) {
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g = startCommands(t, dir, &listMachine{}, CommandOptions{}) // it may stop before a leader is known
+	g = startCommands(t, dir, &listMachine{}, statemachine.CommandOptions{}) // it may stop before a leader is known
 	var read Read
 	g.StartApplied(&read, r.Index)
 	_, err = read.Wait(t.Context())
 	want := fmt.Sprintf("entry %d of group 1: %v: it begins with 0x70, version 7", r.Index, session.ErrHeader)
-	if !errors.Is(err, ErrMachineHalted) || !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, outcome.ErrMachineHalted) || !errors.Is(err, session.ErrHeader) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
 type plainMachine struct{}
 
-func (plainMachine) Apply([]Entry) error { return nil }
+func (plainMachine) Apply([]statemachine.Entry) error { return nil }
 
 func TestCommandsAreRefusedAtOpen(t *testing.T) {
 	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}})
@@ -408,24 +410,24 @@ func TestCommandsAreRefusedAtOpen(t *testing.T) {
 	defer h.Close(t.Context())
 	broken := errors.New("no such table")
 	for _, row := range []struct {
-		machine CommandMachine
-		o       CommandOptions
+		machine statemachine.CommandMachine
+		o       statemachine.CommandOptions
 		c       GroupConfig
 		want    string
 	}{
-		{nil, CommandOptions{}, GroupConfig{}, "millrace: Commands needs a CommandMachine for group 1"},
-		{&listMachine{}, CommandOptions{Version: strings.Repeat("v", 129)}, GroupConfig{}, "millrace: CommandOptions.Version of group 1 has 129 bytes, want at most 128"},
-		{&listMachine{}, CommandOptions{Sessions: session.Options{Expiry: 5}}, GroupConfig{}, "millrace: sessions expire after 5ns, want at least 1s (CommandOptions.Sessions of group 1)"},
-		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 0, broken }}, GroupConfig{}, "millrace: the state machine of group 1 does not say what it has applied: no such table"},
-		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 7, nil }}, GroupConfig{}, "millrace: the state machine of group 1 has applied entry 7, and the log in " + h.config.Dir + " ends at entry 0: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again"},
-		{&listMachine{}, CommandOptions{Applied: func() (uint64, error) { return 0, nil }}, GroupConfig{Volatile: true}, "millrace: Volatile of group 1 is set, and its state machine keeps its state on disk (CommandOptions.Applied); a power cut could leave there what the log does not have"},
+		{nil, statemachine.CommandOptions{}, GroupConfig{}, "millrace: Commands needs a CommandMachine for group 1"},
+		{&listMachine{}, statemachine.CommandOptions{Version: strings.Repeat("v", 129)}, GroupConfig{}, "millrace: CommandOptions.Version of group 1 has 129 bytes, want at most 128"},
+		{&listMachine{}, statemachine.CommandOptions{Sessions: session.Options{Expiry: 5}}, GroupConfig{}, "millrace: sessions expire after 5ns, want at least 1s (CommandOptions.Sessions of group 1)"},
+		{&listMachine{}, statemachine.CommandOptions{Applied: func() (uint64, error) { return 0, broken }}, GroupConfig{}, "millrace: the state machine of group 1 does not say what it has applied: no such table"},
+		{&listMachine{}, statemachine.CommandOptions{Applied: func() (uint64, error) { return 7, nil }}, GroupConfig{}, "millrace: the state machine of group 1 has applied entry 7, and the log in " + h.config.Dir + " ends at entry 0: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again"},
+		{&listMachine{}, statemachine.CommandOptions{Applied: func() (uint64, error) { return 0, nil }}, GroupConfig{Volatile: true}, "millrace: Volatile of group 1 is set, and its state machine keeps its state on disk (CommandOptions.Applied); a power cut could leave there what the log does not have"},
 	} {
 		row.c.ID = 1
 		if _, err := h.OpenGroup(t.Context(), row.c, Commands(row.machine, row.o)); err == nil || err.Error() != row.want {
 			t.Errorf("%v\nwant %s", err, row.want)
 		}
 	}
-	m := Commands(&listMachine{}, CommandOptions{})
+	m := Commands(&listMachine{}, statemachine.CommandOptions{})
 	if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, m); err != nil {
 		t.Fatal(err)
 	}
@@ -439,10 +441,10 @@ func TestCommandsAreRefusedAtOpen(t *testing.T) {
 func BenchmarkCommands(b *testing.B) {
 	for _, withSession := range []bool{false, true} {
 		b.Run(fmt.Sprint("session=", withSession), func(b *testing.B) {
-			s := bareCommands(&listMachine{}, CommandOptions{}, 0)
+			s := bareCommands(&listMachine{}, statemachine.CommandOptions{}, 0)
 			s.machine = nothing{}
 			const n = 64
-			entries := make([]Entry, n)
+			entries := make([]statemachine.Entry, n)
 			h := session.Header{HasMark: withSession, Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}}}
 			var data [n][session.Room + 100]byte
 			number := uint64(0)
@@ -452,7 +454,7 @@ func BenchmarkCommands(b *testing.B) {
 				for i := range entries {
 					number++
 					h.Mark.Number, h.Mark.Low = number, number
-					entries[i] = Entry{Index: number, Term: 1, Data: h.Put(data[i][:])}
+					entries[i] = statemachine.Entry{Index: number, Term: 1, Data: h.Put(data[i][:])}
 				}
 				b.StartTimer()
 				if err := s.Apply(entries); err != nil {
@@ -465,4 +467,4 @@ func BenchmarkCommands(b *testing.B) {
 
 type nothing struct{}
 
-func (nothing) Apply([]Command) error { return nil }
+func (nothing) Apply([]statemachine.Command) error { return nil }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -107,7 +108,7 @@ func TestGroupConfigValidate(t *testing.T) {
 	const most = 262144 - overheadBytes // half of the share for messages of 4 MiB
 	for _, row := range []struct {
 		sentence string
-		machine  StateMachine
+		machine  statemachine.Machine
 		config   GroupConfig
 	}{
 		{"millrace: OpenGroup needs a StateMachine for group 2", nil, GroupConfig{ID: 2}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -36,7 +37,7 @@ func TestPanicOfATurnStopsTheGroup(t *testing.T) {
 	if !strings.Contains(string(panicked.stack), "raft.(*RawNode).") {
 		t.Errorf("the stack does not say where: %s", panicked.stack)
 	}
-	if _, err := poll(t, p); !errors.Is(err, ErrIndeterminate) {
+	if _, err := poll(t, p); !errors.Is(err, outcome.ErrIndeterminate) {
 		t.Errorf("the client: %v", err)
 	}
 	if !strings.Contains(text.String(), "stack=") {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -20,7 +21,7 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		l := openTestHostWith(t, 3, littleMemory)
-		g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Leases: true}, Commands(&echoMachine{}, CommandOptions{StopDiverged: true}))
+		g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Leases: true}, Commands(&echoMachine{}, statemachine.CommandOptions{StopDiverged: true}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -25,7 +26,7 @@ func (h *Host) takeDivergence(from uint64, body []byte) error {
 // compare begins to sum up what the machine applies.
 func (s *commandGroup) compare() {
 	o, g := &s.options, s.group
-	m := divergence.Machine{Sessions: o.Sessions, Form: o.resultForm(), Version: o.Version, Stops: o.StopDiverged}
+	m := divergence.Machine{Sessions: o.Sessions, Form: resultForm(o), Version: o.Version, Stops: o.StopDiverged}
 	if o.Digest != nil {
 		m.Digest = s.digest
 	}
@@ -79,7 +80,7 @@ func (g *comparison) Yield() {
 }
 
 func (g *comparison) Stop(o *divergence.Order) {
-	(*Group)(g).fail(fmt.Errorf("%w: %v", ErrDiverged, o))
+	(*Group)(g).fail(fmt.Errorf("%w: %v", outcome.ErrDiverged, o))
 }
 
 // isThere reports whether something of a member, and of its host, was heard lately. Any goroutine of a leader

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -20,7 +21,7 @@ func openMember(t *testing.T, leads bool) (*testHost, *Group, *controlTransport)
 	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.out = out.recordingTransport
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&listMachine{}, CommandOptions{ResultForm: "f"}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&listMachine{}, statemachine.CommandOptions{ResultForm: "f"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ type changingMachine struct {
 	whole int
 }
 
-func (m *changingMachine) Apply(batch []Command) error {
+func (m *changingMachine) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		m.state = append(m.state[:0], batch[i].Data...)
 	}
@@ -132,7 +133,7 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 		var first []divergence.Checkpoint
 		for member := range 3 {
 			m := &changingMachine{}
-			s := bareCommands(nil, CommandOptions{ResultForm: "sums"}, 0)
+			s := bareCommands(nil, statemachine.CommandOptions{ResultForm: "sums"}, 0)
 			s.machine = m
 			for rest := entries; len(rest) > 0; {
 				n := 1 + rng.IntN(len(rest))

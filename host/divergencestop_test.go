@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -16,7 +17,7 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 	out := &controlTransport{recordingTransport: &recordingTransport{}}
 	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
 	l.out = out.recordingTransport
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&listMachine{}, CommandOptions{StopDiverged: true}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&listMachine{}, statemachine.CommandOptions{StopDiverged: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

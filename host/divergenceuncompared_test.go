@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -14,35 +15,35 @@ import (
 func TestMembersThatAreNotCompared(t *testing.T) {
 	for _, row := range []struct {
 		name       string
-		ours       CommandOptions
+		ours       statemachine.CommandOptions
 		form       string // of host 2
 		states     bool
 		version    string
 		says, then string // "": nothing
 	}{
-		{name: "the same", ours: CommandOptions{ResultForm: "f"}, form: "f"},
-		{name: "nothing", ours: CommandOptions{}},
-		{name: "another version", ours: CommandOptions{ResultForm: "f", Version: "1"}, form: "g", states: true, version: "2"},
+		{name: "the same", ours: statemachine.CommandOptions{ResultForm: "f"}, form: "f"},
+		{name: "nothing", ours: statemachine.CommandOptions{}},
+		{name: "another version", ours: statemachine.CommandOptions{ResultForm: "f", Version: "1"}, form: "g", states: true, version: "2"},
 		{
-			name: "another form", ours: CommandOptions{ResultForm: "f", Version: "1"}, form: "g", version: "1",
+			name: "another form", ours: statemachine.CommandOptions{ResultForm: "f", Version: "1"}, form: "g", version: "1",
 			says: `the form of the results is "g" on host 2 and "f" on host 1, so that a difference between the two is not noticed`,
 			then: "give all members the same type of results, Machine.Results and Machine.Unwatched (CommandOptions.ResultForm and KeepResults), or another Version to those that may differ",
 		},
 		{
-			name: "no results", ours: CommandOptions{KeepResults: true},
+			name: "no results", ours: statemachine.CommandOptions{KeepResults: true},
 			says: `the form of the results is none on host 2 and "kept" on host 1`,
 		},
 		{
-			name: "the leader has no results", ours: CommandOptions{}, form: "f",
+			name: "the leader has no results", ours: statemachine.CommandOptions{}, form: "f",
 			says: `the form of the results is "f" on host 2 and none on host 1`,
 		},
 		{
-			name: "no digest", ours: CommandOptions{ResultForm: "f", Digest: func() uint64 { return 7 }}, form: "f",
+			name: "no digest", ours: statemachine.CommandOptions{ResultForm: "f", Digest: func() uint64 { return 7 }}, form: "f",
 			says: "host 1 has a digest of the state and host 2 has none, so that a difference between the two is not noticed",
 			then: "give all members the same Machine.Digest (CommandOptions.Digest), or another Version to those that may differ",
 		},
 		{
-			name: "neither", ours: CommandOptions{}, form: "f", states: true,
+			name: "neither", ours: statemachine.CommandOptions{}, form: "f", states: true,
 			says: `and none on host 1, host 2 has a digest of the state and host 1 has none`,
 			then: "KeepResults) and the same Machine.Digest (",
 		},

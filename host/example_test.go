@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 type counter struct{ n atomic.Int64 }
 
-func (c *counter) Apply(entries []host.Entry) error {
+func (c *counter) Apply(entries []statemachine.Entry) error {
 	c.n.Add(int64(len(entries)))
 	return nil
 }

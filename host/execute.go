@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -140,14 +140,6 @@ func tolerance(n int) string {
 	return fmt.Sprintf("%d failures", n)
 }
 
-// ErrMembersUnchanged is wrapped by errors that refuse a plan. Reasons are a second plan under way, members
-// that have changed since the plan, an unknown directory, an address of another member, or no quorum left.
-// The error says which.
-var ErrMembersUnchanged = membership.ErrRefused
-
-// ErrPlanCancelled: the plan was cancelled before its last stage. What was in force by then stays.
-var ErrPlanCancelled = errors.New("millrace: the plan was cancelled")
-
 // Plan says what changes of the members would do, stage by stage, and changes nothing. It judges by what this
 // host knows: who is a member, and which hosts were heard within an election timeout. The error wraps
 // ErrMembersUnchanged and says what cannot be. Any member may plan. A member that does not lead asks the
@@ -259,7 +251,7 @@ func (g *Group) StartPlan(p *MemberPlan) *Execution {
 	e.outcome = func(r *membership.Roster) (done bool, err error) {
 		switch ended, known := r.HowEnded(e.id); {
 		case known && ended.Cancelled:
-			return true, fmt.Errorf("%w, with %d of its stages in force", ErrPlanCancelled, ended.Done)
+			return true, fmt.Errorf("%w, with %d of its stages in force", outcome.ErrPlanCancelled, ended.Done)
 		case known:
 			return true, nil
 		case r.Changed > p.plan.Base && (r.Plan == nil || r.Plan.ID != e.id):
@@ -339,7 +331,7 @@ func (e *Execution) Poll() (done bool, err error) {
 		}
 	}
 	if err := g.Err(); err != nil {
-		e.finish(wrap(ErrStopped, err))
+		e.finish(wrap(outcome.ErrStopped, err))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

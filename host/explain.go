@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -72,9 +73,9 @@ func (g *Group) facts() *examination.Facts {
 // stopReason is why the group has stopped, as far as it decides what to do.
 func (g *Group) stopReason(err error) examination.StopReason {
 	switch {
-	case errors.Is(err, ErrStopped), errors.Is(err, ErrRemoved):
+	case errors.Is(err, outcome.ErrStopped), errors.Is(err, outcome.ErrRemoved):
 		return examination.StoppedByProgram
-	case errors.Is(err, ErrMemberRemoved):
+	case errors.Is(err, outcome.ErrMemberRemoved):
 		return examination.StoppedByRemoval
 	case errors.Is(err, wal.ErrDiskFull):
 		return examination.StoppedByFullDisk
@@ -138,7 +139,7 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
 	if h := q.halting.now.Load(); h != nil {
 		e := h.err
-		m.Halt = &examination.Halt{Since: h.since, At: e.at(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.stays}
+		m.Halt = &examination.Halt{Since: h.since, At: e.At(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
 	}
 	if p := q.parked.Load(); p != nil {
 		m.Object = &examination.Object{Since: p.since, Entry: p.index, ID: g.machine.objects.Awaits().String(), Lost: q.lost.Load() == p.index}

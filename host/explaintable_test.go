@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -213,7 +214,7 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.storage.lane.Working.Store(false); l.silence(3) }},
 	{code: diagnosis.CodeDiskStalled, way: "of a follower", open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, -1000 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeMachineHalted, open: openLone, begin: func(l *testHost) {
-		l.machine.fail = func(Entry) error { return errMachine }
+		l.machine.fail = func(statemachine.Entry) error { return errMachine }
 		l.submit("x")
 		l.manual.runIdle()
 	}, end: func(l *testHost) {

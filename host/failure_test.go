@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
@@ -96,13 +97,13 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 						return nil
 					})
 					failed := c.hosts[sick].Group(theGroup).Failed()
-					var last host.Receipt
+					var last outcome.Receipt
 					for i := 0; !closed(failed); i++ {
 						r, err := c.propose(deadline(t), fmt.Sprintf("%d/%s", i, bytes.Repeat([]byte("x"), 4<<10)))
 						switch {
 						case err == nil:
 							last = r
-						case !host.MayHaveCommitted(err) && !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrDropped):
+						case !outcome.MayHaveCommitted(err) && !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrDropped):
 							t.Fatal(err)
 						case errors.Is(err, context.DeadlineExceeded):
 							t.Fatalf("no host answered: %v", err)
@@ -113,7 +114,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 					if !errors.Is(err, fault.cause) || !errors.Is(err, wal.ErrDiskFailed) || !errors.As(err, &log) {
 						t.Errorf("the group stopped with %v", err)
 					}
-					if _, err := c.hosts[sick].Group(theGroup).Propose(deadline(t), []byte("x")); !errors.Is(err, host.ErrStopped) || !errors.Is(err, fault.cause) {
+					if _, err := c.hosts[sick].Group(theGroup).Propose(deadline(t), []byte("x")); !errors.Is(err, outcome.ErrStopped) || !errors.Is(err, fault.cause) {
 						t.Errorf("the failed host answers %v", err)
 					}
 					healthy := cluster{hosts: slices.Delete(slices.Clone(c.hosts), sick, sick+1), journals: slices.Delete(slices.Clone(c.journals), sick, sick+1)}
@@ -157,7 +158,7 @@ func TestFullDiskHoldsOneHostBack(t *testing.T) {
 				}
 				return nil
 			})
-			var last host.Receipt
+			var last outcome.Receipt
 			for i := 0; i < 20 || !closed(refused); i++ {
 				r, err := c.propose(deadline(t), fmt.Sprintf("%d/%s", i, bytes.Repeat([]byte("x"), 8<<10)))
 				if err != nil {
@@ -195,7 +196,7 @@ func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 		return nil
 	})
 	g := c.hosts[leader].Group(theGroup)
-	var last host.Receipt
+	var last outcome.Receipt
 	for i := range 3 {
 		var err error
 		if last, err = g.Propose(deadline(t), fmt.Appendf(nil, "command %d", i)); err != nil {
@@ -247,7 +248,7 @@ func TestCloseWhileProposing(t *testing.T) {
 							if count.Add(1) == 200 {
 								close(enough)
 							}
-						case errors.Is(err, host.ErrStopped): // ErrIndeterminate wraps it, too
+						case errors.Is(err, outcome.ErrStopped): // ErrIndeterminate wraps it, too
 							return
 						}
 					}
@@ -314,8 +315,8 @@ func TestReceiptBelongsToItsCommand(t *testing.T) {
 					mu.Lock()
 					receipts[command] = r.Index
 					mu.Unlock()
-				case !host.MayHaveCommitted(err) || !errors.Is(err, context.Canceled):
-					if !errors.Is(err, host.ErrNotLeader) && !errors.Is(err, host.ErrDropped) { // deposed on a slow machine
+				case !outcome.MayHaveCommitted(err) || !errors.Is(err, context.Canceled):
+					if !errors.Is(err, outcome.ErrNotLeader) && !errors.Is(err, outcome.ErrDropped) { // deposed on a slow machine
 						t.Error(err)
 					}
 				}
@@ -427,7 +428,7 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		loss crashfs.Loss
 		want error
-	}{{crashfs.LoseNothing, nil}, {crashfs.LoseAll, host.ErrAmnesia}} {
+	}{{crashfs.LoseNothing, nil}, {crashfs.LoseAll, outcome.ErrAmnesia}} {
 		disk := crashfs.New()
 		open := func() (*host.Host, error) {
 			config := clusterConfig(1, "/data", map[uint64]string{1: ""})

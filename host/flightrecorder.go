@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 )
@@ -47,9 +48,6 @@ func (f FlightRecorder) validate() error {
 	}
 	return nil
 }
-
-// ErrNoFlightRecorder is returned by DumpFlight and WriteFlight if Config.FlightRecorder is not set.
-var ErrNoFlightRecorder = errors.New("millrace: this host has no flight recorder; set Config.FlightRecorder.Bytes and start it again")
 
 // flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
 // itself. A turn never writes it: its disk may be the reason why the group stops. A nil one records nothing.
@@ -110,7 +108,7 @@ func (f *flightRecorder) parts() []part {
 // groupStopped makes the worker write a file about a group, unless it has stopped because this member was
 // removed, which is no failure. It never blocks.
 func (f *flightRecorder) groupStopped(id uint64, cause error) {
-	if f == nil || errors.Is(cause, ErrMemberRemoved) {
+	if f == nil || errors.Is(cause, outcome.ErrMemberRemoved) {
 		return
 	}
 	f.mu.Lock()
@@ -126,7 +124,7 @@ func (f *flightRecorder) groupStopped(id uint64, cause error) {
 
 // did is what the group has done.
 func (g stoppedGroup) did() string {
-	if errors.Is(g.cause, ErrMachineHalted) {
+	if errors.Is(g.cause, outcome.ErrMachineHalted) {
 		return "has halted its machine"
 	}
 	return "has stopped"
@@ -158,7 +156,7 @@ func (f *flightRecorder) RunOnce() (more bool) {
 // of package host/flight. The groups go on meanwhile. It needs Config.FlightRecorder.
 func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 	if h.reports.flight == nil {
-		return ErrNoFlightRecorder
+		return outcome.ErrNoFlightRecorder
 	}
 	return h.reports.flight.recorder.WriteTo(w, h.reports.flight.meta(reason), groups...)
 }
@@ -169,13 +167,13 @@ func (h *Host) WriteFlight(w io.Writer, reason string, groups ...uint64) error {
 // host that is not closed: WriteFlight works afterwards, too.
 func (h *Host) DumpFlight(ctx context.Context, reason string, groups ...uint64) (path string, err error) {
 	if h.reports.flight == nil {
-		return "", ErrNoFlightRecorder
+		return "", outcome.ErrNoFlightRecorder
 	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	if h.shutdown.closing.Load() { // the directory may be another process's already
-		return "", fmt.Errorf("%w; WriteFlight works", ErrStopped)
+		return "", fmt.Errorf("%w; WriteFlight works", outcome.ErrStopped)
 	}
 	return h.reports.flight.dump(reason, groups...)
 }

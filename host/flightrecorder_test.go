@@ -14,7 +14,9 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -117,10 +119,10 @@ func must[T any](v T, err error) T {
 // A host without a recorder says so, and settings that make no sense are refused.
 func TestFlightRecorderSettings(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{})
-	if _, err := c.hosts[0].DumpFlight(t.Context(), ""); !errors.Is(err, host.ErrNoFlightRecorder) {
+	if _, err := c.hosts[0].DumpFlight(t.Context(), ""); !errors.Is(err, outcome.ErrNoFlightRecorder) {
 		t.Error(err)
 	}
-	if err := c.hosts[0].WriteFlight(&bytes.Buffer{}, ""); !errors.Is(err, host.ErrNoFlightRecorder) {
+	if err := c.hosts[0].WriteFlight(&bytes.Buffer{}, ""); !errors.Is(err, outcome.ErrNoFlightRecorder) {
 		t.Error(err)
 	}
 	for _, f := range []host.FlightRecorder{{Data: flight.Payloads}, {Bytes: 1 << 20, Data: 7}, {Bytes: 1}, {Bytes: -1}, {Bytes: 1 << 60}} {
@@ -219,7 +221,7 @@ func TestFlightRecorderOfAClosedHost(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.FlightRecorder.Bytes = 1 << 20 })
 	c.leader(t)
 	c.close(t)
-	if _, err := c.hosts[0].DumpFlight(t.Context(), "asked"); !errors.Is(err, host.ErrStopped) {
+	if _, err := c.hosts[0].DumpFlight(t.Context(), "asked"); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 	var b bytes.Buffer
@@ -237,7 +239,7 @@ func TestFlightRecorderOfAClosedHost(t *testing.T) {
 
 type failing struct{}
 
-func (failing) Apply(entries []host.Entry) error {
+func (failing) Apply(entries []statemachine.Entry) error {
 	if len(entries) > 0 && len(entries[0].Data) > 0 {
 		return errors.New("the machine breaks")
 	}

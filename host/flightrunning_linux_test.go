@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -116,7 +117,7 @@ type durable struct{ leader *host.Group }
 
 type discarding struct{}
 
-func (discarding) Apply([]host.Entry) error { return nil }
+func (discarding) Apply([]statemachine.Entry) error { return nil }
 
 func openDurable(b *testing.B, f host.FlightRecorder) durable {
 	dir, peers := b.TempDir(), map[uint64]string{}

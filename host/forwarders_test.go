@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -48,7 +49,7 @@ func TestForwardedCommandsWithoutSpace(t *testing.T) {
 	out := &controlTransport{recordingTransport: &recordingTransport{}}
 	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
 	l.out = out.recordingTransport
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

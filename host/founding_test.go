@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
@@ -150,8 +151,8 @@ func (p *party) waitUnfounded(unmet ...uint64) {
 	defer again.Stop()
 	for {
 		_, err := p.Group(theGroup).Propose(ctx, []byte("too early"))
-		var missing *host.NotFoundedError
-		if !errors.As(err, &missing) && !errors.Is(err, host.ErrNotLeader) {
+		var missing *outcome.NotFoundedError
+		if !errors.As(err, &missing) && !errors.Is(err, outcome.ErrNotLeader) {
 			p.t.Fatalf("host %d answers a command with %v", p.id, err)
 		}
 		if missing != nil && slices.Equal(missing.Unmet, unmet) {

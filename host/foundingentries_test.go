@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"pgregory.net/rapid"
@@ -117,13 +118,13 @@ func TestCommandsWaitForTheFounding(t *testing.T) {
 				l.from(3, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 				l.manual.tick()
 			}
-			var missing *NotFoundedError
-			if _, err := poll(t, p); !errors.As(err, &missing) || MayHaveCommitted(err) || !strings.Contains(err.Error(), "host 3 does not have the founding entry on its disk yet") {
+			var missing *outcome.NotFoundedError
+			if _, err := poll(t, p); !errors.As(err, &missing) || outcome.MayHaveCommitted(err) || !strings.Contains(err.Error(), "host 3 does not have the founding entry on its disk yet") {
 				t.Errorf("%s: the command was told %v", name, err)
 			}
 			p = l.submit("y")
 			l.manual.runIdle()
-			if _, err := poll(t, p); !errors.Is(err, ErrNotFounded) {
+			if _, err := poll(t, p); !errors.Is(err, outcome.ErrNotFounded) {
 				t.Errorf("%s: the next command was told %v", name, err)
 			}
 		}
@@ -278,13 +279,13 @@ func TestNotFoundedSaysWhatIsMissing(t *testing.T) {
 		{diagnosis.Founding{Found: true}, []string{"its first leader is being elected"}, "this host does not"},
 		{diagnosis.Founding{Joins: true, JoinRefused: "the token has expired"}, []string{"has not added this host", "the token has expired"}, "founded"},
 	} {
-		err := &NotFoundedError{Group: 7, Founding: row.founding}
+		err := &outcome.NotFoundedError{Group: 7, Founding: row.founding}
 		for _, want := range row.says {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v says %q, want %q", row.founding, err, want)
 			}
 		}
-		if strings.Contains(err.Error(), row.not) || !errors.Is(err, ErrNotFounded) {
+		if strings.Contains(err.Error(), row.not) || !errors.Is(err, outcome.ErrNotFounded) {
 			t.Errorf("%+v says %q, without %q", row.founding, err, row.not)
 		}
 	}

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // exiting is a state machine that ends the goroutine that calls it.
 type exiting struct{}
 
-func (exiting) Apply([]host.Entry) error { runtime.Goexit(); return nil }
+func (exiting) Apply([]statemachine.Entry) error { runtime.Goexit(); return nil }
 
 // A state machine that ends its goroutine is halted, also where it is called in a turn, and the other
 // groups of the shard and Close go on.
@@ -40,7 +42,7 @@ func TestGoexitInApply(t *testing.T) {
 		_, _ = g.Propose(ctx, []byte("a")) // may be acknowledged before it is applied
 		var r host.Read
 		g.StartApplied(&r, 1<<40)
-		if _, err := r.Wait(ctx); !errors.Is(err, host.ErrMachineHalted) || !strings.Contains(err.Error(), "ended its goroutine") {
+		if _, err := r.Wait(ctx); !errors.Is(err, outcome.ErrMachineHalted) || !strings.Contains(err.Error(), "ended its goroutine") {
 			t.Errorf("the machine is halted with %v", err)
 		}
 		if _, err := g.Propose(ctx, []byte("b")); err == nil || ctx.Err() != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -73,14 +75,14 @@ func (g *Group) propose(batch []proposal) (next []proposal) {
 		if g.core.node.BasicStatus().LeadTransferee == raft.None {
 			g.noteOverload(len(batch))
 		}
-		refusal := error(ErrOverloaded)
+		refusal := error(outcome.ErrOverloaded)
 		if g.proposals.hasCommands {
 			g.pauseCalls(1) // those that are tried again would be refused again at once
 			refusal = g.overloaded()
 		}
 		return g.proposals.refuse(batch, refusal)
 	case err != nil:
-		return g.proposals.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		return g.proposals.refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		g.life.counts.batches.Add(1)
 		g.life.counts.commands.Add(uint64(len(batch)))
@@ -101,7 +103,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		return g.notFounded()
 	case !g.proposals.hasCommands && !g.proposals.hasSpace(proposalBytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))
-		return ErrOverloaded
+		return outcome.ErrOverloaded
 	}
 	return nil
 }
@@ -166,7 +168,7 @@ func (g *Group) Failed() <-chan struct{} { return g.life.failed }
 // Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
 // or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
 // of wal.Group.Entries.
-func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
 	return g.writes.storage.log.Entries(lo, hi, maxBytes)
 }
 
@@ -175,10 +177,10 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.refusals.note(wrap(ErrStopped, cause), len(left))
-	answerAll(left, wrap(ErrStopped, cause))
+	g.proposals.refusals.note(wrap(outcome.ErrStopped, cause), len(left))
+	answerAll(left, wrap(outcome.ErrStopped, cause))
 	g.tellEnded(g.proposals.abandon(cause), cause)
-	g.reads.queue.Close(wrap(ErrStopped, cause))
+	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
 	g.proposals.spaces.close(cause)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -27,7 +28,7 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 		t.Fatalf("sent %v, want the command to hosts 2 and 3", sent)
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
-	if r, err := poll(t, p); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
+	if r, err := poll(t, p); err != nil || r != (outcome.Receipt{Index: begun + 1, Term: 1}) {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	if sent := l.out.take(raftpb.MsgApp); len(sent) != 0 {
@@ -103,15 +104,15 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	if !errors.As(l.group.Err(), &broken) {
 		t.Fatalf("the group stopped with %v", l.group.Err())
 	}
-	if _, err := poll(t, inLog); !errors.Is(err, ErrIndeterminate) || !errors.As(err, &broken) {
+	if _, err := poll(t, inLog); !errors.Is(err, outcome.ErrIndeterminate) || !errors.As(err, &broken) {
 		t.Errorf("in the log: %v", err)
 	}
 	for _, p := range taken {
-		if _, err := poll(t, p); !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+		if _, err := poll(t, p); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 			t.Errorf("taken: %v", err)
 		}
 	}
-	if _, err := l.group.Submit([]byte("late")); !errors.Is(err, ErrStopped) {
+	if _, err := l.group.Submit([]byte("late")); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("late: %v", err)
 	}
 	if err := l.Close(context.Background()); err != nil {

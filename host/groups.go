@@ -13,6 +13,8 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -64,13 +66,13 @@ func (t *groupTable) reserve(id uint64, most int) error {
 	g, taken := t.open[id]
 	switch {
 	case t.closed:
-		return ErrStopped
+		return outcome.ErrStopped
 	case taken && g != nil && g.isLeaving():
 		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return fmt.Errorf("millrace: group %d is open on this host already", id)
 	case t.removed[id]:
-		return fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, id)
+		return fmt.Errorf("%w: %d; give a new group a new id", outcome.ErrRemoved, id)
 	case len(t.open) >= most:
 		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
 	}
@@ -112,7 +114,7 @@ func (t *groupTable) close() []*Group {
 // A host may have many groups: they share its log, its connections and its goroutines. What a group costs is
 // in docs/operate/running-a-host.md. If a group fails, by its state machine, its part of the log or a broken
 // rule of ours, it stops (Group.Err) and the others go on.
-func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachine) (*Group, error) {
+func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachine.Machine) (*Group, error) {
 	if machine == nil {
 		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
 	}
@@ -154,9 +156,9 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 		g.fail(err) // it failed before the group was in the table
 	}
 	if h.shutdown.closing.Load() {
-		g.end(ErrStopped)
+		g.end(outcome.ErrStopped)
 		g.abandon()
-		return nil, ErrStopped
+		return nil, outcome.ErrStopped
 	}
 	g.wake() // what is committed already can be applied
 	return g, nil
@@ -172,7 +174,7 @@ func (h *Host) rejectSecondGroup() error {
 	return fmt.Errorf("millrace: pipeline %s serves one group only, because its turns wait for the disk and the state machine; use pipeline.Async for more", p.Name())
 }
 
-func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine StateMachine) (_ *Group, err error) {
+func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine.Machine) (_ *Group, err error) {
 	stored := h.storage.log.Group(c.ID)
 	store := newStorage(stored)
 	g := &Group{
@@ -336,7 +338,7 @@ func (g *Group) partDone(part leavingPart) {
 // as in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be
 // opened again before that has come back. Close may be called from anywhere except the state machine, and
 // repeatedly.
-func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, ErrStopped, false) }
+func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, outcome.ErrStopped, false) }
 
 func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 	if g.life.leaving.began.CompareAndSwap(false, true) {
@@ -369,7 +371,7 @@ func (g *Group) waitGone(ctx context.Context) error {
 		return err
 	case <-g.host.shutdown.done:
 		if g.life.leaving.removes.Load() {
-			return ErrStopped
+			return outcome.ErrStopped
 		}
 		return nil
 	case <-ctx.Done():
@@ -387,7 +389,7 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
 	}
 	if h.shutdown.closing.Load() {
-		return ErrStopped
+		return outcome.ErrStopped
 	}
 	if err := h.storage.lane.Err(); err != nil {
 		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
@@ -396,7 +398,7 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if g == nil || err != nil {
 		return err
 	}
-	return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
+	return g.leave(ctx, fmt.Errorf("%w: %d", outcome.ErrRemoved, id), true)
 }
 
 // toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil

@@ -11,6 +11,8 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -40,7 +42,7 @@ func (l *testHost) commit(group, lo, hi uint64) {
 // failure is a way in which one group fails. It happens in the group's work on entry 2.
 type failure struct {
 	name  string
-	apply func(Entry) error
+	apply func(statemachine.Entry) error
 	cause func(t *testing.T, l *testHost, g *Group)
 	is    func(error) bool
 }
@@ -48,8 +50,8 @@ type failure struct {
 var errMachine = errors.New("the state machine cannot go on")
 
 var failures = []failure{
-	{"error in Apply", func(Entry) error { return errMachine }, nil, func(err error) bool { return errors.Is(err, errMachine) }},
-	{"panic in Apply", func(Entry) error { panic("a bug of the user") }, nil, func(err error) bool { return strings.Contains(err.Error(), "a bug of the user") }},
+	{"error in Apply", func(statemachine.Entry) error { return errMachine }, nil, func(err error) bool { return errors.Is(err, errMachine) }},
+	{"panic in Apply", func(statemachine.Entry) error { panic("a bug of the user") }, nil, func(err error) bool { return strings.Contains(err.Error(), "a bug of the user") }},
 	{"broken invariant", nil, func(_ *testing.T, l *testHost, g *Group) {
 		g.inbox.putAnswers([]raftpb.Message{bogusAnswer})
 		g.wake()
@@ -98,7 +100,7 @@ func TestFailureStopsOneGroup(t *testing.T) {
 			if !slices.Equal(stopped, []uint64{3}) {
 				t.Errorf("groups %v were reported to have stopped, want 3", stopped)
 			}
-			if _, err := sick.Submit([]byte("x")); !errors.Is(err, ErrStopped) && !errors.Is(err, ErrMachineHalted) {
+			if _, err := sick.Submit([]byte("x")); !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrMachineHalted) {
 				t.Errorf("a client of the group was told %v", err)
 			}
 			for _, id := range []uint64{2, 4} {
@@ -213,10 +215,10 @@ func TestOpenGroupRefuses(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.OpenGroup(t.Context(), GroupConfig{ID: 3}, &commands{}); !errors.Is(err, ErrStopped) {
+	if _, err := l.OpenGroup(t.Context(), GroupConfig{ID: 3}, &commands{}); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("on a closed host: %v", err)
 	}
-	if err := l.RemoveGroup(t.Context(), 2); !errors.Is(err, ErrStopped) {
+	if err := l.RemoveGroup(t.Context(), 2); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("RemoveGroup on a closed host: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -32,68 +33,6 @@ import (
 // The pipelines that apply in the turn (basic, parallel) stop the group: they have no place to wait.
 // Decision 0030 has the reasons.
 
-// ErrMachineHalted: the state machine of this member could not apply a committed command, so this member
-// refuses commands and reads. Its group goes on without its machine. errors.As finds a HaltedError.
-var ErrMachineHalted = errors.New("millrace: the state machine of this member is halted")
-
-// HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
-type HaltedError struct {
-	Group uint64
-	// First and Last are the commands of which one has halted the machine. They are equal if it is known.
-	First, Last uint64
-	// Cause is what the machine has said.
-	Cause error
-	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
-	// none.
-	Skipped uint64
-
-	stack []byte // of a panic
-	stays bool   // no entry of the log helps: the member must be replaced
-}
-
-func (e *HaltedError) Error() string {
-	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.at(), e.Cause, e.advice())
-}
-
-// at names the command.
-func (e *HaltedError) at() string {
-	if e.First == e.Last {
-		return fmt.Sprintf("command %d", e.First)
-	}
-	return fmt.Sprintf("one of the commands %d to %d", e.First, e.Last)
-}
-
-// advice says what to do, if that is known.
-func (e *HaltedError) advice() string {
-	switch {
-	case e.stays:
-		return ""
-	case e.First != e.Last:
-		return "; start this host again to learn which"
-	case e.Skipped > 0:
-		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
-	}
-	return ""
-}
-
-// Unwrap returns the cause.
-func (e *HaltedError) Unwrap() error { return e.Cause }
-
-// Is makes errors.Is(err, ErrMachineHalted) hold.
-func (e *HaltedError) Is(target error) bool { return target == ErrMachineHalted }
-
-// CommandError is what a CommandMachine may return from Apply if it knows which command of the batch it
-// cannot apply. It has applied the commands before it and, of this one, nothing.
-type CommandError struct {
-	Index uint64
-	Err   error
-}
-
-func (e *CommandError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *CommandError) Unwrap() error { return e.Err }
-
 // halting is the halt of a group's machine.
 type halting struct {
 	now   atomic.Pointer[halt] // nil: it works
@@ -103,7 +42,7 @@ type halting struct {
 }
 
 // restate says more of the present halt. Its clients were answered.
-func (s *halting) restate(e *HaltedError) {
+func (s *halting) restate(e *outcome.HaltedError) {
 	was := s.now.Load()
 	next := &halt{err: e, since: was.since}
 	s.now.Store(next)
@@ -112,12 +51,12 @@ func (s *halting) restate(e *HaltedError) {
 
 // halt is one halt. It does not change.
 type halt struct {
-	err   *HaltedError
+	err   *outcome.HaltedError
 	since int64 // tick that was not missed
 }
 
 // halted returns why the machine of a group is halted, or nil.
-func (q *applyQueue) halted() *HaltedError {
+func (q *applyQueue) halted() *outcome.HaltedError {
 	if h := q.halting.now.Load(); h != nil {
 		return h.err
 	}
@@ -154,23 +93,23 @@ func (g *Group) rejectHalted() error {
 }
 
 // haltAt returns the halt for an error of the machine in a call for commands. doing begins its sentence.
-func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *HaltedError {
-	e := &HaltedError{Group: q.group.id, First: commands[0].Index, Last: commands[len(commands)-1].Index}
-	if at := (*CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {
+func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *outcome.HaltedError {
+	e := &outcome.HaltedError{Group: q.group.id, First: commands[0].Index, Last: commands[len(commands)-1].Index}
+	if at := (*outcome.CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {
 		e.First, e.Last = at.Index, at.Index
 	}
 	if p := (*panicked)(nil); errors.As(err, &p) {
-		e.stack = p.stack
+		e.Stack = p.stack
 	}
 	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
-		e.Cause, e.stays = err, true
+		e.Cause, e.Final = err, true
 	}
 	return e
 }
 
 // halt halts the machine. It is called where the machine is called, and does no I/O: the lane writes the
 // note.
-func (q *applyQueue) halt(e *HaltedError) {
+func (q *applyQueue) halt(e *outcome.HaltedError) {
 	g := q.group
 	was := q.halting.now.Swap(&halt{err: e, since: g.host.clock.livedAtBeat()})
 	g.reads.queue.Suspend(e)
@@ -184,8 +123,8 @@ func (q *applyQueue) halt(e *HaltedError) {
 	g.reportFailure(e)
 	g.host.reports.events.emit(event.MachineHalted{Group: g.id, First: e.First, Last: e.Last, Err: e})
 	about := []any{"group", g.id, "host", g.self, "first", e.First, "last", e.Last, "cause", e.Cause}
-	if e.stack != nil {
-		about = append(about, "stack", string(e.stack))
+	if e.Stack != nil {
+		about = append(about, "stack", string(e.Stack))
 	}
 	g.host.env.logger.Error("state machine halted; the member votes and replicates, and refuses commands and reads", about...)
 }
@@ -199,7 +138,7 @@ func (q *applyQueue) resume() {
 	g := q.group
 	g.reads.queue.Resume()
 	g.host.reports.events.emit(event.MachineResumed{Group: g.id, Applied: q.through.Load()})
-	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.at(), "applied", q.through.Load())
+	g.host.env.logger.Info("state machine works again", "group", g.id, "host", g.self, "halted", h.err.At(), "applied", q.through.Load())
 	g.wake()
 }
 

@@ -8,13 +8,15 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
 // poisoned refuses some commands, as every copy of it does.
 type poisoned struct{ applied []string }
 
-func (p *poisoned) Apply(entries []host.Entry) error {
+func (p *poisoned) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
 		switch text := string(entries[i].Data); text {
 		case "panic":
@@ -69,17 +71,17 @@ func TestPoisonCommandIsSkipped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var halted *host.HaltedError
-			if err := applied(g, r.Index); !errors.As(err, &halted) || !errors.Is(err, host.ErrMachineHalted) || halted.First != r.Index || halted.Last != r.Index || !strings.Contains(err.Error(), "no such shelf") {
+			var halted *outcome.HaltedError
+			if err := applied(g, r.Index); !errors.As(err, &halted) || !errors.Is(err, outcome.ErrMachineHalted) || halted.First != r.Index || halted.Last != r.Index || !strings.Contains(err.Error(), "no such shelf") {
 				t.Fatalf("a read: %v, want the machine halted at %d", err, r.Index)
 			}
-			if _, err := g.Propose(ctx, []byte("b")); !errors.Is(err, host.ErrMachineHalted) || host.MayHaveCommitted(err) {
+			if _, err := g.Propose(ctx, []byte("b")); !errors.Is(err, outcome.ErrMachineHalted) || outcome.MayHaveCommitted(err) {
 				t.Errorf("a command: %v", err)
 			}
 			if d := g.Explain(); g.Err() != nil || !d.Has(diagnosis.CodeMachineHalted) {
 				t.Errorf("Err %v, %v", g.Err(), d)
 			}
-			if err := g.SkipCommand(ctx, r.Index-1); !errors.Is(err, host.ErrMembersUnchanged) {
+			if err := g.SkipCommand(ctx, r.Index-1); !errors.Is(err, outcome.ErrMembersUnchanged) {
 				t.Errorf("to skip a command that is applied: %v", err)
 			}
 			if err := g.SkipCommand(ctx, r.Index); err != nil {
@@ -94,7 +96,7 @@ func TestPoisonCommandIsSkipped(t *testing.T) {
 			m = &poisoned{}
 			h, g = open(m)
 			last, err := g.Propose(ctx, []byte("b"))
-			for err != nil && ctx.Err() == nil && errors.Is(err, host.ErrNotLeader) {
+			for err != nil && ctx.Err() == nil && errors.Is(err, outcome.ErrNotLeader) {
 				if _, err := g.WaitLeader(ctx); err != nil {
 					t.Fatal(err)
 				}

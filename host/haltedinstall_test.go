@@ -7,6 +7,8 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // A member whose machine is halted gets a snapshot of another member. One of an entry before the command does
@@ -23,12 +25,12 @@ func TestHaltedMachineInstalls(t *testing.T) {
 	}
 	before := leader.group.snapshots.Latest()
 	given := 0
-	behind.machine.fails = func(*Command) error {
+	behind.machine.fails = func(*statemachine.Command) error {
 		given++
 		return errMachine
 	}
 	c.load("a command halts a machine", 1, func() bool { return behind.group.Halted() != nil })
-	var halted *HaltedError
+	var halted *outcome.HaltedError
 	if err := behind.group.Halted(); !errors.As(err, &halted) || halted.First <= before.ID.Index {
 		t.Fatalf("halted by %v, and the snapshot is of entry %d", err, before.ID.Index)
 	}
@@ -54,7 +56,7 @@ func TestHaltedMachineInstalls(t *testing.T) {
 // campaign and change members. The member says what its machine has applied.
 func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	l := openTestHost(t, 3)
-	l.machine.fail = func(e Entry) error {
+	l.machine.fail = func(e statemachine.Entry) error {
 		if e.Index == 3 {
 			return errMachine
 		}

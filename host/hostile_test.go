@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
@@ -113,7 +115,7 @@ type safeCommands struct {
 	have []string
 }
 
-func (c *safeCommands) Apply(entries []Entry) error {
+func (c *safeCommands) Apply(entries []statemachine.Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range entries {
@@ -220,7 +222,7 @@ func (f *fortress) client(ctx context.Context) {
 				f.mu.Unlock()
 				break
 			}
-			if errors.Is(err, ErrIndeterminate) {
+			if errors.Is(err, outcome.ErrIndeterminate) {
 				break
 			}
 			runtime.Gosched()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // hangsOn is a state machine that hangs at the command "hang" until gate is closed, and takes the time that
@@ -36,7 +37,7 @@ func (m *hangsOn) free() {
 	m.gate = make(chan struct{})
 }
 
-func (m *hangsOn) Apply(entries []host.Entry) error {
+func (m *hangsOn) Apply(entries []statemachine.Entry) error {
 	for _, e := range entries {
 		switch string(e.Data) {
 		case "hang":
@@ -49,7 +50,7 @@ func (m *hangsOn) Apply(entries []host.Entry) error {
 }
 
 // manyOf opens so many groups of one host, with ids from 1, with one kind of machine.
-func manyOf(t *testing.T, n int, m host.StateMachine, c host.GroupConfig) (h *host.Host, groups []*host.Group) {
+func manyOf(t *testing.T, n int, m statemachine.Machine, c host.GroupConfig) (h *host.Host, groups []*host.Group) {
 	h, _ = openSolo(t, nil)
 	for id := range uint64(n) {
 		c.ID, c.Members = id+1, []uint64{1}
@@ -177,7 +178,7 @@ type hangsWriting struct {
 	hangs atomic.Bool
 }
 
-func (m *hangsWriting) Snapshot() (host.Snapshot, error) {
+func (m *hangsWriting) Snapshot() (statemachine.Snapshot, error) {
 	if m.hangs.Load() {
 		return m, nil
 	}

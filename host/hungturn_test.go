@@ -11,6 +11,8 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/loopback"
 )
@@ -18,7 +20,7 @@ import (
 // blocks is a state machine that blocks in its first call, although it was declared NonBlocking.
 type blocks struct{ entered, release chan struct{} }
 
-func (b *blocks) Apply([]host.Entry) error {
+func (b *blocks) Apply([]statemachine.Entry) error {
 	select {
 	case b.entered <- struct{}{}:
 		<-b.release
@@ -48,7 +50,7 @@ func TestHungTurnIsLeftBehind(t *testing.T) {
 	groups := map[uint64]*host.Group{}
 	for id := uint64(1); id <= 4; id++ {
 		c := host.GroupConfig{ID: id, NonBlocking: true}
-		var machine host.StateMachine = newJournal()
+		var machine statemachine.Machine = newJournal()
 		if id == 1 {
 			machine = bad
 		}
@@ -92,7 +94,7 @@ func TestHungTurnIsLeftBehind(t *testing.T) {
 	if err := groups[1].Close(deadline(t)); err != nil {
 		t.Errorf("the turn has returned, and Close says %v", err)
 	}
-	if _, err := first.Wait(deadline(t)); err != nil && !host.MayHaveCommitted(err) {
+	if _, err := first.Wait(deadline(t)); err != nil && !outcome.MayHaveCommitted(err) {
 		t.Errorf("the command of the closed group: %v", err)
 	}
 	again, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: 1, NonBlocking: true}, newJournal())

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -76,9 +77,9 @@ func (b *inbox) putProposal(p proposal) error {
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return ErrStopped
+		return outcome.ErrStopped
 	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.bytes()):
-		return ErrOverloaded
+		return outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.bytes()
 	if len(b.waiting.proposals) == 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -24,10 +25,10 @@ func TestInboxBoundsProposals(t *testing.T) {
 		bytes int
 		want  error
 	}{
-		{4*10 + 3*overheadBytes + 1, ErrOverloaded}, // larger than the share
+		{4*10 + 3*overheadBytes + 1, outcome.ErrOverloaded}, // larger than the share
 		{10, nil},
 		{10, nil},
-		{1, ErrOverloaded},
+		{1, outcome.ErrOverloaded},
 	} {
 		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
@@ -38,7 +39,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 	for i, step := range []struct {
 		bytes int
 		want  error
-	}{{10, nil}, {10, nil}, {1, ErrOverloaded}} {
+	}{{10, nil}, {10, nil}, {1, outcome.ErrOverloaded}} {
 		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
 		}
@@ -127,7 +128,7 @@ func TestInboxClose(t *testing.T) {
 	if left := b.close(); len(left) != 0 {
 		t.Errorf("%d were left the second time", len(left))
 	}
-	if err := b.putProposal(command(1)); !errors.Is(err, ErrStopped) {
+	if err := b.putProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 	if n := b.putMessages(make([]raftpb.Message, 2), 2); n != 2 {

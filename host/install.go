@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -187,11 +188,11 @@ func (g *Group) overtakeRouted(t *session.Table) {
 	for _, e := range all {
 		switch {
 		case !e.known:
-			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", ErrIndeterminate))
+			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", outcome.ErrIndeterminate))
 		case e.first.Refused:
 			e.call.fail(g.machine.apply.refusedBefore(e.first.Index))
 		case e.call.w.finish():
-			g.tellDuplicate(e.call.Owner, Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
+			g.tellDuplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}
 	}
 	if bytes > 0 && g.inbox.hasProposals() {

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -389,7 +390,7 @@ func TestInstallEndsCalls(t *testing.T) {
 		t.Fatal(v)
 	}
 	g.overtakeRouted(table)
-	if d := callers[1].duplicates; len(d) != 1 || d[0] != (Receipt{Index: 70, Term: 7}) {
+	if d := callers[1].duplicates; len(d) != 1 || d[0] != (outcome.Receipt{Index: 70, Term: 7}) {
 		t.Errorf("call 2 is told %+v", d)
 	}
 	if n := g.proposals.calls.n.Load(); n != 2 || len(callers[0].failed)+len(callers[2].failed) > 0 {
@@ -401,7 +402,7 @@ func TestInstallEndsCalls(t *testing.T) {
 	for _, i := range []int{0, 2} {
 		select {
 		case err := <-callers[i].failed:
-			if !MayHaveCommitted(err) {
+			if !outcome.MayHaveCommitted(err) {
 				t.Errorf("call %d: %v", i+1, err)
 			}
 		default:
@@ -413,10 +414,10 @@ func TestInstallEndsCalls(t *testing.T) {
 // overtakenCaller notes that its command was applied before.
 type overtakenCaller struct {
 	*echoCaller
-	duplicates []Receipt
+	duplicates []outcome.Receipt
 }
 
-func (c *overtakenCaller) Duplicate(r Receipt, _ []byte, _ bool) {
+func (c *overtakenCaller) Duplicate(r outcome.Receipt, _ []byte, _ bool) {
 	c.duplicates = append(c.duplicates, r)
 }
 

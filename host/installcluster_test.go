@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -23,12 +24,12 @@ import (
 type slots struct {
 	slots    [40][]byte
 	applied  uint64
-	restored func()               // called at the end of Restore; nil: nothing is
-	refuses  error                // of Snapshot
-	fails    func(*Command) error // what it says to a command instead of applying it; nil: nothing
+	restored func()                            // called at the end of Restore; nil: nothing is
+	refuses  error                             // of Snapshot
+	fails    func(*statemachine.Command) error // what it says to a command instead of applying it; nil: nothing
 }
 
-func (s *slots) Apply(batch []Command) error {
+func (s *slots) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		c := &batch[i]
 		if s.fails != nil {
@@ -46,7 +47,7 @@ func (s *slots) Apply(batch []Command) error {
 	return nil
 }
 
-func (s *slots) Snapshot() (Snapshot, error) { return slotsView(s.bytes()), s.refuses }
+func (s *slots) Snapshot() (statemachine.Snapshot, error) { return slotsView(s.bytes()), s.refuses }
 
 func (s *slots) bytes() (b []byte) {
 	for _, slot := range s.slots {
@@ -99,7 +100,7 @@ type installCluster struct {
 	calls   int
 	blocks  map[string]int // how often each block arrived at the third host
 	change1 func(*Config)
-	objects *ObjectOptions
+	objects *statemachine.ObjectOptions
 }
 
 // installHost is one host, with a disk that stays. It is the transport of its process.
@@ -180,7 +181,7 @@ func (h *installHost) tryStart() error {
 		return err
 	}
 	h.process = process
-	h.group, err = process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, CommandOptions{Objects: h.all.objects}))
+	h.group, err = process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, statemachine.CommandOptions{Objects: h.all.objects}))
 	if err != nil {
 		return errors.Join(err, process.Close(context.Background()))
 	}

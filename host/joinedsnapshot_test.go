@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -21,7 +22,7 @@ func openJoined(t *testing.T, disk *crashfs.FS) *testHost {
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
 	l.meet()
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: theGroup, Members: []uint64{2, 3}, Joins: true}, Commands(&keeper{}, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: theGroup, Members: []uint64{2, 3}, Joins: true}, Commands(&keeper{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -67,9 +68,9 @@ func (h *Host) leader(id uint64) Leader {
 }
 
 // notLeader is the error for what only a leader takes; leader is 0 if none is known.
-func (h *Host) notLeader(leader uint64) *NotLeaderError {
+func (h *Host) notLeader(leader uint64) *outcome.NotLeaderError {
 	l := h.leader(leader)
-	return &NotLeaderError{Leader: leader, Addr: l.Addr, ClientAddr: l.ClientAddr}
+	return &outcome.NotLeaderError{Leader: leader, Addr: l.Addr, ClientAddr: l.ClientAddr}
 }
 
 // Leader returns the leader, or false if this host knows none. It never waits.
@@ -84,7 +85,7 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 	for {
 		changed := g.life.roleChanged.wait()
 		if err := g.Err(); err != nil {
-			return Leader{}, wrap(ErrStopped, err)
+			return Leader{}, wrap(outcome.ErrStopped, err)
 		}
 		if leader := g.life.status.Load().Leader; leader != raft.None {
 			return g.host.leader(leader), nil
@@ -92,7 +93,7 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 		select {
 		case <-changed:
 		case <-g.life.ended:
-			return Leader{}, wrap(ErrStopped, g.Err())
+			return Leader{}, wrap(outcome.ErrStopped, g.Err())
 		case <-ctx.Done():
 			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))
 		}

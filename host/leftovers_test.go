@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -31,7 +32,7 @@ func TestStandInOfARemovedGroupDoesNotRun(t *testing.T) {
 	if _, err := poll(t, p); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.leave(gone(t), ErrRemoved, true); err == nil {
+	if err := g.leave(gone(t), outcome.ErrRemoved, true); err == nil {
 		t.Fatal("leave has not waited for the disk")
 	}
 	h.manual.runIdle()

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/wal"
 )
-
-// ErrCompacted: the log of this host does not have these entries any more.
-var ErrCompacted = errors.New("millrace: the entries are compacted")
 
 // logPageBytes bounds what Entries holds in memory at a time.
 const logPageBytes = 1 << 20
@@ -29,21 +28,21 @@ const logPageBytes = 1 << 20
 // The sequence may be iterated any number of times. It may block on a disk, so it is for tools, copies and
 // audits, and not for a state machine. A leader may have committed what its own disk does not hold yet:
 // then the iteration waits for it.
-func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[statemachine.Entry, error] {
+	return func(yield func(statemachine.Entry, error) bool) {
 		committed := g.Status().Committed
 		next, end := max(from, 1), to
 		if end == 0 {
 			end = committed + 1
 		}
 		if end > committed+1 && end > next {
-			yield(Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
+			yield(statemachine.Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
 			return
 		}
 		for next < end {
 			page, err := g.logPage(ctx, next, end)
 			if err != nil {
-				yield(Entry{}, err)
+				yield(statemachine.Entry{}, err)
 				return
 			}
 			for i := range page {
@@ -57,12 +56,12 @@ func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, e
 }
 
 // logPage reads at least one entry.
-func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) {
+func (g *Group) logPage(ctx context.Context, next, end uint64) ([]statemachine.Entry, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: group %d: entry %d and later ones were not read: %w", g.id, next, context.Cause(ctx))
 	}
 	if g.isLeaving() || g.Err() != nil {
-		return nil, wrap(ErrStopped, g.Err())
+		return nil, wrap(outcome.ErrStopped, g.Err())
 	}
 	last, err := g.awaitLog(ctx, next)
 	if err != nil {
@@ -71,7 +70,7 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) 
 	page, err := g.Log(next, min(end, last+1), logPageBytes)
 	switch {
 	case errors.Is(err, wal.ErrCompacted):
-		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", ErrCompacted, next, g.id, g.self, g.writes.storage.log.FirstIndex(), err)
+		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", outcome.ErrCompacted, next, g.id, g.self, g.writes.storage.log.FirstIndex(), err)
 	case err != nil:
 		return nil, fmt.Errorf("millrace: group %d: read entry %d and later ones on host %d: %w", g.id, next, g.self, err)
 	case len(page) == 0 || page[0].Index != next:
@@ -96,7 +95,7 @@ func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err er
 		select {
 		case <-grown:
 		case <-g.life.ended:
-			return 0, wrap(ErrStopped, g.Err())
+			return 0, wrap(outcome.ErrStopped, g.Err())
 		case <-ctx.Done():
 			return 0, fmt.Errorf("millrace: group %d: entry %d is committed, and the disk of host %d, which holds entries through %d, was waited for: %w",
 				g.id, index, g.self, last, context.Cause(ctx))

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -25,7 +26,7 @@ type sumMachine struct {
 
 func newSumMachine(want int) *sumMachine { return &sumMachine{want: want, has: make(chan struct{})} }
 
-func (m *sumMachine) Apply(entries []Entry) error {
+func (m *sumMachine) Apply(entries []statemachine.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range entries {
@@ -102,7 +103,7 @@ func (l *lowered) propose(ctx context.Context, command []byte) {
 			switch _, err := h.Group(theGroup).Propose(ctx, command); {
 			case err == nil:
 				return
-			case MayHaveCommitted(err), ctx.Err() != nil:
+			case outcome.MayHaveCommitted(err), ctx.Err() != nil:
 				l.t.Fatal(err)
 			}
 			_, _ = h.Group(theGroup).WaitLeader(ctx)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
@@ -183,11 +185,11 @@ func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
 
 // commands is a state machine that records.
 type commands struct {
-	entries []Entry
-	fail    func(Entry) error
+	entries []statemachine.Entry
+	fail    func(statemachine.Entry) error
 }
 
-func (c *commands) Apply(entries []Entry) error {
+func (c *commands) Apply(entries []statemachine.Entry) error {
 	for _, e := range entries {
 		if c.fail != nil {
 			if err := c.fail(e); err != nil {
@@ -205,7 +207,7 @@ var quiet = slog.New(slog.DiscardHandler)
 const theGroup = 1
 
 // openOne opens a host with one group, theGroup.
-func openOne(c Config, machine StateMachine, options ...Option) (*Host, error) {
+func openOne(c Config, machine statemachine.Machine, options ...Option) (*Host, error) {
 	h, err := Open(context.Background(), c, options...)
 	if err != nil {
 		return nil, err
@@ -253,7 +255,7 @@ func openTestHostWith(t *testing.T, voters int, change func(*Config), options ..
 }
 
 // open opens a group in which commands of at most 1 KiB are taken.
-func (l *testHost) open(id uint64, machine StateMachine) *Group {
+func (l *testHost) open(id uint64, machine statemachine.Machine) *Group {
 	l.t.Helper()
 	g, err := l.OpenGroup(l.t.Context(), GroupConfig{ID: id, MaxCommandBytes: 1 << 10}, machine)
 	if err != nil {
@@ -347,7 +349,7 @@ func (l *testHost) submit(command string) Pending {
 }
 
 // poll returns the outcome, which must be known.
-func poll(t *testing.T, p Pending) (Receipt, error) {
+func poll(t *testing.T, p Pending) (outcome.Receipt, error) {
 	t.Helper()
 	r, done, err := p.Poll()
 	if !done {

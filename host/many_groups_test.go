@@ -13,6 +13,8 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/loopback"
@@ -35,7 +37,7 @@ func (deaf) Unreachable(uint64)                         {}
 func (deaf) Deliver(uint64, transport.Kind, []byte)     {}
 
 // openSolo opens a host that votes alone, with host 2 on the network beside it.
-func openSolo(t *testing.T, machine host.StateMachine, options ...host.Option) (*host.Host, host.Transport) {
+func openSolo(t *testing.T, machine statemachine.Machine, options ...host.Option) (*host.Host, host.Transport) {
 	t.Helper()
 	network := loopback.NewNetwork()
 	own, other := network.Host(1), network.Host(2)
@@ -59,12 +61,12 @@ func openSolo(t *testing.T, machine host.StateMachine, options ...host.Option) (
 }
 
 // openLeader opens a group of which this host is the only member, and returns when it leads.
-func openLeader(t *testing.T, h *host.Host, id uint64, machine host.StateMachine) *host.Group {
+func openLeader(t *testing.T, h *host.Host, id uint64, machine statemachine.Machine) *host.Group {
 	t.Helper()
 	return openLeaderWith(t, h, host.GroupConfig{ID: id, Members: []uint64{1}}, machine)
 }
 
-func openLeaderWith(t *testing.T, h *host.Host, c host.GroupConfig, machine host.StateMachine) *host.Group {
+func openLeaderWith(t *testing.T, h *host.Host, c host.GroupConfig, machine statemachine.Machine) *host.Group {
 	t.Helper()
 	g, err := h.OpenGroup(t.Context(), c, machine)
 	if err != nil {
@@ -147,7 +149,7 @@ func manyGroupsLife(t *testing.T, h *host.Host, id uint64, rng *rand.Rand, late 
 		j.waitFor(t, acknowledged)
 		var waiting sync.WaitGroup
 		waiting.Go(func() { // a client during the end
-			if _, err := g.Propose(deadline(t), []byte("late")); err == nil || host.MayHaveCommitted(err) {
+			if _, err := g.Propose(deadline(t), []byte("late")); err == nil || outcome.MayHaveCommitted(err) {
 				acknowledged++ // or may be
 			}
 		})
@@ -172,7 +174,7 @@ func manyGroupsLife(t *testing.T, h *host.Host, id uint64, rng *rand.Rand, late 
 		t.Errorf("group %d: %v", id, err)
 	}
 	late()
-	if _, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: id}, newJournal()); !errors.Is(err, host.ErrRemoved) {
+	if _, err := h.OpenGroup(t.Context(), host.GroupConfig{ID: id}, newJournal()); !errors.Is(err, outcome.ErrRemoved) {
 		t.Errorf("group %d is removed, and OpenGroup says %v", id, err)
 	}
 }
@@ -205,7 +207,7 @@ func TestCloseOfAGroupWithAHungMachine(t *testing.T) {
 			}
 		}
 	}
-	if _, err := g.Propose(deadline(t), []byte("late")); !errors.Is(err, host.ErrStopped) || host.MayHaveCommitted(err) {
+	if _, err := g.Propose(deadline(t), []byte("late")); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Errorf("a late client was told %v", err)
 	}
 	if _, err := h.Group(theGroup).Propose(deadline(t), []byte("the others go on")); err != nil {
@@ -291,7 +293,7 @@ type serial struct {
 	n     atomic.Int64
 }
 
-func (s *serial) Apply(entries []host.Entry) error {
+func (s *serial) Apply(entries []statemachine.Entry) error {
 	if !s.busy.CompareAndSwap(false, true) {
 		return errors.New("called while it was called")
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Reads that wait for a leader are bounded in bytes, and all of them end with the group.
@@ -22,7 +24,7 @@ func TestThousandsOfReadsWaitAndEnd(t *testing.T) {
 			l.group.StartApplied(r, uint64(1+i%7))
 		}
 		if _, done, err := reads[i].Poll(); done {
-			if refused++; !errors.Is(err, ErrOverloaded) {
+			if refused++; !errors.Is(err, outcome.ErrOverloaded) {
 				t.Fatalf("read %d ends with %v", i, err)
 			}
 		}
@@ -38,7 +40,7 @@ func TestThousandsOfReadsWaitAndEnd(t *testing.T) {
 		t.Errorf("%d refusals are counted, want %d", have, refused)
 	}
 	for i := range reads {
-		if _, done, err := reads[i].Poll(); !done || !errors.Is(err, ErrStopped) && !errors.Is(err, ErrOverloaded) {
+		if _, done, err := reads[i].Poll(); !done || !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) {
 			t.Fatalf("read %d: %t, %v after the end", i, done, err)
 		}
 	}

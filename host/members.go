@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -329,7 +330,7 @@ func (e *removedError) Error() string {
 }
 
 // Is makes errors.Is(err, ErrMemberRemoved) hold.
-func (e *removedError) Is(target error) bool { return target == ErrMemberRemoved }
+func (e *removedError) Is(target error) bool { return target == outcome.ErrMemberRemoved }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.
 type groupMembers struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"go.uber.org/goleak"
 )
 
@@ -92,7 +93,7 @@ func TestMembersChange(t *testing.T) {
 	}
 	ps[3].change(host.RemoveMember(1), host.DemoteMember(2))
 	ps[0].waitStopped("host 1 was removed from group 1")
-	if err := ps[0].Group(theGroup).Err(); !errors.Is(err, host.ErrMemberRemoved) {
+	if err := ps[0].Group(theGroup).Err(); !errors.Is(err, outcome.ErrMemberRemoved) {
 		t.Errorf("it has stopped with %v", err)
 	}
 	write(t, ps[1:], "with three others and a learner")
@@ -163,7 +164,7 @@ func TestPlansAreRefused(t *testing.T) {
 		{[]host.MemberChange{host.ReplaceMember(4)}, "there is no member 4 to replace"},
 		{[]host.MemberChange{host.ReplaceMember(3)}, "it is not known which directory host 3 has"},
 	} {
-		if _, err := g.Plan(row.changes...); !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{row.says}) {
+		if _, err := g.Plan(row.changes...); !errors.Is(err, outcome.ErrMembersUnchanged) || !containsAll(err.Error(), []string{row.says}) {
 			t.Errorf("planned with %v, want %s", err, row.says)
 		}
 	}
@@ -173,7 +174,7 @@ func TestPlansAreRefused(t *testing.T) {
 	}
 	ps[1].change(host.DemoteMember(3))
 	ps[0].waitMembers([]uint64{1, 2}, []uint64{3})
-	if err := g.Execute(deadline(t), stale); !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"have changed since the plan was made"}) {
+	if err := g.Execute(deadline(t), stale); !errors.Is(err, outcome.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"have changed since the plan was made"}) {
 		t.Errorf("a plan for other members ends with %v", err)
 	}
 	ps[2].close()
@@ -250,7 +251,7 @@ func rejectLostQuorum(t *testing.T) {
 		}
 		if plan.Stages[0].After < 0 && slices.Equal(plan.Absent, []uint64{3}) && plan.Tolerates == 0 {
 			err := ps[0].Group(theGroup).Execute(ctx, plan)
-			if !errors.Is(err, host.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"would have no quorum"}) {
+			if !errors.Is(err, outcome.ErrMembersUnchanged) || !containsAll(err.Error(), []string{"would have no quorum"}) {
 				t.Errorf("a plan that leaves no quorum ends with %v", err)
 			}
 			break
@@ -281,7 +282,7 @@ func TestLoneMemberMoves(t *testing.T) {
 		plan = p
 		return err == nil
 	})
-	if err := g.Execute(deadline(t), plan); !errors.Is(err, host.ErrMemberRemoved) {
+	if err := g.Execute(deadline(t), plan); !errors.Is(err, outcome.ErrMemberRemoved) {
 		t.Fatalf("%v, %v", err, g.Members())
 	}
 	ps[1].waitMembers([]uint64{2}, nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -230,21 +231,21 @@ func (c *refusalCounts) note(err error, n int) {
 
 func (c *refusalCounts) counter(err error) *atomic.Uint64 {
 	switch {
-	case errors.Is(err, ErrIndeterminate): // first: it wraps its cause, which may be one of the others
+	case errors.Is(err, outcome.ErrIndeterminate): // first: it wraps its cause, which may be one of the others
 		return &c.indeterminate
-	case errors.Is(err, ErrNotLeader):
+	case errors.Is(err, outcome.ErrNotLeader):
 		return &c.notLeader
-	case errors.Is(err, ErrNotFounded):
+	case errors.Is(err, outcome.ErrNotFounded):
 		return &c.notFounded
-	case errors.Is(err, ErrOverloaded):
+	case errors.Is(err, outcome.ErrOverloaded):
 		return &c.overloaded
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, outcome.ErrTooLarge):
 		return &c.tooLarge
-	case errors.Is(err, ErrEmpty):
+	case errors.Is(err, outcome.ErrEmpty):
 		return &c.empty
-	case errors.Is(err, ErrDropped):
+	case errors.Is(err, outcome.ErrDropped):
 		return &c.dropped
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, outcome.ErrStopped):
 		return &c.stopped
 	}
 	return &c.other

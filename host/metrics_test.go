@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -23,7 +24,7 @@ func TestMetricsCountOutcomes(t *testing.T) {
 	_, _ = l.group.Submit(make([]byte, 1<<20))
 	early := l.submit("before there is a leader")
 	l.manual.runIdle()
-	if _, err := poll(t, early); !errors.Is(err, ErrNotFounded) {
+	if _, err := poll(t, early); !errors.Is(err, outcome.ErrNotFounded) {
 		t.Fatal(err)
 	}
 	l.lead()
@@ -39,7 +40,7 @@ func TestMetricsCountOutcomes(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, ErrOverloaded) {
+	if !errors.Is(err, outcome.ErrOverloaded) {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
@@ -64,7 +65,7 @@ func TestMetricsCountOutcomes(t *testing.T) {
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 3, Index: begun + 1, LogTerm: 1, Entries: span(begun+2, begun+3, 3), Commit: begun + 2})
 	late := l.submit("to a follower")
 	l.manual.runIdle()
-	if _, err := poll(t, late); !errors.Is(err, ErrNotLeader) {
+	if _, err := poll(t, late); !errors.Is(err, outcome.ErrNotLeader) {
 		t.Fatal(err)
 	}
 	if m = l.group.Metrics(); m.Proposals.Refused.Dropped != pending || m.Proposals.Refused.NotLeader != 1 || m.LeaderChanges != 2 || m.Queues.Proposed != 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // A session that is drawn on a host that has just started, and has not applied its log yet, is not old: its
@@ -18,7 +19,7 @@ func TestNewSessionBeforeTheLogIsApplied(t *testing.T) {
 	defer l.Close(context.Background())
 	open := func() *Group {
 		t.Helper()
-		g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, CommandOptions{}))
+		g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,28 +1,9 @@
 package host
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
 )
-
-// ErrNotFounded: the group is not founded, so it takes no commands. A NotFoundedError says what is missing.
-var ErrNotFounded = errors.New("millrace: the group is not founded")
-
-// NotFoundedError says why a group takes no commands yet. errors.Is finds ErrNotFounded in it.
-type NotFoundedError struct {
-	Group uint64
-	diagnosis.Founding
-}
-
-// Error says what is missing, and what can be done.
-func (e *NotFoundedError) Error() string {
-	return fmt.Sprintf("millrace: group %d %v", e.Group, &e.Founding)
-}
-
-// Is makes errors.Is(err, ErrNotFounded) hold.
-func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded }
 
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() diagnosis.Founding {
@@ -59,4 +40,6 @@ func (g *Group) silentMembers() (ids []uint64) {
 	return ids
 }
 
-func (g *Group) notFounded() error { return &NotFoundedError{Group: g.id, Founding: g.Founding()} }
+func (g *Group) notFounded() error {
+	return &outcome.NotFoundedError{Group: g.id, Founding: g.Founding()}
+}

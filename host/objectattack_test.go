@@ -10,7 +10,9 @@ import (
 
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -19,7 +21,7 @@ import (
 // newObjectCluster is a cluster whose group has objects.
 func newObjectCluster(t *testing.T, seed uint64) *installCluster {
 	c := newInstallCluster(t, seed)
-	c.objects = &ObjectOptions{ReserveBytes: 1}
+	c.objects = &statemachine.ObjectOptions{ReserveBytes: 1}
 	return c
 }
 
@@ -138,7 +140,7 @@ func TestUploadOfAGroupThatEnds(t *testing.T) {
 	u := l.begins(300_000, time.Hour)
 	c.load("it is opened", 0, func() bool { return len(l.group.Objects()) == 1 })
 	l.group.fail(errors.New("the end"))
-	if _, done, err := u.Poll(); !done || !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+	if _, done, err := u.Poll(); !done || !outcome.MayHaveCommitted(err) || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("Poll returns %t, %v; want an indeterminate outcome", done, err)
 	}
 }

@@ -13,34 +13,16 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 )
 
-// ObjectOptions are those of a group with large objects.
-type ObjectOptions struct {
-	object.Options
-	// ReserveBytes is the space on the disk that objects leave for the log and for snapshots; default 256
-	// MiB. An upload is refused, and a fetch waits, that would take of it. Members may differ in it.
-	ReserveBytes int64
-}
-
 const defaultObjectReserve = 256 << 20
-
-// validate says what is wrong with options, in which 0 stands for a default, or returns nil.
-func (o ObjectOptions) validate() error {
-	if o.ReserveBytes < 0 {
-		return fmt.Errorf("millrace: ObjectOptions.ReserveBytes is %d, want at least 0, which stands for the default", o.ReserveBytes)
-	}
-	return o.Options.Validate()
-}
 
 func objectsDir(hostDir string, group uint64) string {
 	return filepath.Join(identity.GroupDir(hostDir, group), "objects")
 }
-
-// ErrNoObjects: the group was opened without objects.
-var ErrNoObjects = errors.New("millrace: the group has no objects; open it with CommandOptions.Objects on all members")
 
 // Objects is how a state machine uses the objects of its group (ObjectUser). All methods are safe for
 // concurrent use.
@@ -72,7 +54,7 @@ func (g *Group) Objects() []object.Set { return g.machine.objects.All() }
 // concurrent use.
 func (g *Group) OpenObject(id object.ID) (*files.File, error) {
 	if g.machine.objects == nil {
-		return nil, ErrNoObjects
+		return nil, outcome.ErrNoObjects
 	}
 	return g.machine.objects.Files().OpenFile(id)
 }
@@ -85,9 +67,9 @@ func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
 	k := g.machine.objects
 	switch {
 	case k == nil:
-		return ErrNoObjects
+		return outcome.ErrNoObjects
 	case g.Err() != nil:
-		return wrap(ErrStopped, g.Err())
+		return wrap(outcome.ErrStopped, g.Err())
 	}
 	err := k.Files().Verify(ctx, id)
 	if snapshots.IsDamage(err) {

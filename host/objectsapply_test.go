@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -28,7 +29,7 @@ type keepMachine struct {
 
 func (m *keepMachine) UseObjects(o *Objects) { m.objects = o }
 
-func (m *keepMachine) Apply(batch []Command) error {
+func (m *keepMachine) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		c := &batch[i]
 		text := fmt.Sprintf("%d %s %v", c.Index, c.Data, c.Objects)
@@ -55,7 +56,7 @@ func (m *keepMachine) Apply(batch []Command) error {
 // objectMember is the adapter of a group with objects, without host, log and core. It has the objects whose
 // ids are given.
 func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID) *commandGroup {
-	s := Commands(m, CommandOptions{Objects: &ObjectOptions{}}).(*commandGroup)
+	s := Commands(m, statemachine.CommandOptions{Objects: &statemachine.ObjectOptions{}}).(*commandGroup)
 	h := &Host{reports: hostReports{events: new(events)}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
@@ -104,7 +105,7 @@ func putObject(t interface{ Fatal(...any) }, to *files.Store, id object.ID) (inf
 }
 
 // drawObjectEntries draws the entries of a group with a few objects.
-func drawObjectEntries(rng *rand.Rand, n int, info map[object.ID]files.Info) (entries []Entry) {
+func drawObjectEntries(rng *rand.Rand, n int, info map[object.ID]files.Info) (entries []statemachine.Entry) {
 	var now time.Duration
 	for i := range n {
 		var h session.Header
@@ -134,7 +135,7 @@ func drawObjectEntries(rng *rand.Rand, n int, info map[object.ID]files.Info) (en
 		if rng.IntN(50) == 0 {
 			data = append(data[:session.Room], 77) // no such command
 		}
-		entries = append(entries, Entry{Index: uint64(i + 1), Term: 3, Data: h.Put(data)})
+		entries = append(entries, statemachine.Entry{Index: uint64(i + 1), Term: 3, Data: h.Put(data)})
 	}
 	return entries
 }
@@ -207,7 +208,7 @@ func TestARefusedCommandStaysRefused(t *testing.T) {
 	apply := func(h session.Header, data []byte) {
 		t.Helper()
 		index++
-		if err := s.Apply([]Entry{{Index: index, Term: 1, Type: raftpb.EntryNormal, Data: h.Put(data)}}); err != nil {
+		if err := s.Apply([]statemachine.Entry{{Index: index, Term: 1, Type: raftpb.EntryNormal, Data: h.Put(data)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

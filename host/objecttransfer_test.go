@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/transport"
@@ -40,7 +41,7 @@ func (c *installCluster) newTestObject(n int) *testObject {
 func objectsOn(h *installHost) (_ *files.Store, err error) {
 	g := h.group
 	if g.machine.objects == nil {
-		s := g.objectSettings(ObjectOptions{})
+		s := g.objectSettings(statemachine.ObjectOptions{})
 		s.ReserveBytes, s.Told = 0, func(object.ID, bool) {}
 		if g.machine.objects, err = objects.New(s, (*objectGroup)(g), &h.process.bulk.transfers.objects); err != nil {
 			return nil, err

@@ -9,7 +9,9 @@ import (
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -21,7 +23,7 @@ import (
 
 // openObjects opens the objects of the group, and gives them to a machine that uses them.
 func (s *commandGroup) openObjects(g *Group) (err error) {
-	if err := s.options.Objects.validate(); err != nil {
+	if err := s.options.Objects.Validate(); err != nil {
 		return fmt.Errorf("%w (CommandOptions.Objects of group %d)", err, g.id)
 	}
 	if !g.host.env.pipeline.AsyncStorageWrites() {
@@ -41,7 +43,7 @@ func (s *commandGroup) openObjects(g *Group) (err error) {
 	return nil
 }
 
-func (g *Group) objectSettings(o ObjectOptions) objects.Settings {
+func (g *Group) objectSettings(o statemachine.ObjectOptions) objects.Settings {
 	if o.ReserveBytes == 0 {
 		o.ReserveBytes = defaultObjectReserve
 	}
@@ -71,7 +73,7 @@ type objectHook struct {
 
 // before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
 // applied everything before whatever changes the table of objects.
-func (o objectHook) before(e *Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
+func (o objectHook) before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
 		if err := o.commands.flush(); err != nil {
@@ -91,7 +93,7 @@ func (o objectHook) before(e *Entry, h session.Header, data []byte) (c object.Co
 
 // change does what a command says about objects. The machine does not get a command that names a set which it
 // must not name, and is refused, nor those of the host, which end here.
-func (o objectHook) change(e *Entry, h session.Header, c object.Command, wrong error) (toMachine bool) {
+func (o objectHook) change(e *statemachine.Entry, h session.Header, c object.Command, wrong error) (toMachine bool) {
 	s := o.commands
 	if wrong == nil {
 		wrong = o.Change(e.Index, &c)
@@ -131,7 +133,7 @@ func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
 func (g *Group) endCalls(index, term uint64, m session.Mark) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
-			g.tellCommitted(c.Owner, Receipt{Index: index, Term: term})
+			g.tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/bulk"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -32,7 +33,7 @@ func TestSlowTransfersKeepNoSlot(t *testing.T) {
 		(*h.receiver).Receive(theLiar, []transport.Envelope{{Group: group, Message: m}})
 	}
 	for group := uint64(2); group <= 3; group++ {
-		if _, err := h.process.OpenGroup(context.Background(), GroupConfig{ID: group, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(&slots{}, CommandOptions{})); err != nil {
+		if _, err := h.process.OpenGroup(context.Background(), GroupConfig{ID: group, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(&slots{}, statemachine.CommandOptions{})); err != nil {
 			t.Fatal(err)
 		}
 		send(group, raftpb.Message{Type: raftpb.MsgHeartbeat})

@@ -5,13 +5,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // The stack of a state machine that panics is in the log once, and in no error.
 func TestPanicIsLoggedWithItsStack(t *testing.T) {
 	var log bytes.Buffer
 	l := openTestHostWith(t, 1, func(*Config) {}, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	l.machine.fail = func(Entry) error { panic("no such shelf") }
+	l.machine.fail = func(statemachine.Entry) error { panic("no such shelf") }
 	l.lead()
 	p := l.submit("x")
 	l.manual.runIdle()

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/millrace/millrace/host/internal/pulse"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,9 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -89,7 +90,7 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 	case len(addr) > identity.MaxAddrBytes || !utf8.ValidString(addr):
 		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q has %d bytes, want text of at most %d", id, addr, len(addr), identity.MaxAddrBytes)
 	case h.shutdown.closing.Load():
-		return ErrStopped
+		return outcome.ErrStopped
 	}
 	if err := h.rejectAddr(addr); err != nil {
 		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q: %w", id, addr, err)
@@ -118,7 +119,7 @@ func (h *Host) locate(id uint64, change func(location) location) error {
 	p.adding.Lock()
 	defer p.adding.Unlock()
 	if h.shutdown.closing.Load() {
-		return ErrStopped // nothing may be scheduled any more (Host.parts)
+		return outcome.ErrStopped // nothing may be scheduled any more (Host.parts)
 	}
 	ids := h.others()
 	if at, known := slices.BinarySearch(ids, id); !known {
@@ -173,7 +174,7 @@ func (h *Host) learn(id uint64, addr string) {
 	if id == h.config.ID || h.knows(id) && (addr == "" || h.network.peers.addr(id) != "") {
 		return
 	}
-	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, ErrStopped) {
+	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, outcome.ErrStopped) {
 		h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", id, "cause", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -23,7 +24,7 @@ type keeper struct {
 	done        chan struct{} // closed when want commands are applied
 }
 
-func (k *keeper) Apply(entries []host.Entry) error {
+func (k *keeper) Apply(entries []statemachine.Entry) error {
 	for _, e := range entries {
 		if k.applied++; k.applied%k.every == 0 {
 			k.kept = append(k.kept, e.Data)

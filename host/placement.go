@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -122,7 +123,7 @@ func (p *Placement) describe(id uint64, zone string) string {
 // concurrent use.
 func (g *Group) SetPlacement(p Placement) error {
 	if err := g.Err(); err != nil {
-		return wrap(ErrStopped, err)
+		return wrap(outcome.ErrStopped, err)
 	}
 	if err := p.Validate(); err != nil {
 		return err

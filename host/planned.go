@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -326,7 +327,7 @@ func rebinds(stages [][]membership.Step, id uint64) bool {
 
 // answerPlan refuses a request.
 func (g *Group) answerPlan(q planRequest, err error) {
-	var elsewhere *NotLeaderError
+	var elsewhere *outcome.NotLeaderError
 	if errors.As(err, &elsewhere) {
 		return // it asks the next leader
 	}

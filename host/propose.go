@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // proposal is a command on its way into the log, and the client that waits for it.
@@ -48,23 +50,23 @@ func (p proposal) size() int {
 // ends later, the error is an ErrIndeterminate. Both wrap the context's error, and say what the group was
 // missing then: errors.Is finds ErrNotFounded, ErrNoQuorum, ErrNoLeader or ErrDiskFull. The other errors
 // are variables of this package (ErrNotLeader and so on).
-func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
+func (g *Group) Propose(ctx context.Context, command []byte) (outcome.Receipt, error) {
 	if ctx.Err() != nil {
-		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+		return outcome.Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
 	}
 	w := g.host.memory.waiters.get()
 	if err := g.submit(command, w); err != nil {
 		g.host.memory.waiters.put(w)
-		return Receipt{}, err
+		return outcome.Receipt{}, err
 	}
 	select {
 	case <-w.token:
 	case <-ctx.Done():
 		if w.withdraw() {
-			return Receipt{}, g.notProposed(ctx) // the group still holds w, and drops it in its turn
+			return outcome.Receipt{}, g.notProposed(ctx) // the group still holds w, and drops it in its turn
 		}
 		if !w.answered() {
-			return Receipt{}, g.Indeterminate(ctx)
+			return outcome.Receipt{}, g.Indeterminate(ctx)
 		}
 		<-w.token // a known outcome wins over the end of the context
 	}
@@ -106,18 +108,18 @@ func (g *Group) take(command []byte, w *waiter) error {
 	case g.proposals.hasCommands:
 		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
 	case len(command) == 0:
-		return ErrEmpty
+		return outcome.ErrEmpty
 	case len(command) > g.config.MaxCommandBytes:
 		return g.tooLarge(len(command))
 	}
 	if g.host.shutdown.closing.Load() {
-		return ErrStopped
+		return outcome.ErrStopped
 	}
 	if err := g.rejectHalted(); err != nil {
 		return err
 	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
-		if err == ErrOverloaded {
+		if err == outcome.ErrOverloaded {
 			g.noteOverload(1)
 		}
 		return wrap(err, g.Err())
@@ -128,9 +130,9 @@ func (g *Group) take(command []byte, w *waiter) error {
 
 // Wait returns the outcome as soon as it is known. If ctx ends first, this wait ends with an ErrIndeterminate
 // that wraps the context's error; the command continues, and a later Wait may return its outcome.
-func (p Pending) Wait(ctx context.Context) (Receipt, error) {
+func (p Pending) Wait(ctx context.Context) (outcome.Receipt, error) {
 	if p.w == nil {
-		return Receipt{}, errNoCommand
+		return outcome.Receipt{}, errNoCommand
 	}
 	if !p.w.answered() {
 		select {
@@ -138,7 +140,7 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 			p.w.token <- struct{}{} // for the next Wait
 		case <-ctx.Done():
 			if !p.w.answered() { // a known outcome wins over the end of the context
-				return Receipt{}, p.group.Indeterminate(ctx)
+				return outcome.Receipt{}, p.group.Indeterminate(ctx)
 			}
 		}
 	}
@@ -146,12 +148,12 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 }
 
 // Poll returns the outcome, if it is known.
-func (p Pending) Poll() (r Receipt, done bool, err error) {
+func (p Pending) Poll() (r outcome.Receipt, done bool, err error) {
 	switch {
 	case p.w == nil:
-		return Receipt{}, true, errNoCommand
+		return outcome.Receipt{}, true, errNoCommand
 	case !p.w.answered():
-		return Receipt{}, false, nil
+		return outcome.Receipt{}, false, nil
 	}
 	return p.w.outcome.receipt, true, p.w.outcome.err
 }

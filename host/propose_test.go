@@ -8,24 +8,25 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 func TestNotLeaderError(t *testing.T) {
 	for _, row := range []struct {
-		err  *NotLeaderError
+		err  *outcome.NotLeaderError
 		want string
 	}{
-		{&NotLeaderError{}, "millrace: not the leader; no leader is known at the moment"},
-		{&NotLeaderError{Leader: 3}, "millrace: not the leader; host 3 leads"},
-		{&NotLeaderError{Leader: 3, Addr: "c:1", ClientAddr: "http://c:8080"}, "millrace: not the leader; host 3 leads, and serves clients at http://c:8080"},
+		{&outcome.NotLeaderError{}, "millrace: not the leader; no leader is known at the moment"},
+		{&outcome.NotLeaderError{Leader: 3}, "millrace: not the leader; host 3 leads"},
+		{&outcome.NotLeaderError{Leader: 3, Addr: "c:1", ClientAddr: "http://c:8080"}, "millrace: not the leader; host 3 leads, and serves clients at http://c:8080"},
 	} {
 		if row.err.Error() != row.want {
 			t.Errorf("%q", row.err)
 		}
 		wrapped := fmt.Errorf("outer: %w", row.err)
-		if !errors.Is(wrapped, ErrNotLeader) || errors.Is(wrapped, ErrStopped) || MayHaveCommitted(wrapped) {
+		if !errors.Is(wrapped, outcome.ErrNotLeader) || errors.Is(wrapped, outcome.ErrStopped) || outcome.MayHaveCommitted(wrapped) {
 			t.Errorf("%v is not an ErrNotLeader alone", wrapped)
 		}
 	}
@@ -35,8 +36,8 @@ func TestFollowerNamesItsLeader(t *testing.T) {
 	l := openTestHost(t, 3)
 	p := l.submit("x")
 	l.manual.runIdle()
-	var refused *NotLeaderError
-	if _, err := poll(t, p); !errors.Is(err, ErrNotFounded) {
+	var refused *outcome.NotLeaderError
+	if _, err := poll(t, p); !errors.Is(err, outcome.ErrNotFounded) {
 		t.Error(err)
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})
@@ -50,13 +51,13 @@ func TestFollowerNamesItsLeader(t *testing.T) {
 func TestSubmitRefusesAtOnce(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
-	if _, err := l.group.Submit(nil); !errors.Is(err, ErrEmpty) {
+	if _, err := l.group.Submit(nil); !errors.Is(err, outcome.ErrEmpty) {
 		t.Error(err)
 	}
-	if _, err := l.group.Propose(t.Context(), []byte{}); !errors.Is(err, ErrEmpty) {
+	if _, err := l.group.Propose(t.Context(), []byte{}); !errors.Is(err, outcome.ErrEmpty) {
 		t.Error(err)
 	}
-	if _, err := l.group.Submit(make([]byte, 1<<10+1)); !errors.Is(err, ErrTooLarge) {
+	if _, err := l.group.Submit(make([]byte, 1<<10+1)); !errors.Is(err, outcome.ErrTooLarge) {
 		t.Error(err)
 	}
 	p := l.submit(string(make([]byte, 1<<10)))
@@ -75,7 +76,7 @@ func TestOverload(t *testing.T) {
 	waiting := int64(0)
 	for ; waiting < 100; waiting++ {
 		if _, err := l.group.Submit(kib); err != nil {
-			if !errors.Is(err, ErrOverloaded) {
+			if !errors.Is(err, outcome.ErrOverloaded) {
 				t.Errorf("before the turn: %v", err)
 			}
 			break
@@ -91,7 +92,7 @@ func TestOverload(t *testing.T) {
 		p := l.submit(string(kib))
 		l.manual.runIdle()
 		if _, done, err := p.Poll(); done {
-			if !errors.Is(err, ErrOverloaded) {
+			if !errors.Is(err, outcome.ErrOverloaded) {
 				t.Errorf("after the turn: %v", err)
 			}
 			break
@@ -127,10 +128,10 @@ func TestDeposedLeader(t *testing.T) {
 				}
 			}
 			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: begun + 2})
-			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
+			if r, err := poll(t, kept); err != nil || r != (outcome.Receipt{Index: begun + 1, Term: 1}) {
 				t.Errorf("kept: %v %v", r, err)
 			}
-			if _, err := poll(t, lost); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
+			if _, err := poll(t, lost); !errors.Is(err, outcome.ErrDropped) || outcome.MayHaveCommitted(err) {
 				t.Errorf("lost: %v", err)
 			}
 		})
@@ -149,7 +150,7 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: begun, LogTerm: 1, Commit: begun, Entries: span(begun+1, begun+2, 2)})
 			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: begun + 1})
 			for i, w := range lost {
-				if _, err := poll(t, w); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
+				if _, err := poll(t, w); !errors.Is(err, outcome.ErrDropped) || outcome.MayHaveCommitted(err) {
 					t.Errorf("command %d was told %v", i, err)
 				}
 			}
@@ -162,7 +163,7 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 func TestWaitIsIdempotent(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
-	p, early := l.submit("x"), make(chan Receipt)
+	p, early := l.submit("x"), make(chan outcome.Receipt)
 	for range 3 {
 		go func() {
 			r, _ := p.Wait(t.Context())
@@ -170,7 +171,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 		}()
 	}
 	l.manual.runIdle()
-	want := Receipt{Index: begun + 1, Term: 1}
+	want := outcome.Receipt{Index: begun + 1, Term: 1}
 	for range 3 {
 		if r := <-early; r != want {
 			t.Errorf("waited from the start: %v, want %v", r, want)
@@ -208,7 +209,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 		l.group.inbox.mu.Unlock()
 	}
 	cancel(cause)
-	if err := <-done; !errors.Is(err, cause) || MayHaveCommitted(err) {
+	if err := <-done; !errors.Is(err, cause) || outcome.MayHaveCommitted(err) {
 		t.Errorf("the client was told %v", err)
 	}
 	p := l.submit("kept")
@@ -232,7 +233,7 @@ func TestCloseIsNoFailure(t *testing.T) {
 		t.Error("Failed is closed by Close")
 	default:
 	}
-	if !errors.Is(l.group.Err(), ErrStopped) {
+	if !errors.Is(l.group.Err(), outcome.ErrStopped) {
 		t.Error(l.group.Err())
 	}
 }
@@ -246,12 +247,12 @@ func TestContextEndsTheWait(t *testing.T) {
 	p := l.submit("x")
 	l.manual.runIdle()
 	cancel(cause)
-	if _, err := p.Wait(ctx); !MayHaveCommitted(err) || !errors.Is(err, cause) {
+	if _, err := p.Wait(ctx); !outcome.MayHaveCommitted(err) || !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 	l.manual.runIdle()
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
-	if r, err := p.Wait(t.Context()); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
+	if r, err := p.Wait(t.Context()); err != nil || r != (outcome.Receipt{Index: begun + 1, Term: 1}) {
 		t.Errorf("a later wait got %v %v", r, err)
 	}
 }
@@ -262,7 +263,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	cancel()
 	for range 100 { // select takes any that is ready
 		w := newWaiter()
-		w.answer(settlement{receipt: Receipt{Index: 7, Term: 1}})
+		w.answer(settlement{receipt: outcome.Receipt{Index: 7, Term: 1}})
 		if r, err := (Pending{w: w}).Wait(ctx); err != nil || r.Index != 7 {
 			t.Fatal(r, err)
 		}
@@ -279,7 +280,7 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
+	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(leader, err)
 	}
 	if s := l.group.Status(); s.Role != event.RoleFollower || s.Leader != 0 || s.Applied != begun {
@@ -298,7 +299,7 @@ func TestPoll(t *testing.T) {
 		}
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
-	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
+	if r, done, err := p.Poll(); !done || err != nil || r != (outcome.Receipt{Index: begun + 1, Term: 1}) {
 		t.Error(r, done, err)
 	}
 }
@@ -317,16 +318,16 @@ func TestCloseAnswersEveryone(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := poll(t, inLog); !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+		if _, err := poll(t, inLog); !outcome.MayHaveCommitted(err) || !errors.Is(err, outcome.ErrStopped) {
 			t.Errorf("in the log: %v", err)
 		}
-		if _, err := poll(t, queued); !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+		if _, err := poll(t, queued); !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 			t.Errorf("queued: %v", err)
 		}
-		if _, err := l.group.Propose(t.Context(), []byte("late")); !errors.Is(err, ErrStopped) {
+		if _, err := l.group.Propose(t.Context(), []byte("late")); !errors.Is(err, outcome.ErrStopped) {
 			t.Errorf("late: %v", err)
 		}
-		if !errors.Is(l.group.Err(), ErrStopped) {
+		if !errors.Is(l.group.Err(), outcome.ErrStopped) {
 			t.Error(l.group.Err())
 		}
 		if l.group.Status().ID != 1 {

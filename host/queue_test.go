@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -84,7 +85,7 @@ func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 		(*inbound)(l.Host).Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
 		l.deliver(ack)
 		if _, err := poll(t, p); err != nil {
-			if !errors.Is(err, ErrOverloaded) {
+			if !errors.Is(err, outcome.ErrOverloaded) {
 				t.Fatal(err)
 			}
 			break

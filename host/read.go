@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/reads"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -116,7 +117,7 @@ func (w *readsWiring) Boottime() time.Duration           { return w.host.env.env
 func (w *readsWiring) Halts() uint64                     { return (*Group)(w).Halts() }
 func (w *readsWiring) WaitEnd(ctx context.Context) error { return (*Group)(w).waitEnd(ctx) }
 func (w *readsWiring) Exclude()                          { w.host.appliers.Enqueue(&w.machine.apply.seat) }
-func (w *readsWiring) Overloaded() error                 { return ErrOverloaded }
+func (w *readsWiring) Overloaded() error                 { return outcome.ErrOverloaded }
 func (w *readsWiring) Number() uint64                    { return w.host.network.readNumbers.Add(1) }
 
 func (w *readsWiring) WorksSince(halts uint64) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
@@ -172,20 +173,20 @@ func TestReadsEnd(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(overloaded, host.ErrOverloaded) {
+	if !errors.Is(overloaded, outcome.ErrOverloaded) {
 		t.Errorf("too many reads: %v", overloaded)
 	}
 	if err := c.hosts[0].Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := waits.Wait(ctx); !errors.Is(err, host.ErrStopped) {
+	if _, err := waits.Wait(ctx); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("a read on a host that was closed: %v", err)
 	}
 	if used := c.hosts[0].Memory().Waiting.Used; used != 0 {
 		t.Errorf("%d bytes of reads are held after Close", used)
 	}
 	g.StartBetween(&between, func() { t.Error("it runs on a closed host") })
-	if _, err := between.Wait(ctx); !errors.Is(err, host.ErrStopped) {
+	if _, err := between.Wait(ctx); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("a read after Close: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -30,7 +31,7 @@ type rebuildPurpose struct{ first, last, by uint64 }
 // the machine works.
 func (q *applyQueue) rebuild() (works bool) {
 	h := q.halted()
-	if h == nil || h.stays {
+	if h == nil || h.Final {
 		return false
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}
@@ -53,7 +54,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		return false
 	}
 	if err := q.rebuildFrom(p); err != nil {
-		if again := (*HaltedError)(nil); errors.As(err, &again) {
+		if again := (*outcome.HaltedError)(nil); errors.As(err, &again) {
 			q.halt(again)
 			return false
 		}

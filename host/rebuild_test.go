@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -41,7 +43,7 @@ func (k *keeper) names() (names []string) {
 
 // failsOnce makes the machine fail at the next command of each of these names, once each.
 func (k *keeper) failsOnce(names ...string) {
-	k.fails = func(c *Command) error {
+	k.fails = func(c *statemachine.Command) error {
 		if i := slices.Index(names, string(c.Data)); i >= 0 {
 			names = slices.Delete(names, i, i+1)
 			return errMachine
@@ -110,8 +112,8 @@ func TestRebuildTellsTheCallers(t *testing.T) {
 	told := h.handIn(t, "b", "c", "d")
 	h.manual.runIdle()
 	for i, o := range told {
-		if !strings.Contains(o.text, ErrNoResult.Error()) {
-			t.Errorf("caller %d is told %q, want %v", i, o.text, ErrNoResult)
+		if !strings.Contains(o.text, outcome.ErrNoResult.Error()) {
+			t.Errorf("caller %d is told %q, want %v", i, o.text, outcome.ErrNoResult)
 		}
 	}
 	if have, want := h.keeper.names(), []string{"a", "b", "c", "d"}; h.group.Halted() != nil || !slices.Equal(have, want) {
@@ -141,7 +143,7 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 	h.call(t, nil, "a")
 	h.mustTake(t)
 	h.passSecond()
-	h.keeper.fails = func(c *Command) error {
+	h.keeper.fails = func(c *statemachine.Command) error {
 		if string(c.Data) == "x" {
 			return errMachine
 		}
@@ -173,7 +175,7 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 func TestPassedCommandIsNotedLater(t *testing.T) {
 	for _, cause := range []error{syscall.EMFILE, syscall.ENOSPC} {
 		h := openKeeper(t, GroupConfig{}, true)
-		h.keeper.fails = func(c *Command) error {
+		h.keeper.fails = func(c *statemachine.Command) error {
 			if string(c.Data) == "x" {
 				return errMachine
 			}

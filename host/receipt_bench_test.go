@@ -4,6 +4,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // BenchmarkReceipts measures what the times of receipts cost a command, for batches of several sizes: each
@@ -14,9 +17,9 @@ func BenchmarkReceipts(b *testing.B) {
 	clock := func() time.Duration { return time.Since(began) }
 	for _, size := range []int{1, 16, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			calls, commands := make([]Call, size), make([]Command, size)
+			calls, commands := make([]Call, size), make([]statemachine.Command, size)
 			q := proposalQueue{clock: clock}
-			var last Receipt
+			var last outcome.Receipt
 			for n := 0; n < b.N; n += size {
 				queued := clock() // Group.Call
 				for i := range calls {
@@ -32,7 +35,7 @@ func BenchmarkReceipts(b *testing.B) {
 				}
 				q.atCommit(2, func() {})
 				for i := range calls { // the commit, and the result
-					o := settlement{receipt: Receipt{Committed: q.at, By: q.by}}
+					o := settlement{receipt: outcome.Receipt{Committed: q.at, By: q.by}}
 					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
 					last = o.receipt
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -171,7 +172,7 @@ func TestRemovalOfAFounderThatKnowsOfNoRoster(t *testing.T) {
 		t.Fatalf("another directory was removed, and it has stopped with %v", err)
 	}
 	tell(l.incarnation())
-	if err := l.group.Err(); !errors.Is(err, ErrMemberRemoved) {
+	if err := l.group.Err(); !errors.Is(err, outcome.ErrMemberRemoved) {
 		t.Errorf("its directory was removed, and it has stopped with %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -67,7 +68,7 @@ func TestRemovedGroupStaysRemoved(t *testing.T) {
 			t.Errorf("remove group %d: %v", id, err)
 		}
 	}
-	if err := removed.Err(); !errors.Is(err, ErrRemoved) || h.Group(3) != nil {
+	if err := removed.Err(); !errors.Is(err, outcome.ErrRemoved) || h.Group(3) != nil {
 		t.Errorf("the removed group ends with %v, want ErrRemoved", err)
 	}
 	if err := h.RemoveGroup(t.Context(), 0); err == nil {
@@ -75,7 +76,7 @@ func TestRemovedGroupStaysRemoved(t *testing.T) {
 	}
 	for again := range 2 {
 		for _, id := range []uint64{3, 9} {
-			if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: id}, &commands{}); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), fmt.Sprint(id)) {
+			if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: id}, &commands{}); !errors.Is(err, outcome.ErrRemoved) || !strings.Contains(err.Error(), fmt.Sprint(id)) {
 				t.Errorf("start %d: OpenGroup of the removed group %d: %v", again, id, err)
 			}
 		}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // The outcome of a call has two halves: Committed, which the turn tells, and the result, for which the call
@@ -13,7 +15,7 @@ import (
 
 // findCallers connects commands that are applied now, in the order of the log, with the calls of this host
 // that wait for them. It is for commands that were not applied before.
-func (g *Group) findCallers(commands []Command) {
+func (g *Group) findCallers(commands []statemachine.Command) {
 	q := &g.proposals
 	if len(commands) == 0 || q.ring.Unapplied() == 0 && q.calls.n.Load() == 0 {
 		return
@@ -30,7 +32,7 @@ func (g *Group) findCallers(commands []Command) {
 // findCallers sets the callers of commands, and notes them until appliedBatch: if the group stops while the
 // machine hangs, they are told. It returns the bytes that it releases, and how many calls were found by
 // their number.
-func (q *proposalQueue) findCallers(commands []Command, now time.Duration) (freed int64, routed uint64) {
+func (q *proposalQueue) findCallers(commands []statemachine.Command, now time.Duration) (freed int64, routed uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
@@ -89,7 +91,7 @@ func (g *Group) appliedBatch() {
 }
 
 // answerDuplicate tells the calls of this host that wait for an entry that their command was applied before.
-func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
+func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
 	for _, c := range g.callsOf(index, term, m) {
 		if c != nil && c.w.finish() {
 			g.tellDuplicate(c.Owner, r, result, kept)
@@ -151,12 +153,12 @@ func (q *proposalQueue) overtaken(through uint64) {
 		case c.w.finish(): // not told Committed: the table of sessions may have refused it
 			c.group.tellFailed(c.Owner, errCovered(c.index))
 		default:
-			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", ErrNoResult))
+			c.group.tellFailed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", outcome.ErrNoResult))
 		}
 	}
 }
 
-func hasCaller(commands []Command) bool {
+func hasCaller(commands []statemachine.Command) bool {
 	for i := range commands {
 		if commands[i].Caller != nil {
 			return true

@@ -9,6 +9,8 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // A snapshot that is installed ends the calls through its index, and leaves the call behind it.
@@ -41,7 +43,7 @@ func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 // It does not try again all the time, keeps what it has taken in bounds, and goes on when the machine does.
 func TestStuckMachineBoundsCalls(t *testing.T) {
 	l := openTestHostWith(t, 1, func(c *Config) { c.MemoryBytes = minMemoryBytes })
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 		switch err := g.Call(c); {
 		case err == nil:
 			taken, bytes = append(taken, e), bytes+c.bytes()
-		case errors.Is(err, ErrOverloaded):
+		case errors.Is(err, outcome.ErrOverloaded):
 			refused++
 		default:
 			t.Fatal(err)

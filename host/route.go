@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -322,6 +323,6 @@ func (g *Group) takeRefusals() {
 	}
 	q.mu.Unlock()
 	for _, c := range failed {
-		c.fail(fmt.Errorf("%w: %d bytes, which this host allows and the leader does not; set the same MaxCommandBytes and MemoryBytes for all members", ErrTooLarge, len(c.Data)-CallRoom))
+		c.fail(fmt.Errorf("%w: %d bytes, which this host allows and the leader does not; set the same MaxCommandBytes and MemoryBytes for all members", outcome.ErrTooLarge, len(c.Data)-CallRoom))
 	}
 }

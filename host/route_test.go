@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -46,7 +47,7 @@ func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bo
 func followGroup(t *testing.T, out Transport) (*testHost, *Group) {
 	t.Helper()
 	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -177,7 +178,7 @@ func (q *proposalQueue) renew(id session.ID) bool {
 
 // takeCallers finds the calls of commands that are applied now, and removes them. It returns their bytes, and
 // how many of them are told their commit.
-func (s *routedCalls) takeCallers(commands []Command, now time.Duration) (bytes int64, committed uint64) {
+func (s *routedCalls) takeCallers(commands []statemachine.Command, now time.Duration) (bytes int64, committed uint64) {
 	for i := range commands {
 		c := &commands[i]
 		if c.Number == 0 || c.Caller != nil {

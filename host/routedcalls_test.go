@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -52,7 +54,7 @@ func openCallClusterWith(t *testing.T, n int, config GroupConfig, change func(*C
 		}
 		t.Cleanup(func() { h.Close(context.Background()) })
 		m := &echoMachine{}
-		g, err := h.OpenGroup(t.Context(), config, Commands(m, CommandOptions{}))
+		g, err := h.OpenGroup(t.Context(), config, Commands(m, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +121,7 @@ func TestCallHere(t *testing.T) {
 	}
 	call := newEchoCaller().call("x")
 	call.Here = true
-	if err := other.Call(call); !errors.Is(err, ErrNotLeader) {
+	if err := other.Call(call); !errors.Is(err, outcome.ErrNotLeader) {
 		t.Fatalf("error %v, want ErrNotLeader", err)
 	}
 }
@@ -134,7 +136,7 @@ func TestCallWithoutLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +149,13 @@ func TestCallWithoutLeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Withdraw(ctx, call); err == nil || MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
+	if err := g.Withdraw(ctx, call); err == nil || outcome.MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want one that says that it was not proposed", err)
 	}
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waits.failed; !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+	if err := <-waits.failed; !errors.Is(err, outcome.ErrStopped) || outcome.MayHaveCommitted(err) {
 		t.Fatalf("error %v, want ErrStopped", err)
 	}
 	select {

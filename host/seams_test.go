@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
@@ -107,7 +109,7 @@ func (w *watched) lead(t *testing.T) {
 		case err == nil:
 			w.waitFor(t, command, len(w.hosts))
 			return
-		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +228,7 @@ func (s seam) note(call string, b []byte) {
 	}
 }
 
-func (s seam) noteEntries(call string, entries []host.Entry) {
+func (s seam) noteEntries(call string, entries []statemachine.Entry) {
 	for i := range entries {
 		s.note(call, entries[i].Data)
 	}
@@ -279,13 +281,13 @@ type watchedGroupLog struct {
 	seam
 }
 
-func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]host.Entry, error) {
+func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
 	entries, err := l.GroupLog.Entries(lo, hi, maxBytes)
 	l.noteEntries("GroupLog.Entries", entries)
 	return entries, err
 }
 
-func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]host.Entry, bool) {
+func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]statemachine.Entry, bool) {
 	entries, ok := l.GroupLog.Recent(lo, hi, maxBytes)
 	l.noteEntries("GroupLog.Recent", entries)
 	return entries, ok
@@ -336,7 +338,7 @@ type watchedMachine struct {
 	seam
 }
 
-func (m watchedMachine) Apply(entries []host.Entry) error {
+func (m watchedMachine) Apply(entries []statemachine.Entry) error {
 	m.noteEntries("Apply", entries)
 	for i := range entries {
 		d := entries[i].Data

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
@@ -196,7 +197,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.clock.ticker.Stop()
 		h.network.peers.awaitAdding()
 		for _, g := range h.groups.close() {
-			g.end(ErrStopped)
+			g.end(outcome.ErrStopped)
 			g.abandon()
 		}
 		parts := h.parts()

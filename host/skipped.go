@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,7 +9,9 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -27,10 +28,6 @@ import (
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
-
-// ErrSkipped: the members were told to skip the command (Group.SkipCommand), because machines could not apply
-// it. It was not applied and never will be.
-var ErrSkipped = errors.New("millrace: the command was skipped on all members, and has no effect")
 
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
@@ -139,12 +136,12 @@ func (g *Group) rejectSkip(index uint64) error {
 		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.applied.Load())
-	case h.stays:
+	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
 	case h.First != h.Last && h.First <= index && index <= h.Last:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.at())
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.At())
 	case h.First != index || h.Last != index:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.at(), index)
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.At(), index)
 	}
 	for _, m := range g.leadership.stalls.machine.ahead {
 		if m.applied >= index {
@@ -170,7 +167,7 @@ func (e *appliedSkippedError) Error() string {
 
 // checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
 // called, for an entry that is applied.
-func (q *applyQueue) checkSkip(e *raftpb.Entry) *HaltedError {
+func (q *applyQueue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 	s, err := entry.DecodeSkip(e.Data)
 	if err != nil || s.Index >= e.Index || slices.Contains(q.passed, s.Index) {
 		return nil
@@ -203,7 +200,7 @@ func (q *applyQueue) skip(e *raftpb.Entry) error {
 
 // skip takes a command as one that has no effect. The log time and its session go on: a copy of the command,
 // under the same number, is not applied either.
-func (s *commandGroup) skip(e *Entry) {
+func (s *commandGroup) skip(e *statemachine.Entry) {
 	h, _, err := session.Decode(e.Data)
 	if err != nil {
 		return // no member can read it, so no call waits for it
@@ -216,7 +213,7 @@ func (s *commandGroup) skip(e *Entry) {
 			s.table.Refuse(h.Mark)
 		}
 	}
-	s.group.refuseApplied(e.Index, e.Term, h.Mark, ErrSkipped)
+	s.group.refuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
 	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
 		s.checkpoint(e.Index, e.Index >= s.held)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -33,7 +35,7 @@ func (c *commands) indexes() (all []uint64) {
 // it halts at the entry, for good. One that is halted there says that a start leads past it.
 func TestSkipIsTakenByEveryMember(t *testing.T) {
 	l := openTestHost(t, 3)
-	poison := func(e Entry) error {
+	poison := func(e statemachine.Entry) error {
 		if e.Index == 2 {
 			return errMachine
 		}
@@ -55,8 +57,8 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		l.commitSkip(id, 4, 4, 2)
 		l.commit(id, 5, 6)
 	}
-	var halted *HaltedError
-	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.stays || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
+	var halted *outcome.HaltedError
+	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.Final || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
 		t.Errorf("a member that has applied the command: %v, given %v", err, applied.indexes())
 	}
 	if err := l.Group(4).Halted(); !errors.As(err, &halted) || halted.First != 2 || halted.Skipped != 4 {
@@ -66,7 +68,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		t.Errorf("as a leader it refuses: %v", err)
 	}
 	l.Group(4).leadership.stalls.machine.ahead = []aheadMember{{id: 3, applied: 2}}
-	if err := l.Group(4).rejectSkip(2); !errors.Is(err, ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
+	if err := l.Group(4).rejectSkip(2); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
 		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}
 	for id := uint64(2); id <= 4; id++ {
@@ -82,7 +84,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 // A batch of several commands fails, and it is not known which. The next start applies them one at a time.
 func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 	l := openTestHost(t, 1)
-	l.machine.fail = func(e Entry) error {
+	l.machine.fail = func(e statemachine.Entry) error {
 		if string(e.Data) == "c" {
 			return errMachine
 		}
@@ -93,7 +95,7 @@ func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 		l.submit(text)
 	}
 	l.manual.runIdle()
-	var halted *HaltedError
+	var halted *outcome.HaltedError
 	if err := l.group.Halted(); !errors.As(err, &halted) || halted.Last != halted.First+3 {
 		t.Fatalf("halted with %v, want one of four", err)
 	}

@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +10,8 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -35,57 +35,6 @@ import (
 // tried again later; the group goes on. One that hangs holds its lane, and is reported as well.
 //
 // Rejected: to let the core ask for snapshots and wait for them. The core knows neither bytes nor disks.
-
-// Snapshotter is a StateMachine or a CommandMachine whose state can be written and read. The log of a group
-// whose machine is none grows for ever.
-type Snapshotter interface {
-	// Snapshot returns the state as it is between two calls of Apply. It must return soon, since nothing is
-	// applied meanwhile: it takes a view rather than a copy. nil without an error counts as an error.
-	Snapshot() (Snapshot, error)
-	// Restore replaces the whole state by one that WriteTo wrote, or leaves the state as it is and returns an
-	// error. It is never called beside Apply, and reads r to its end. Each byte that r gives was checked.
-	Restore(ctx context.Context, r io.Reader) error
-}
-
-// Snapshot is the state of a machine at one moment.
-type Snapshot interface {
-	// WriteTo writes the state. It runs beside Apply, at most once, and returns early when ctx ends.
-	WriteTo(ctx context.Context, w io.Writer) error
-	// Close releases the snapshot, written or not. It is called once, and never beside WriteTo.
-	Close() error
-}
-
-// FileSnapshot is a Snapshot that also consists of files. Where possible, they are linked and not copied.
-// So what did not change since the last snapshot costs nothing.
-type FileSnapshot interface {
-	Snapshot
-	// Files returns the files. It is called after WriteTo has returned nil, so a machine may make them there.
-	// They must never change, and exist until Close.
-	Files() []File
-}
-
-// File is a file of a state machine.
-type File struct {
-	Name string // under which the machine finds it again, at most 200 bytes of a-z, A-Z, 0-9, '.', '_' and '-'
-	Path string
-}
-
-// FileRestorer is a Snapshotter that wrote files. RestoreFiles is called in place of Restore, with the same
-// contract.
-type FileRestorer interface {
-	RestoreFiles(ctx context.Context, r io.Reader, files SnapshotFiles) error
-}
-
-// SnapshotFiles are the files of a snapshot that is being restored. They are there until RestoreFiles
-// returns.
-type SnapshotFiles interface {
-	Names() []string
-	// Open returns the content of a file. Each byte is checked when it is read.
-	Open(name string) (io.ReadCloser, error)
-	// Link makes path, which must not exist, a hard link of the file. Its content is not read: it was checked
-	// when it was published. errors.ErrUnsupported means that the filesystem has no links: copy it with Open.
-	Link(name, path string) error
-}
 
 // SnapshotPolicy says when a group takes snapshots by itself. The zero value is a good one.
 type SnapshotPolicy struct {
@@ -142,7 +91,7 @@ type groupSnapshots struct {
 }
 
 // init makes them those of a group that has none yet.
-func (s *groupSnapshots) init(g *Group, machine StateMachine) {
+func (s *groupSnapshots) init(g *Group, machine statemachine.Machine) {
 	var captured snapshots.Machine
 	if m := snapshotterOf(machine); m != nil {
 		captured = snapshotMachine{m}
@@ -156,15 +105,15 @@ func (s *groupSnapshots) init(g *Group, machine StateMachine) {
 }
 
 // snapshotterOf returns the machine that takes snapshots, or nil.
-func snapshotterOf(machine StateMachine) Snapshotter {
+func snapshotterOf(machine statemachine.Machine) statemachine.Snapshotter {
 	if c, ok := machine.(*commandGroup); ok {
 		if n, ok := c.machine.(maybeSnapshotter); ok && !n.TakesSnapshots() {
 			return nil
 		}
-		s, _ := c.machine.(Snapshotter)
+		s, _ := c.machine.(statemachine.Snapshotter)
 		return s
 	}
-	s, _ := machine.(Snapshotter)
+	s, _ := machine.(statemachine.Snapshotter)
 	return s
 }
 
@@ -203,7 +152,7 @@ type Taking struct {
 // Poll returns the outcome, if it is known. It never waits.
 func (t *Taking) Poll() (info SnapshotInfo, done bool, err error) {
 	if t.group.Err() != nil {
-		t.finish(SnapshotInfo{}, wrap(ErrStopped, t.group.Err()))
+		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, t.group.Err()))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,15 +185,15 @@ func (g *Group) StartSnapshot() *Taking {
 	t := &Taking{group: g, done: make(chan struct{})}
 	switch {
 	case g.Err() != nil:
-		t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
 	case g.Halted() != nil:
 		t.finish(SnapshotInfo{}, g.Halted())
 	case g.snapshots.Machine == nil:
-		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", ErrNoSnapshots, g.id))
+		t.finish(SnapshotInfo{}, fmt.Errorf("%w: that of group %d has no methods Snapshot and Restore (Snapshotter)", outcome.ErrNoSnapshots, g.id))
 	default:
 		g.snapshots.Ask(t.told)
 		if g.Err() != nil {
-			t.finish(SnapshotInfo{}, wrap(ErrStopped, g.Err()))
+			t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
 		}
 	}
 	return t
@@ -274,6 +223,3 @@ func (g *Group) LatestSnapshot() (SnapshotInfo, bool) {
 	}
 	return SnapshotInfo{}, false
 }
-
-// ErrNoSnapshots: the state machine of the group cannot be written as a snapshot.
-var ErrNoSnapshots = errors.New("millrace: the state machine takes no snapshots")

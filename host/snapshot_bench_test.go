@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // BenchmarkCapture is for how long nothing is applied while a snapshot is captured, with a table of sessions
 // that is as full as the defaults allow. The machine itself takes a view at no cost.
 func BenchmarkCapture(b *testing.B) {
 	m := &keeper{}
-	s := Commands(m, CommandOptions{}).(*commandGroup)
+	s := Commands(m, statemachine.CommandOptions{}).(*commandGroup)
 	s.table = session.New(s.options.Sessions)
 	index := uint64(0)
 	for client := 0; ; client++ {

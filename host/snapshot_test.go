@@ -18,7 +18,9 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
 )
@@ -36,14 +38,14 @@ type keeper struct {
 	index    uint64 // of the last command
 	restored int
 	durable  bool
-	wrong    func(w io.Writer) error // what WriteTo does in place of writing, if it is not nil
-	refuses  error                   // of Snapshot
-	fails    func(*Command) error    // what Apply asks before each command, if it is not nil
-	sum      func() uint64           // in place of the digest, if it is not nil
-	views    []*keeperView           // that were given out
+	wrong    func(w io.Writer) error           // what WriteTo does in place of writing, if it is not nil
+	refuses  error                             // of Snapshot
+	fails    func(*statemachine.Command) error // what Apply asks before each command, if it is not nil
+	sum      func() uint64                     // in place of the digest, if it is not nil
+	views    []*keeperView                     // that were given out
 }
 
-func (k *keeper) Apply(batch []Command) error {
+func (k *keeper) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		c := &batch[i]
 		if c.Index <= k.index {
@@ -74,7 +76,7 @@ func (k *keeper) digest() (sum uint64) {
 	return sum
 }
 
-func (k *keeper) Snapshot() (Snapshot, error) {
+func (k *keeper) Snapshot() (statemachine.Snapshot, error) {
 	if k.refuses != nil {
 		return nil, k.refuses
 	}
@@ -130,8 +132,8 @@ type keeperHost struct {
 	events []event.Event
 }
 
-func (h *keeperHost) options() CommandOptions {
-	o := CommandOptions{KeepResults: true, Digest: h.keeper.digest, Sessions: session.Options{Expiry: 2 * time.Second, MaxSessionBytes: 4 << 10, MaxBytes: 8 << 10}}
+func (h *keeperHost) options() statemachine.CommandOptions {
+	o := statemachine.CommandOptions{KeepResults: true, Digest: h.keeper.digest, Sessions: session.Options{Expiry: 2 * time.Second, MaxSessionBytes: 4 << 10, MaxBytes: 8 << 10}}
 	if h.keeper.durable {
 		o.Applied = func() (uint64, error) { return h.keeper.index, nil }
 	}
@@ -193,9 +195,9 @@ func (h *keeperHost) restart(t fataler, loss crashfs.Loss, rng func() uint64) {
 // answer is what a caller learns.
 type answer struct{ text string }
 
-func (o *answer) Committed(Receipt) {}
-func (o *answer) Failed(err error)  { o.text = err.Error() }
-func (o *answer) Duplicate(r Receipt, result []byte, _ bool) {
+func (o *answer) Committed(outcome.Receipt) {}
+func (o *answer) Failed(err error)          { o.text = err.Error() }
+func (o *answer) Duplicate(r outcome.Receipt, result []byte, _ bool) {
 	o.text = fmt.Sprintf("duplicate of %d, %s", r.Index, result)
 }
 
@@ -524,7 +526,7 @@ func TestALogWithoutItsSnapshotIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = process.OpenGroup(t.Context(), GroupConfig{ID: theGroup}, Commands(&listMachine{}, h.options()))
-	if !errors.Is(err, ErrNoSnapshots) {
+	if !errors.Is(err, outcome.ErrNoSnapshots) {
 		t.Errorf("a machine without snapshots: %v", err)
 	}
 	process.Close(t.Context())

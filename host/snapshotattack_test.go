@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -52,7 +53,7 @@ func TestATakeBehindAReceivedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.machine = &slots{}
-	h.group, err = h.process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, CommandOptions{}))
+	h.group, err = h.process.OpenGroup(context.Background(), GroupConfig{ID: theGroup, Snapshots: SnapshotPolicy{LogBytes: 1 << 20}}, Commands(h.machine, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +68,11 @@ type badKeeper struct {
 }
 
 type badView struct {
-	Snapshot
+	statemachine.Snapshot
 	keeper *badKeeper
 }
 
-func (k *badKeeper) Snapshot() (Snapshot, error) {
+func (k *badKeeper) Snapshot() (statemachine.Snapshot, error) {
 	v, err := k.keeper.Snapshot()
 	return badView{v, k}, err
 }
@@ -91,7 +92,7 @@ func (v badView) Close() error {
 func TestAViewThatPanicsTwice(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	k := &badKeeper{write: func() { panic("in WriteTo") }, close: func() { panic("in Close") }}
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(k, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(k, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,17 +124,17 @@ func TestAViewThatPanicsTwice(t *testing.T) {
 // halfKeeper has files in its snapshots, if a test says so, and no RestoreFiles.
 type halfKeeper struct {
 	keeper
-	files []File
+	files []statemachine.File
 }
 
 type halfView struct {
-	Snapshot
-	files []File
+	statemachine.Snapshot
+	files []statemachine.File
 }
 
-func (v halfView) Files() []File { return v.files }
+func (v halfView) Files() []statemachine.File { return v.files }
 
-func (k *halfKeeper) Snapshot() (Snapshot, error) {
+func (k *halfKeeper) Snapshot() (statemachine.Snapshot, error) {
 	v, err := k.keeper.Snapshot()
 	return halfView{v, k.files}, err
 }
@@ -141,7 +142,7 @@ func (k *halfKeeper) Snapshot() (Snapshot, error) {
 // wholeKeeper is one that has it.
 type wholeKeeper struct{ halfKeeper }
 
-func (k *wholeKeeper) RestoreFiles(ctx context.Context, r io.Reader, _ SnapshotFiles) error {
+func (k *wholeKeeper) RestoreFiles(ctx context.Context, r io.Reader, _ statemachine.SnapshotFiles) error {
 	return k.Restore(ctx, r)
 }
 
@@ -153,15 +154,15 @@ func TestFilesNeedOneWhoRestoresThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	files := []File{{Name: "file", Path: "file"}}
-	open := func(m CommandMachine) (*Group, error) {
-		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(m, CommandOptions{}))
+	files := []statemachine.File{{Name: "file", Path: "file"}}
+	open := func(m statemachine.CommandMachine) (*Group, error) {
+		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(m, statemachine.CommandOptions{}))
 		if err == nil {
 			h.leadAlone(g)
 		}
 		return g, err
 	}
-	run := func(m CommandMachine) error {
+	run := func(m statemachine.CommandMachine) error {
 		g, err := open(m)
 		if err != nil {
 			t.Fatal(err)

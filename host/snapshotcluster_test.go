@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
 
@@ -29,7 +31,7 @@ type journalForm struct {
 
 type journalView journalForm
 
-func (j savedJournal) Snapshot() (host.Snapshot, error) {
+func (j savedJournal) Snapshot() (statemachine.Snapshot, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return journalView{j.index, j.hash, len(j.applied)}, nil
@@ -136,7 +138,7 @@ func TestSnapshotsOfACluster(t *testing.T) {
 		if err := h.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if _, err := g.TakeSnapshot(ctx); !errors.Is(err, host.ErrStopped) {
+		if _, err := g.TakeSnapshot(ctx); !errors.Is(err, outcome.ErrStopped) {
 			t.Errorf("after Close: %v", err)
 		}
 	}

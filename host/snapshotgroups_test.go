@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -64,7 +66,7 @@ func TestRemovedGroupsLeaveNoSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.disk.Crash(crashfs.LoseAll, nil)
-	if err := h.start(); !errors.Is(err, ErrRemoved) {
+	if err := h.start(); !errors.Is(err, outcome.ErrRemoved) {
 		t.Fatal(err)
 	}
 	if _, err := h.disk.ReadDir(identity.SnapshotsDir("data", theGroup)); !errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +106,7 @@ func TestDiskOfManyGroups(t *testing.T) {
 	policy := SnapshotPolicy{LogBytes: 32 << 10, KeepBytes: 16 << 10}
 	var all []*Group
 	for id := uint64(2); id < 2+groups; id++ {
-		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: id, Snapshots: policy}, Commands(&forgetful{}, CommandOptions{}))
+		g, err := h.OpenGroup(t.Context(), GroupConfig{ID: id, Snapshots: policy}, Commands(&forgetful{}, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +143,7 @@ func TestDiskOfManyGroups(t *testing.T) {
 // forgetful is a keeper with a small state.
 type forgetful struct{ keeper }
 
-func (f *forgetful) Apply(batch []Command) error {
+func (f *forgetful) Apply(batch []statemachine.Command) error {
 	err := f.keeper.Apply(batch)
 	f.list = f.list[max(len(f.list)-3, 0):]
 	return err

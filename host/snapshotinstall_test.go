@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -227,13 +228,13 @@ type filesKeeper struct {
 
 type filesView struct {
 	*keeperView
-	files []File
+	files []statemachine.File
 }
 
 func (v *filesView) WriteTo(context.Context, io.Writer) error { return nil }
-func (v *filesView) Files() []File                            { return v.files }
+func (v *filesView) Files() []statemachine.File               { return v.files }
 
-func (k *filesKeeper) Snapshot() (Snapshot, error) {
+func (k *filesKeeper) Snapshot() (statemachine.Snapshot, error) {
 	v := &filesView{keeperView: &keeperView{keeper: &k.keeper}}
 	for i := 0; i < len(k.list); i += 10 {
 		part := strings.Join(k.list[i:min(i+10, len(k.list))], "\n")
@@ -249,12 +250,12 @@ func (k *filesKeeper) Snapshot() (Snapshot, error) {
 			f.Close()
 			k.wrote[name] = true
 		}
-		v.files = append(v.files, File{Name: name, Path: k.dir + "/" + name})
+		v.files = append(v.files, statemachine.File{Name: name, Path: k.dir + "/" + name})
 	}
 	return v, nil
 }
 
-func (k *filesKeeper) RestoreFiles(_ context.Context, _ io.Reader, files SnapshotFiles) error {
+func (k *filesKeeper) RestoreFiles(_ context.Context, _ io.Reader, files statemachine.SnapshotFiles) error {
 	k.list = nil
 	for _, name := range files.Names() {
 		f, err := files.Open(name)
@@ -281,7 +282,7 @@ func TestASnapshotOfFiles(t *testing.T) {
 	}
 	config := GroupConfig{ID: 2, Snapshots: SnapshotPolicy{KeepBytes: 1, LogBytes: 100}}
 	open := func() (g *Group) {
-		g, err := h.OpenGroup(t.Context(), config, Commands(k, CommandOptions{}))
+		g, err := h.OpenGroup(t.Context(), config, Commands(k, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -40,7 +41,7 @@ func (g *Group) openSnapshot(ctx context.Context) (index uint64, err error) {
 	case err != nil || unfit == nil:
 		return index, err
 	case s.Machine == nil:
-		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", ErrNoSnapshots, g.id, g.host.config.Dir, log.FirstIndex())
+		return 0, fmt.Errorf("%w: the log of group %d in %s begins at entry %d, behind a snapshot; open the group with a machine that has the methods Snapshot and Restore", outcome.ErrNoSnapshots, g.id, g.host.config.Dir, log.FirstIndex())
 	}
 	return 0, fmt.Errorf("millrace: the log of group %d begins at entry %d, and no snapshot in %s has what is before it (%w); restore the directory from a backup, or replace the directory (Config.Joins, ReplaceMember): a member cannot be made from a part of a log", g.id, log.FirstIndex(), s.Dir, errors.Join(unfit...))
 }

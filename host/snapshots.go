@@ -10,6 +10,8 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -23,7 +25,7 @@ type snapshotGroup Group
 func (g *snapshotGroup) IsLeaving() bool          { return (*Group)(g).isLeaving() }
 func (g *snapshotGroup) Released()                { (*Group)(g).partDone(theSnapshotLanes) }
 func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
-func (g *snapshotGroup) Stopped() error           { return wrap(ErrStopped, (*Group)(g).Err()) }
+func (g *snapshotGroup) Stopped() error           { return wrap(outcome.ErrStopped, (*Group)(g).Err()) }
 func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
 func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
 func (g *snapshotGroup) Capture()                 { g.host.appliers.Enqueue(&g.machine.apply.seat) }
@@ -135,12 +137,12 @@ func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Messag
 func isSnapshotMessage(m raftpb.Message) bool { return m.Type == raftpb.MsgSnap }
 
 // snapshotMachine implements snapshots.Machine.
-type snapshotMachine struct{ Snapshotter }
+type snapshotMachine struct{ statemachine.Snapshotter }
 
 func (m snapshotMachine) Capture() (snapshots.View, error) { return m.Snapshot() }
 
 func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
-	if with, is := v.(FileSnapshot); is {
+	if with, is := v.(statemachine.FileSnapshot); is {
 		for _, f := range with.Files() {
 			files = append(files, snapshots.File(f))
 		}
@@ -149,19 +151,19 @@ func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
 }
 
 func (m snapshotMachine) TakesFiles() bool {
-	_, is := m.Snapshotter.(FileRestorer)
+	_, is := m.Snapshotter.(statemachine.FileRestorer)
 	return is
 }
 
 func (m snapshotMachine) Callee(v snapshots.View) string {
-	if n, is := v.(NamesCallee); is {
+	if n, is := v.(statemachine.NamesCallee); is {
 		return calleeOf(n)
 	}
 	return "WriteTo of a snapshot of the state machine"
 }
 
 func (m snapshotMachine) RestoreFiles(ctx context.Context, r io.Reader, files *snapshots.Files) error {
-	return m.Snapshotter.(FileRestorer).RestoreFiles(ctx, r, files)
+	return m.Snapshotter.(statemachine.FileRestorer).RestoreFiles(ctx, r, files)
 }
 
 // advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.

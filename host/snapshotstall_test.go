@@ -14,6 +14,8 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -24,7 +26,7 @@ import (
 func TestASnapshotWaitsForTheLog(t *testing.T) {
 	k := &keeper{}
 	l := openTestHostWith(t, 3, func(*Config) {})
-	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Volatile: true, MaxCommandBytes: 1 << 10}, Commands(k, CommandOptions{}))
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Volatile: true, MaxCommandBytes: 1 << 10}, Commands(k, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ var hangs = make(chan struct{})
 func TestASnapshotThatHangs(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	other := &keeper{}
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(other, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(other, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,13 +148,13 @@ func TestASnapshotThatHangs(t *testing.T) {
 	if n := len(h.bulk.snapshotLanes.All()); n != snapshots.LaneCount+1 {
 		t.Errorf("%d lanes, want one more than %d", n, snapshots.LaneCount)
 	}
-	_ = h.group.leave(gone(t), ErrStopped, false) // its context has ended: it only begins
+	_ = h.group.leave(gone(t), outcome.ErrStopped, false) // its context has ended: it only begins
 	h.manual.runIdle()
 	err = h.group.Close(gone(t))
 	if err == nil || !strings.Contains(err.Error(), "snapshot") {
 		t.Errorf("Close of the group: %v", err)
 	}
-	if _, done, err := s.Poll(); !done || !errors.Is(err, ErrStopped) {
+	if _, done, err := s.Poll(); !done || !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("the caller: %t, %v", done, err)
 	}
 	go func() { close(release); close(ended) }()
@@ -271,7 +273,7 @@ func TestCloseWhileASnapshotIsTaken(t *testing.T) {
 				}
 			}
 			for _, s := range []*Taking{s, later} {
-				if _, done, err := s.Poll(); !done || err != nil && !errors.Is(err, ErrStopped) {
+				if _, done, err := s.Poll(); !done || err != nil && !errors.Is(err, outcome.ErrStopped) {
 					t.Fatalf("after %d steps: done %t, %v", steps, done, err)
 				}
 			}

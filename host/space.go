@@ -2,44 +2,14 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 )
-
-// OverloadedError says that a command was not taken because too many wait. errors.Is finds ErrOverloaded in
-// it.
-type OverloadedError struct {
-	// RetryAfter is about how long the waiting commands need, at the rate at which commands left the queue
-	// lately. It is at least 1 ms and at most 10 s, and a heartbeat interval if that rate is not known.
-	RetryAfter time.Duration
-	// Commands wait in this group, and take Bytes of memory.
-	Commands int
-	Bytes    int64
-	// Share is what the waiting commands of all groups of the host may take (Config.MemoryBytes).
-	Share int64
-}
-
-func (e *OverloadedError) Error() string {
-	return fmt.Sprintf("%v: %d in this group take %d bytes, and those of all groups of this host may take %d (Config.MemoryBytes); try again in %v",
-		ErrOverloaded, e.Commands, e.Bytes, e.Share, e.RetryAfter)
-}
-
-// Is makes errors.Is(err, ErrOverloaded) hold.
-func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded }
-
-// RetryAfter returns when it is worth trying again, if err is or wraps an OverloadedError.
-func RetryAfter(err error) (after time.Duration, overloaded bool) {
-	var o *OverloadedError
-	if !errors.As(err, &o) {
-		return 0, false
-	}
-	return o.RetryAfter, true
-}
 
 const (
 	minRetryAfter = time.Millisecond
@@ -81,7 +51,7 @@ func (d *drainRate) perSecond(now time.Duration) float64 {
 // overloaded returns the error for a command that does not fit.
 func (g *Group) overloaded() error {
 	commands, bytes := g.inbox.waitingCommands()
-	e := &OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.Max, RetryAfter: g.host.config.HeartbeatInterval}
+	e := &outcome.OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.Max, RetryAfter: g.host.config.HeartbeatInterval}
 	if rate := g.proposals.drain.perSecond(g.now()); rate > 0 {
 		e.RetryAfter = time.Duration(min(float64(bytes)/rate, maxRetryAfter.Seconds()) * float64(time.Second))
 	}
@@ -115,7 +85,7 @@ func (g *Group) AskSpace(w *SpaceWait, c *Call) {
 	s.mu.Lock()
 	switch {
 	case s.closed != nil:
-		w.end(wrap(ErrStopped, s.closed))
+		w.end(wrap(outcome.ErrStopped, s.closed))
 	case s.waits.Len() >= maxSpaceWaits:
 		w.end(fmt.Errorf("%w, and %d callers wait for space, which is the most", g.overloaded(), maxSpaceWaits))
 	default:
@@ -201,6 +171,6 @@ func (s *spaceWaiters) close(cause error) {
 	s.closed = cause
 	for p := s.waits.Pop(); p != nil; p = s.waits.Pop() {
 		s.n.Add(-1)
-		p.Owner.end(wrap(ErrStopped, cause))
+		p.Owner.end(wrap(outcome.ErrStopped, cause))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -20,7 +22,7 @@ func loneGroup(t *testing.T) (*Host, *Group) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close(context.Background()) })
-	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, CommandOptions{}))
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,20 +41,20 @@ func TestSpaceForCalls(t *testing.T) {
 			taken = append(taken, c)
 		}
 	}
-	var o *OverloadedError
-	if !errors.As(err, &o) || !errors.Is(err, ErrOverloaded) {
+	var o *outcome.OverloadedError
+	if !errors.As(err, &o) || !errors.Is(err, outcome.ErrOverloaded) {
 		t.Fatalf("error %v, want an OverloadedError", err)
 	}
 	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*taken[0].bytes() || o.Share != g.host.memory.waiting.Max {
 		t.Errorf("%+v after %d calls of %d bytes", *o, len(taken), taken[0].bytes())
 	}
-	if after, ok := RetryAfter(err); !ok || after < time.Millisecond || after > 10*time.Second {
+	if after, ok := outcome.RetryAfter(err); !ok || after < time.Millisecond || after > 10*time.Second {
 		t.Errorf("RetryAfter is %v, %v", after, ok)
 	}
 	refused := newEchoCaller().call(strings.Repeat("x", 100))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.WaitSpace(ctx, refused); !errors.Is(err, ErrOverloaded) || !errors.Is(err, context.Canceled) || MayHaveCommitted(err) {
+	if err := g.WaitSpace(ctx, refused); !errors.Is(err, outcome.ErrOverloaded) || !errors.Is(err, context.Canceled) || outcome.MayHaveCommitted(err) {
 		t.Errorf("error %v of a wait that ended with its context", err)
 	}
 	if n := g.proposals.spaces.n.Load(); n != 0 {
@@ -61,7 +63,7 @@ func TestSpaceForCalls(t *testing.T) {
 	waits := make(chan error, 1)
 	go func() { waits <- g.WaitSpace(t.Context(), refused) }()
 	for _, c := range taken {
-		if err := g.Withdraw(ctx, c); MayHaveCommitted(err) || err == nil {
+		if err := g.Withdraw(ctx, c); outcome.MayHaveCommitted(err) || err == nil {
 			t.Errorf("error %v of a call that was given up without a leader", err)
 		}
 	}
@@ -79,7 +81,7 @@ func TestSpaceForCalls(t *testing.T) {
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := g.WaitSpace(t.Context(), refused); !errors.Is(err, ErrStopped) {
+	if err := g.WaitSpace(t.Context(), refused); !errors.Is(err, outcome.ErrStopped) {
 		t.Errorf("error %v of a wait after the end, want ErrStopped", err)
 	}
 }
@@ -97,7 +99,7 @@ func TestSpaceWaitsAreBounded(t *testing.T) {
 	if done, _ := waits[maxSpaceWaits-1].Poll(); done {
 		t.Error("a wait within the bound has ended")
 	}
-	if done, err := waits[maxSpaceWaits].Poll(); !done || !errors.Is(err, ErrOverloaded) {
+	if done, err := waits[maxSpaceWaits].Poll(); !done || !errors.Is(err, outcome.ErrOverloaded) {
 		t.Errorf("%v, %v for one wait too many, want ErrOverloaded", done, err)
 	}
 }

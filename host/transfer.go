@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -37,7 +38,7 @@ type Transfer struct {
 // Poll returns whether the transfer has ended, and with which error. It never waits.
 func (t *Transfer) Poll() (done bool, err error) {
 	if t.group.Err() != nil {
-		t.finish(wrap(ErrStopped, t.group.Err()))
+		t.finish(wrap(outcome.ErrStopped, t.group.Err()))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +62,7 @@ func (g *Group) StartTransfer(to uint64) *Transfer {
 	t := &Transfer{to: to, group: g, done: make(chan struct{})}
 	switch voters := g.memberIDs(); {
 	case g.Err() != nil:
-		t.finish(wrap(ErrStopped, g.Err()))
+		t.finish(wrap(outcome.ErrStopped, g.Err()))
 	case to != raft.None && !slices.Contains(voters, to):
 		t.finish(fmt.Errorf("millrace: group %d cannot be led by host %d: its members are %v", g.id, to, voters))
 	default:

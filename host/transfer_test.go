@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -36,7 +37,7 @@ func TestTransferLeadership(t *testing.T) {
 			t.Errorf("have %v, want %q", err, sentence)
 		}
 	}
-	if err := transferred(t, start(2)); !errors.Is(err, ErrNotLeader) {
+	if err := transferred(t, start(2)); !errors.Is(err, outcome.ErrNotLeader) {
 		t.Error(err)
 	}
 	says(start(7), "group 1 cannot be led by host 7: its members are [1 2 3]")
@@ -80,10 +81,10 @@ func TestTransferLeadershipEnds(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := transferred(t, x); !errors.Is(err, ErrStopped) {
+	if err := transferred(t, x); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
-	if err := l.group.TransferLeadership(t.Context(), 2); !errors.Is(err, ErrStopped) {
+	if err := l.group.TransferLeadership(t.Context(), 2); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 }
@@ -100,8 +101,8 @@ func TestLeaderIsKnownWithItsAddresses(t *testing.T) {
 	}
 	p := l.submit("x")
 	l.manual.runIdle()
-	var elsewhere *NotLeaderError
-	if _, err := poll(t, p); !errors.As(err, &elsewhere) || *elsewhere != (NotLeaderError{2, "nowhere", "http://two"}) {
+	var elsewhere *outcome.NotLeaderError
+	if _, err := poll(t, p); !errors.As(err, &elsewhere) || *elsewhere != (outcome.NotLeaderError{Leader: 2, Addr: "nowhere", ClientAddr: "http://two"}) {
 		t.Errorf("%+v", elsewhere)
 	}
 }
@@ -159,7 +160,7 @@ func TestEntries(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(1, 0); !errors.Is(err, ErrStopped) {
+	if _, err := read(1, 0); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 }

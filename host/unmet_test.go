@@ -10,6 +10,8 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -55,7 +57,7 @@ func openKept(t *testing.T, disk *crashfs.FS) *testHost {
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
 	l.meet()
-	l.group = l.open(theGroup, Commands(&keeper{}, CommandOptions{}))
+	l.group = l.open(theGroup, Commands(&keeper{}, statemachine.CommandOptions{}))
 	return l
 }
 
@@ -182,10 +184,10 @@ func TestTooManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := membership.Plan{ID: membership.PlanID{7}, Base: r.Changed, Stages: stages}
-	if err := l.group.rejectStages(r, p); !errors.Is(err, ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
+	if err := l.group.rejectStages(r, p); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
 		t.Errorf("the plan: %v", err)
 	}
-	if _, err := l.group.Plan(AddMember(stranger)); !errors.Is(err, ErrMembersUnchanged) {
+	if _, err := l.group.Plan(AddMember(stranger)); !errors.Is(err, outcome.ErrMembersUnchanged) {
 		t.Errorf("a plan that is made here: %v", err)
 	}
 	l.group.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 )
 
@@ -33,10 +34,6 @@ type Upload struct {
 	call     Call
 }
 
-// ErrObjectSpace: the object would take of the space that objects leave for the log
-// (ObjectOptions.ReserveBytes).
-var ErrObjectSpace = objects.ErrSpace
-
 // StartUpload begins an upload, on any member. Write its content, then call Finish, or Abort. Errors:
 // ErrNoObjects, ErrObjectSpace, ErrStopped, ErrOverloaded if too many are under way, and those of the disk.
 func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
@@ -44,9 +41,9 @@ func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
 	options.MaxBytes = cmp.Or(options.MaxBytes, object.MaxBytes)
 	switch {
 	case g.machine.objects == nil:
-		return nil, ErrNoObjects
+		return nil, outcome.ErrNoObjects
 	case g.Err() != nil:
-		return nil, wrap(ErrStopped, g.Err())
+		return nil, wrap(outcome.ErrStopped, g.Err())
 	case options.Life < object.MinLife || options.Life > object.MaxLife:
 		return nil, fmt.Errorf("millrace: UploadOptions.Life is %v, want %v to %v", options.Life, object.MinLife, object.MaxLife)
 	case options.MaxBytes < 0 || options.MaxBytes > object.MaxBytes:
@@ -58,7 +55,7 @@ func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
 	}
 	u, err := g.machine.objects.StartUpload(id, options.Life, options.MaxBytes)
 	if errors.Is(err, objects.ErrUploads) {
-		err = fmt.Errorf("%w: %d uploads to group %d are under way on this host, the most that may be", ErrOverloaded, objects.MaxUploads, g.id)
+		err = fmt.Errorf("%w: %d uploads to group %d are under way on this host, the most that may be", outcome.ErrOverloaded, objects.MaxUploads, g.id)
 	}
 	if err != nil {
 		return nil, err
@@ -72,7 +69,7 @@ func (u *Upload) ID() object.ID { return u.here.ID() }
 // Write appends to the content.
 func (u *Upload) Write(p []byte) (int, error) {
 	if err := u.group.Err(); err != nil {
-		return 0, wrap(ErrStopped, err)
+		return 0, wrap(outcome.ErrStopped, err)
 	}
 	if err := u.here.RejectWrite(len(p)); err != nil {
 		return 0, err
@@ -117,9 +114,9 @@ func (u *Upload) Abort() error { return u.here.Abort() }
 // none does.
 func (u *Upload) Poll() (set object.Set, done bool, err error) {
 	if cause := u.group.Err(); cause != nil {
-		err := wrap(ErrStopped, cause)
+		err := wrap(outcome.ErrStopped, cause)
 		if u.here.IsSent() { // it may be in the log, or held, and this host is not told any more
-			err = fmt.Errorf("%w: object %v: %w", ErrIndeterminate, u.ID(), err)
+			err = fmt.Errorf("%w: object %v: %w", outcome.ErrIndeterminate, u.ID(), err)
 		}
 		u.here.Finish(object.Set{}, err)
 	}
@@ -130,12 +127,12 @@ func (u *Upload) Poll() (set object.Set, done bool, err error) {
 // this host applies it (objects.Keeper.Change).
 type uploadCaller Upload
 
-func (*uploadCaller) Committed(Receipt) {}
+func (*uploadCaller) Committed(outcome.Receipt) {}
 
 func (c *uploadCaller) Failed(err error) { c.here.Fail(err) }
 
 // Duplicate implements Caller: a snapshot that was installed has the entry.
-func (c *uploadCaller) Duplicate(r Receipt, _ []byte, _ bool) { c.here.Duplicate(r.Index) }
+func (c *uploadCaller) Duplicate(r outcome.Receipt, _ []byte, _ bool) { c.here.Duplicate(r.Index) }
 
 // Upload stores what r has as an object of the group. It returns the object when a quorum of the members
 // holds it durably: commands may name it from then on. If no command keeps it, it goes when its life has
@@ -164,7 +161,7 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 		if _, done, _ := u.Poll(); !done {
 			err := g.Withdraw(ctx, &u.call)
 			if err == nil {
-				err = fmt.Errorf("%w: object %v is opened, and not known to be held by a quorum yet: %w", ErrIndeterminate, u.ID(), g.waitEnd(ctx))
+				err = fmt.Errorf("%w: object %v is opened, and not known to be held by a quorum yet: %w", outcome.ErrIndeterminate, u.ID(), g.waitEnd(ctx))
 			}
 			u.here.Fail(err)
 			return object.Set{}, err
@@ -192,7 +189,7 @@ func (u *Upload) take(ctx context.Context, r io.Reader) (err error) {
 func (u *Upload) open(ctx context.Context) error {
 	for {
 		err := u.group.Call(&u.call)
-		if !errors.Is(err, ErrOverloaded) {
+		if !errors.Is(err, outcome.ErrOverloaded) {
 			return err
 		}
 		if err := u.group.WaitSpace(ctx, &u.call); err != nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // Functions of the user run on the workers of a host, which serve all groups. One that panics, or ends its
@@ -54,13 +56,8 @@ func (q *applyQueue) callee() string {
 	return "Apply of the state machine"
 }
 
-// NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.
-// Callee names the function that is being called, such as "Decode of the codec", for the error if that
-// panics. Callee is called on the same goroutine.
-type NamesCallee interface{ Callee() string }
-
 // calleeOf calls Callee. What is under way is a panic of another function, which must be said.
-func calleeOf(n NamesCallee) (name string) {
+func calleeOf(n statemachine.NamesCallee) (name string) {
 	name = "Callee, and a function that it should have named,"
 	defer func() { _ = recover() }()
 	return n.Callee()
@@ -70,7 +67,7 @@ func (s *commandGroup) callee() string {
 	if s.inDigest {
 		return "Digest of the state machine"
 	}
-	if m, is := s.machine.(NamesCallee); is {
+	if m, is := s.machine.(statemachine.NamesCallee); is {
 		return calleeOf(m)
 	}
 	return "Apply of the state machine"
@@ -79,21 +76,21 @@ func (s *commandGroup) callee() string {
 // The methods of a Caller are called on lanes and in turns, some of them under locks. One that panics has not
 // heard, which is logged, and what called it goes on.
 
-func (g *Group) tellCommitted(c Caller, r Receipt) {
+func (g *Group) tellCommitted(c outcome.Caller, r outcome.Receipt) {
 	returned := false
 	defer func() { g.callerEnded("Committed", recover(), returned) }()
 	c.Committed(r)
 	returned = true
 }
 
-func (g *Group) tellFailed(c Caller, err error) {
+func (g *Group) tellFailed(c outcome.Caller, err error) {
 	returned := false
 	defer func() { g.callerEnded("Failed", recover(), returned) }()
 	c.Failed(err)
 	returned = true
 }
 
-func (g *Group) tellDuplicate(c Caller, r Receipt, result []byte, kept bool) {
+func (g *Group) tellDuplicate(c outcome.Caller, r outcome.Receipt, result []byte, kept bool) {
 	returned := false
 	defer func() { g.callerEnded("Duplicate", recover(), returned) }()
 	c.Duplicate(r, result, kept)

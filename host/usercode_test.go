@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/cert"
 )
@@ -30,14 +32,14 @@ func (c *brokenCaller) at(method string) {
 	}
 }
 
-func (c *brokenCaller) Committed(r Receipt)                   { c.at("Committed"); c.echoCaller.Committed(r) }
-func (c *brokenCaller) Failed(err error)                      { c.at("Failed"); c.echoCaller.Failed(err) }
-func (c *brokenCaller) Duplicate(_ Receipt, _ []byte, _ bool) { c.at("Duplicate") }
+func (c *brokenCaller) Committed(r outcome.Receipt)                   { c.at("Committed"); c.echoCaller.Committed(r) }
+func (c *brokenCaller) Failed(err error)                              { c.at("Failed"); c.echoCaller.Failed(err) }
+func (c *brokenCaller) Duplicate(_ outcome.Receipt, _ []byte, _ bool) { c.at("Duplicate") }
 
 // brokenMachine gives callers nothing, and cannot say what it is doing.
 type brokenMachine struct{ end func() }
 
-func (m brokenMachine) Apply(batch []Command) error {
+func (m brokenMachine) Apply(batch []statemachine.Command) error {
 	if string(batch[0].Data) == "break" {
 		m.end()
 	}
@@ -78,7 +80,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 		t.Fatal(err)
 	}
 	open := func(id uint64) *Group {
-		g, err := h.OpenGroup(ctx, GroupConfig{ID: id}, Commands(brokenMachine{end}, CommandOptions{}))
+		g, err := h.OpenGroup(ctx, GroupConfig{ID: id}, Commands(brokenMachine{end}, statemachine.CommandOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 	b := &brokenCaller{newEchoCaller(), name, end, make(chan string, 4)}
 	mark := &session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}
 	for i, command := range commands {
-		var owner Caller = b
+		var owner outcome.Caller = b
 		first := newEchoCaller()
 		if i < len(commands)-1 {
 			owner = first
@@ -106,7 +108,7 @@ func breakHost(t *testing.T, name string, commands []string, says, how string, e
 		if err := g.Call(c); err != nil {
 			t.Fatal(err)
 		}
-		if owner == Caller(first) {
+		if owner == outcome.Caller(first) {
 			<-first.committed
 		}
 	}
@@ -162,11 +164,11 @@ func TestGoexitInOpenGroup(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, CommandOptions{Applied: applied}))
+		_, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, statemachine.CommandOptions{Applied: applied}))
 		t.Errorf("OpenGroup returned %v", err)
 	}()
 	<-ended
-	if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, CommandOptions{})); err != nil {
+	if _, err := h.OpenGroup(t.Context(), GroupConfig{ID: 7}, Commands(&echoMachine{}, statemachine.CommandOptions{})); err != nil {
 		t.Error(err)
 	}
 }

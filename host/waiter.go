@@ -3,6 +3,8 @@ package host
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // waiter receives the outcome of one proposal, once. Its phase says which side may still decide about the
@@ -19,7 +21,7 @@ type waiter struct {
 
 // settlement is what a proposal comes to: a receipt or an error.
 type settlement struct {
-	receipt Receipt
+	receipt outcome.Receipt
 	err     error
 }
 

@@ -7,23 +7,11 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/wal"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // What a proposal or a read has waited for when its context ends. It is asked for at the end only, of what
 // the host notes anyway, so a call that succeeds costs nothing more (examination.Missing).
-
-// Why a call may have ended with its context. Errors of a context wrap the one that was true at the end,
-// beside the error of the context.
-var (
-	// ErrNoLeader: no leader is known, although a quorum of the voters is heard; an election takes up to two
-	// election timeouts.
-	ErrNoLeader = errors.New("millrace: no leader is known")
-	// ErrNoQuorum: too few voters are heard to commit anything, or to elect a leader.
-	ErrNoQuorum = errors.New("millrace: too few voters are heard")
-	// ErrDiskFull: the disk of this host refuses entries.
-	ErrDiskFull = wal.ErrDiskFull
-)
 
 // endedWait is the end of a context, and what was waited for.
 type endedWait struct{ end, missing error }
@@ -54,11 +42,11 @@ func (g *Group) notProposed(ctx context.Context) error {
 // means that a command was not taken, so here it is told in words only.
 func (g *Group) Indeterminate(ctx context.Context) error {
 	err := g.waitEnd(ctx)
-	if errors.Is(err, ErrNotFounded) {
+	if errors.Is(err, outcome.ErrNotFounded) {
 		_, missing, _ := strings.Cut(err.Error(), context.Cause(ctx).Error())
-		return fmt.Errorf("%w: %w%s", ErrIndeterminate, context.Cause(ctx), missing)
+		return fmt.Errorf("%w: %w%s", outcome.ErrIndeterminate, context.Cause(ctx), missing)
 	}
-	return fmt.Errorf("%w: %w", ErrIndeterminate, err)
+	return fmt.Errorf("%w: %w", outcome.ErrIndeterminate, err)
 }
 
 // missingNow returns what keeps the group from committing, applying and reading on this host; nil if nothing
@@ -66,27 +54,27 @@ func (g *Group) Indeterminate(ctx context.Context) error {
 func (g *Group) missingNow() error {
 	f := g.facts()
 	if f.Stop != nil {
-		return wrap(ErrStopped, f.Stop.Err)
+		return wrap(outcome.ErrStopped, f.Stop.Err)
 	}
 	if !f.Founding.Founded || f.Founding.Joins {
-		err := &NotFoundedError{Group: g.id, Founding: f.Founding}
+		err := &outcome.NotFoundedError{Group: g.id, Founding: f.Founding}
 		if why := examination.Refusals(f); why != "" {
 			return fmt.Errorf("%w; %s", err, why)
 		}
 		return err
 	}
 	if d := f.Disk.Full; d != nil && d.Err != nil {
-		return fmt.Errorf("the disk of this host is full: %w", wrap(ErrDiskFull, d.Err))
+		return fmt.Errorf("the disk of this host is full: %w", wrap(outcome.ErrDiskFull, d.Err))
 	} else if d != nil {
-		return ErrDiskFull
+		return outcome.ErrDiskFull
 	}
 	switch want, text := examination.Missing(f); want {
 	case examination.Nothing:
 		return nil
 	case examination.Quorum:
-		return fmt.Errorf("%w: %s", ErrNoQuorum, text)
+		return fmt.Errorf("%w: %s", outcome.ErrNoQuorum, text)
 	case examination.Leader:
-		return fmt.Errorf("%w; %s", ErrNoLeader, text)
+		return fmt.Errorf("%w; %s", outcome.ErrNoLeader, text)
 	default:
 		return errors.New(text)
 	}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // A caller that waits for a leader until its context ends learns that the group is not founded, if that is
 // why.
 func TestWaitForALeaderUntilTheContextEnds(t *testing.T) {
 	l := openUnmet(t)
-	if _, err := l.group.WaitLeader(over()); !errors.Is(err, ErrNotFounded) || !errors.Is(err, context.Canceled) {
+	if _, err := l.group.WaitLeader(over()); !errors.Is(err, outcome.ErrNotFounded) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a group that is not founded: %v", err)
 	}
 	l = openSecond(t)
@@ -20,7 +22,7 @@ func TestWaitForALeaderUntilTheContextEnds(t *testing.T) {
 	if _, known := l.group.Leader(); known {
 		t.Fatal("setup: a leader is known that was not heard for four election timeouts")
 	}
-	if _, err := l.group.WaitLeader(over()); errors.Is(err, ErrNotFounded) || !errors.Is(err, context.Canceled) {
+	if _, err := l.group.WaitLeader(over()); errors.Is(err, outcome.ErrNotFounded) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a founded group: %v", err)
 	}
 }

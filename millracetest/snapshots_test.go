@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/millracetest"
 )
@@ -236,7 +236,7 @@ func TestFilesOfAMachineAreLinked(t *testing.T) {
 		}
 	}
 	for _, err := range n.Log(t.Context(), 1, 0) {
-		if !errors.Is(err, host.ErrCompacted) {
+		if !errors.Is(err, outcome.ErrCompacted) {
 			t.Errorf("the log from entry 1, which it has forgotten: %v", err)
 		}
 		break

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/batches"
 	"github.com/millrace/millrace/wal"
 )
@@ -208,4 +209,4 @@ func (r BatchResult) String() string {
 // nothing is the state machine of a run.
 type nothing struct{}
 
-func (nothing) Apply([]host.Entry) error { return nil }
+func (nothing) Apply([]statemachine.Entry) error { return nil }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -31,7 +33,7 @@ import (
 
 // callOptions is how the groups of a run take calls.
 type callOptions struct {
-	host.CommandOptions
+	statemachine.CommandOptions
 	rng   *rand.Rand
 	eager bool // users repeat most commands at several hosts
 	// named are sessions of users.
@@ -57,9 +59,9 @@ type simCall struct {
 	call      host.Call
 	replica   *replica
 	since     time.Duration
-	committed host.Receipt
+	committed outcome.Receipt
 	result    uint64 // the index at which it was applied here
-	duplicate host.Receipt
+	duplicate outcome.Receipt
 	failed    error
 	givenUp   bool
 	noted     bool // the receipt was acknowledged
@@ -71,7 +73,7 @@ func (c *simCall) violate(format string, args ...any) {
 }
 
 // Committed implements host.Caller.
-func (c *simCall) Committed(r host.Receipt) {
+func (c *simCall) Committed(r outcome.Receipt) {
 	c.replica.observeAnswer(c.command, r, "committed")
 	if c.givenUp {
 		return
@@ -84,11 +86,11 @@ func (c *simCall) Committed(r host.Receipt) {
 
 // Failed implements host.Caller.
 func (c *simCall) Failed(err error) {
-	c.replica.observeAnswer(c.command, host.Receipt{}, err)
+	c.replica.observeAnswer(c.command, outcome.Receipt{}, err)
 	if c.givenUp {
 		return
 	}
-	lost := errors.Is(err, host.ErrNoResult) || errors.Is(err, host.ErrSkipped) || refusedForObjects(err)
+	lost := errors.Is(err, outcome.ErrNoResult) || errors.Is(err, outcome.ErrSkipped) || refusedForObjects(err)
 	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 && !lost {
 		c.violate("fails with %v after %+v, %+v, %v", err, c.committed, c.duplicate, c.failed)
 	}
@@ -96,7 +98,7 @@ func (c *simCall) Failed(err error) {
 }
 
 // Duplicate implements host.Caller.
-func (c *simCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
+func (c *simCall) Duplicate(r outcome.Receipt, _ []byte, _ bool) {
 	c.replica.observeAnswer(c.command, r, "duplicate")
 	if c.givenUp {
 		return
@@ -153,13 +155,13 @@ func (c *simCall) check(w *world) (done bool) {
 func (c *simCall) checkFailure(w *world) {
 	g, named := c.replica.ghost, c.call.Session != nil
 	switch err := c.failed; {
-	case errors.Is(err, host.ErrSessionExpired) && !named:
+	case errors.Is(err, outcome.ErrSessionExpired) && !named:
 		c.violate("fails with %v, although its user has no session", err)
-	case host.MayHaveCommitted(err) || named: // another try of the user may have been applied
+	case outcome.MayHaveCommitted(err) || named: // another try of the user may have been applied
 	case refusedForObjects(err):
 		w.count(NamesRefused)
 		g.refused[c.command] = true
-	case errors.Is(err, host.ErrSkipped) && isPoison(c.command): // a member that is behind may apply it, and halts
+	case errors.Is(err, outcome.ErrSkipped) && isPoison(c.command): // a member that is behind may apply it, and halts
 	case isRefusal(err):
 		g.refused[c.command] = true
 	default:
@@ -232,7 +234,7 @@ func (c *clients) handIn(call *simCall) {
 	switch {
 	case err == nil:
 		r.calls = append(r.calls, call)
-	case errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || isHalted(err) || call.call.Here && errors.Is(err, host.ErrNotLeader):
+	case errors.Is(err, outcome.ErrStopped) || errors.Is(err, outcome.ErrOverloaded) || isHalted(err) || call.call.Here && errors.Is(err, outcome.ErrNotLeader):
 		if call.call.Session == nil {
 			r.ghost.refused[call.command] = true
 		}
@@ -253,7 +255,7 @@ func (c *simCall) giveUp() {
 	switch err := c.replica.group.Withdraw(ended, &c.call); {
 	case err == nil:
 		return
-	case !host.MayHaveCommitted(err):
+	case !outcome.MayHaveCommitted(err):
 		if c.committed.Index > 0 || c.result > 0 {
 			c.violate("is withdrawn with %v after %+v", err, c.committed)
 		}
@@ -273,7 +275,7 @@ func (c *clients) pollCalls(r *replica) {
 type callMachine struct{ replica *replica }
 
 // Apply implements host.CommandMachine.
-func (m callMachine) Apply(batch []host.Command) error {
+func (m callMachine) Apply(batch []statemachine.Command) error {
 	r := m.replica
 	if r.life.dead {
 		return crashfs.ErrCrashed
@@ -312,7 +314,7 @@ func (r *replica) noteCommand(index, term uint64, now time.Duration, command str
 	r.watch.applied, r.watch.time = index, now
 	r.observeApplied(index, term, command)
 	r.noteState(command)
-	r.ghost.apply(w, r.name, host.Entry{Index: index, Term: term, Data: []byte(command)})
+	r.ghost.apply(w, r.name, statemachine.Entry{Index: index, Term: term, Data: []byte(command)})
 }
 
 // commandOf returns the command in the data of an entry.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -112,7 +113,7 @@ func (c *churn) poll() {
 		case err == nil:
 			c.counts["plans carried out"]++
 			c.w.count(PlansDone)
-		case errors.Is(err, host.ErrMembersUnchanged), errors.Is(err, host.ErrPlanCancelled), errors.Is(err, host.ErrStopped):
+		case errors.Is(err, outcome.ErrMembersUnchanged), errors.Is(err, outcome.ErrPlanCancelled), errors.Is(err, outcome.ErrStopped):
 			c.counts["plans refused or cancelled"]++
 		default:
 			c.w.breaks(property.OneConfiguration, "%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
@@ -272,7 +273,7 @@ func nameOf(p *host.MemberPlan, now host.Members) coverage.Fault {
 func (c *churn) start(r *replica, changes ...host.MemberChange) {
 	p, err := r.group.Plan(changes...)
 	if err != nil {
-		if !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrNotFounded) {
+		if !errors.Is(err, outcome.ErrMembersUnchanged) && !errors.Is(err, outcome.ErrNotFounded) {
 			c.w.breaks(property.OneConfiguration, "%s refuses a plan: %v", r.name, err)
 		}
 		c.w.note(fmt.Sprintf("%s: %v", r.name, err))

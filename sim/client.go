@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -22,7 +22,7 @@ type clients struct {
 
 type pending struct {
 	command string
-	outcome outcome
+	outcome ending
 	since   time.Duration
 }
 
@@ -105,7 +105,7 @@ func (c *clients) hand(r *replica, command string) {
 	}
 	p, err := r.group.Submit([]byte(command))
 	if err != nil {
-		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) && !isHalted(err) {
+		if !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) && !isHalted(err) {
 			c.w.breaks(property.Failures, "%s refuses a command: %v", r.name, err)
 		}
 		return
@@ -131,7 +131,7 @@ func (c *clients) poll(r *replica) {
 			if c.w.nemesis.stopped && p.command == r.ghost.lastCommand {
 				r.ghost.finished = true
 			}
-		case host.MayHaveCommitted(err):
+		case outcome.MayHaveCommitted(err):
 		case isRefusal(err):
 			r.ghost.refused[p.command] = true
 		default:
@@ -144,7 +144,7 @@ func (c *clients) poll(r *replica) {
 
 // isRefusal reports whether an error says that a command was certainly not committed.
 func isRefusal(err error) bool {
-	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped, host.ErrNotFounded, host.ErrMachineHalted} {
+	for _, refusal := range []error{outcome.ErrDropped, outcome.ErrNotLeader, outcome.ErrOverloaded, outcome.ErrStopped, outcome.ErrNotFounded, outcome.ErrMachineHalted} {
 		if errors.Is(err, refusal) {
 			return true
 		}

@@ -10,7 +10,9 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -208,7 +210,7 @@ func (s *diverging) check() {
 		if d := r.group.Explain(); d.Has(diagnosis.CodeDiverged) != lasts && !s.stops() || d.Has(diagnosis.CodeNotCompared) {
 			w.violate("%s says: %v", r.name, d)
 		}
-		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
+		if err := r.group.Err(); errors.Is(err, outcome.ErrDiverged) {
 			if !s.stops() || r.life.host != s.wrong {
 				w.violate("%s has stopped: %v", r.name, err)
 			}
@@ -230,10 +232,10 @@ func (s *diverging) checkWarned(r *replica) {
 }
 
 // machine returns the state machine of a replica.
-func (s *diverging) machine(r *replica) host.StateMachine {
+func (s *diverging) machine(r *replica) statemachine.Machine {
 	m := &divergingMachine{run: s, replica: r, keys: map[byte]uint64{}, isNew: s.version[r.life.host] > 0}
 	s.machines[r] = m
-	o := host.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
+	o := statemachine.CommandOptions{KeepResults: s.keeps, ResultForm: "u64", Version: "v1", Digest: m.digest, StopDiverged: s.kind == OneIsStopped}
 	if m.isNew && (s.kind == OtherForm || s.kind == Upgrade && s.keeps) {
 		o.ResultForm = "u64 and one"
 	}
@@ -264,7 +266,7 @@ type divergingMachine struct {
 }
 
 // Apply implements host.CommandMachine.
-func (m *divergingMachine) Apply(batch []host.Command) error {
+func (m *divergingMachine) Apply(batch []statemachine.Command) error {
 	s := m.run
 	for i := range batch {
 		c := &batch[i]
@@ -331,14 +333,14 @@ type divergingCall struct {
 }
 
 // Committed, Failed and Duplicate implement host.Caller.
-func (c *divergingCall) Committed(host.Receipt) {}
+func (c *divergingCall) Committed(outcome.Receipt) {}
 
 // Failed implements host.Caller. Hosts crash and members stop, so nothing is demanded of an outcome.
 func (c *divergingCall) Failed(error) { c.isTold = true }
 
 // Duplicate implements host.Caller. The group's own sessions answer no user with a duplicate, unless a
 // snapshot that has the command was installed.
-func (c *divergingCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
+func (c *divergingCall) Duplicate(r outcome.Receipt, _ []byte, _ bool) {
 	if c.isTold = true; c.run.kind == PoisonedWithSnapshots || c.run.kind == OtherForm {
 		return
 	}

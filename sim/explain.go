@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -108,7 +108,7 @@ func (d *doctor) run() {
 	w.net.slowest = pick(d.rng, 300*time.Microsecond, 3*time.Millisecond)
 	w.groupConfig.NonBlocking = false // a machine that hangs would be a broken promise
 	w.nemesis.replaces = func(*life) {}
-	w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
+	w.hangs = &hangs{w: w, hangsAt: func(*life, statemachine.Entry) time.Duration { return 0 }}
 	if d.kind == TooManyCommands {
 		w.config.MemoryBytes = 128 << 10
 	}
@@ -499,7 +499,7 @@ func (d *doctor) hangMachine(leader, follower *machine) {
 		d.heal = func() { d.watch(h.machineUntil-w.now, nil) }
 		return
 	}
-	w.hangs.hangsAt = func(l *life, _ host.Entry) time.Duration {
+	w.hangs.hangsAt = func(l *life, _ statemachine.Entry) time.Duration {
 		if l.host == h {
 			return forever
 		}

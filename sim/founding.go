@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -160,8 +160,8 @@ func (w *world) checkNotFounded() {
 		if err == nil {
 			_, _, err = p.Poll()
 		}
-		var missing *host.NotFoundedError
-		if f := r.group.Founding(); f.Founded || !errors.As(err, &missing) && !errors.Is(err, host.ErrNotLeader) {
+		var missing *outcome.NotFoundedError
+		if f := r.group.Founding(); f.Founded || !errors.As(err, &missing) && !errors.Is(err, outcome.ErrNotLeader) {
 			w.violate("%s answers a command with %v, its founding is %+v", r.name, err, f)
 		} else {
 			w.checkSilent(r, f)

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // How many groups a run of HungGroups has, and how many of them hang.
@@ -24,11 +24,11 @@ func HungGroups(o Options) (took time.Duration, err error) {
 		w.parallelism = pick(rng, 1, 2, 4)
 		w.config.MemoryBytes = 256 << 20
 		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
-		w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
+		w.hangs = &hangs{w: w, hangsAt: func(*life, statemachine.Entry) time.Duration { return 0 }}
 		w.startCalmly()
 		w.clients.pace = pick(rng, time.Millisecond, 10*time.Millisecond)
 		w.hangs.group = func(id uint64) bool { return id <= hungGroups }
-		w.hangs.hangsAt = func(*life, host.Entry) time.Duration { return forever }
+		w.hangs.hangsAt = func(*life, statemachine.Entry) time.Duration { return forever }
 		for range 6 {
 			w.pass(w.config.ElectionTimeout)
 			began, committed := w.now, w.committedOfWorking()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -20,7 +21,7 @@ import (
 // of a host hangs there, and for how long; forever is until release.
 type hangs struct {
 	w       *world
-	hangsAt func(l *life, e host.Entry) (for_ time.Duration)
+	hangsAt func(l *life, e statemachine.Entry) (for_ time.Duration)
 	group   func(id uint64) bool // whose machines may hang; nil: those of all groups
 	calls   []*machineCall       // under way
 	current *machineCall         // that runs now
@@ -109,7 +110,7 @@ type hangingMachine struct {
 }
 
 // Apply applies the commands before the one at which it hangs, hangs, and applies the others.
-func (m hangingMachine) Apply(entries []host.Entry) error {
+func (m hangingMachine) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
 		if m.replica.life.dead {
 			return crashfs.ErrCrashed
@@ -138,7 +139,7 @@ func (t *task) callWorker() (more bool) {
 }
 
 // machine returns the state machine of a replica.
-func (w *world) machine(r *replica) host.StateMachine {
+func (w *world) machine(r *replica) statemachine.Machine {
 	if w.hardware != nil {
 		return nothing{}
 	}
@@ -177,7 +178,7 @@ func StuckMachines(o Options, kind StuckMachine) (took time.Duration, handOvers 
 		if kind == StuckAtLeader {
 			w.net.drop = pick(rng, 0, 0, 0.02)
 		}
-		w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
+		w.hangs = &hangs{w: w, hangsAt: func(*life, statemachine.Entry) time.Duration { return 0 }}
 		w.startCalmly()
 		w.clients.pace = pick(rng, 2*time.Millisecond, 50*time.Millisecond, 700*time.Millisecond)
 		old, before, leaders := w.leader(), w.faults[HandOvers], w.leaders()
@@ -209,7 +210,7 @@ func StuckMachines(o Options, kind StuckMachine) (took time.Duration, handOvers 
 func (w *world) hang(kind StuckMachine, rng *rand.Rand, leader *machine) (began *time.Duration) {
 	began = new(time.Duration)
 	var poison uint64
-	w.hangs.hangsAt = func(l *life, e host.Entry) time.Duration {
+	w.hangs.hangsAt = func(l *life, e statemachine.Entry) time.Duration {
 		first := *began == 0
 		switch {
 		case kind == StuckAtLeader && (l.host != leader || !first):

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
@@ -99,7 +100,7 @@ func newMachine(w *world, id uint64) *machine {
 const directory = "data"
 
 // open starts the process of a life in the simulated environment, and opens its groups.
-func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) error {
+func (l *life) open(c host.Config, machine func(*replica) statemachine.Machine) error {
 	c.ID, c.Dir = l.host.id, directory
 	ctx := context.Background()
 	process, err := host.Open(ctx, c,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -100,7 +101,7 @@ func (m *impostors) open(id uint64, c host.Config) *life {
 }
 
 // openOn opens a host on a disk; nil is an empty one, on which no other host speaks with it.
-func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine func(*replica) host.StateMachine) *life {
+func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine func(*replica) statemachine.Machine) *life {
 	m.w.net.impostors++
 	h := newMachine(m.w, id)
 	if disk != nil {
@@ -110,7 +111,7 @@ func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine f
 	l := &life{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
 	l.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
 	if machine == nil {
-		machine = func(*replica) host.StateMachine { return unheard{l} }
+		machine = func(*replica) statemachine.Machine { return unheard{l} }
 	}
 	if err := l.open(c, machine); err != nil {
 		m.w.breaks(property.Strangers, "%s does not start: %v", l.name, err)
@@ -122,7 +123,7 @@ func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine f
 // unheard is the state machine of a host to which no other host speaks.
 type unheard struct{ life *life }
 
-func (u unheard) Apply(entries []host.Entry) error {
+func (u unheard) Apply(entries []statemachine.Entry) error {
 	u.life.w.breaks(property.Strangers, "%s applies %d entries", u.life.name, len(entries))
 	return nil
 }

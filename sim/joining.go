@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -93,7 +94,7 @@ func (c *churn) give(j *joining) (forgotten bool) {
 	switch {
 	case !done:
 		return j.replica.life.dead || c.w.nemesis.stopped
-	case err != nil && !errors.Is(err, host.ErrMembersUnchanged) && !errors.Is(err, host.ErrStopped):
+	case err != nil && !errors.Is(err, outcome.ErrMembersUnchanged) && !errors.Is(err, outcome.ErrStopped):
 		c.w.breaks(property.OneConfiguration, "%s: a join token ends with an error of unknown kind: %v", j.replica.name, err)
 		return true
 	case err != nil || c.w.nemesis.stopped:

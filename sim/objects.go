@@ -12,6 +12,8 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/sim/property"
@@ -68,7 +70,7 @@ func (w *world) drawObjects() {
 		life:    pick(rng, time.Second, 3*time.Second, time.Minute),
 		uploads: map[object.ID]*simUpload{}, named: map[string][]object.ID{},
 	}
-	w.calls.Objects = &host.ObjectOptions{ReserveBytes: 1}
+	w.calls.Objects = &statemachine.ObjectOptions{ReserveBytes: 1}
 }
 
 func (w *world) startObjects() {
@@ -157,7 +159,7 @@ func (o *objects) write(u *simUpload, from int) {
 func (o *objects) excuse(r *replica, what string, err error) {
 	l := r.life
 	if l.dead || l.sawError || l.sawFull || l.sawRot || l.sawShort || l.sawMoved || l.host.power.after > 0 || r.group.Err() != nil ||
-		errors.Is(err, errGone) || isHalted(err) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || errors.Is(err, host.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
+		errors.Is(err, errGone) || isHalted(err) || errors.Is(err, outcome.ErrStopped) || errors.Is(err, outcome.ErrOverloaded) || errors.Is(err, outcome.ErrObjectSpace) || errors.Is(err, crashfs.ErrCrashed) {
 		return
 	}
 	o.w.breaks(property.Objects, "%s: %s, although its disk works: %v", r.name, what, err)
@@ -175,7 +177,7 @@ func (o *objects) poll(r *replica) {
 			return false
 		case err == nil:
 			u.check(o, &set)
-		case !u.sent, host.MayHaveCommitted(err), isRefusal(err), errors.Is(err, object.ErrUnknown), errors.Is(err, object.ErrRefused):
+		case !u.sent, outcome.MayHaveCommitted(err), isRefusal(err), errors.Is(err, object.ErrUnknown), errors.Is(err, object.ErrRefused):
 			o.w.count(UploadsOver)
 		default:
 			o.excuse(r, "an upload has failed", err)
@@ -326,7 +328,7 @@ func (o *objects) head(command string) []byte {
 func (m callMachine) UseObjects(o *host.Objects) { m.replica.objects = o }
 
 // useObjects reads what a command names, and keeps or releases it.
-func (r *replica) useObjects(c *host.Command) error {
+func (r *replica) useObjects(c *statemachine.Command) error {
 	o := r.life.w.objects
 	if o == nil {
 		return nil

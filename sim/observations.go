@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"reflect"
 
-	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -67,7 +67,7 @@ func (r *replica) observeStatus(s diagnosis.Status) {
 }
 
 // observeAnswer writes what a client is told.
-func (r *replica) observeAnswer(command string, receipt host.Receipt, how any) {
+func (r *replica) observeAnswer(command string, receipt outcome.Receipt, how any) {
 	if w := r.life.w; w.observed() {
 		w.observe("%s answers %x: %+v, %v", r.name, hashOf([]byte(command)), receipt, how)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -59,7 +61,7 @@ func (s *diverging) poison() {
 func (s *diverging) operate() {
 	s.w.plan(between(s.rng, 100*time.Millisecond, 300*time.Millisecond), "an operator looks", nil, func() {
 		s.w.eachReplica(func(r *replica) {
-			var halted *host.HaltedError
+			var halted *outcome.HaltedError
 			if !errors.As(r.group.Halted(), &halted) {
 				return
 			}
@@ -88,7 +90,7 @@ func (s *diverging) submit(r *replica, value uint64) {
 	switch err := r.group.Call(&c.Call); {
 	case err == nil:
 		s.calls = append(s.calls, c)
-	case !errors.Is(err, host.ErrOverloaded) && !errors.Is(err, host.ErrMachineHalted):
+	case !errors.Is(err, outcome.ErrOverloaded) && !errors.Is(err, outcome.ErrMachineHalted):
 		s.w.violate("a command is not taken: %v", err)
 	}
 }
@@ -143,7 +145,7 @@ func (s *diverging) checkPoison() {
 type poisonedMachine struct{ *divergingMachine }
 
 // Snapshot implements host.Snapshotter: the sum, the count, and the map in the order of its keys.
-func (m poisonedMachine) Snapshot() (host.Snapshot, error) {
+func (m poisonedMachine) Snapshot() (statemachine.Snapshot, error) {
 	state := binary.LittleEndian.AppendUint64(nil, m.all)
 	state = binary.LittleEndian.AppendUint64(state, uint64(m.count))
 	for k := range byte(8) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
@@ -53,7 +54,7 @@ type skipAsked struct {
 const poisonPrefix = "poison-"
 
 // isHalted reports whether an error says that the machine is halted.
-func isHalted(err error) bool { return errors.Is(err, host.ErrMachineHalted) }
+func isHalted(err error) bool { return errors.Is(err, outcome.ErrMachineHalted) }
 
 func isPoison(command string) bool { return strings.HasPrefix(command, poisonPrefix) }
 
@@ -130,7 +131,7 @@ func (r *replica) meets(index uint64, command string) error {
 	case strings.HasPrefix(kind, "panic"):
 		panic(errPoison)
 	case strings.HasPrefix(kind, "named"):
-		return &host.CommandError{Index: index, Err: errPoison}
+		return &outcome.CommandError{Index: index, Err: errPoison}
 	}
 	return errPoison
 }
@@ -210,7 +211,7 @@ func (p *poisons) operate() {
 
 // visit is what the operator does about one replica.
 func (p *poisons) visit(r *replica) {
-	var halted *host.HaltedError
+	var halted *outcome.HaltedError
 	if !errors.As(r.group.Halted(), &halted) {
 		if last := r.group.Status().Applied; last > 0 && !p.w.nemesis.stopped && p.rng.IntN(40) == 0 {
 			p.skip(r, 1+p.rng.Uint64N(last)) // a mistake
@@ -237,7 +238,7 @@ func (p *poisons) visit(r *replica) {
 }
 
 // condemns reports whether a replica is halted for good, because it has applied what the group skips.
-func (p *poisons) condemns(r *replica, halted *host.HaltedError) bool {
+func (p *poisons) condemns(r *replica, halted *outcome.HaltedError) bool {
 	for index, by := range r.ghost.skips {
 		if by != halted.First || by != halted.Last {
 			continue
@@ -252,7 +253,7 @@ func (p *poisons) condemns(r *replica, halted *host.HaltedError) bool {
 
 // isCondemned reports whether a replica is halted for good.
 func (r *replica) isCondemned() bool {
-	var halted *host.HaltedError
+	var halted *outcome.HaltedError
 	p := r.life.w.poisons
 	return p != nil && r.group != nil && errors.As(r.group.Halted(), &halted) && p.condemns(r, halted)
 }
@@ -312,7 +313,7 @@ func (p *poisons) poll() {
 		case err == nil && r.ghost.skips[a.index] == 0:
 			p.w.breaks(property.StateMachineSafety, "%s says that command %d is skipped, and no entry says so", r.name, a.index)
 		case err == nil:
-		case errors.Is(err, host.ErrMembersUnchanged), errors.Is(err, host.ErrStopped), errors.Is(err, host.ErrNotFounded):
+		case errors.Is(err, outcome.ErrMembersUnchanged), errors.Is(err, outcome.ErrStopped), errors.Is(err, outcome.ErrNotFounded):
 			p.w.count(SkipsRefused)
 		default:
 			p.w.breaks(property.Failures, "%s: the skip of command %d ends with an error of unknown kind: %v", r.name, a.index, err)

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -16,7 +16,7 @@ import (
 type stateMachine struct{ replica *replica }
 
 // Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
-func (m stateMachine) Apply(entries []host.Entry) error {
+func (m stateMachine) Apply(entries []statemachine.Entry) error {
 	r, w := m.replica, m.replica.life.w
 	if r.life.dead {
 		return crashfs.ErrCrashed
@@ -36,7 +36,7 @@ func (m stateMachine) Apply(entries []host.Entry) error {
 	return nil
 }
 
-func (g *ghost) apply(w *world, who string, e host.Entry) {
+func (g *ghost) apply(w *world, who string, e statemachine.Entry) {
 	c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 	for g.last() < e.Index {
 		g.applied = append(g.applied, content{}) // Raft's own entries are not shown to state machines

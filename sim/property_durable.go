@@ -3,8 +3,8 @@ package sim
 import (
 	"slices"
 
-	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -16,7 +16,7 @@ import (
 
 // acknowledge records that a client was told that its command is committed. Now and then it checks that a
 // majority of disks would hold the command after the worst crash that the mode of durability covers.
-func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receipt) {
+func (g *ghost) acknowledge(w *world, by *replica, command string, r outcome.Receipt) {
 	if other, ok := g.acked[r.Index]; ok && (w.calls == nil || other != command) { // a user may repeat a command elsewhere
 		w.breaks(property.CommittedStays, "%q and %q are both acknowledged at index %d", command, other, r.Index)
 	}
@@ -33,7 +33,7 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receip
 }
 
 // checkDurable: a quorum of the voters hold an entry.
-func (w *world) checkDurable(by *replica, command string, r host.Receipt) {
+func (w *world) checkDurable(by *replica, command string, r outcome.Receipt) {
 	group, voters := by.id, len(w.hosts)
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it

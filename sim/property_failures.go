@@ -3,7 +3,7 @@ package sim
 import (
 	"errors"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -15,7 +15,7 @@ func (w *world) checkFailure(r *replica, err error) {
 	if l.host.wiped || l.host.mayStop {
 		return // it is refused
 	}
-	if errors.Is(err, host.ErrMemberRemoved) && w.churn != nil {
+	if errors.Is(err, outcome.ErrMemberRemoved) && w.churn != nil {
 		return // checkAtEnd looks whether it is so: the run may learn of the roster later
 	}
 	if !l.mayStop(err) {

@@ -3,7 +3,7 @@ package sim
 import (
 	"errors"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -21,7 +21,7 @@ func (w *world) checkAtEnd() {
 		}
 	}
 	w.eachReplica(func(r *replica) {
-		if r.group != nil && errors.Is(r.group.Err(), host.ErrMemberRemoved) && r.ghost.has(r.life.host.id) {
+		if r.group != nil && errors.Is(r.group.Err(), outcome.ErrMemberRemoved) && r.ghost.has(r.life.host.id) {
 			w.breaks(property.OneConfiguration, "%s has stopped as removed, and is a member: %v", r.name, r.group.Err())
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -185,7 +186,7 @@ func (c *reads) poll(r *replica) {
 			} else {
 				r.sees(a.must, a.kind)
 			}
-		case !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) && !isHalted(err):
+		case !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) && !isHalted(err):
 			c.w.breaks(property.ReadsAreCurrent, "a %v read on %s ends with %v", a.kind, r.name, err)
 		}
 		if a.ran > 1 || a.kind == inBetween && err == nil && a.ran == 0 {

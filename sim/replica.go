@@ -8,6 +8,8 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/wal"
 )
@@ -39,7 +41,7 @@ type replica struct {
 }
 
 // openGroups opens the groups of a process.
-func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateMachine) error {
+func (l *life) openGroups(process *host.Host, machine func(*replica) statemachine.Machine) error {
 	for i := range l.w.ghosts {
 		r := l.newReplica(l.host.ghost(uint64(i + 1)))
 		l.replicas = append(l.replicas, r)
@@ -62,7 +64,7 @@ func (l *life) newReplica(g *ghost) *replica {
 	return r
 }
 
-func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
+func (r *replica) open(process *host.Host, machine statemachine.Machine) (err error) {
 	c := r.life.w.groupConfig
 	c.ID, c.Joins = r.id, r.life.w.joins(r.life.host)
 	r.life.w.placing.configureGroup(&c, r.life.host.id)
@@ -125,7 +127,7 @@ func (n *nemesis) reopen(r *replica) {
 	}
 	if err != nil {
 		fresh.group = nil
-		if !l.excused(err) && !l.excusesShort(err) && !((l.sawError || l.sawMoved) && errors.Is(err, host.ErrStopped)) {
+		if !l.excused(err) && !l.excusesShort(err) && !((l.sawError || l.sawMoved) && errors.Is(err, outcome.ErrStopped)) {
 			w.breaks(property.Failures, "%s does not open again: %v", fresh.name, err)
 		}
 		w.nemesis.replace(l)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/rescue"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -309,7 +310,7 @@ func (s *rescueStory) returnOld() {
 		}
 		if p, err := s.group().Plan(host.AddMember(h.id)); err == nil {
 			w.violate("host %d, which is of another cluster, can be added to the rescued one: %v", h.id, p)
-		} else if !errors.Is(err, host.ErrMembersUnchanged) {
+		} else if !errors.Is(err, outcome.ErrMembersUnchanged) {
 			w.violate("a plan to add host %d ends with %v", h.id, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -104,7 +105,7 @@ func (r *restoring) start() {
 		return
 	}
 	open := func() *life {
-		return r.m.openOn(r.of.id, w.config, r.copied, func(*replica) host.StateMachine { return w.deafMachine() })
+		return r.m.openOn(r.of.id, w.config, r.copied, func(*replica) statemachine.Machine { return w.deafMachine() })
 	}
 	for range r.rng.IntN(6) { // a supervisor restarts it, until it is in a later life than the real one
 		l := open()
@@ -141,14 +142,14 @@ func (r *restoring) end() {
 // deaf is the state machine of a copy. What it applies was committed when the copy was made.
 type deaf struct{}
 
-func (deaf) Apply([]host.Entry) error { return nil }
+func (deaf) Apply([]statemachine.Entry) error { return nil }
 
 // deafCommands is the same in groups of commands.
 type deafCommands struct{ deaf }
 
-func (deafCommands) Apply([]host.Command) error { return nil }
+func (deafCommands) Apply([]statemachine.Command) error { return nil }
 
-func (w *world) deafMachine() host.StateMachine {
+func (w *world) deafMachine() statemachine.Machine {
 	if w.calls == nil {
 		return deaf{}
 	}
@@ -157,7 +158,7 @@ func (w *world) deafMachine() host.StateMachine {
 
 var errDeaf = errors.New("a copy takes no snapshots")
 
-func (deaf) Snapshot() (host.Snapshot, error) { return nil, errDeaf }
+func (deaf) Snapshot() (statemachine.Snapshot, error) { return nil, errDeaf }
 
 func (deaf) Restore(_ context.Context, r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)

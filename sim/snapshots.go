@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -54,7 +55,7 @@ type view struct {
 	text    string
 }
 
-func (r *replica) view() (host.Snapshot, error) {
+func (r *replica) view() (statemachine.Snapshot, error) {
 	if r.life.dead {
 		return nil, crashfs.ErrCrashed
 	}
@@ -131,13 +132,13 @@ func (r *replica) noteState(command string) {
 }
 
 // Snapshot and Restore implement host.Snapshotter.
-func (m stateMachine) Snapshot() (host.Snapshot, error) { return m.replica.view() }
+func (m stateMachine) Snapshot() (statemachine.Snapshot, error) { return m.replica.view() }
 
 func (m stateMachine) Restore(_ context.Context, from io.Reader) error {
 	return m.replica.restore(from)
 }
 
-func (m callMachine) Snapshot() (host.Snapshot, error) { return m.replica.view() }
+func (m callMachine) Snapshot() (statemachine.Snapshot, error) { return m.replica.view() }
 
 func (m callMachine) Restore(_ context.Context, from io.Reader) error {
 	return m.replica.restore(from)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -51,7 +51,7 @@ func Transfers(o Options) (well, badly int, err error) {
 				well++
 			case !strings.HasPrefix(err.Error(), "millrace: "):
 				w.violate("a transfer ends with %q", err)
-			case errors.Is(err, host.ErrStopped):
+			case errors.Is(err, outcome.ErrStopped):
 				w.violate("a transfer ends with %q, and nothing was stopped", err)
 			default:
 				badly++

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -77,12 +78,12 @@ type user interface {
 	// open opens the group of a replica.
 	open(r *replica, process *host.Host, c host.GroupConfig) (*host.Group, error)
 	// submit hands a command in. It returns its text in the log.
-	submit(r *replica, number int) (string, outcome, error)
+	submit(r *replica, number int) (string, ending, error)
 }
 
-// outcome is a command under way.
-type outcome interface {
-	Poll() (r host.Receipt, done bool, err error)
+// ending is how a command under way ends.
+type ending interface {
+	Poll() (r outcome.Receipt, done bool, err error)
 }
 
 // userRun is the user of one run.
@@ -159,7 +160,7 @@ func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig)
 	return node.Group(), nil
 }
 
-func (u *userRun[C, R]) submit(r *replica, number int) (string, outcome, error) {
+func (u *userRun[C, R]) submit(r *replica, number int) (string, ending, error) {
 	v := u.load.Command(u.rng)
 	text, err := u.machines[r.life.host.id].Codec().Append(strconv.AppendInt(nil, int64(number), 10), v)
 	if err != nil {
@@ -195,7 +196,7 @@ type userOutcome[C, R any] struct {
 }
 
 // Poll implements outcome, and completes the history.
-func (o *userOutcome[C, R]) Poll() (host.Receipt, bool, error) {
+func (o *userOutcome[C, R]) Poll() (outcome.Receipt, bool, error) {
 	result, receipt, done, err := o.pending.Poll()
 	if !done {
 		return receipt, false, nil
@@ -380,7 +381,7 @@ func equal(a, b any) bool {
 func (c *clients) submitUser(r *replica) {
 	text, p, err := c.w.user.submit(r, c.submitted)
 	if err != nil {
-		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
+		if !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) {
 			c.w.breaks(property.StateMachineSafety, "%s refuses a command: %v", r.name, err)
 		}
 		return

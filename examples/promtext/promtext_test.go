@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -177,4 +178,4 @@ func TestHost(t *testing.T) {
 
 type discard struct{}
 
-func (discard) Apply([]host.Entry) error { return nil }
+func (discard) Apply([]statemachine.Entry) error { return nil }

@@ -3,10 +3,10 @@ package planted_test
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/acknowledge.go",
-		`q.tell(w, settlement{err: errCovered(index)})`, `q.tell(w, settlement{err: ErrDropped})`}}},
+		`q.tell(w, settlement{err: errCovered(index)})`, `q.tell(w, settlement{err: outcome.ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/acknowledge.go",
-		`	q.endRing(&e, wrap(ErrIndeterminate, cause))
-	q.endRouted(&e, wrap(ErrStopped`, `	q.endRouted(&e, wrap(ErrStopped`}}},
+		`	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
+	q.endRouted(&e, wrap(outcome.ErrStopped`, `	q.endRouted(&e, wrap(outcome.ErrStopped`}}},
 	{name: "answer_for_another_term", what: "a client is told that its command is committed although another leader's entry has its place", in: "host/internal/proposals", found: "TestRingTwin", also: []judge{{in: "host", test: "TestTenuresOverlap"}}, edits: []edit{{"host/internal/proposals/answer.go",
 		`			case term == run.term:
 				f`, `			case term == run.term || true:

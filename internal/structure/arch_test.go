@@ -55,6 +55,8 @@ host/internal/turn                                                              
 host/internal/budget                                                                                          |
 host/admin             internal/repetition                                                                    |
 host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host/outcome           host/diagnosis host/membership wal                                                   |
+host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/pulse                                                                                           |
 host/internal/outbox   raft/raftpb transport env                                                          |
 host/internal/sched    host/internal/turn env                                                                |
@@ -70,11 +72,11 @@ host/internal/storage  env raft raft/raftpb vfs wal                             
 host/internal/leadership host/internal/control                                                              |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals                                                                                       |
-host/internal/objects  host/event host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
+host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event internal/repetition host/internal/bulk host/internal/control host/internal/entry host/internal/identity host/internal/sched |
 host/internal/examination host/diagnosis host/event host/membership host/internal/divergence host/internal/identity snapshot vfs raft/raftpb |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/admin host/membership internal/repetition host/internal/* |
-.                      host host/diagnosis host/event host/session object object/files |
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
+.                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    |
 smtest                 .                                                                                      |
@@ -87,29 +89,29 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches |
+sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine |
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive               | golang.org/x/term gonum.org/v1/plot
 cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report | github.com/HdrHistogram/hdrhistogram-go github.com/google/go-cmp
-cmd/internal/regression/workload host transport/tcp vfs                                                        |
+cmd/internal/regression/workload host transport/tcp vfs host/outcome host/statemachine |
 cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
-cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal |
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches |
 cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report                |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/lab/peer   |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report env raft/raftpb vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/page cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/lab/peerlog                 cmd/internal/lab/logs/child                                                   |
-cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench env host host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal | golang.org/x/sys
+cmd/internal/lab/rig            cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/bench env host host/pipeline host/session raft/raftpb transport transport/cert transport/loopback transport/tcp vfs vfs/crashfs wal host/outcome host/statemachine | golang.org/x/sys
 cmd/internal/lab/experiment     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/rig host/pipeline vfs wal | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/regression         cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/compare cmd/internal/lab/experiment |
 cmd/lab/component               cmd/internal/lab/load cmd/internal/lab/rig cmd/internal/lab/experiment        |
 cmd/lab/component/componenttest cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/labtest cmd/internal/lab/rig cmd/internal/lab/experiment cmd/lab/component host/pipeline |
-cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/rig cmd/internal/lab/experiment host host/session transport/cert | github.com/HdrHistogram/hdrhistogram-go
-cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/batches cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/remote . host host/event host/pipeline raft transport/tcp vfs wal |
+cmd/internal/lab/remote         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/rig cmd/internal/lab/experiment host host/session transport/cert host/outcome | github.com/HdrHistogram/hdrhistogram-go
+cmd/internal/lab/recipe         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/bench cmd/internal/lab/batches cmd/internal/lab/rig cmd/internal/lab/experiment cmd/internal/lab/remote . host host/event host/pipeline raft transport/tcp vfs wal host/outcome host/statemachine |
 cmd/internal/simulate           cmd/internal/lab cmd/internal/lab/report sim sim/core sim/coverage sim/shrink | golang.org/x/term
 cmd/millrace           *                                                                                      | github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term golang.org/x/sys
 `

@@ -16,6 +16,8 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -190,7 +192,7 @@ func write(t *testing.T, ps []*party, command string) {
 				p.waitForIndex(t, r.Index)
 			}
 			return
-		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			t.Fatal(err)
 		}
 		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now
@@ -280,7 +282,7 @@ type journal struct {
 func newJournal() *journal { return &journal{grown: make(chan struct{})} }
 
 // Apply receives committed commands.
-func (j *journal) Apply(entries []host.Entry) error {
+func (j *journal) Apply(entries []statemachine.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"go.uber.org/goleak"
 )
 
@@ -21,7 +22,7 @@ func TestSetPeerWhileClosing(t *testing.T) {
 		calls.Go(func() {
 			for i := range 200 {
 				err := ps[0].SetPeer(uint64(10+i%20), fmt.Sprintf("127.0.0.1:%d", 1+n))
-				if err != nil && !errors.Is(err, host.ErrStopped) {
+				if err != nil && !errors.Is(err, outcome.ErrStopped) {
 					t.Error(err)
 				}
 				if g := ps[0].Group(theGroup); g != nil {
@@ -50,7 +51,7 @@ func TestExecuteAgainAfterAnotherPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps[0].change(host.PromoteMember(3))
-	if err := g.Execute(deadline(t), plan); errors.Is(err, host.ErrMembersUnchanged) {
+	if err := g.Execute(deadline(t), plan); errors.Is(err, outcome.ErrMembersUnchanged) {
 		t.Errorf("it was carried out, and ends with %v", err)
 	}
 	for _, p := range ps {
@@ -119,7 +120,7 @@ func TestRestartsWhileAPlanIsCarriedOut(t *testing.T) {
 		write(t, ps[:3], fmt.Sprint("round ", round))
 		cancel()
 		<-done
-		if err := ps[0].Group(theGroup).Execute(deadline(t), plan); err != nil && !errors.Is(err, host.ErrMembersUnchanged) {
+		if err := ps[0].Group(theGroup).Execute(deadline(t), plan); err != nil && !errors.Is(err, outcome.ErrMembersUnchanged) {
 			t.Fatal(err)
 		}
 		ps[0].waitEventAfter("no plan", func() bool { return ps[0].Group(theGroup).Members().Plan == "" })

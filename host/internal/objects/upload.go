@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs"
@@ -35,13 +36,11 @@ const MaxUploads = 64
 // lookBytes is how much is written between two looks at the space on the disk.
 const lookBytes = 4 << 20
 
-// ErrSpace: the object would take of the space that objects leave for the log (ObjectOptions.ReserveBytes).
-var ErrSpace = errors.New("millrace: no space for the object")
-
 // ErrUploads: MaxUploads are under way.
 var ErrUploads = errors.New("millrace: too many uploads")
 
-// StartUpload begins an upload of at most maxBytes. Errors: ErrUploads, ErrSpace, and those of the disk.
+// StartUpload begins an upload of at most maxBytes. Errors: ErrUploads, outcome.ErrObjectSpace, and those
+// of the disk.
 func (k *Keeper) StartUpload(id object.ID, life time.Duration, maxBytes int64) (*Upload, error) {
 	u := &Upload{of: k, id: id, life: life, done: make(chan struct{})}
 	k.mu.Lock()
@@ -68,7 +67,7 @@ func (k *Keeper) StartUpload(id object.ID, life time.Duration, maxBytes int64) (
 func (k *Keeper) rejectSpace(more int64) error {
 	free, err := vfs.FreeBytes(k.FS, k.Dir)
 	if err == nil && free-more < k.ReserveBytes {
-		return fmt.Errorf("%w: the disk of %s has %d bytes, %d more are wanted, and %d are kept for the log and for snapshots (ObjectOptions.ReserveBytes); make room", ErrSpace, k.Dir, free, more, k.ReserveBytes)
+		return fmt.Errorf("%w: the disk of %s has %d bytes, %d more are wanted, and %d are kept for the log and for snapshots (ObjectOptions.ReserveBytes); make room", outcome.ErrObjectSpace, k.Dir, free, more, k.ReserveBytes)
 	}
 	return nil // a filesystem that does not say how much it has says so when it is full
 }

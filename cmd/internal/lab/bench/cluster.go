@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
 )
@@ -110,7 +111,7 @@ func Listen(hosts int) (transports []*tcp.Transport, peers map[uint64]string, er
 type machineAdapter struct{ m *load.Machine }
 
 // Apply implements host.StateMachine.
-func (a machineAdapter) Apply(entries []host.Entry) error {
+func (a machineAdapter) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
 		a.m.Apply(entries[i].Index, entries[i].Data)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Leader is where the clients of one group propose: the host that took the latest command. The zero Leader is
@@ -26,7 +27,7 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 		at := int(l.at.Load())
 		group := member(at)
 		_, err := group.Propose(ctx, value)
-		var elsewhere *host.NotLeaderError
+		var elsewhere *outcome.NotLeaderError
 		if !errors.As(err, &elsewhere) {
 			return err
 		}

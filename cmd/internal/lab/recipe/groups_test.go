@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 func groupsRow(ops, cpu float64) report.Result {
@@ -105,7 +106,7 @@ func openGroups(t *testing.T) (context.Context, *groupsCluster) {
 
 type brokenMachine struct{}
 
-func (brokenMachine) Apply([]host.Entry) error { return errors.New("out of order") }
+func (brokenMachine) Apply([]statemachine.Entry) error { return errors.New("out of order") }
 
 // A group that stops ends the run with its sentence, whatever the run is doing.
 func TestStoppedGroupEndsTheRun(t *testing.T) {

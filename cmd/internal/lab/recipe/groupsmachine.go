@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // groupsMachine is the state machine of one group on one host. For each window it has a new load.Machine,
@@ -36,7 +36,7 @@ func (m *groupsMachine) total() groupTotal {
 }
 
 // Apply implements host.StateMachine.
-func (m *groupsMachine) Apply(entries []host.Entry) error {
+func (m *groupsMachine) Apply(entries []statemachine.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range entries {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/remote"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // service is a cluster with a port for clients on each host, as the dissertation's: a host that does not lead
@@ -82,15 +83,15 @@ func (s *service) handle(ctx context.Context, i int, r remote.Request) (remote.S
 		return remote.NotTaken, ""
 	}
 	text, err := s.carryOut(ctx, s.Member(i).ID, group, r)
-	var elsewhere *host.NotLeaderError
+	var elsewhere *outcome.NotLeaderError
 	switch {
 	case err == nil:
 		return remote.Done, text
 	case errors.As(err, &elsewhere):
 		return remote.NotTaken, s.addrOf(elsewhere.Leader)
-	case host.MayHaveCommitted(err):
+	case outcome.MayHaveCommitted(err):
 		return remote.Unknown, err.Error()
-	case errors.Is(err, host.ErrStopped):
+	case errors.Is(err, outcome.ErrStopped):
 		return remote.NotTaken, ""
 	}
 	return remote.Failed, err.Error()
@@ -101,7 +102,7 @@ func (s *service) carryOut(ctx context.Context, id uint64, group *host.Group, r 
 	switch r.Kind {
 	case remote.OpenSession:
 		if leader := group.Status().Leader; leader != id {
-			return "", &host.NotLeaderError{Leader: leader}
+			return "", &outcome.NotLeaderError{Leader: leader}
 		}
 		return group.NewSession().String(), nil
 	case remote.InSession:

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // inCluster calls f with a cluster of a session.
@@ -73,7 +73,7 @@ func TestWithoutALeaderNothingIsRefused(t *testing.T) {
 		if err := c.Member(0).Stop(); err != nil {
 			return err
 		}
-		if err := planOnce(ctx, c, nil); err == nil || errors.Is(err, host.ErrMembersUnchanged) {
+		if err := planOnce(ctx, c, nil); err == nil || errors.Is(err, outcome.ErrMembersUnchanged) {
 			t.Errorf("%v", err)
 		}
 		return nil
@@ -135,7 +135,7 @@ func TestNoMeasurementIsRefusedInTheMiddle(t *testing.T) {
 		c := scaleB5(size)
 		for _, state := range c.states {
 			for _, percent := range c.loads {
-				if need, said := int(c.plan(state, percent).NeedBytes()>>20), b5.NeedMiB(size); need > said {
+				if need, said := int(c.plan(state, percent).NeedBytes()>>20), b5.needMiB(size); need > said {
 					t.Errorf("size %d, state of %d MiB, at %d %%: %d MiB, and %d were said", size, state>>20, percent, need, said)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // countingMachine is the state machine of a group on one host. For each window of writes it has a new
@@ -30,7 +30,7 @@ func (m *countingMachine) begin() {
 type bytesMachine struct{ *countingMachine }
 
 // Apply implements host.StateMachine.
-func (m bytesMachine) Apply(entries []host.Entry) error {
+func (m bytesMachine) Apply(entries []statemachine.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range entries {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // own returns this member, or nil as long as it is not open.
@@ -69,13 +69,13 @@ func asJSON(v any) (Status, string) {
 // refused turns the error of something that only a leader does into an answer. Whether the command may have
 // been committed decides whether another member may get it.
 func refused(err error) (Status, string) {
-	var elsewhere *host.NotLeaderError
+	var elsewhere *outcome.NotLeaderError
 	switch {
-	case host.MayHaveCommitted(err):
+	case outcome.MayHaveCommitted(err):
 		return Unknown, err.Error()
 	case errors.As(err, &elsewhere) && elsewhere.Leader != 0:
 		return NotTaken, strconv.FormatUint(elsewhere.Leader, 10)
-	case errors.As(err, &elsewhere), errors.Is(err, host.ErrStopped):
+	case errors.As(err, &elsewhere), errors.Is(err, outcome.ErrStopped):
 		return NotTaken, ""
 	}
 	return Failed, err.Error()
@@ -153,7 +153,7 @@ func (m *memberProcess) groups() []GroupState {
 		s := &all[g]
 		group := m.own().Group(g)
 		if group == nil {
-			s.Err = host.ErrStopped.Error()
+			s.Err = outcome.ErrStopped.Error()
 			continue
 		}
 		status := group.Status()

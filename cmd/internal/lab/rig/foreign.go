@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
@@ -41,7 +42,7 @@ type OpenEngine func(dir string) (Engine, error)
 // log in each life of its host, so it syncs nothing.
 type Engine interface {
 	// Put stores values that load.Source made, under their ids. It keeps no part of them.
-	Put(entries []host.Entry) error
+	Put(entries []statemachine.Entry) error
 	// Count returns how many values there are.
 	Count() (uint64, error)
 	Close() error

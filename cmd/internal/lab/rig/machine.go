@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // machine is the state machine of one group on one host: a load.Machine, which remembers in one bit for each
@@ -35,7 +36,7 @@ func newMachine(s Setup, group int) *machine {
 }
 
 // Apply implements host.StateMachine.
-func (m *machine) Apply(entries []host.Entry) error {
+func (m *machine) Apply(entries []statemachine.Entry) error {
 	if m.engine != nil {
 		if err := m.engine.Put(entries); err != nil {
 			return fmt.Errorf("engine: %w", err)
@@ -52,9 +53,9 @@ func (m *machine) Apply(entries []host.Entry) error {
 type snapshotter struct{ *machine }
 
 // forHost returns the machine as the host gets it.
-func (m *machine) forHost(s Setup) host.StateMachine {
+func (m *machine) forHost(s Setup) statemachine.Machine {
 	if s.Sessions {
-		return host.Commands(commands{m}, host.CommandOptions{})
+		return host.Commands(commands{m}, statemachine.CommandOptions{})
 	}
 	if s.Snapshots == (host.SnapshotPolicy{}) {
 		return m
@@ -65,7 +66,7 @@ func (m *machine) forHost(s Setup) host.StateMachine {
 // The form of a snapshot is the ballast, its length first, and then the form of load.Machine.
 
 // Snapshot implements host.Snapshotter.
-func (m snapshotter) Snapshot() (host.Snapshot, error) {
+func (m snapshotter) Snapshot() (statemachine.Snapshot, error) {
 	return &snapshot{m.ballast, m.AppendTo(nil)}, nil
 }
 

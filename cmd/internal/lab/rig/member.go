@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -59,7 +60,7 @@ func (m *Member) Group(g int) *host.Group { return m.groups[g].Load() }
 
 // part returns the member's part in a group, or nil if it has none: the host is closed, or was removed.
 func (m *Member) part(g int) *host.Group {
-	if group := m.Group(g); group != nil && !errors.Is(group.Err(), host.ErrMemberRemoved) {
+	if group := m.Group(g); group != nil && !errors.Is(group.Err(), outcome.ErrMemberRemoved) {
 		return group
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Reading is a way to read.
@@ -71,7 +72,7 @@ func (r Reader) Propose(ctx context.Context, value []byte) error {
 func (m *Member) Read(ctx context.Context, by Reading, g int) (values uint64, err error) {
 	group := m.Group(g)
 	if group == nil {
-		return 0, host.ErrStopped
+		return 0, outcome.ErrStopped
 	}
 	machine := m.machine(g)
 	switch by {

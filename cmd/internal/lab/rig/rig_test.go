@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
@@ -17,7 +15,9 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/wal"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -310,7 +310,7 @@ func TestDiskBandwidth(t *testing.T) {
 // lossy is an engine that loses every hundredth value.
 type lossy struct{ seen, kept uint64 }
 
-func (l *lossy) Put(entries []host.Entry) error {
+func (l *lossy) Put(entries []statemachine.Entry) error {
 	for i := range entries {
 		if len(entries[i].Data) == 0 {
 			continue

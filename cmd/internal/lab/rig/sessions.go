@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // commands is the machine of a cluster with sessions (Setup.Sessions): a command that comes again under the
@@ -13,7 +15,7 @@ import (
 type commands struct{ *machine }
 
 // Apply implements host.CommandMachine.
-func (c commands) Apply(batch []host.Command) error {
+func (c commands) Apply(batch []statemachine.Command) error {
 	n := uint64(0)
 	for i := range batch {
 		c.Machine.Apply(batch[i].Index, batch[i].Data)
@@ -37,13 +39,13 @@ type call struct {
 }
 
 // Committed implements host.Caller: the client waits for the state machine.
-func (c *call) Committed(host.Receipt) {}
+func (c *call) Committed(outcome.Receipt) {}
 
 // Failed implements host.Caller.
 func (c *call) Failed(err error) { c.ends <- err }
 
 // Duplicate implements host.Caller. The command was applied before: that was its effect.
-func (c *call) Duplicate(host.Receipt, []byte, bool) { c.ends <- nil }
+func (c *call) Duplicate(outcome.Receipt, []byte, bool) { c.ends <- nil }
 
 // Call carries out a command on a member that leads, and returns when its state machine has applied it. mark
 // is its place in a session; nil: it has none. The cluster has sessions.

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Propose implements load.Target: it proposes on the leader of the client's group, and follows it. A host
@@ -29,16 +30,16 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 			continue
 		}
 		err := c.propose(ctx, group, value)
-		var elsewhere *host.NotLeaderError
+		var elsewhere *outcome.NotLeaderError
 		switch {
 		case err == nil:
 			c.acked[g].Add(1)
 			return nil
 		case errors.As(err, &elsewhere) && elsewhere.Leader != 0 && int(elsewhere.Leader-1) != at:
 			c.leaders[g].CompareAndSwap(int32(at), int32(elsewhere.Leader-1))
-		case host.MayHaveCommitted(err) || ctx.Err() != nil:
+		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			return err
-		case errors.As(err, &elsewhere) || errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrMemberRemoved):
+		case errors.As(err, &elsewhere) || errors.Is(err, outcome.ErrStopped) || errors.Is(err, outcome.ErrMemberRemoved):
 			if err := c.look(ctx, g, at); err != nil {
 				return err
 			}

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
 )
@@ -136,7 +138,7 @@ func (c *cluster) lead(ctx context.Context) error {
 			return err
 		}
 		_, err := c.groups[0].Propose(ctx, []byte("first"))
-		var elsewhere *host.NotLeaderError
+		var elsewhere *outcome.NotLeaderError
 		if !errors.As(err, &elsewhere) {
 			return err
 		}
@@ -155,7 +157,7 @@ func (c *cluster) close() error {
 type counter struct{ applied atomic.Uint64 }
 
 // Apply implements host.StateMachine.
-func (c *counter) Apply(entries []host.Entry) error {
+func (c *counter) Apply(entries []statemachine.Entry) error {
 	c.applied.Add(uint64(len(entries)))
 	return nil
 }

@@ -10,9 +10,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/millrace/millrace/cmd/lab/component"
-	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/statemachine"
 )
 
 // Open opens an engine in a new directory.
@@ -29,7 +28,7 @@ const memTableBytes = 64 << 20
 type engine struct{ db *pebble.DB }
 
 // Put implements component.Engine. The entries of one call are one batch.
-func (e *engine) Put(entries []host.Entry) error {
+func (e *engine) Put(entries []statemachine.Entry) error {
 	b := e.db.NewBatch()
 	var key [12]byte
 	for i := range entries {

@@ -1,12 +1,16 @@
-package host
+// Package statemachine has what a program brings to a group: its state machine, the commands that this
+// gets, and snapshots of its state. It is words only; package host calls what implements them.
+package statemachine
 
-import "github.com/millrace/millrace/raft/raftpb"
+import (
+	"github.com/millrace/millrace/raft/raftpb"
+)
 
 // Entry is a committed command: its position in the log, and Data as it was proposed.
 type Entry = raftpb.Entry
 
-// StateMachine is the user's state machine, to which commands are replicated.
-type StateMachine interface {
+// Machine is the user's state machine, to which commands are replicated.
+type Machine interface {
 	// Apply takes committed commands in the order of their indexes, each once in the life of the process;
 	// after a restart they come again from the first. The same commands must have the same effect on every
 	// host. Calls never overlap. An error or a panic halts the machine: this member applies
@@ -19,3 +23,8 @@ type StateMachine interface {
 	// all commands of the call.
 	Apply(entries []Entry) error
 }
+
+// NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.
+// Callee names the function that is being called, such as "Decode of the codec", for the error if that
+// panics. Callee is called on the same goroutine.
+type NamesCallee interface{ Callee() string }

@@ -1,0 +1,72 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrMachineHalted: the state machine of this member could not apply a committed command, so this member
+// refuses commands and reads. Its group goes on without its machine. errors.As finds a HaltedError.
+var ErrMachineHalted = errors.New("millrace: the state machine of this member is halted")
+
+// HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
+type HaltedError struct {
+	Group uint64
+	// First and Last are the commands of which one has halted the machine. They are equal if it is known.
+	First, Last uint64
+	// Cause is what the machine has said.
+	Cause error
+	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
+	// none.
+	Skipped uint64
+
+	Stack []byte // of a panic
+	Final bool   // no entry of the log helps: the member must be replaced
+}
+
+func (e *HaltedError) Error() string {
+	return fmt.Sprintf("%v: group %d is halted at %s: %v%s", ErrMachineHalted, e.Group, e.At(), e.Cause, e.Advice())
+}
+
+// At names the command.
+func (e *HaltedError) At() string {
+	if e.First == e.Last {
+		return fmt.Sprintf("command %d", e.First)
+	}
+	return fmt.Sprintf("one of the commands %d to %d", e.First, e.Last)
+}
+
+// Advice says what to do, if that is known, beginning with a semicolon.
+func (e *HaltedError) Advice() string {
+	switch {
+	case e.Final:
+		return ""
+	case e.First != e.Last:
+		return "; start this host again to learn which"
+	case e.Skipped > 0:
+		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
+	}
+	return ""
+}
+
+// Unwrap returns the cause.
+func (e *HaltedError) Unwrap() error { return e.Cause }
+
+// Is makes errors.Is(err, ErrMachineHalted) hold.
+func (e *HaltedError) Is(target error) bool { return target == ErrMachineHalted }
+
+// CommandError is what a CommandMachine may return from Apply if it knows which command of the batch it
+// cannot apply. It has applied the commands before it and, of this one, nothing.
+type CommandError struct {
+	Index uint64
+	Err   error
+}
+
+func (e *CommandError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// ErrSkipped: the members were told to skip the command (Group.SkipCommand), because machines could not apply
+// it. It was not applied and never will be.
+var ErrSkipped = errors.New("millrace: the command was skipped on all members, and has no effect")

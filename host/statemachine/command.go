@@ -1,0 +1,50 @@
+package statemachine
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/object"
+)
+
+// CommandMachine is a state machine whose commands have sessions, and callers on this host.
+type CommandMachine interface {
+	// Apply applies commands in the order of the log, like Machine.Apply, and gives the result of each
+	// command with a Caller to it. A command that was applied before, under the same number of its session,
+	// does not come again. An error or a panic halts the machine of this member (Group.Halted); callers of
+	// that batch are told ErrNoResult. A machine that knows which command it is returns a CommandError.
+	//
+	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
+	Apply(batch []Command) error
+}
+
+// Command is a committed command.
+type Command struct {
+	Index, Term uint64
+	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
+	// and is the same on every member.
+	Time time.Duration
+	// Data is the command. The machine may keep it and must not change it. It can be empty.
+	Data []byte
+	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
+	Objects []object.ID
+	// Session and Number say which command of which session this is. They are zero if the command was sent
+	// once only.
+	Session session.ID
+	Number  uint64
+	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
+	Caller outcome.Caller
+	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
+	// so the machine must not use it. 0 if there is no Caller.
+	Handed time.Duration
+	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
+	// belongs to the group from then on.
+	Result []byte
+	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number
+	// that depends on the result, and is equal for equal results.
+	ResultSum uint64
+	// EndsBatch is set if this command is the last of its batch on every member. The machine is then in the
+	// same state everywhere, so ResultSum may include what later commands could change.
+	EndsBatch bool
+}
