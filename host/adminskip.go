@@ -27,14 +27,14 @@ func (a adminPort) Skip(ctx context.Context, group, index uint64, yes bool) (adm
 	if err := g.SkipCommand(ctx, index); err != nil {
 		return admin.Skip{}, err
 	}
-	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.skips.Of(index), g.describeMachine())
+	s.Done, s.Text = true, fmt.Sprintf("command %d is skipped by entry %d, on every member; %s", index, g.machine.apply.Skips.Of(index), g.describeMachine())
 	return s, nil
 }
 
 // describeMachine says whether the machine of this member works.
 func (g *Group) describeMachine() string {
-	if h := g.machine.apply.halted(); h != nil {
+	if h := g.machine.apply.Halted(); h != nil {
 		return fmt.Sprintf("the state machine of host %d is halted at %s: %v%s", g.self, h.At(), h.Cause, h.Advice())
 	}
-	return fmt.Sprintf("the state machine of host %d works, and has applied entry %d", g.self, g.machine.apply.applied.Load())
+	return fmt.Sprintf("the state machine of host %d works, and has applied entry %d", g.self, g.machine.apply.Applied())
 }

@@ -235,7 +235,7 @@ func (g *Group) planJoin(r *membership.Roster) {
 // logTime returns about the log time now.
 func (g *Group) logTime() time.Duration {
 	now := g.now()
-	return max(g.machine.time.Estimate(now), g.members.time.Estimate(now))
+	return max(g.machine.apply.Time.Estimate(now), g.members.time.Estimate(now))
 }
 
 // joinPlan returns the plan that makes a host a member by its token, or why there is none.

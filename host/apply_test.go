@@ -6,90 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/diagnosis"
-	"github.com/millrace/millrace/host/internal/apply"
-	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
-
-func mixed() []raftpb.Entry {
-	return []raftpb.Entry{
-		{Index: 1, Term: 1}, // a leader's first
-		{Index: 2, Term: 1, Data: []byte("a")},
-		{Index: 3, Term: 1, Data: []byte("b")},
-		{Index: 4, Term: 1, Type: raftpb.EntryConfChange, Data: []byte("c")},
-		{Index: 5, Term: 2},
-		{Index: 6, Term: 2, Data: []byte("d")},
-		{Index: 7, Term: 3},
-	}
-}
-
-// shape is a state machine that records the batches of its calls.
-type shape struct{ calls []string }
-
-func (s *shape) Apply(entries []statemachine.Entry) error {
-	var b strings.Builder
-	for _, e := range entries {
-		b.Write(e.Data)
-	}
-	if cap(entries) != len(entries) {
-		return errors.New("an append by the state machine would write into the next entries")
-	}
-	s.calls = append(s.calls, b.String())
-	return nil
-}
-
-// The state machine gets commands and none of Raft's own entries, in as few calls as possible.
-func TestApplyFiltersRaftsOwn(t *testing.T) {
-	m := &shape{}
-	a := applyQueue{machine: m, group: &Group{}}
-	if err := a.apply(mixed()); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.apply(mixed()[:1]); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"ab", "d"}, m.calls); diff != "" {
-		t.Error(diff)
-	}
-	if a.calls.Load() != 2 || a.entries.Load() != 3 {
-		t.Errorf("counted %d calls and %d commands", a.calls.Load(), a.entries.Load())
-	}
-}
-
-// Everything queued is applied in one round, and answered message by message.
-func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
-	s := newTestLane(t)
-	m := &shape{}
-	q := newApplyQueue(s.group, m)
-	q.group.machine.apply = q
-	q.group.life.status.Store(diagnosis.Status{})
-	p := new(apply.Lanes)
-	p.Open(apply.Wiring{Now: func() time.Duration { return 0 }, Ticks: func() int64 { return 0 }, Start: func(string, env.Worker) env.Task { return &manualTask{} }}, 2)
-	for i := range uint64(3) {
-		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
-		q.Put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
-		p.Enqueue(&q.seat)
-	}
-	for _, l := range p.All() {
-		for l.RunOnce() {
-		}
-	}
-	answers := s.toGroup()
-	if diff := cmp.Diff([]string{"abc"}, m.calls); diff != "" {
-		t.Error(diff)
-	}
-	if len(answers) != 3 || answers[2].Entries[0].Index != 3 {
-		t.Errorf("answered %v", answers)
-	}
-}
 
 // A state machine that fails or panics halts. With the pipelines that apply in the turn its group stops.
 // Waiting clients are answered at once, and so are later ones.
@@ -153,47 +75,5 @@ func TestStateMachineThatFails(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A queue that has been worked off keeps no message: each keeps an array of the core alive, and the group may
-// be idle from now on.
-func TestApplyKeepsNothingThatIsDone(t *testing.T) {
-	s := newTestLane(t)
-	q := &applyQueue{machine: &shape{}, group: s.group}
-	for i := range uint64(3) {
-		q.Put(raftpb.Message{
-			Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: i + 1, Data: []byte("x")}},
-			Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: i + 1}},
-		})
-	}
-	for !q.Empty() || len(q.work) > 0 {
-		q.Round(1)
-	}
-	if n := len(s.toGroup()); n != 3 {
-		t.Errorf("%d answers, want 3", n)
-	}
-	for _, of := range append(q.Arrays(), q.work[:cap(q.work)]) {
-		for i := range of {
-			if of[i].Responses != nil || of[i].Entries != nil {
-				t.Errorf("the queue still has %+v", of[i])
-			}
-		}
-	}
-}
-
-// What waits until everything is applied is called, also if it came while there was work: nothing else may
-// come for this group.
-func TestApplyEndsWithWhatIsDrained(t *testing.T) {
-	s := newTestLane(t)
-	q := &applyQueue{machine: &shape{}, group: s.group}
-	q.Put(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
-	var applied uint64
-	drained := func() { applied = q.position().Index }
-	q.drained.Store(&drained)
-	for q.Round(workqueue.MaxRoundBytes) || !q.Empty() { // as Wants decides
-	}
-	if applied != 1 {
-		t.Errorf("when the lanes leave the group, entry %d was applied before the function was called, want 1", applied)
 	}
 }

@@ -1,10 +1,8 @@
 package host
 
 import (
-	"errors"
-
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -34,7 +32,7 @@ func (s *steps) Send(messages []raftpb.Message) {
 		last := uint64(0)
 		for i := range messages {
 			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
-				last = max(last, lastIndex(m))
+				last = max(last, apply.LastIndex(m))
 			}
 		}
 		if last > 0 {
@@ -75,52 +73,11 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.writes.discarding.handed = lastIndex(&m)
+	s.writes.discarding.handed = apply.LastIndex(&m)
 	(*Group)(s).noteCommitted(s.writes.discarding.handed)
-	if s.config.NonBlocking && s.applyNow(&m) {
-		return
+	if !s.config.NonBlocking || !s.machine.apply.ApplyNow(&m) {
+		s.machine.apply.Hand(m)
 	}
-	s.machine.apply.Put(m)
-	s.host.appliers.Enqueue(&s.machine.apply.seat)
-}
-
-func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.machine.apply.Held() > 0 || s.machine.skips.Any() || s.machine.apply.halted() != nil || !s.machine.apply.calling.TryLock() {
-		return false
-	}
-	defer s.machine.apply.calling.Unlock()
-	entries := m.Entries
-	if len(entries) == 0 {
-		recent, ok := s.writes.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
-		if !ok || recent[len(recent)-1].Index < m.Commit {
-			return false
-		}
-		entries = recent
-	}
-	if err := s.machine.apply.apply(entries); err != nil {
-		return s.haltNow(m, err)
-	}
-	s.machine.apply.applied.Store(entries[len(entries)-1].Index)
-	s.reads.queue.Applied(entries[len(entries)-1].Index)
-	s.inbox.putAnswers(m.Responses)
-	if s.writes.awaitsApply.Load() {
-		(*Group)(s).wake()
-	} else {
-		(*Group)(s).wakeLazily()
-	}
-	return true
-}
-
-// haltNow halts a machine that has failed in the turn. What it has not applied is left to the lane.
-func (s *steps) haltNow(m *raftpb.Message, err error) (done bool) {
-	halted := (*outcome.HaltedError)(nil)
-	if !errors.As(err, &halted) {
-		(*Group)(s).fail(err)
-		return true
-	}
-	s.machine.apply.Put(*m)
-	s.machine.apply.halt(halted)
-	return true
 }
 
 func (s *steps) Apply(committed []raftpb.Entry) error {
@@ -129,12 +86,9 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	}
 	last := committed[len(committed)-1].Index
 	(*Group)(s).noteCommitted(last)
-	s.machine.apply.calling.Lock()
-	defer s.machine.apply.calling.Unlock()
-	if err := s.machine.apply.apply(committed); err != nil {
+	if err := s.machine.apply.ApplyAll(committed); err != nil {
 		return err
 	}
-	s.machine.apply.applied.Store(last)
 	s.reads.queue.Applied(last)
 	return nil
 }

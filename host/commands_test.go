@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -47,21 +49,43 @@ func (m *listMachine) digest() (sum uint64) {
 	return sum
 }
 
-// bareCommands is the adapter of a group without host, log and core: nothing but Apply may be called.
-func bareCommands(m *listMachine, o statemachine.CommandOptions, held uint64) *commandGroup {
-	s := Commands(m, o).(*commandGroup)
+// bareGroup is a group of commands without host, log and core: nothing but Apply may be called.
+type bareGroup struct {
+	*apply.Commands
+	group *Group
+}
+
+// bareCommands is one whose machine holds the first commands.
+func bareCommands(t interface{ Fatal(...any) }, m *listMachine, o statemachine.CommandOptions, held uint64) bareGroup {
+	if held > 0 {
+		o.Applied = func() (uint64, error) { return held, nil }
+	}
+	return bareMember(t, m, o, nil)
+}
+
+func bareMember(t interface{ Fatal(...any) }, m statemachine.CommandMachine, o statemachine.CommandOptions, openObjects func(bareGroup) error) bareGroup {
+	s := Commands(m, o).(*apply.Commands)
 	h := &Host{reports: hostReports{events: new(events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
+	g := &Group{member: member{id: 1, self: 1, host: h}}
 	g.life.status.Store(diagnosis.Status{Leader: 2}) // which gets the checkpoints
-	s.group, s.table, s.held = g, session.New(s.options.Sessions), held
-	s.compare()
-	return s
+	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: 1, Self: 1, Log: endlessLog{}})
+	bare, of := bareGroup{s, g}, g.opening(s)
+	of.OpenObjects = func() error { return openObjects(bare) }
+	if err := s.Open(g.machine.apply, of); err != nil {
+		t.Fatal(err)
+	}
+	return bare
 }
 
+// endlessLog is a log that has every entry, and gives none.
+type endlessLog struct{ apply.Log }
+
+func (endlessLog) LastIndex() uint64 { return math.MaxUint64 }
+
 // checkpointsOf returns the checkpoints that a member of bareCommands has told its leader.
-func checkpointsOf(t interface{ Fatal(...any) }, s *commandGroup) (all []divergence.Checkpoint) {
+func checkpointsOf(t interface{ Fatal(...any) }, s bareGroup) (all []divergence.Checkpoint) {
 	for _, b := range s.group.host.network.transport.(*controlTransport).bodies {
 		r, _, err := divergence.Decode(b.body)
 		if err != nil || b.to != 2 {
@@ -125,13 +149,13 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 		}
 
 		one, two, durable := &listMachine{}, &listMachine{}, &listMachine{}
-		members := []*commandGroup{}
+		members := []bareGroup{}
 		for _, m := range []*listMachine{one, two, durable} {
 			o := statemachine.CommandOptions{KeepResults: true, Digest: m.digest}
 			if m == durable {
-				members = append(members, bareCommands(m, o, held))
+				members = append(members, bareCommands(t, m, o, held))
 			} else {
-				members = append(members, bareCommands(m, o, 0))
+				members = append(members, bareCommands(t, m, o, 0))
 			}
 		}
 		for i, s := range members {
@@ -160,10 +184,14 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 		}
 		a := checkpointsOf(t, members[0])
 		for i, s := range members[1:] {
-			if s.sums.State().Commands != members[0].sums.State().Commands || s.suppressed.Load() != members[0].suppressed.Load() {
-				t.Fatalf("member %d: sums %+v, member 1 has %+v", i+2, s.sums, members[0].sums)
+			sessions, sums, _ := s.Capture()
+			firstSessions, firstSums, _ := members[0].Capture()
+			_, _, suppressed := s.Counts()
+			_, _, firstSuppressed := members[0].Counts()
+			if sums.Commands != firstSums.Commands || suppressed != firstSuppressed {
+				t.Fatalf("member %d: sums %+v, member 1 has %+v", i+2, sums, firstSums)
 			}
-			if !bytes.Equal(s.table.AppendTo(nil), members[0].table.AppendTo(nil)) && i == 0 {
+			if !bytes.Equal(sessions, firstSessions) && i == 0 {
 				t.Fatal("two members have other tables")
 			}
 			b := checkpointsOf(t, s)
@@ -197,7 +225,7 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 
 // TestADuplicateInTheSameBatch gets the result of the entry before it.
 func TestADuplicateInTheSameBatch(t *testing.T) {
-	s := bareCommands(&listMachine{}, statemachine.CommandOptions{KeepResults: true}, 0)
+	s := bareCommands(t, &listMachine{}, statemachine.CommandOptions{KeepResults: true}, 0)
 	h := session.Header{HasMark: true, Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}}
 	var entries []statemachine.Entry
 	for index := range uint64(3) {
@@ -226,7 +254,7 @@ func TestWhatComesBeforeABadHeaderIsApplied(t *testing.T) {
 	m := &listMachine{}
 	var h session.Header
 	good := statemachine.Entry{Index: 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "good"...))}
-	err := bareCommands(m, statemachine.CommandOptions{}, 0).Apply([]statemachine.Entry{good, {Index: 2, Term: 3, Data: []byte("bad")}})
+	err := bareCommands(t, m, statemachine.CommandOptions{}, 0).Apply([]statemachine.Entry{good, {Index: 2, Term: 3, Data: []byte("bad")}})
 	if !errors.Is(err, session.ErrHeader) || len(m.commands) != 1 {
 		t.Errorf("%d commands applied, %v", len(m.commands), err)
 	}
@@ -359,10 +387,10 @@ func TestASessionMayBeFull(t *testing.T) {
 			t.Fatalf("number %d: %s", m.Number, have)
 		}
 	}
-	if have, want := outcomeOf(t, g, m, "x"), errSessionFull.Error(); !strings.HasPrefix(have, want) {
+	if have, want := outcomeOf(t, g, m, "x"), apply.ErrSessionFull.Error(); !strings.HasPrefix(have, want) {
 		t.Errorf("%s, want %s", have, want)
 	}
-	if !outcome.MayHaveCommitted(errSessionFull) || !outcome.MayHaveCommitted(errForgotten) || !errors.Is(errSessionFull, outcome.ErrSessionFull) {
+	if !outcome.MayHaveCommitted(apply.ErrSessionFull) || !outcome.MayHaveCommitted(apply.ErrForgotten) || !errors.Is(apply.ErrSessionFull, outcome.ErrSessionFull) {
 		t.Error("the errors do not say that a copy may be applied")
 	}
 }
@@ -441,8 +469,7 @@ func TestCommandsAreRefusedAtOpen(t *testing.T) {
 func BenchmarkCommands(b *testing.B) {
 	for _, withSession := range []bool{false, true} {
 		b.Run(fmt.Sprint("session=", withSession), func(b *testing.B) {
-			s := bareCommands(&listMachine{}, statemachine.CommandOptions{}, 0)
-			s.machine = nothing{}
+			s := bareMember(b, nothing{}, statemachine.CommandOptions{}, nil)
 			const n = 64
 			entries := make([]statemachine.Entry, n)
 			h := session.Header{HasMark: withSession, Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}}}

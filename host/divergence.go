@@ -23,24 +23,6 @@ func (h *Host) takeDivergence(from uint64, body []byte) error {
 	return nil
 }
 
-// compare begins to sum up what the machine applies.
-func (s *commandGroup) compare() {
-	o, g := &s.options, s.group
-	m := divergence.Machine{Sessions: o.Sessions, Form: resultForm(o), Version: o.Version, Stops: o.StopDiverged}
-	if o.Digest != nil {
-		m.Digest = s.digest
-	}
-	s.sums = divergence.NewSums(&m, s.held == 0)
-	g.machine.divergence.Init(g.id, g.self, m, (*comparison)(g))
-}
-
-// checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
-func (s *commandGroup) checkpoint(index uint64, current bool) {
-	if c := s.sums.Checkpoint(index, current); !s.group.machine.apply.rebuilding {
-		s.group.machine.divergence.Put(c)
-	}
-}
-
 // comparison implements divergence.Wiring.
 type comparison Group
 

@@ -133,8 +133,7 @@ func TestCheckpointEndsItsBatch(t *testing.T) {
 		var first []divergence.Checkpoint
 		for member := range 3 {
 			m := &changingMachine{}
-			s := bareCommands(nil, statemachine.CommandOptions{ResultForm: "sums"}, 0)
-			s.machine = m
+			s := bareMember(t, m, statemachine.CommandOptions{ResultForm: "sums"}, nil)
 			for rest := entries; len(rest) > 0; {
 				n := 1 + rng.IntN(len(rest))
 				if member == 0 {

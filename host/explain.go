@@ -135,14 +135,14 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	if ran, is := g.seat.Runs(); is && g.host.env.pipeline.AsyncStorageWrites() {
 		m.Turn = max(ran, time.Nanosecond)
 	}
-	s := g.host.appliers.StateOf(&q.seat)
+	s := g.host.appliers.StateOf(&q.Seat)
 	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
-	if h := q.halting.now.Load(); h != nil {
-		e := h.err
-		m.Halt = &examination.Halt{Since: h.since, At: e.At(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
+	if h := q.Halt(); h != nil {
+		e := h.Err
+		m.Halt = &examination.Halt{Since: h.Since, At: e.At(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
 	}
-	if p := q.parked.Load(); p != nil {
-		m.Object = &examination.Object{Since: p.since, Entry: p.index, ID: g.machine.objects.Awaits().String(), Lost: q.lost.Load() == p.index}
+	if p, lost := q.Waits(); p != nil {
+		m.Object = &examination.Object{Since: p.Since, Entry: p.Index, ID: g.machine.objects.Awaits().String(), Lost: lost}
 	}
 	f.Differs, f.DiffersBy, f.DiffersSince = g.machine.divergence.Standing()
 	f.Uncompared = g.machine.divergence.Uncompared()

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/leadership"
@@ -222,10 +223,10 @@ var causeTests = []causeTest{
 		l.reopen()
 	}},
 	{code: diagnosis.CodeApplyStuck, way: "a call", open: openLone, begin: func(l *testHost) {
-		l.appliers.Enqueue(&l.group.machine.apply.seat)
+		l.appliers.Enqueue(&l.group.machine.apply.Seat)
 		l.appliers.All()[0].Begin()
 		l.passStall()
-	}, end: func(l *testHost) { l.appliers.All()[0].End(&l.group.machine.apply.seat, false) }},
+	}, end: func(l *testHost) { l.appliers.All()[0].End(&l.group.machine.apply.Seat, false) }},
 	{code: diagnosis.CodeApplyStuck, way: "no lane is free", open: openLone, begin: func(l *testHost) {
 		_ = l.holdApply()
 		l.submit("x")
@@ -254,7 +255,7 @@ var causeTests = []causeTest{
 		}
 		l.manual.runIdle()
 	}},
-	{code: diagnosis.CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.parked.Store(&parked{since: 0}) }, end: func(l *testHost) { l.group.machine.apply.parked.Store(nil) }},
+	{code: diagnosis.CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.Park(&apply.Parked{Since: 1}) }, end: func(l *testHost) { l.group.machine.apply.Park(nil) }},
 	{code: diagnosis.CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
 	{code: diagnosis.CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
 	{code: diagnosis.CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
@@ -188,13 +189,8 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
 	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
-	g.machine.apply = newApplyQueue(g, machine)
-	if m, ok := machine.(*commandGroup); ok {
-		if err := m.open(g); err != nil {
-			return nil, err
-		}
-		g.proposals.hasCommands = true
-		g.proposals.takeCalls(h.env.env.Clock.Now, m.maxNumbers())
+	if err := g.openMachine(machine); err != nil {
+		return nil, err
 	}
 	g.reads.init(g)
 	g.leadership.placing.preference.Store(c.Placement.clone())
@@ -214,7 +210,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	if err := g.readMembers(core.Applied); err != nil {
 		return nil, err
 	}
-	committed, err := g.machine.apply.openNote(core.Applied, g.core.hard.Commit)
+	committed, err := g.machine.apply.OpenNote(core.Applied, g.core.hard.Commit)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +224,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
-	g.machine.time.Begin(h.env.env.Clock.Now())
+	g.machine.apply.Time.Begin(h.env.env.Clock.Now())
 	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
 	g.writes.discarding.restart = func(applied uint64) error {
 		core.Applied = applied
@@ -347,7 +343,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h := g.host
 		g.life.leaving.removes.Store(deletes)
 		h.storage.lane.Leave(g.writes.append, deletes)
-		h.appliers.Leave(&g.machine.apply.seat)
+		g.machine.apply.Leave()
 		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
@@ -423,7 +419,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
 	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
-	g.machine.apply = newApplyQueue(g, nil)
+	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: id, Self: h.config.ID, Lanes: h.appliers})
 	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g

@@ -73,7 +73,7 @@ func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	if s := l.group.Status(); s.Applied != 2 || l.group.Halted() == nil || !slices.Equal(l.machine.indexes(), []uint64{1, 2}) {
 		t.Errorf("%+v, %v, given %v; want it halted at 3", s, l.group.Halted(), l.machine.indexes())
 	}
-	if work := len(l.group.machine.apply.work) + len(l.group.machine.apply.Waiting()); work > 2 || l.group.machine.apply.Held() > 2*overheadBytes {
+	if work := l.group.machine.apply.Messages(); work > 2 || l.group.machine.apply.Held() > 2*overheadBytes {
 		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.machine.apply.Held())
 	}
 	if err := l.Close(over()); err != nil {

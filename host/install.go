@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -96,32 +97,14 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 		return
 	}
 	g.proposals.overtaken(p.ID.Index)
-	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
-		g.overtakeRouted(m.table)
+	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {
+		g.overtakeRouted(m.Table())
 	}
 	restored()
 }
 
 func errRestore(err error) error {
 	return fmt.Errorf("millrace: a snapshot that was received cannot be installed: %w; the log is as it was: repair the machine's Restore, or the disk, and open the group again", err)
-}
-
-// startDrained makes f run on an apply lane when everything that was queued before is applied, and the
-// machine is not being called. It never blocks. There is one such function at a time.
-func (q *applyQueue) startDrained(f func()) {
-	q.drained.Store(&f)
-	q.group.host.appliers.Enqueue(&q.seat)
-}
-
-// runDrained runs it. An apply lane calls it, with nothing left to apply.
-func (q *applyQueue) runDrained() {
-	f := q.drained.Swap(nil)
-	if f == nil {
-		return
-	}
-	q.calling.Lock() // a machine that never blocks is called in turns
-	defer q.calling.Unlock()
-	(*f)()
 }
 
 // restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
@@ -190,7 +173,7 @@ func (g *Group) overtakeRouted(t *session.Table) {
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", outcome.ErrIndeterminate))
 		case e.first.Refused:
-			e.call.fail(g.machine.apply.refusedBefore(e.first.Index))
+			e.call.fail(g.machine.apply.RefusedBefore(e.first.Index))
 		case e.call.w.finish():
 			g.tellDuplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/statemachine"
@@ -295,7 +296,7 @@ func (c *installCluster) describe() (text string) {
 			continue
 		}
 		s := h.group.Status()
-		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.machine.apply.position().Index, h.group.writes.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
+		text += fmt.Sprintf("host %d: %v of term %d, committed %d, applied %d, log from %d to %d, err %v", h.id, s.Role, s.Term, s.Committed, h.group.machine.apply.Position().Index, h.group.writes.storage.log.FirstIndex(), s.LastIndex, h.group.Err())
 		for _, r := range h.process.bulk.transfers.In() {
 			text += ", " + r.String()
 		}
@@ -314,13 +315,15 @@ func (c *installCluster) equal() bool {
 		return false
 	}
 	for _, h := range c.hosts {
-		if h.process == nil || h.group.Err() != nil || h.group.Status().Committed != want.group.Status().LastIndex || h.group.machine.apply.position() != want.group.machine.apply.position() {
+		if h.process == nil || h.group.Err() != nil || h.group.Status().Committed != want.group.Status().LastIndex || h.group.machine.apply.Position() != want.group.machine.apply.Position() {
 			return false
 		}
 	}
 	for _, h := range c.hosts {
-		a, b := h.group.machine.apply.machine.(*commandGroup), want.group.machine.apply.machine.(*commandGroup)
-		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(a.table.AppendTo(nil)) != string(b.table.AppendTo(nil)) || a.sums.State().Commands != b.sums.State().Commands {
+		a, b := h.group.machine.apply.Machine.(*apply.Commands), want.group.machine.apply.Machine.(*apply.Commands)
+		sessions, sums, _ := a.Capture()
+		wantSessions, wantSums, _ := b.Capture()
+		if string(h.machine.bytes()) != string(want.machine.bytes()) || string(sessions) != string(wantSessions) || sums.Commands != wantSums.Commands {
 			c.t.Fatalf("host %d has applied the same entries as host %d, and has another state: %d and %d commands", h.id, want.id, h.machine.applied, want.machine.applied)
 		}
 	}

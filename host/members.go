@@ -165,7 +165,7 @@ func (g *Group) setRoster(next *membership.Roster) {
 	if m.rosters = append(m.rosters, next); was == nil || next.Version <= was.Version {
 		m.rosters = []*membership.Roster{next}
 	}
-	m.trim(g.machine.apply.applied.Load())
+	m.trim(g.machine.apply.Applied())
 	m.mu.Unlock()
 	m.roster.Store(next)
 	ids := next.IDs()

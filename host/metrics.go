@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -281,8 +282,8 @@ func (g *Group) Metrics() GroupMetrics {
 		Reads: ReadMetrics(g.reads.queue.Counts()),
 	}
 	m.Leads = m.Role == event.RoleLeader
-	m.Halts = g.machine.apply.halting.count.Load()
-	if h := g.machine.apply.halted(); h != nil {
+	m.Halts = g.machine.apply.Halts()
+	if h := g.machine.apply.Halted(); h != nil {
 		m.HaltedAt = h.First
 	}
 	m.Divergence = g.divergenceMetrics()
@@ -298,8 +299,8 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed
-	if s, ok := g.machine.apply.machine.(*commandGroup); ok {
-		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()
+	if s, ok := g.machine.apply.Machine.(*apply.Commands); ok {
+		m.Calls.Sessions, m.Calls.SessionsEvicted, _ = s.Counts()
 	}
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshotMetrics()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -17,7 +18,7 @@ import (
 // group has been idle for about session.Options.Expiry before those, the session counts as expired, so draw
 // it after a first read.
 func (g *Group) NewSession() session.ID {
-	return g.drawSession(max(g.machine.time.Last(), g.committedTime()))
+	return g.drawSession(max(g.machine.apply.Time.Last(), g.committedTime()))
 }
 
 // committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host
@@ -38,7 +39,7 @@ func (g *Group) committedTime() (latest time.Duration) {
 			return 0 // the group has been closed, or stops
 		}
 		for i := range entries {
-			if h, _, err := session.Decode(entries[i].Data); err == nil && isCommand(&entries[i]) {
+			if h, _, err := session.Decode(entries[i].Data); err == nil && apply.IsCommand(&entries[i]) {
 				latest = max(latest, h.Stamp)
 			}
 		}

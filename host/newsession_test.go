@@ -67,6 +67,6 @@ func TestNewSessionBeforeTheLogIsApplied(t *testing.T) {
 	g.Campaign()
 	l.manual.runIdle()
 	if err := call(g, []byte("first"), &session.Mark{ID: id, Number: 1, Low: 1}); err != nil {
-		t.Errorf("the first command of a new session, born at %v of log time: %v; the log time was %v", id.Birth, err, g.machine.time.Last())
+		t.Errorf("the first command of a new session, born at %v of log time: %v; the log time was %v", id.Birth, err, g.machine.apply.Time.Last())
 	}
 }

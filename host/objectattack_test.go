@@ -305,13 +305,13 @@ func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.apply.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.LostAt() > 0 })
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			p.body = nil // the object is first
 		}
 	}
-	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.machine.apply.parkedAt() == 0 })
+	c.load("the member goes on", 0, func() bool { return c.equal() && h.group.machine.apply.WaitsAt() == 0 })
 	said, offered := 0, 0
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && (p.body[0] == control.ObjectQuestion || p.body[0] == control.ObjectAnswer) {
@@ -338,9 +338,9 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.apply.lost.Load() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.LostAt() > 0 })
 	c.change = nil
-	for i := 0; h.group.machine.apply.parkedAt() > 0; i++ {
+	for i := 0; h.group.machine.apply.WaitsAt() > 0; i++ {
 		if p := h.group.snapshots.Received.Load(); p != nil {
 			t.Fatal("setup: the snapshot was first")
 		}
@@ -360,8 +360,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 		r, _ := h.group.snapshots.Incoming()
 		r.Install()
 	})
-	h.group.machine.apply.passing.Store(p)
-	h.process.appliers.Enqueue(&h.group.machine.apply.seat)
+	h.group.machine.apply.Pass((*snapshotGroup)(h.group).passage(p))
 	for range 100 {
 		c.tick()
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
@@ -55,26 +57,23 @@ func (m *keepMachine) Apply(batch []statemachine.Command) error {
 
 // objectMember is the adapter of a group with objects, without host, log and core. It has the objects whose
 // ids are given.
-func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID) *commandGroup {
-	s := Commands(m, statemachine.CommandOptions{Objects: &statemachine.ObjectOptions{}}).(*commandGroup)
-	h := &Host{reports: hostReports{events: new(events)}}
-	h.env.env = new(manualEnv).env()
-	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
-	s.group, s.table = g, session.New(s.options.Sessions)
-	s.compare()
-	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
-	g.members.rosters = []*membership.Roster{r}
-	k, err := objects.New(objects.Settings{Group: 1, Self: 1, FS: crashfs.New(), Dir: "/objects", Options: object.Options{MaxSets: 6}}, loneMember{(*objectGroup)(g)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
-		putObject(t, k.Files(), id)
-	}
-	g.machine.objects = k
-	m.objects, g.machine.apply.hook = &Objects{k}, objectHook{k, s}
-	return s
+func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID) bareGroup {
+	return bareMember(t, m, statemachine.CommandOptions{Objects: &statemachine.ObjectOptions{}}, func(s bareGroup) error {
+		g := s.group
+		g.life.status.Store(diagnosis.Status{})
+		r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
+		g.members.rosters = []*membership.Roster{r}
+		k, err := objects.New(objects.Settings{Group: 1, Self: 1, FS: crashfs.New(), Dir: "/objects", Options: object.Options{MaxSets: 6}}, loneMember{(*objectGroup)(g)}, nil)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			putObject(t, k.Files(), id)
+		}
+		g.machine.objects = k
+		m.objects, g.machine.apply.Hook = &Objects{k}, objectHook{k, s.Commands}
+		return nil
+	})
 }
 
 // loneMember is a group without log, lanes and turns.
@@ -86,7 +85,7 @@ func (loneMember) Want()                           {}
 func (loneMember) Wake()                           {}
 func (loneMember) Work(string, func() bool) func() { return func() {} }
 
-func objectTable(s *commandGroup) []byte {
+func objectTable(s bareGroup) []byte {
 	form, _ := s.group.machine.objects.Capture()
 	return form
 }
@@ -151,7 +150,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 			ids = append(ids, object.ID{b})
 		}
 		machines := []*keepMachine{{}, {}, {}}
-		members := []*commandGroup{objectMember(t, machines[0], ids...), objectMember(t, machines[1], ids...), objectMember(t, machines[2])}
+		members := []bareGroup{objectMember(t, machines[0], ids...), objectMember(t, machines[1], ids...), objectMember(t, machines[2])}
 		info := map[object.ID]files.Info{}
 		for _, i := range members[0].group.machine.objects.Files().List() {
 			info[i.ID] = i
@@ -164,11 +163,11 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 					n += rng.IntN(len(rest))
 				}
 				err := s.Apply(rest[:n:n])
-				if at := (*parked)(nil); i == 2 && errors.As(err, &at) {
+				if at := (*apply.Parked)(nil); i == 2 && errors.As(err, &at) {
 					waits++
 					putObject(t, s.group.machine.objects.Files(), s.group.machine.objects.Awaits())
-					if n = int(at.index - rest[0].Index); n < 0 {
-						t.Fatalf("stopped at entry %d before entry %d", at.index, rest[0].Index)
+					if n = int(at.Index - rest[0].Index); n < 0 {
+						t.Fatalf("stopped at entry %d before entry %d", at.Index, rest[0].Index)
 					}
 				} else if err != nil {
 					t.Fatal(err)
@@ -181,7 +180,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 			if form := objectTable(s); !bytes.Equal(form, objectTable(members[0])) {
 				t.Fatalf("member %d has another table of objects than member 1", i+1)
 			}
-			if form := s.table.AppendTo(nil); !bytes.Equal(form, members[0].table.AppendTo(nil)) {
+			if form := s.Table().AppendTo(nil); !bytes.Equal(form, members[0].Table().AppendTo(nil)) {
 				t.Fatalf("member %d has another table of sessions than member 1", i+1)
 			}
 		}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
@@ -21,22 +21,22 @@ import (
 // them as its apply hook, as a section of its snapshots and as a duty.
 
 // openObjects opens the objects of the group, and gives them to a machine that uses them.
-func (s *commandGroup) openObjects(g *Group) (err error) {
-	if err := s.options.Objects.Validate(); err != nil {
+func (g *Group) openObjects(s *apply.Commands) (err error) {
+	if err := s.Options.Objects.Validate(); err != nil {
 		return fmt.Errorf("%w (CommandOptions.Objects of group %d)", err, g.id)
 	}
 	if !g.host.env.pipeline.AsyncStorageWrites() {
 		return fmt.Errorf("millrace: group %d has objects (CommandOptions.Objects), and pipeline %s applies in its turns, which must not wait for them; use pipeline.Async", g.id, g.host.env.pipeline.Name())
 	}
-	k, err := objects.New(g.objectSettings(*s.options.Objects), (*objectGroup)(g), &g.host.bulk.transfers.objects)
+	k, err := objects.New(g.objectSettings(*s.Options.Objects), (*objectGroup)(g), &g.host.bulk.transfers.objects)
 	if err != nil {
 		return err
 	}
 	g.machine.objects = k
-	g.machine.apply.hook, g.snapshots.Section = objectHook{k, s}, k
+	g.machine.apply.Hook, g.snapshots.Section = objectHook{k, s}, k
 	g.config.NonBlocking = false // a command may have to wait for a set
 	g.proposals.rejectForwarded = rejectOfLeader
-	if m, ok := s.machine.(ObjectUser); ok {
+	if m, ok := s.Machine.(ObjectUser); ok {
 		return containment.Call("UseObjects of the state machine", func() error { m.UseObjects(&Objects{k}); return nil }, nil)
 	}
 	return nil
@@ -64,18 +64,18 @@ func rejectOfLeader(command []byte) error {
 	return nil
 }
 
-// objectHook is the applyHook of a group with objects.
+// objectHook is the apply.Hook of a group with objects.
 type objectHook struct {
 	*objects.Keeper
-	commands *commandGroup
+	commands *apply.Commands
 }
 
-// before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
+// Before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
 // applied everything before whatever changes the table of objects.
-func (o objectHook) before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
+func (o objectHook) Before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
-		if err := o.commands.flush(); err != nil {
+		if err := o.commands.Flush(); err != nil {
 			return c, nil, err
 		}
 	}
@@ -84,58 +84,30 @@ func (o objectHook) before(e *statemachine.Entry, h session.Header, data []byte)
 	}
 	if wrong == nil && len(c.Names) > 0 {
 		if _, lacks := o.FirstLacking(c.Names); lacks {
-			return c, nil, &parked{index: e.Index}
+			return c, nil, &apply.Parked{Index: e.Index}
 		}
 	}
 	return c, wrong, nil
 }
 
-// change does what a command says about objects. The machine does not get a command that names a set which it
+// Change does what a command says about objects. The machine does not get a command that names a set which it
 // must not name, and is refused, nor those of the host, which end here.
-func (o objectHook) change(e *statemachine.Entry, h session.Header, c object.Command, wrong error) (toMachine bool) {
-	s := o.commands
+func (o objectHook) Change(e *statemachine.Entry, h session.Header, c object.Command, wrong error) (toMachine bool) {
 	if wrong == nil {
-		wrong = o.Change(e.Index, &c)
+		wrong = o.Keeper.Change(e.Index, &c)
 	}
 	switch {
 	case wrong != nil:
-		if h.HasMark {
-			s.table.Refuse(h.Mark)
-		}
-		s.group.refuseApplied(e.Index, e.Term, h.Mark, wrong)
+		o.commands.Refuse(e, h, wrong)
 		return false
 	case c.IsOfHost():
-		if h.HasMark {
-			s.table.Keep(nil)
-		}
-		s.group.endCalls(e.Index, e.Term, h.Mark)
+		o.commands.End(e, h)
 		return false
 	}
 	return true
 }
 
-func (o objectHook) calls(is bool) { o.SetApplying(is) }
-func (o objectHook) applied()      { o.Applied() }
-
-// refuseApplied tells the calls of this host that wait for an entry that it was refused when it was applied.
-// A call that was told its commit is told again.
-func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
-	for _, c := range g.callsOf(index, term, m) {
-		if c != nil && c.w.waits() {
-			c.w.finish()
-			g.tellFailed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
-		}
-	}
-}
-
-// endCalls ends the calls of this host that wait for an entry that no machine gets.
-func (g *Group) endCalls(index, term uint64, m session.Mark) {
-	for _, c := range g.callsOf(index, term, m) {
-		if c != nil && c.w.finish() {
-			g.tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
-		}
-	}
-}
+func (o objectHook) Calls(is bool) { o.SetApplying(is) }
 
 // advanceObjects is the duty.
 func (g *Group) advanceObjects() (again bool) {
@@ -167,22 +139,24 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 // objectGroup implements objects.Wiring.
 type objectGroup Group
 
-func (g *objectGroup) Want()                              { (*Group)(g).want(dutyObjects) }
-func (g *objectGroup) Wake()                              { (*Group)(g).wake() }
-func (g *objectGroup) Apply()                             { g.host.appliers.Enqueue(&g.machine.apply.seat) }
-func (g *objectGroup) Applied() uint64                    { return g.machine.apply.position().Index }
-func (g *objectGroup) WaitsAt() uint64                    { return g.machine.apply.parkedAt() }
-func (g *objectGroup) Lose(index uint64)                  { g.machine.apply.lost.Store(index) }
-func (g *objectGroup) LostAt() uint64                     { return g.machine.apply.lostAt() }
-func (g *objectGroup) Stay(bytes int64)                   { g.snapshots.Growth.Add(bytes) }
-func (g *objectGroup) FirstIndex() uint64                 { return g.writes.storage.log.FirstIndex() }
-func (g *objectGroup) LastIndex() uint64                  { return g.writes.storage.log.LastIndex() }
-func (g *objectGroup) Members() []uint64                  { return (*Group)(g).memberIDs() }
-func (g *objectGroup) WithoutAuthority() bool             { return g.members.withoutAuthority.Load() }
-func (g *objectGroup) IsLeaving() bool                    { return (*Group)(g).isLeaving() }
-func (g *objectGroup) Err() error                         { return (*Group)(g).Err() }
-func (g *objectGroup) Now() int64                         { return g.core.at.ticks }
-func (g *objectGroup) LogTime() time.Duration             { return g.machine.time.Estimate((*Group)(g).now()) }
+func (g *objectGroup) Want()                  { (*Group)(g).want(dutyObjects) }
+func (g *objectGroup) Wake()                  { (*Group)(g).wake() }
+func (g *objectGroup) Apply()                 { g.machine.apply.Wake() }
+func (g *objectGroup) Applied() uint64        { return g.machine.apply.Position().Index }
+func (g *objectGroup) WaitsAt() uint64        { return g.machine.apply.WaitsAt() }
+func (g *objectGroup) Lose(index uint64)      { g.machine.apply.Lose(index) }
+func (g *objectGroup) LostAt() uint64         { return g.machine.apply.LostAt() }
+func (g *objectGroup) Stay(bytes int64)       { g.snapshots.Growth.Add(bytes) }
+func (g *objectGroup) FirstIndex() uint64     { return g.writes.storage.log.FirstIndex() }
+func (g *objectGroup) LastIndex() uint64      { return g.writes.storage.log.LastIndex() }
+func (g *objectGroup) Members() []uint64      { return (*Group)(g).memberIDs() }
+func (g *objectGroup) WithoutAuthority() bool { return g.members.withoutAuthority.Load() }
+func (g *objectGroup) IsLeaving() bool        { return (*Group)(g).isLeaving() }
+func (g *objectGroup) Err() error             { return (*Group)(g).Err() }
+func (g *objectGroup) Now() int64             { return g.core.at.ticks }
+func (g *objectGroup) LogTime() time.Duration {
+	return g.machine.apply.Time.Estimate((*Group)(g).now())
+}
 func (g *objectGroup) Stamp() (_ time.Duration, due bool) { return (*Group)(g).stamp(true) }
 
 func (g *objectGroup) Roster() *membership.Roster { return (*Group)(g).roster() }

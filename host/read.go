@@ -112,11 +112,11 @@ func (rd *groupReads) init(g *Group) {
 // readsWiring is the group as its reads see it.
 type readsWiring Group
 
-func (w *readsWiring) Applied() uint64                   { return w.machine.apply.applied.Load() }
+func (w *readsWiring) Applied() uint64                   { return w.machine.apply.Applied() }
 func (w *readsWiring) Boottime() time.Duration           { return w.host.env.env.Clock.Boottime() }
 func (w *readsWiring) Halts() uint64                     { return (*Group)(w).Halts() }
 func (w *readsWiring) WaitEnd(ctx context.Context) error { return (*Group)(w).waitEnd(ctx) }
-func (w *readsWiring) Exclude()                          { w.host.appliers.Enqueue(&w.machine.apply.seat) }
+func (w *readsWiring) Exclude()                          { w.machine.apply.Wake() }
 func (w *readsWiring) Overloaded() error                 { return outcome.ErrOverloaded }
 func (w *readsWiring) Number() uint64                    { return w.host.network.readNumbers.Add(1) }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -150,7 +151,7 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 		return nil
 	}
 	h.call(t, nil, "x")
-	halted := h.group.machine.apply.halted()
+	halted := h.group.machine.apply.Halted()
 	if halted == nil {
 		t.Fatal("the machine works")
 	}
@@ -162,10 +163,10 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 	if done, err := e.Poll(); !done || err != nil {
 		t.Errorf("the skip: %t, %v", done, err)
 	}
-	if have := h.group.machine.apply.halted(); have == nil || have.First != halted.First || !strings.Contains(have.Error(), "Digest of the state machine panicked") {
+	if have := h.group.machine.apply.Halted(); have == nil || have.First != halted.First || !strings.Contains(have.Error(), "Digest of the state machine panicked") {
 		t.Errorf("the machine: %v", have)
 	}
-	if n := h.group.machine.apply.halting.count.Load(); n > 3 {
+	if n := h.group.machine.apply.Halts(); n > 3 {
 		t.Errorf("it has halted %d times", n)
 	}
 }
@@ -185,7 +186,7 @@ func TestPassedCommandIsNotedLater(t *testing.T) {
 		h.handIn(t, "x", "b")
 		h.manual.runIdle()
 		h.restart(t, crashfs.LoseNothing, nil) // it says which
-		e := h.group.StartSkip(h.group.machine.apply.halted().First)
+		e := h.group.StartSkip(h.group.machine.apply.Halted().First)
 		for range 8 {
 			h.manual.tick()
 		}
@@ -194,7 +195,7 @@ func TestPassedCommandIsNotedLater(t *testing.T) {
 		}
 		refused := 0
 		h.disk.SetHook(func(op crashfs.Op) error {
-			if op.Kind != crashfs.OpCreate || !strings.Contains(op.Name, machineFile) || refused == 3 {
+			if op.Kind != crashfs.OpCreate || !strings.Contains(op.Name, apply.NoteFile) || refused == 3 {
 				return nil
 			}
 			refused++

@@ -157,12 +157,3 @@ func (q *proposalQueue) overtaken(through uint64) {
 		}
 	}
 }
-
-func hasCaller(commands []statemachine.Command) bool {
-	for i := range commands {
-		if commands[i].Caller != nil {
-			return true
-		}
-	}
-	return false
-}

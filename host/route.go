@@ -255,7 +255,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
 		return 0, false
 	}
-	return g.machine.time.Next(g.now())
+	return g.machine.apply.Time.Next(g.now())
 }
 
 // entryOf returns the entry of a call that is proposed without a number of the group's own session.

@@ -69,9 +69,6 @@ const (
 	maxBackoff = 2
 )
 
-// maxNumbers is how many numbers of its session this host uses at a time.
-func (s *commandGroup) maxNumbers() int { return min(maxNumbers, s.table.Options().MaxNumbers()) }
-
 // takeCalls makes it the queue of a group with calls, of which most may wait under a number at a time.
 func (q *proposalQueue) takeCalls(clock func() time.Duration, most int) {
 	q.clock, q.calls.most, q.ring.Results = clock, most, true
@@ -148,7 +145,7 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 // draw draws the id of a new session. One that is born too early, since this host has not applied its log
 // yet, is drawn again (renew).
 func (s *routedCalls) draw(g *Group) {
-	s.id, s.base, s.window = g.drawSession(g.machine.time.Last()), 1, nil
+	s.id, s.base, s.window = g.drawSession(g.machine.apply.Time.Last()), 1, nil
 }
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have

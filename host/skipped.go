@@ -7,13 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/host/statemachine"
-	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/vfs"
 )
 
 // A command at which machines are halted can be skipped: an operator says so, the leader puts an entry into
@@ -23,8 +17,8 @@ import (
 //
 // The leader proposes it only while its own machine is halted exactly at that command. A member skips the
 // command if it knows, before it applies it, that the entry is committed: from its own turns, or when the
-// group is opened from the log and the note (machinenote.go). What a machine has passed by is part of its
-// state (applyQueue.passed), and so of its snapshots.
+// group is opened from the log and the note (apply/note.go). What a machine has passed by is part of its
+// state (apply.Queue), and so of its snapshots.
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
@@ -51,11 +45,11 @@ func (g *Group) orderSkip(e *notedEntry) {
 		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
 		return
 	}
-	if !g.machine.skips.Add(s.Index, e.index) {
+	if !g.machine.apply.Skips.Add(s.Index, e.index) {
 		return
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
-	g.host.appliers.Enqueue(&g.machine.apply.seat) // a machine that is halted there can go on
+	g.machine.apply.Wake() // a machine that is halted there can go on
 	g.members.executions.poll()
 	g.members.changed.notify()
 }
@@ -65,7 +59,7 @@ func (g *Group) openSkips(committed uint64) {
 	for i := range g.members.noted {
 		if e := &g.members.noted[i]; e.index <= committed && entry.IsSkip(e.typ, e.data) {
 			if s, err := entry.DecodeSkip(e.data); err == nil && s.Index < e.index {
-				g.machine.skips.Add(s.Index, e.index)
+				g.machine.apply.Skips.Add(s.Index, e.index)
 			}
 		}
 	}
@@ -78,8 +72,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
 	e := g.execution(s.Encode(), "the skip of command %d", index)
 	e.outcome = func(*membership.Roster) (done bool, err error) {
-		by := g.machine.skips.Of(index)
-		return by > 0 && (g.Halted() == nil || g.machine.skips.Noted.Load() >= by), nil
+		by := g.machine.apply.Skips.Of(index)
+		return by > 0 && (g.Halted() == nil || g.machine.apply.Skips.Noted.Load() >= by), nil
 	}
 	switch {
 	case index == 0:
@@ -112,7 +106,7 @@ func (g *Group) takeSkip(q planRequest) error {
 	if err != nil {
 		return err
 	}
-	if g.machine.skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
+	if g.machine.apply.Skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
 		other, err := entry.DecodeSkip(e.data)
 		return err == nil && entry.IsSkip(e.typ, e.data) && other.Index == s.Index
 	}) {
@@ -130,12 +124,12 @@ func (g *Group) takeSkip(q planRequest) error {
 
 // rejectSkip says why this leader does not skip a command, or returns nil.
 func (g *Group) rejectSkip(index uint64) error {
-	h := g.machine.apply.halted()
+	h := g.machine.apply.Halted()
 	switch {
-	case h == nil && g.machine.apply.applied.Load() >= index:
+	case h == nil && g.machine.apply.Applied() >= index:
 		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
 	case h == nil:
-		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.applied.Load())
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.Applied())
 	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
 	case h.First != h.Last && h.First <= index && index <= h.Last:
@@ -156,65 +150,4 @@ func (g *Group) rejectSkip(index uint64) error {
 func (g *Group) awaitsOthers() bool {
 	s := &g.leadership.stalls.machine
 	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.ticks < s.began+int64(g.host.config.electionTicks()))
-}
-
-// appliedSkippedError is why a member that has applied a skipped command halts.
-type appliedSkippedError struct{ group, index, by uint64 }
-
-func (e *appliedSkippedError) Error() string {
-	return fmt.Sprintf("millrace: entry %d says that command %d of group %d is skipped, and this member has applied it, so its state is not that of the others; replace this member (ReplaceMember, with an empty directory)", e.by, e.index, e.group)
-}
-
-// checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
-// called, for an entry that is applied.
-func (q *applyQueue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
-	s, err := entry.DecodeSkip(e.Data)
-	if err != nil || s.Index >= e.Index || slices.Contains(q.passed, s.Index) {
-		return nil
-	}
-	return q.haltAt([]raftpb.Entry{*e}, "", &appliedSkippedError{q.group.id, s.Index, e.Index})
-}
-
-// skip passes an entry by that the group skips. What is in front of it is applied.
-func (q *applyQueue) skip(e *raftpb.Entry) error {
-	if m, ok := q.machine.(*commandGroup); ok {
-		if m.options.Applied != nil {
-			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
-				return nil // the machine holds its effect, from an earlier life: checkSkip says so
-			}
-			if err := q.notePassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
-				return retried{err}
-			} else if err != nil {
-				return err
-			}
-		}
-		m.skip(e)
-	}
-	if !slices.Contains(q.passed, e.Index) {
-		q.passed = append(q.passed, e.Index)
-		slices.Sort(q.passed)
-		q.passed = q.passed[max(0, len(q.passed)-entry.MaxSkips):]
-	}
-	return nil
-}
-
-// skip takes a command as one that has no effect. The log time and its session go on: a copy of the command,
-// under the same number, is not applied either.
-func (s *commandGroup) skip(e *statemachine.Entry) {
-	h, _, err := session.Decode(e.Data)
-	if err != nil {
-		return // no member can read it, so no call waits for it
-	}
-	if h.HasStamp {
-		s.group.machine.time.Note(s.table.Advance(h.Stamp), s.group.now())
-	}
-	if h.HasMark {
-		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {
-			s.table.Refuse(h.Mark)
-		}
-	}
-	s.group.refuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
-	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
-		s.checkpoint(e.Index, e.Index >= s.held)
-	}
 }

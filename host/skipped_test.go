@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -58,7 +59,7 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 		l.commit(id, 5, 6)
 	}
 	var halted *outcome.HaltedError
-	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.Final || !errors.As(err, new(*appliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
+	if err := l.Group(3).Halted(); !errors.As(err, &halted) || !halted.Final || !errors.As(err, new(*apply.AppliedSkippedError)) || !slices.Equal(applied.indexes(), []uint64{1, 2, 3}) {
 		t.Errorf("a member that has applied the command: %v, given %v", err, applied.indexes())
 	}
 	if err := l.Group(4).Halted(); !errors.As(err, &halted) || halted.First != 2 || halted.Skipped != 4 {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
@@ -102,11 +103,11 @@ func (s *groupSnapshots) init(g *Group, machine statemachine.Machine) {
 
 // snapshotterOf returns the machine that takes snapshots, or nil.
 func snapshotterOf(machine statemachine.Machine) statemachine.Snapshotter {
-	if c, ok := machine.(*commandGroup); ok {
-		if n, ok := c.machine.(maybeSnapshotter); ok && !n.TakesSnapshots() {
+	if c, ok := machine.(*apply.Commands); ok {
+		if n, ok := c.Machine.(maybeSnapshotter); ok && !n.TakesSnapshots() {
 			return nil
 		}
-		s, _ := c.machine.(statemachine.Snapshotter)
+		s, _ := c.Machine.(statemachine.Snapshotter)
 		return s
 	}
 	s, _ := machine.(statemachine.Snapshotter)
@@ -116,12 +117,6 @@ func snapshotterOf(machine statemachine.Machine) statemachine.Snapshotter {
 // maybeSnapshotter is an adapter that has the methods of a Snapshotter and may be around a machine without
 // them.
 type maybeSnapshotter interface{ TakesSnapshots() bool }
-
-// storeMax sets a to v unless it is higher.
-func storeMax(a *atomic.Uint64, v uint64) {
-	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
-	}
-}
 
 func ticksIn(d time.Duration, c Config) int64 {
 	period := c.tickPeriod()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
@@ -239,10 +240,10 @@ func (h *keeperHost) mustTake(t fataler) SnapshotInfo {
 
 // beside is what a member knows beside the state of its machine, without the sum of results.
 func (h *keeperHost) beside() string {
-	m := h.group.machine.apply.machine.(*commandGroup)
-	sums := m.sums.State()
+	m := h.group.machine.apply.Machine.(*apply.Commands)
+	sessions, sums, _ := m.Capture()
 	sums.Results, sums.Whole = 0, false
-	return fmt.Sprintf("%x %+v %v", m.table.AppendTo(nil), sums, m.table.Now())
+	return fmt.Sprintf("%x %+v %v", sessions, sums, m.Table().Now())
 }
 
 // A snapshot is published, the log behind it is compacted, and the group begins from it after a restart: with

@@ -254,7 +254,7 @@ func TestATakeThatWasPutOff(t *testing.T) {
 	if before > 1 {
 		t.Fatal("setup: it was not put off")
 	}
-	at := h.group.machine.apply.position()
+	at := h.group.machine.apply.Position()
 	installed := h.group.snapshots.Latest().Manifest // stands for the one that is installed
 	installed.Index, installed.Term = at.Index, at.Term
 	h.group.snapshots.Publish(snapshots.NewPublished(installed, 1))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/statemachine"
@@ -43,10 +44,10 @@ func (h *keeperHost) putReceived(t *testing.T, change func(*snapshot.Manifest)) 
 		}
 	}
 	g := h.group
-	m := g.machine.apply.machine.(*commandGroup)
+	m := g.machine.apply.Machine.(*apply.Commands)
 	write(snapshot.KindMachine, snapshots.StateStream, []byte("499\n499 a command that was received"))
-	write(snapshot.KindHost, snapshots.SessionsStream, m.table.AppendTo(nil))
-	block := (*snapshotGroup)(g).CaptureState(g.machine.apply.position().Index).Block
+	write(snapshot.KindHost, snapshots.SessionsStream, m.Table().AppendTo(nil))
+	block := (*snapshotGroup)(g).CaptureState(g.machine.apply.Position().Index).Block
 	block.Last = 499
 	manifest := snapshot.Manifest{
 		Cluster: h.trust.directory.Identity().Cluster, Group: theGroup, Index: id.Index, Term: id.Term, Conf: raftpb.ConfState{Voters: []uint64{1}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -81,7 +82,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 // restoreFrom makes the state of the machine, the sessions, the sums, the log time and the cursors of the
 // apply lane those of a snapshot, or leaves all of them as they are and returns an error: isDamage says that
 // the snapshot cannot be read. The machine must not be called meanwhile: it is called when the group is
-// opened, or by applyQueue.startDrained. A machine that holds a later state on its disk keeps it.
+// opened, or by apply.Queue.StartDrained. A machine that holds a later state on its disk keeps it.
 func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snapshot.Reader) error {
 	fail := func(err error) error {
 		return fmt.Errorf("millrace: snapshot %v of group %d cannot be restored: %w", p.ID, g.id, err)
@@ -90,13 +91,17 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	if err != nil {
 		return fail(err)
 	}
-	m, commands := g.machine.apply.machine.(*commandGroup)
+	m, commands := g.machine.apply.Machine.(*apply.Commands)
 	if commands != block.HasSums {
 		return fail(fmt.Errorf("it was taken of a machine with sessions: %t, and this one has them: %t; open the group with the machine that it was founded with", block.HasSums, commands))
 	}
 	var table *session.Table
 	if commands {
-		if table, err = m.readSessions(p, r); err != nil {
+		form, err := snapshots.ReadForm(p, r, snapshots.SessionsStream, m.MaxForm())
+		if err != nil {
+			return fail(fmt.Errorf("its sessions: %w (CommandOptions.Sessions)", err))
+		}
+		if table, err = m.ReadTable(form); err != nil {
 			return fail(err)
 		}
 	}
@@ -104,57 +109,23 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	if err != nil {
 		return fail(err)
 	}
-	if !commands || m.options.Applied == nil || max(m.held, m.last) < block.Last {
+	if !commands || m.Lacks(block.Last) {
 		if err := snapshots.Restore(ctx, g.snapshots.Machine, &p.Manifest, r); err != nil {
 			return fail(err)
 		}
-		if err := m.checkRestored(block.Last); err != nil {
-			return fail(err)
+		if commands {
+			if err := m.CheckRestored(block.Last); err != nil {
+				return fail(err)
+			}
 		}
 	}
 	if commands {
-		m.table = table
-		m.countSessions()
 		restoreSection()
-		m.last = block.Last
-		m.sums.Restore(block.Sums)
-		g.machine.time.Note(m.table.Now(), g.now())
+		m.Restored(table, block.Last, block.Sums)
 	}
-	g.machine.apply.passed = block.Skipped
-	g.machine.apply.setPosition(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index})
-	storeMax(&g.machine.apply.applied, p.ID.Index)
+	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped)
 	g.reads.queue.Applied(p.ID.Index)
 	return nil
-}
-
-// checkRestored learns what a machine holds on its disk after it was restored.
-func (m *commandGroup) checkRestored(last uint64) error {
-	if m == nil || m.options.Applied == nil {
-		return nil
-	}
-	held, err := m.appliedHere()
-	switch {
-	case err != nil:
-		return fmt.Errorf("the state machine does not say what it holds after Restore: %w", err)
-	case held != last:
-		return fmt.Errorf("after Restore the state machine says that it has applied entry %d, want %d", held, last)
-	}
-	m.held = held
-	return nil
-}
-
-// readSessions reads the table of a snapshot.
-func (m *commandGroup) readSessions(p *snapshots.Published, r *snapshot.Reader) (*session.Table, error) {
-	o := m.options.Sessions.WithDefaults()
-	form, err := snapshots.ReadForm(p, r, snapshots.SessionsStream, o.MaxBytes+o.MaxResultBytes+4<<10)
-	if err != nil {
-		return nil, fmt.Errorf("its sessions: %w (CommandOptions.Sessions)", err)
-	}
-	table := session.New(m.options.Sessions)
-	if err := table.Restore(form); err != nil {
-		return nil, err
-	}
-	return table, nil
 }
 
 // rejectRestored says why a group that was restored from an archive (package host/rescue) cannot be founded

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -25,8 +26,8 @@ func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
 func (g *snapshotGroup) Stopped() error           { return wrap(outcome.ErrStopped, (*Group)(g).Err()) }
 func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
 func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
-func (g *snapshotGroup) Capture()                 { g.host.appliers.Enqueue(&g.machine.apply.seat) }
-func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.position() }
+func (g *snapshotGroup) Capture()                 { g.machine.apply.Wake() }
+func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.Position() }
 func (g *snapshotGroup) IsFounded() bool          { return g.snapshots.found.Load() != nil }
 func (g *snapshotGroup) Now() time.Duration       { return (*Group)(g).now() }
 func (g *snapshotGroup) Ticks() int64             { return g.host.clock.livedAtBeat() }
@@ -55,8 +56,8 @@ func (g *snapshotGroup) WasMemberAt(index uint64) bool {
 
 func (g *snapshotGroup) Manifest() snapshot.Manifest {
 	m := snapshot.Manifest{Cluster: g.host.trust.directory.Identity().Cluster, Group: g.id}
-	if c, ok := g.machine.apply.machine.(*commandGroup); ok {
-		m.Machine = c.options.Version
+	if c, ok := g.machine.apply.Machine.(*apply.Commands); ok {
+		m.Machine = c.Options.Version
 	}
 	return m
 }
@@ -65,13 +66,11 @@ func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	q := g.machine.apply
 	c.Block = entry.Block{
 		Found: *g.snapshots.found.Load(), Roster: g.members.rosterAt(index), PerEntry: g.snapshots.Growth.PerEntry(),
-		Skipped: slices.Clone(q.passed),
+		Skipped: q.Passed(),
 	}
-	if m, ok := q.machine.(*commandGroup); ok {
-		_, counted := m.table.Sessions()
-		c.Sessions = m.table.AppendTo(make([]byte, 0, counted/8))
-		c.Block.HasSums, c.Block.Sums = true, m.sums.State()
-		c.Block.Last = max(m.last, m.held)
+	if m, ok := q.Machine.(*apply.Commands); ok {
+		c.Block.HasSums = true
+		c.Sessions, c.Block.Sums, c.Block.Last = m.Capture()
 	}
 	return c
 }
@@ -85,7 +84,7 @@ func (g *snapshotGroup) Others() []uint64   { return (*Group)(g).otherMembers() 
 func (g *snapshotGroup) Refused(err error)  { (*Group)(g).noteRefusal(err) }
 
 func (g *snapshotGroup) NeedsSnapshot(index uint64) bool {
-	return index > g.life.status.Load().Committed || g.machine.apply.passes(index)
+	return index > g.life.status.Load().Committed || g.machine.apply.Passes(index)
 }
 
 func (g *snapshotGroup) RejectManifest(m *snapshot.Manifest) error {

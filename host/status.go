@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -17,14 +18,14 @@ func (g *Group) Status() diagnosis.Status {
 		s.Role, s.Leader = event.RoleFollower, raft.None
 	}
 	s.WithoutAuthority = g.members.withoutAuthority.Load()
-	s.Applied = min(g.machine.apply.machineApplied(s.Applied), s.Committed) // its turn may note it later
+	s.Applied = min(g.machine.apply.MachineApplied(s.Applied), s.Committed) // its turn may note it later
 	if g.writes.storage != nil {
 		s.FirstIndex = g.writes.storage.log.FirstIndex()
 	}
 	s.Refused, s.Dropped = g.proposals.refused.Load(), g.proposals.dropped.Load()
-	s.AppliedBatches, s.AppliedCommands = g.machine.apply.calls.Load(), g.machine.apply.entries.Load()
-	if m, ok := g.machine.apply.machine.(*commandGroup); ok {
-		s.DuplicatesSuppressed = m.suppressed.Load()
+	s.AppliedBatches, s.AppliedCommands = g.machine.apply.Calls()
+	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {
+		_, _, s.DuplicatesSuppressed = m.Counts()
 	}
 	return s
 }

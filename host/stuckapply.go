@@ -64,8 +64,8 @@ type aheadMember struct {
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
 func (g *Group) checkApply(now int64, mayAct bool) {
 	s, bound := &g.leadership.stalls.machine, g.host.config.stallTicks()
-	stalled := s.watch.waits(g.applyWaits(), g.machine.apply.progress(), now)
-	if g.machine.apply.halted() != nil && stalled > 0 {
+	stalled := s.watch.waits(g.applyWaits(), g.machine.apply.Progress(), now)
+	if g.machine.apply.Halted() != nil && stalled > 0 {
 		stalled = max(stalled, bound+1) // it is known that nothing will be applied
 	}
 	if stalled <= bound/2 {
@@ -89,9 +89,6 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 // applyWaits reports whether committed entries wait for the state machine, or are in it.
 func (g *Group) applyWaits() bool { return g.machine.apply.Held() > 0 }
 
-// progress changes whenever the state machine has completed something.
-func (q *applyQueue) progress() uint64 { return q.calls.Load() + q.applied.Load() }
-
 // end forgets what the members have answered.
 func (s *stuckApply) end() { s.goal, s.ahead = 0, nil }
 
@@ -102,11 +99,11 @@ func (g *Group) stuckDue() int64 {
 	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	s.watch.waits(g.applyWaits(), g.machine.apply.progress(), g.core.at.ticks)
+	s.watch.waits(g.applyWaits(), g.machine.apply.Progress(), g.core.at.ticks)
 	switch {
 	case !s.watch.busy:
 		return never
-	case s.goal == 0 && g.machine.apply.halted() != nil:
+	case s.goal == 0 && g.machine.apply.Halted() != nil:
 		return max(s.watch.since, g.core.at.ticks) + 1
 	case s.goal == 0:
 		return s.watch.since + g.host.config.stallTicks()/2 + 1
@@ -137,7 +134,7 @@ func (g *Group) answerApplied() (again bool) {
 		if !follows || g.writes.append.Full.Load() || g.writes.discarding.waitsForLane {
 			continue
 		}
-		q.applied = min(g.machine.apply.machineApplied(st.Applied), st.Commit)
+		q.applied = min(g.machine.apply.MachineApplied(st.Applied), st.Commit)
 		g.host.network.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
 	}
 	return false

@@ -20,7 +20,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
 			g.fail(containment.Turn(g.id, p))
-		} else if !returned && g.machine.apply.halted() == nil {
+		} else if !returned && g.machine.apply.Halted() == nil {
 			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, containment.ErrEnded))
 		}
 	}()

@@ -3,28 +3,8 @@ package host
 import (
 	"runtime/debug"
 
-	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/statemachine"
 )
-
-// callee names the function of the user that the machine of a queue is in the middle of.
-func (q *applyQueue) callee() string {
-	if m, is := q.machine.(*commandGroup); is {
-		return m.callee()
-	}
-	return "Apply of the state machine"
-}
-
-func (s *commandGroup) callee() string {
-	if s.inDigest {
-		return "Digest of the state machine"
-	}
-	if m, is := s.machine.(statemachine.NamesCallee); is {
-		return containment.Callee(m)
-	}
-	return "Apply of the state machine"
-}
 
 // The methods of a Caller are called on lanes and in turns, some of them under locks. One that panics has not
 // heard, which is logged, and what called it goes on.
@@ -59,21 +39,4 @@ func (g *Group) callerEnded(method string, p any, returned bool) {
 	default:
 		g.host.env.logger.Error("a caller has ended the goroutine on which it was told (runtime.Goexit, as t.Fatal does)", "group", g.id, "host", g.self, "method", method+" of the Caller")
 	}
-}
-
-// digest calls the user's Digest.
-func (s *commandGroup) digest() uint64 {
-	s.inDigest = true
-	d := s.options.Digest()
-	s.inDigest = false
-	return d
-}
-
-// appliedHere calls the user's Applied.
-func (s *commandGroup) appliedHere() (held uint64, err error) {
-	err = containment.Call("Applied of the state machine", func() (err error) {
-		held, err = s.options.Applied()
-		return err
-	}, nil)
-	return held, err
 }

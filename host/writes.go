@@ -53,7 +53,7 @@ func (w *writer) DiskFull(err error) {
 }
 
 func (w *writer) Restore(s *raftpb.Snapshot, restored func()) {
-	w.machine.apply.startDrained(func() { (*Group)(w).restoreInstalled(s, restored) })
+	w.machine.apply.StartDrained(func() { (*Group)(w).restoreInstalled(s, restored) })
 }
 
 func (w *writer) Discarded(o appendlane.Outcome) {

@@ -54,6 +54,7 @@ var besideHost = []string{
 	"host/internal/apply",
 	"host/internal/budget",
 	"host/internal/bulk",
+	"host/internal/containment",
 	"host/internal/divergence",
 	"host/internal/entry",
 	"host/internal/examination",

@@ -8,9 +8,9 @@ var dutyBugs = []bug{
 	{name: "reads_not_wanted", what: "a read begins, and no turn asks a question for it", in: "sim", found: "TestEveryDuty", edits: []edit{{"host/read.go",
 		`	(*Group)(w).want(dutyReads)
 `, ``}}},
-	{name: "halted_not_wanted", what: "a machine halts, and no turn answers its clients or lets it be made again", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/halted.go",
-		`	g.want(dutyHalted)
-	g.wake() // its`, `	g.wake() // its`}}},
+	{name: "halted_not_wanted", what: "a machine halts, and no turn answers its clients or lets it be made again", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/machine.go",
+		`	g.Want()
+	(*Group)(g).wake()`, `	(*Group)(g).wake()`}}},
 	{name: "questions_not_wanted", what: "a member does not answer what it has applied, so a leader with a stuck machine keeps the leadership", in: "host", found: "TestMemberSaysWhatItHasApplied", edits: []edit{{"host/duties.go",
 		`	if len(in.questions) > 0 {`, `	if false {`}}},
 	{name: "plan_not_wanted", what: "a request for a plan waits until something else concerns the members", in: "host", found: "TestMembersChange", edits: []edit{{"host/keys.go",

@@ -4,31 +4,31 @@ package planted_test
 var poisonBugs = []bug{
 	{name: "codec_not_tried", what: "a command that its codec cannot decode is proposed", in: ".", found: "TestCommandThatDoesNotComeBackIsNotProposed", edits: []edit{{"machine.go",
 		`return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}`, `return Machine[C, R]{sm: sm, codec: codec}`}}},
-	{name: "poison_stops_the_group", what: "a command that the state machine cannot apply stops the group, on every member", in: "host", found: "TestFailureStopsOneGroup", edits: []edit{{"host/apply.go",
+	{name: "poison_stops_the_group", what: "a command that the state machine cannot apply stops the group, on every member", in: "host", found: "TestFailureStopsOneGroup", edits: []edit{{"host/internal/apply/queue.go",
 		`		q.halt(halted)
 		return false
-	} else if`, `		q.group.fail(halted)
+	} else if`, `		q.member.Fail(halted)
 		return false
 	} else if`}}},
-	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/skipped.go",
+	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
 		`|| s.Index >= e.Index || slices.Contains(q.passed, s.Index) {`, `|| s.Index >= e.Index || true {`}}},
 	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skipped.go",
 		`	if err := g.rejectSkip(s.Index); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/machinenote.go",
+	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/internal/apply/note.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
 	{name: "skips_not_read", what: "a member that starts again does not read which commands are skipped", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "poison command", edits: []edit{{"host/groups.go",
 		`	g.openSkips(committed)
 `, `	_ = committed
 `}}},
-	{name: "suspect_state_goes_on", what: "a machine that is made again from a snapshot keeps the state in which it has halted", in: "sim", found: "TestDivergence", args: "-divergences 6", says: "poison", edits: []edit{{"host/rebuild.go",
-		`	err = g.restoreFrom(context.Background(), p, r)
-`, `	_ = context.Background()
+	{name: "suspect_state_goes_on", what: "a machine that is made again from a snapshot keeps the state in which it has halted", in: "sim", found: "TestDivergence", args: "-divergences 6", says: "poison", edits: []edit{{"host/internal/apply/rebuild.go",
+		`	if err := restore(); err != nil {
+`, `	if err := error(nil); err != nil {
 `}}},
-	{name: "halted_machine_holds_the_core", what: "a core learns only from its machine what is applied, so members with halted machines cannot campaign over a membership change", in: "host", found: "TestHaltedMachineDoesNotHoldTheCore", edits: []edit{{"host/halted.go",
+	{name: "halted_machine_holds_the_core", what: "a core learns only from its machine what is applied, so members with halted machines cannot campaign over a membership change", in: "host", found: "TestHaltedMachineDoesNotHoldTheCore", edits: []edit{{"host/internal/apply/halt.go",
 		`	if len(answers) > 0 {
-		q.group.inbox.putAnswers(answers)`, `	if len(answers) > 1<<30 {
-		q.group.inbox.putAnswers(answers)`}}},
-	{name: "snapshot_leaves_the_halt", what: "a machine that is halted stays so although a snapshot behind the command was installed", in: "host", found: "TestHaltedMachineInstalls", edits: []edit{{"host/halted.go",
+		q.member.Done(0, answers)`, `	if len(answers) > 1<<30 {
+		q.member.Done(0, answers)`}}},
+	{name: "snapshot_leaves_the_halt", what: "a machine that is halted stays so although a snapshot behind the command was installed", in: "host", found: "TestHaltedMachineInstalls", edits: []edit{{"host/internal/apply/halt.go",
 		`			q.resume()
 			return true
 		}
@@ -39,15 +39,15 @@ var poisonBugs = []bug{
 		`	if err := g.rejectSkip(s.Index); err != nil {
 		return err`, `	if err := g.rejectSkip(s.Index); err != nil && err == nil {
 		return err`}}},
-	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/rebuild.go",
+	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/internal/apply/rebuild.go",
 		`	to := q.rebuildTo
 `, `	to := q.through.Load()
 `}}},
-	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "host", found: "TestRebuildTellsTheCallers", edits: []edit{{"host/halted.go",
+	{name: "rebuild_before_answers", what: "a machine is made again before the callers of the batch that halted it are told", in: "host", found: "TestRebuildTellsTheCallers", edits: []edit{{"host/internal/apply/halt.go",
 		`	if q.halting.answered.Load() != q.halting.now.Load() {`, `	if q.halting.now.Load() == nil {`}}},
-	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/rebuild.go",
+	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/internal/apply/rebuild.go",
 		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},
-	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/rebuild.go",
+	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/internal/apply/rebuild.go",
 		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
 	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/internal/divergence/divergence.go",
 		`return o.Index >= c.Index })
@@ -57,8 +57,8 @@ var poisonBugs = []bug{
 		`n.group.Halted() == nil && n.group.Halts() == halts {`, `halts == halts {`}}},
 	{name: "lease_over_a_halt", what: "a lease holds although the machine was made again meanwhile", in: ".", found: "TestReadThatAHaltOvertakes", edits: []edit{{"host/read.go",
 		`!w.life.hasEnded.Load() && (*Group)(w).worksSince(halts)`, `!w.life.hasEnded.Load()`}}},
-	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/skipped.go",
+	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/skip.go",
 		`vfs.IsShort(err) || identity.IsFull(err) {`, `err != nil && !vfs.IsShort(err) && !identity.IsFull(err) {`}}},
-	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/apply.go",
-		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*parked)) {`}}},
+	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/queue.go",
+		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*Parked)) {`}}},
 }

@@ -64,7 +64,7 @@ var runtimeBugs = []bug{
 	{name: "put_back_vote", what: "a refused round writes its own term and vote, although later ones have overtaken it", in: "host/internal/appendlane", found: "TestRefusedRoundDoesNotPutTheVoteBack", edits: []edit{{"host/internal/appendlane/write.go",
 		`if workqueue.Behind(w.HardState, s.hs) {`, `if false {`}, {"host/internal/appendlane/write.go",
 		`if !raft.IsEmptyHardState(w.HardState) && workqueue.Behind(w.HardState, s.hs) {`, `if !raft.IsEmptyHardState(w.HardState) && false {`}}},
-	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", says: "and again at", edits: []edit{{"host/commands.go",
+	{name: "skip_sessions", what: "the members of a group apply a command again that their table of sessions knows", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", says: "and again at", edits: []edit{{"host/internal/apply/commands.go",
 		`			if verdict != session.Fresh {`, `			if verdict == session.Duplicate {
 				verdict = session.Fresh
 			} else if verdict != session.Fresh {`}}},
@@ -119,7 +119,7 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
-	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/apply.go",
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/apply/queue.go",
 		`		if vfs.IsShort(err) {
 			return nil, 0, retried{err}`, `		if vfs.IsShort(err) && false {
 			return nil, 0, retried{err}`}}},
@@ -131,12 +131,10 @@ var runtimeBugs = []bug{
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
 	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/internal/apply/lanes.go",
 		`case q.slow:`, `case q.slow && false:`}}},
-	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/apply.go",
+	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host/internal/apply", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/internal/apply/queue.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
-	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/snapshotopen.go",
-		`		m.table = table
-`, `		_ = table
-`}}},
+	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/internal/apply/restore.go",
+		`s.table, s.last = table, last`, `s.last = last`}}},
 	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/internal/sched/worker.go",
 		`			s.put(seat, false)
 		}

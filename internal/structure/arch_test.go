@@ -65,11 +65,11 @@ host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb                            |
-host/internal/apply    env host/event host/internal/entry host/internal/sched host/internal/workqueue        |
 host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
+host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue |
 host/internal/leadership host/internal/control                                                              |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals                                                                                       |

@@ -15,7 +15,8 @@ import (
 const parts = `
 words     turn control budget entry containment
 queues    sched outbox workqueue                      workqueue→outbox
-lanes     identity storage appendlane apply divergence
+lanes     identity storage appendlane divergence
+machine   apply
 services  proposals reads members bulk pulse examination  proposals→members
 duties    founding plans leadership snapshots objects objects→snapshots
 `

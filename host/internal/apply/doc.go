@@ -1,8 +1,11 @@
-// Package apply calls the state machines of a host. It owns the lanes and says which group gets a lane next.
-// It has the log time of a group, and the commands that the group skips. A round of a group is still in
-// package host (apply.go), which is the Owner of a Seat.
+// Package apply calls the state machines of a host. It owns the lanes and says which group gets a lane
+// next. It owns the queue of each group: its rounds, the halt of its machine, the commands that it skips
+// and its log time. Commands turn entries into commands with sessions. A group is a Member to its queue,
+// and its waiting calls are Callers; package host implements both.
 //
-// Lanes have one lock for all seats. LogTime and Skips have one each. None is held while a machine works.
+// Lanes have one lock for all seats. LogTime and Skips have one each. None is held while a machine works. A
+// queue holds a lock of its own while its machine is called in a turn: both a lane and a turn may call it.
 //
-// Reading order: lanes.go, skips.go, logtime.go.
+// Reading order: lanes.go, queue.go, hook.go, commands.go, restore.go, logtime.go, skips.go, skip.go,
+// halt.go, note.go, rebuild.go, wait.go.
 package apply

@@ -91,7 +91,7 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/host.(*Group).stepInputs.func1":            true,
 		"github.com/millrace/millrace/host.(*Group).setRoster":                   false,
 		"github.com/millrace/millrace/host.(*Group).setRefuses.func1":            false,
-		"github.com/millrace/millrace/host.(*steps).Apply":                       false,
+		"github.com/millrace/millrace/host/internal/apply.(*Queue).ApplyAll":     false,
 		"github.com/millrace/millrace/host/internal/storage.(*Storage).Term":     true,
 		"github.com/millrace/millrace/host.(*backlog[...]).take":                 false,
 		"github.com/millrace/millrace/host.(*ring[...]).pop":                     true,

@@ -1,11 +1,9 @@
-package host
+package apply
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/vfs"
@@ -29,14 +27,14 @@ type rebuildPurpose struct{ first, last, by uint64 }
 
 // rebuild makes a halted machine again, if that leads further. It is called by a lane, and reports whether
 // the machine works.
-func (q *applyQueue) rebuild() (works bool) {
-	h := q.halted()
+func (q *Queue) rebuild() (works bool) {
+	h := q.Halted()
 	if h == nil || h.Final {
 		return false
 	}
 	purpose := rebuildPurpose{first: h.First, last: h.Last}
 	if h.First == h.Last {
-		if purpose.by = q.group.machine.skips.Of(h.First); purpose.by == 0 {
+		if purpose.by = q.Skips.Of(h.First); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {
@@ -49,21 +47,21 @@ func (q *applyQueue) rebuild() (works bool) {
 		return false // it has not helped
 	}
 	q.rebuilt = purpose
-	p := q.group.snapshots.Latest()
-	if !q.canRebuild(p) {
+	restore, name := q.member.Snapshot()
+	if restore == nil || !q.canRebuild() {
 		return false
 	}
-	if err := q.rebuildFrom(p); err != nil {
+	if err := q.rebuildFrom(restore); err != nil {
 		if again := (*outcome.HaltedError)(nil); errors.As(err, &again) {
 			q.halt(again)
 			return false
 		}
 		if vfs.IsShort(err) {
 			q.rebuilt = rebuildPurpose{}
-			q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
+			q.retry(err)
 			return false
 		}
-		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.ID.String(), "err", err)
+		q.Logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.Group, "host", q.Self, "snapshot", name, "err", err)
 		return false
 	}
 	q.resume()
@@ -71,36 +69,26 @@ func (q *applyQueue) rebuild() (works bool) {
 }
 
 // canRebuild reports whether the machine can begin from a snapshot in this life.
-func (q *applyQueue) canRebuild(p *snapshots.Published) bool {
-	m, ok := q.machine.(*commandGroup)
-	return p != nil && ok && m.options.Applied == nil && q.hook == nil && !q.group.snapshots.Installing.Load()
+func (q *Queue) canRebuild() bool {
+	m, ok := q.Machine.(*Commands)
+	return ok && m.Options.Applied == nil && q.Hook == nil
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.
-func (q *applyQueue) rebuildFrom(p *snapshots.Published) (err error) {
-	g := q.group
+func (q *Queue) rebuildFrom(restore func() error) (err error) {
 	q.calling.Lock()
 	defer q.calling.Unlock()
 	q.rebuildTo = max(q.rebuildTo, q.through.Load())
 	to := q.rebuildTo
-	store, err := g.snapshots.Store()
-	if err != nil {
-		return err
-	}
-	r, err := store.Open(p.ID)
-	if err != nil {
-		return err
-	}
 	q.rebuilding = true
 	defer func() { q.rebuilding = false }()
-	err = g.restoreFrom(context.Background(), p, r)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err := restore(); err != nil {
 		return err
 	}
 	for at := q.through.Load(); at < to; at = q.through.Load() {
 		entries, err := q.read(at+1, to+1, workqueue.MaxRoundBytes)
 		if err != nil {
-			return fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied again: %w", at+1, to, g.id, err)
+			return fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied again: %w", at+1, to, q.Group, err)
 		}
 		if err := q.apply(entries); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package host
+package apply
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/vfs"
-	"github.com/millrace/millrace/wal"
 )
 
 // machine.json in the directory of a group says what the next start must know of a machine that has halted,
@@ -24,11 +23,11 @@ import (
 //
 // A note that is lost costs a start more, or a member that must be replaced, and never a wrong state.
 const (
-	machineFile    = "machine.json"
-	machineVersion = 1
+	NoteFile    = "machine.json"
+	noteVersion = 1
 )
 
-type machineText struct {
+type noteText struct {
 	Version   int      `json:"version"`
 	First     uint64   `json:"first,omitempty"`
 	Last      uint64   `json:"last,omitempty"`
@@ -36,22 +35,21 @@ type machineText struct {
 	Passed    []uint64 `json:"passed,omitempty"`
 }
 
-// openNote reads the note when the group is opened, behind a snapshot, and returns through where the log is
+// OpenNote reads the note when the group is opened, behind a snapshot, and returns through where the log is
 // surely committed.
-func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
-	g := q.group
-	path := filepath.Join(identity.GroupDir(g.host.config.Dir, g.id), machineFile)
-	found, err := identity.ReadFile(g.host.env.fs, path, &q.note)
+func (q *Queue) OpenNote(snapshot, committed uint64) (uint64, error) {
+	path := filepath.Join(q.Dir, NoteFile)
+	found, err := identity.ReadFile(q.FS, path, &q.note)
 	switch {
 	case err != nil:
 		return 0, err
-	case !found || g.host.config.Durability.Kind == wal.KindMemory:
-		q.note = machineText{}
+	case !found || q.InMemory:
+		q.note = noteText{}
 		return committed, nil
-	case q.note.Version != machineVersion:
-		return 0, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, q.note.Version, machineVersion)
+	case q.note.Version != noteVersion:
+		return 0, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, q.note.Version, noteVersion)
 	}
-	if m, ok := q.machine.(*commandGroup); ok && m.options.Applied != nil {
+	if m, ok := q.Machine.(*Commands); ok && m.Options.Applied != nil {
 		for _, index := range q.note.Passed {
 			if index > snapshot && !slices.Contains(q.passed, index) {
 				q.passed = append(q.passed, index)
@@ -59,37 +57,36 @@ func (q *applyQueue) openNote(snapshot, committed uint64) (uint64, error) {
 		}
 		slices.Sort(q.passed)
 	}
-	return max(committed, min(q.note.Committed, g.writes.storage.log.LastIndex())), nil
+	return max(committed, min(q.note.Committed, q.Log.LastIndex())), nil
 }
 
 // isSuspect reports whether a command must be applied alone.
-func (q *applyQueue) isSuspect(index uint64) bool {
+func (q *Queue) isSuspect(index uint64) bool {
 	return q.note.First <= index && index <= q.note.Last
 }
 
 // writeNote writes what is known of a halt, once. It is called by a lane. Without a descriptor it is tried
 // again. If it fails otherwise, the next start knows less.
-func (q *applyQueue) writeNote() {
+func (q *Queue) writeNote() {
 	next := q.note
-	if h := q.halted(); h != nil && h.First != h.Last {
+	if h := q.Halted(); h != nil && h.First != h.Last {
 		next.First, next.Last = h.First, h.Last
 	}
-	known := q.group.machine.skips.Known()
+	known := q.Skips.Known()
 	next.Committed = max(next.Committed, known)
 	if err := q.storeNote(next); vfs.IsShort(err) {
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
+		q.retry(err)
 		return
 	} else if err != nil {
-		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
+		q.Logger.Warn("what halted the state machine is not noted for the next start", "group", q.Group, "host", q.Self, "err", err)
 	}
-	if q.group.machine.skips.Noted.Swap(known) < known {
-		q.group.members.executions.poll() // a caller may start this host again as soon as it is told
-		q.group.members.changed.notify()
+	if q.Skips.Noted.Swap(known) < known {
+		q.member.SkipNoted() // a caller may start this host again as soon as it is told
 	}
 }
 
 // notePassed notes durably that the machine is not given a command.
-func (q *applyQueue) notePassed(index uint64) error {
+func (q *Queue) notePassed(index uint64) error {
 	if slices.Contains(q.note.Passed, index) {
 		return nil
 	}
@@ -99,22 +96,20 @@ func (q *applyQueue) notePassed(index uint64) error {
 	return q.storeNote(next)
 }
 
-func (q *applyQueue) storeNote(next machineText) error {
-	g := q.group
-	next.Version = machineVersion
+func (q *Queue) storeNote(next noteText) error {
+	next.Version = noteVersion
 	same := !q.noteFailed && next.First == q.note.First && next.Last == q.note.Last && next.Committed == q.note.Committed && slices.Equal(next.Passed, q.note.Passed)
 	was := q.note
-	if q.note = next; same || g.host.config.Durability.Kind == wal.KindMemory {
+	if q.note = next; same || q.InMemory {
 		return nil
 	}
-	fsys, dir := g.host.env.fs, identity.GroupDir(g.host.config.Dir, g.id)
-	err := fsys.MkdirAll(dir)
+	err := q.FS.MkdirAll(q.Dir)
 	if err == nil {
-		err = identity.WriteFile(fsys, dir, machineFile, next)
+		err = identity.WriteFile(q.FS, q.Dir, NoteFile, next)
 	}
 	if q.noteFailed = err != nil; err != nil {
 		q.note.Committed, q.note.Passed = was.Committed, was.Passed // it is tried again
-		return errors.Join(fmt.Errorf("millrace: note what halted the state machine of group %d", g.id), err)
+		return errors.Join(fmt.Errorf("millrace: note what halted the state machine of group %d", q.Group), err)
 	}
 	return nil
 }

@@ -1,0 +1,348 @@
+package apply
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/object"
+)
+
+// Commands is the state machine of a group whose entries have headers. It turns entries into commands,
+// and suppresses those that were applied before: on all members alike, because it looks at nothing but the
+// log.
+//
+// Rejected: to suppress duplicates when they are proposed. A leader does not know what an earlier one has
+// committed until it has applied it, and two copies may be on the way at once.
+type Commands struct {
+	Machine statemachine.CommandMachine
+	Options statemachine.CommandOptions
+	Opening
+
+	queue *Queue // nil: no group has it yet
+	table *session.Table
+	sums  divergence.Sums
+
+	suppressed atomic.Uint64 // commands that were not applied, of all verdicts
+	evicted    atomic.Uint64 // sessions that were forgotten because the table was full
+	sessions   atomic.Int64  // in the table
+
+	inDigest bool // the user's Digest is being called; owned by the lane, or the turn
+
+	// Owned by the lane; scratch.
+	batch []statemachine.Command
+	found int    // the callers of this many of batch are known
+	held  uint64 // the machine holds the commands through this one, from before this life
+	last  uint64 // the last command that it was given, or that came with a snapshot
+}
+
+// Opening is the group that the commands are of.
+type Opening struct {
+	Dir      string // of the host, for people
+	Volatile bool
+	Now      func() time.Duration
+	Callers  Callers
+	// OpenObjects opens the objects of the group, if it has them.
+	OpenObjects func() error
+	// Compared begins to compare members, and Checkpoint says what the machine is like after a command.
+	Compared   func(divergence.Machine)
+	Checkpoint func(divergence.Checkpoint)
+}
+
+// Callers are the calls of this host that wait for commands. The lane, or the turn that calls the machine,
+// calls it.
+type Callers interface {
+	// Find gives its Caller to each command that waits for the machine. They are in the order of the log.
+	Find([]statemachine.Command)
+	// Applied says that the machine has given the results.
+	Applied()
+	// The others end the calls for an entry that the machine does not get, or for its mark. Duplicate: the
+	// command was applied before. Expired: its session may be forgotten. Rejected: the table has refused it.
+	// Refused: the command is refused, also to a call that was told its commit. Ended: it is done.
+	Duplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool)
+	Expired(index, term uint64, m session.Mark, why error)
+	Rejected(index, term uint64, m session.Mark, why error)
+	Refused(index, term uint64, m session.Mark, why error)
+	Ended(index, term uint64, m session.Mark)
+}
+
+// Open prepares the machine for a group, whose log is there and not yet applied.
+func (s *Commands) Open(q *Queue, of Opening) error {
+	o := &s.Options
+	switch {
+	case s.queue != nil:
+		return fmt.Errorf("millrace: group %d cannot have the state machine of an earlier OpenGroup; make another one with Commands", q.Group)
+	case s.Machine == nil:
+		return fmt.Errorf("millrace: Commands needs a CommandMachine for group %d", q.Group)
+	case len(o.Version) > divergence.MaxVersion:
+		return fmt.Errorf("millrace: CommandOptions.Version of group %d has %d bytes, want at most %d", q.Group, len(o.Version), divergence.MaxVersion)
+	}
+	if err := o.Sessions.Validate(); err != nil {
+		return fmt.Errorf("%w (CommandOptions.Sessions of group %d)", err, q.Group)
+	}
+	if o.Applied != nil {
+		if err := s.readApplied(q, of); err != nil {
+			return err
+		}
+	}
+	if o.Objects != nil {
+		if o.Applied != nil {
+			return fmt.Errorf("millrace: the state machine of group %d keeps its state on disk (CommandOptions.Applied), so it cannot have objects; a command decides which objects are kept when it is applied, and this machine gets no command twice", q.Group)
+		}
+		if err := of.OpenObjects(); err != nil {
+			return err
+		}
+	}
+	s.queue, s.Opening, s.table = q, of, session.New(o.Sessions)
+	m := divergence.Machine{Sessions: o.Sessions, Form: resultForm(o), Version: o.Version, Stops: o.StopDiverged}
+	if o.Digest != nil {
+		m.Digest = s.digest
+	}
+	s.sums = divergence.NewSums(&m, s.held == 0)
+	of.Compared(m)
+	return nil
+}
+
+// readApplied learns which commands the machine holds. Each of them is in the log: the machine got it after
+// the log had made it durable. If it is not, one of the two was wiped or restored.
+func (s *Commands) readApplied(q *Queue, of Opening) error {
+	held, err := s.appliedHere()
+	switch last := q.Log.LastIndex(); {
+	case err != nil:
+		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", q.Group, err)
+	case of.Volatile:
+		return fmt.Errorf("millrace: Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied); a power cut could leave there what the log does not have", q.Group)
+	case held > last:
+		return fmt.Errorf("millrace: the state machine of group %d has applied entry %d, and the log in %s ends at entry %d: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again", q.Group, held, of.Dir, last)
+	}
+	s.held = held
+	return nil
+}
+
+// Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
+// the state in between (sums).
+func (s *Commands) Apply(entries []statemachine.Entry) error {
+	defer s.clear()
+	defer s.countSessions()
+	for i := range entries {
+		e := &entries[i]
+		h, command, err := session.Decode(e.Data)
+		if err != nil {
+			if before := s.Flush(); before != nil {
+				return before
+			}
+			return &outcome.CommandError{Index: e.Index, Err: fmt.Errorf("entry %d of group %d: %w", e.Index, s.queue.Group, err)}
+		}
+		var c object.Command
+		var wrong error
+		if hook := s.queue.Hook; hook != nil {
+			if c, wrong, err = hook.Before(e, h, command); err != nil {
+				return err
+			}
+			command = c.Data
+		}
+		if h.HasStamp {
+			s.queue.Time.Note(s.table.Advance(h.Stamp), s.Now())
+		}
+		verdict := session.Fresh
+		if h.HasMark {
+			var first session.Record
+			verdict, first = s.table.Apply(h.Mark, e.Index, e.Term)
+			if verdict != session.Fresh {
+				if err := s.suppress(e, h.Mark, verdict, first); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case verdict != session.Fresh:
+		case s.queue.Hook != nil && !s.queue.Hook.Change(e, h, c, wrong):
+		case e.Index > s.held:
+			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
+		case h.HasMark:
+			s.table.Keep(nil) // the machine holds it, and its result is not known any more
+		}
+		if s.sums.Command(e.Data, verdict, s.table.Now()) {
+			if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
+				s.batch[n-1].EndsBatch = true
+			}
+			if err := s.Flush(); err != nil {
+				return err
+			}
+			s.checkpoint(e.Index, e.Index >= s.held)
+		}
+	}
+	return s.Flush()
+}
+
+// countSessions notes for Metrics what is in the table.
+func (s *Commands) countSessions() {
+	n, _ := s.table.Sessions()
+	s.sessions.Store(int64(n))
+	s.evicted.Add(s.table.TakeEvicted())
+}
+
+// suppress does not apply a command, and tells the call that waits for it.
+func (s *Commands) suppress(e *statemachine.Entry, m session.Mark, v session.Verdict, first session.Record) error {
+	if v == session.Duplicate && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
+		if err := s.Flush(); err != nil { // it is one of this batch: a caller that is told may read its effect
+			return err
+		}
+		first, _ = s.table.Lookup(m.ID, m.Number)
+	}
+	s.findCallers() // in the order of the log
+	s.suppressed.Add(1)
+	switch {
+	case v == session.Duplicate && first.Refused:
+		s.Callers.Refused(e.Index, e.Term, m, s.queue.RefusedBefore(first.Index))
+	case v == session.Duplicate:
+		s.Callers.Duplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+	case v == session.Expired:
+		s.Callers.Expired(e.Index, e.Term, m, outcome.ErrSessionExpired)
+	case v == session.Forgotten:
+		s.Callers.Rejected(e.Index, e.Term, m, ErrForgotten)
+	default:
+		s.Callers.Rejected(e.Index, e.Term, m, ErrSessionFull)
+	}
+	return nil
+}
+
+// RefusedBefore is the outcome of a copy of a command that was refused, or skipped.
+func (q *Queue) RefusedBefore(index uint64) error {
+	if slices.Contains(q.passed, index) {
+		return fmt.Errorf("%w: it came first as entry %d", outcome.ErrSkipped, index)
+	}
+	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
+}
+
+// checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
+func (s *Commands) checkpoint(index uint64, current bool) {
+	if c := s.sums.Checkpoint(index, current); !s.queue.rebuilding {
+		s.Checkpoint(c)
+	}
+}
+
+// Refuse refuses a command that the machine does not get. The lane that applies it calls it.
+func (s *Commands) Refuse(e *statemachine.Entry, h session.Header, why error) {
+	if h.HasMark {
+		s.table.Refuse(h.Mark)
+	}
+	s.Callers.Refused(e.Index, e.Term, h.Mark, why)
+}
+
+// End ends a command that is for the host, and not for the machine.
+func (s *Commands) End(e *statemachine.Entry, h session.Header) {
+	if h.HasMark {
+		s.table.Keep(nil)
+	}
+	s.Callers.Ended(e.Index, e.Term, h.Mark)
+}
+
+// findCallers finds the calls of the commands in the batch for which that was not done yet.
+func (s *Commands) findCallers() {
+	s.Callers.Find(s.batch[s.found:])
+	s.found = len(s.batch)
+}
+
+// Flush gives the batch to the machine, and its results to the table.
+func (s *Commands) Flush() error {
+	s.findCallers()
+	defer s.clear()
+	if len(s.batch) == 0 {
+		return nil
+	}
+	if err := s.applyBatch(); err != nil {
+		return err
+	}
+	s.last = s.batch[len(s.batch)-1].Index
+	if hasCaller(s.batch) {
+		s.Callers.Applied()
+	}
+	switch {
+	case s.Options.KeepResults:
+		for i := range s.batch {
+			c := &s.batch[i]
+			s.sums.Result(c.Result)
+			if c.Number > 0 {
+				s.table.Keep(c.Result)
+			}
+		}
+	case resultForm(&s.Options) != "":
+		for i := range s.batch {
+			s.sums.ResultSum(s.batch[i].ResultSum)
+		}
+	}
+	return nil
+}
+
+// resultForm names the form in which members compare results; "": they do not.
+func resultForm(o *statemachine.CommandOptions) string {
+	if o.KeepResults {
+		return cmp.Or(o.ResultForm, "kept")
+	}
+	return o.ResultForm
+}
+
+// applyBatch calls the machine.
+func (s *Commands) applyBatch() error {
+	if hook := s.queue.Hook; hook != nil {
+		hook.Calls(true)
+		defer hook.Calls(false)
+	}
+	return s.Machine.Apply(s.batch)
+}
+
+// clear empties the scratch.
+func (s *Commands) clear() {
+	clear(s.batch)
+	s.batch, s.found = s.batch[:0], 0
+}
+
+// Why the table of sessions refuses a command.
+var (
+	ErrForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", outcome.ErrIndeterminate)
+	ErrSessionFull = fmt.Errorf("%w: %w", outcome.ErrIndeterminate, outcome.ErrSessionFull)
+)
+
+func hasCaller(commands []statemachine.Command) bool {
+	for i := range commands {
+		if commands[i].Caller != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Commands) callee() string {
+	if s.inDigest {
+		return "Digest of the state machine"
+	}
+	if m, is := s.Machine.(statemachine.NamesCallee); is {
+		return containment.Callee(m)
+	}
+	return "Apply of the state machine"
+}
+
+// digest calls the user's Digest.
+func (s *Commands) digest() uint64 {
+	s.inDigest = true
+	d := s.Options.Digest()
+	s.inDigest = false
+	return d
+}
+
+// appliedHere calls the user's Applied.
+func (s *Commands) appliedHere() (held uint64, err error) {
+	err = containment.Call("Applied of the state machine", func() (err error) {
+		held, err = s.Options.Applied()
+		return err
+	}, nil)
+	return held, err
+}

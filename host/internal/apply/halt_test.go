@@ -1,0 +1,214 @@
+package apply
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// list is a machine that keeps its commands. It does what a command says.
+type list struct{ has []string }
+
+var errWrong = errors.New("it is wrong")
+
+func (l *list) Apply(entries []statemachine.Entry) error {
+	for i := range entries {
+		switch text := string(entries[i].Data); text {
+		case "panic":
+			panic("boom")
+		case "goexit":
+			runtime.Goexit()
+		case "wrong":
+			return errWrong
+		case "wrong, and says so":
+			return &outcome.CommandError{Index: entries[i].Index, Err: errWrong}
+		default:
+			l.has = append(l.has, text)
+		}
+	}
+	return nil
+}
+
+// A command that the machine cannot apply halts it, however it fails. The group goes on, the core is answered
+// for what follows, and nothing more is applied.
+func TestHaltAtACommand(t *testing.T) {
+	for how, first := range map[string]uint64{"panic": 1, "goexit": 1, "wrong": 1, "wrong, and says so": 2} {
+		t.Run(how, func(t *testing.T) {
+			m := &list{}
+			s := newScript(m)
+			s.commit("a", how, "c")
+			s.run()
+			s.commit("d")
+			s.run()
+			h := s.queue.Halted()
+			if h == nil || h.First != first || h.Last != max(first, 3*(2-first)) || s.failed != nil || len(s.halts) != 1 {
+				t.Fatalf("halted: %v, stopped: %v, %d reports", h, s.failed, len(s.halts))
+			}
+			if how == "wrong" && !errors.Is(h, errWrong) || how == "panic" && !strings.Contains(string(h.Stack), "halt_test.go") {
+				t.Errorf("the cause: %v\n%s", h.Cause, h.Stack)
+			}
+			if !slices.Equal(m.has, []string{"a"}) || len(s.answers) != 2 {
+				t.Errorf("applied %q, %d answers", m.has, len(s.answers))
+			}
+			if applied := s.queue.MachineApplied(4); applied != 0 {
+				t.Errorf("the machine has applied entry %d", applied)
+			}
+		})
+	}
+}
+
+// The next start reads in the note which commands are suspect, and applies them one at a time.
+func TestSuspectsComeAlone(t *testing.T) {
+	s := newScript(&list{})
+	s.commit("a", "b", "wrong", "d")
+	s.run()
+	next := newScript(&list{})
+	next.queue.FS = s.queue.FS
+	if through, err := next.queue.OpenNote(0, 1); through != 1 || err != nil {
+		t.Fatal(through, err)
+	}
+	next.commit("a", "b", "wrong", "d")
+	next.run()
+	if h := next.queue.Halted(); h == nil || h.First != 3 || h.Last != 3 {
+		t.Errorf("halted at %v, want entry 3 alone", h)
+	}
+	if m := next.queue.Machine.(*list); !slices.Equal(m.has, []string{"a", "b"}) {
+		t.Errorf("applied %q", m.has)
+	}
+}
+
+// A command that the group skips is not given to the machine. One that was applied halts it for good at the
+// entry that says so.
+func TestSkip(t *testing.T) {
+	says := string(entry.Skip{Index: 2}.Encode())
+	for name, known := range map[string]bool{"known": true, "applied before": false} {
+		m := &list{}
+		s := newScript(m)
+		if known {
+			s.queue.Skips.Add(2, 4)
+		}
+		s.commit("a", "b", "c", says)
+		s.log[3].Type = raftpb.EntryHost
+		s.run()
+		h := s.queue.Halted()
+		if known && (h != nil || !slices.Equal(m.has, []string{"a", "c"}) || !slices.Equal(s.queue.Passed(), []uint64{2})) {
+			t.Errorf("%s: halted: %v, applied %q, passed %v", name, h, m.has, s.queue.Passed())
+		}
+		if !known && (h == nil || !h.Final || h.First != 4 || !errors.As(h, new(*AppliedSkippedError))) {
+			t.Errorf("%s: halted: %v", name, h)
+		}
+	}
+}
+
+// callers are those of a host without calls.
+type callers struct{ Callers }
+
+func (callers) Find([]statemachine.Command)                  {}
+func (callers) Applied()                                     {}
+func (callers) Refused(_, _ uint64, _ session.Mark, _ error) {}
+
+// tally is a machine with commands.
+type tally struct{ has []string }
+
+func (m *tally) Apply(batch []statemachine.Command) error {
+	for i := range batch {
+		if m.has = append(m.has, string(batch[i].Data)); string(batch[i].Data) == "wrong" {
+			return errWrong
+		}
+	}
+	return nil
+}
+
+// newTally is a script of a group with commands, which has a snapshot of the empty machine.
+func newTally(t *testing.T) (*script, *tally) {
+	m := new(tally)
+	commands := &Commands{Machine: m}
+	s := newScript(commands)
+	err := commands.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.restore = func() error {
+		m.has = nil
+		commands.Restored(session.New(session.Options{}), 0, entry.Sums{})
+		s.queue.Restored(raftpb.EntryID{}, nil)
+		return nil
+	}
+	return s, m
+}
+
+func headed(texts ...string) (all []string) {
+	for _, text := range texts {
+		var h session.Header
+		all = append(all, string(h.Put(append(make([]byte, session.Room), text...))))
+	}
+	return all
+}
+
+// A halted machine is made again from a snapshot, and works until the suspect itself comes, alone. When the
+// group skips that one, the machine works again, with all others.
+func TestRebuild(t *testing.T) {
+	s, m := newTally(t)
+	s.commit(headed("a", "b", "wrong", "d")...)
+	s.run()
+	if h := s.queue.Halted(); h == nil || h.First != 3 || h.Last != 3 {
+		t.Fatalf("halted at %v, want entry 3 alone", h)
+	}
+	s.queue.Skips.Add(3, 5)
+	s.queue.Wake()
+	s.run()
+	if h := s.queue.Halted(); h != nil || s.resumed != 2 || s.noted == 0 {
+		t.Fatalf("halted at %v, resumed %d times, %d notes", h, s.resumed, s.noted)
+	}
+	if !slices.Equal(m.has, []string{"a", "b", "d"}) || s.queue.Position().Index != 4 {
+		t.Errorf("applied %q, at entry %d", m.has, s.queue.Position().Index)
+	}
+	note := noteText{}
+	if found, err := identity.ReadFile(s.queue.FS, "/group/"+NoteFile, &note); !found || err != nil || note.First != 1 || note.Last != 4 || note.Committed != 5 {
+		t.Errorf("the note: %t, %v, %+v", found, err, note)
+	}
+}
+
+// A machine without a snapshot stays halted, until it is started again.
+func TestNoRebuildWithoutASnapshot(t *testing.T) {
+	s, _ := newTally(t)
+	s.restore = nil
+	s.commit(headed("a", "wrong")...)
+	s.run()
+	s.queue.Skips.Add(2, 3)
+	s.queue.Wake()
+	s.run()
+	if h := s.queue.Halted(); h == nil || s.resumed > 0 {
+		t.Errorf("halted: %v, resumed %d times", h, s.resumed)
+	}
+}
+
+// A turn applies at once what is in memory, and leaves what the machine has not applied to the lanes when it
+// fails.
+func TestApplyNow(t *testing.T) {
+	m := &list{}
+	s := newScript(m)
+	now := func(index uint64, text string) bool {
+		return s.queue.ApplyNow(&raftpb.Message{Entries: []raftpb.Entry{{Term: 1, Index: index, Data: []byte(text)}}, Responses: []raftpb.Message{{Index: index}}})
+	}
+	if !now(1, "a") || len(s.answers) != 1 || s.queue.Applied() != 1 || s.queue.Position().Index != 1 {
+		t.Errorf("%d answers, applied %d", len(s.answers), s.queue.Applied())
+	}
+	if !now(2, "wrong") || s.queue.Halted() == nil || s.queue.Held() == 0 {
+		t.Errorf("halted: %v, %d bytes wait", s.queue.Halted(), s.queue.Held())
+	}
+	if now(3, "c") {
+		t.Error("a halted machine is called")
+	}
+}

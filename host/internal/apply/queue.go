@@ -1,0 +1,527 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+)
+
+// Queue is what one group has for the lanes: committed entries for its state machine, most of them as
+// ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
+type Queue struct {
+	workqueue.Queue
+	Settings
+	Seat  Seat // at the lanes
+	Skips Skips
+	Time  LogTime
+
+	member  Member
+	calls   atomic.Uint64
+	entries atomic.Uint64
+	applied atomic.Uint64 // the last entry
+	through atomic.Uint64 // the last entry that the machine has, which may be in the middle of a message,
+	term    atomic.Uint64 // and its term
+	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
+	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
+	unanswered atomic.Uint64
+	drained    atomic.Pointer[func()] // to be called when everything is applied
+	parked     atomic.Pointer[Parked] // the entry that must wait (wait.go); nil: none does
+	lost       atomic.Uint64          // the entry that waits for what no member has; 0: none does
+	passing    atomic.Pointer[Passage]
+	calling    sync.Mutex // held while the machine is called in a turn, or a function of StartBetween
+	halting    halting    // halt.go
+
+	// Owned by the lane that works on it.
+	work      []raftpb.Message // taken, and not finished
+	workBytes int64
+	failed    bool
+	short     bool // what it was to read could not be opened: Retry
+
+	// Owned by the lane or the turn that calls the machine.
+	passed []uint64 // commands that it was not given because the group skips them (skip.go), ascending
+
+	// Owned by the lane.
+	note       noteText       // note.go
+	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
+	noteFailed bool           // it is not on the disk
+	rebuilding bool
+	rebuildTo  uint64 // what it must have before it works again, at least
+}
+
+// Settings are what the queue of a group is told when the group is opened.
+type Settings struct {
+	Group, Self uint64
+	Machine     statemachine.Machine
+	Hook        Hook // nil: the machine gets each command as it is
+	Lanes       *Lanes
+	Log         Log
+	FS          vfs.FS
+	Dir         string       // of the group, for the note
+	InMemory    bool         // the log is, so nothing is noted
+	Ticks       func() int64 // that were not missed, as of the last beat
+	Logger      *slog.Logger
+	// Retry makes f run later, because a file cannot be opened for now.
+	Retry func(f func(), err error)
+}
+
+// Log is the log of the group.
+type Log interface {
+	LastIndex() uint64
+	// Recent returns entries that are in memory, and Entries all.
+	Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool)
+	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
+}
+
+// Member is what a round asks of its group. Lanes call it, and turns that call the machine.
+type Member interface {
+	// Leads reports whether the group leads here, and Err why it has stopped, or nil.
+	Leads() bool
+	Err() error
+	// Released says that the lanes do nothing for the group any more.
+	Released()
+	// Fail stops the group.
+	Fail(error)
+	// Between runs what must run while the machine is not called: it locks calling meanwhile.
+	Between(calling sync.Locker)
+	// Counted says that the machine has got entries, and Done which answers the core gets for what is applied
+	// through an entry; 0: the machine is halted.
+	Counted(entries []raftpb.Entry)
+	Done(through uint64, answers []raftpb.Message)
+	// Suspend says that the machine has halted, and Resume that it works again. Want asks the next
+	// turn to look at it (Untold), and Wake for a turn. Report tells those who write about it, once for a halt.
+	Suspend(*outcome.HaltedError)
+	Want()
+	Wake()
+	Resume()
+	Report(*outcome.HaltedError)
+	// SkipNoted says that the next start knows of more commands that are skipped.
+	SkipNoted()
+	// Snapshot returns how the machine is restored from the latest snapshot, and its name; nil: it cannot
+	// be now.
+	Snapshot() (restore func() error, name string)
+}
+
+// New returns the queue of a group.
+func New(of Member, s Settings) *Queue {
+	q := &Queue{Settings: s, member: of}
+	q.Seat.Init(q)
+	return q
+}
+
+// ID implements Owner.
+func (q *Queue) ID() uint64 { return q.Group }
+
+// Leads implements Owner.
+func (q *Queue) Leads() bool { return q.member.Leads() }
+
+// Wants implements Owner.
+func (q *Queue) Wants(more bool) bool {
+	return !q.failed && (more || !q.Empty() && q.WaitsAt() == 0 && !q.short && q.Halted() == nil)
+}
+
+// Released implements Owner.
+func (q *Queue) Released() { q.member.Released() }
+
+// Wake makes a lane come to the queue.
+func (q *Queue) Wake() { q.Lanes.Enqueue(&q.Seat) }
+
+// Leave makes the lanes release the group.
+func (q *Queue) Leave() { q.Lanes.Leave(&q.Seat) }
+
+// Hand hands committed entries to the lanes.
+func (q *Queue) Hand(m raftpb.Message) {
+	q.Put(m)
+	q.Wake()
+}
+
+func (q *Queue) retry(err error) { q.Retry(q.Wake, err) }
+
+// retried says that entries could not be read for lack of a descriptor, or a note not written for lack of a
+// descriptor or of space. It is tried again.
+type retried struct{ error }
+
+// apply passes entries to the state machine, except Raft's own, and those that the group skips. If the
+// machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
+// goroutine, for which there is no caller. A *Parked says at which entry it has stopped.
+func (q *Queue) apply(entries []raftpb.Entry) (err error) {
+	returned, with := false, entries // with is never empty
+	defer func() {
+		p := recover()
+		switch {
+		case p == nil && !returned:
+			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
+		case p != nil:
+			err = q.haltAt(with, q.callee()+" panicked while applying", &containment.Panic{Text: fmt.Sprint(p), Stack: debug.Stack()})
+		}
+	}()
+	for rest := entries; len(rest) > 0; {
+		n := q.together(rest)
+		if n > 0 {
+			with = rest[:n:n]
+			if err := q.Machine.Apply(with); err != nil {
+				returned = true
+				if at, ok := err.(*Parked); ok {
+					q.noteApplied(entries[:at.Index-entries[0].Index])
+					return at
+				}
+				return q.haltAt(with, "state machine failed to apply", err)
+			}
+			q.calls.Add(1)
+			q.entries.Add(uint64(n))
+		}
+		for n < len(rest) && (!IsCommand(&rest[n]) || q.Skips.Of(rest[n].Index) > 0) {
+			with = rest[n : n+1 : n+1]
+			if err := q.applyOwn(&rest[n]); err != nil {
+				if returned = true; errors.As(err, new(retried)) {
+					q.noteApplied(entries[:len(entries)-len(rest)+n])
+				}
+				return err
+			}
+			n++
+		}
+		rest = rest[n:]
+	}
+	returned = true
+	q.noteApplied(entries)
+	return nil
+}
+
+// together returns how many of the first entries are one call of the machine.
+func (q *Queue) together(rest []raftpb.Entry) (n int) {
+	for n < len(rest) && IsCommand(&rest[n]) && q.Skips.Of(rest[n].Index) == 0 {
+		if n > 0 && (q.isSuspect(rest[n].Index) || q.isSuspect(rest[n-1].Index)) {
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// applyOwn does what an entry means for the machine that the machine is not given.
+func (q *Queue) applyOwn(e *raftpb.Entry) error {
+	if q.Skips.Of(e.Index) > 0 {
+		return q.skip(e)
+	}
+	if entry.IsSkip(e.Type, e.Data) {
+		if halted := q.checkSkip(e); halted != nil {
+			return halted
+		}
+	}
+	return nil
+}
+
+// noteApplied notes that entries are applied.
+func (q *Queue) noteApplied(entries []raftpb.Entry) {
+	if len(entries) > 0 {
+		if q.setPosition(entries[len(entries)-1].ID()); q.rebuilding {
+			return // it was counted
+		}
+		q.member.Counted(entries)
+		if q.Hook != nil {
+			q.Hook.Applied()
+		}
+	}
+}
+
+// ApplyNow applies a message in a turn, if its entries are in memory and nothing waits before them. It
+// reports whether it did. Then the message is done, or what is left of it is with the lanes.
+func (q *Queue) ApplyNow(m *raftpb.Message) (done bool) {
+	if q.Held() > 0 || q.Skips.Any() || q.Halted() != nil || !q.calling.TryLock() {
+		return false
+	}
+	defer q.calling.Unlock()
+	entries := m.Entries
+	if len(entries) == 0 {
+		recent, ok := q.Log.Recent(m.Index+1, m.Commit+1, storage.MaxReadBytes)
+		if !ok || recent[len(recent)-1].Index < m.Commit {
+			return false
+		}
+		entries = recent
+	}
+	if err := q.apply(entries); err != nil {
+		return q.haltNow(m, err)
+	}
+	last := entries[len(entries)-1].Index
+	q.applied.Store(last)
+	q.member.Done(last, m.Responses)
+	return true
+}
+
+// haltNow halts a machine that has failed in the turn. What it has not applied is left to the lane.
+func (q *Queue) haltNow(m *raftpb.Message, err error) (done bool) {
+	halted := (*outcome.HaltedError)(nil)
+	if !errors.As(err, &halted) {
+		q.member.Fail(err)
+		return true
+	}
+	q.Put(*m)
+	q.halt(halted)
+	return true
+}
+
+// ApplyAll applies entries in a turn, for the pipelines that do so.
+func (q *Queue) ApplyAll(entries []raftpb.Entry) error {
+	q.calling.Lock()
+	defer q.calling.Unlock()
+	if err := q.apply(entries); err != nil {
+		return err
+	}
+	q.applied.Store(entries[len(entries)-1].Index)
+	return nil
+}
+
+// Restored makes the cursors those of a snapshot, whose state the machine has.
+func (q *Queue) Restored(id raftpb.EntryID, passed []uint64) {
+	q.passed = passed
+	q.setPosition(id)
+	storeMax(&q.applied, id.Index)
+}
+
+// Passed returns the commands that the machine was not given. It is called where the machine may be.
+func (q *Queue) Passed() []uint64 { return slices.Clone(q.passed) }
+
+// Applied returns the last entry that was applied.
+func (q *Queue) Applied() uint64 { return q.applied.Load() }
+
+// Progress changes whenever the state machine has completed something.
+func (q *Queue) Progress() uint64 { return q.calls.Load() + q.applied.Load() }
+
+// Calls returns how often the machine was called, and with how many entries.
+func (q *Queue) Calls() (calls, entries uint64) { return q.calls.Load(), q.entries.Load() }
+
+// Messages counts those that wait, in the queue or on the lane. It is for tests.
+func (q *Queue) Messages() int { return len(q.work) + len(q.Waiting()) }
+
+// StartDrained makes f run on a lane when everything that was queued before is applied, and the machine is
+// not being called. It never blocks. There is one such function at a time.
+func (q *Queue) StartDrained(f func()) {
+	q.drained.Store(&f)
+	q.Wake()
+}
+
+// runDrained runs it. A lane calls it, with nothing left to apply.
+func (q *Queue) runDrained() {
+	f := q.drained.Swap(nil)
+	if f == nil {
+		return
+	}
+	q.calling.Lock() // a machine that never blocks is called in turns
+	defer q.calling.Unlock()
+	(*f)()
+}
+
+// callee names the function of the user that the machine is in the middle of.
+func (q *Queue) callee() string {
+	if m, is := q.Machine.(*Commands); is {
+		return m.callee()
+	}
+	return "Apply of the state machine"
+}
+
+// storeMax sets a to v unless it is higher.
+func storeMax(a *atomic.Uint64, v uint64) {
+	for was := a.Load(); was < v && !a.CompareAndSwap(was, v); was = a.Load() {
+	}
+}
+
+// setPosition notes what the machine has applied. Position returns it: exactly, for a caller that
+// may call the machine.
+func (q *Queue) setPosition(id raftpb.EntryID) {
+	q.through.Store(id.Index)
+	q.term.Store(id.Term)
+}
+
+func (q *Queue) Position() raftpb.EntryID {
+	return raftpb.EntryID{Index: q.through.Load(), Term: q.term.Load()}
+}
+
+// IsCommand reports whether an entry is one of the machine.
+func IsCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
+
+// Round applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
+// whether anything is left.
+func (q *Queue) Round(maxBytes int64) (left bool) {
+	switch {
+	case q.failed:
+		return false
+	case q.Halted() != nil:
+		return q.applyHalted()
+	}
+	q.short = false
+	q.member.Between(&q.calling)
+	if len(q.work) == 0 {
+		q.work = q.Take(maxBytes) // which Round clears: a message keeps an array of the core's alive
+		q.workBytes = q.TakenBytes()
+	}
+	if q.WaitsAt() > 0 || q.passing.Load() != nil {
+		q.pass()
+	}
+	if len(q.work) == 0 {
+		q.runDrained()
+	}
+	answers, done, err := q.applyWork(maxBytes)
+	if done > 0 {
+		storeMax(&q.applied, LastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
+		q.member.Done(LastIndex(&q.work[done-1]), answers)
+	}
+	clear(q.work[:done])
+	if q.work = q.work[done:]; len(q.work) == 0 {
+		q.Hold(-q.workBytes)
+		q.work, q.workBytes = nil, 0
+	}
+	if short := (retried{}); errors.As(err, &short) {
+		q.short = true
+		q.retry(short.error)
+		return false
+	}
+	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
+		q.halt(halted)
+		return false
+	} else if err != nil {
+		q.failed = true
+		q.member.Fail(err)
+		return false
+	}
+	if q.WaitsAt() > 0 {
+		return false // it comes back when the entry need not wait
+	}
+	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
+}
+
+// applyWork applies messages of the core in order, and returns the answers of those that it has finished. A
+// message has entries, or names a range of them that is in the log. Entries that follow one another, in
+// several messages, are one call of the state machine.
+func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
+	var waits *Parked
+	defer func() { q.Park(waits) }()
+	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
+		if m, has := &q.work[done], q.through.Load(); LastIndex(m) <= has {
+			answers = append(answers, m.Responses...) // a snapshot was restored that has its effect
+			done++
+			continue
+		} else {
+			leaveRest(m, has)
+		}
+		entries, last, err := q.next(q.work[done:], maxBytes-bytes)
+		if err == nil {
+			err = q.apply(entries)
+		}
+		if at, ok := err.(*Parked); ok {
+			last = at.Index - 1
+			waits = at
+		} else if err != nil {
+			return answers, done, err
+		}
+		bytes += workqueue.EntryBytes(entries)
+		for done < len(q.work) && LastIndex(&q.work[done]) <= last {
+			answers = append(answers, q.work[done].Responses...)
+			done++
+		}
+		if done < len(q.work) {
+			leaveRest(&q.work[done], last)
+		}
+	}
+	return answers, done, nil
+}
+
+// Park notes which entry must wait; nil: none does.
+func (q *Queue) Park(p *Parked) {
+	was := q.parked.Load()
+	switch {
+	case p == nil && was == nil:
+		return
+	case p != nil && was != nil && p.Index == was.Index:
+		p.Since = was.Since
+	case p != nil && p.Since == 0:
+		p.Since = q.Ticks()
+	}
+	q.parked.Store(p)
+}
+
+// WaitsAt returns the entry that must wait, or 0.
+func (q *Queue) WaitsAt() uint64 {
+	if p := q.parked.Load(); p != nil {
+		return p.Index
+	}
+	return 0
+}
+
+// leaveRest makes a message hand out only what is behind an entry.
+func leaveRest(m *raftpb.Message, last uint64) {
+	switch {
+	case len(m.Entries) == 0:
+		m.Index = max(m.Index, last)
+	case last >= m.Entries[0].Index:
+		m.Entries = m.Entries[last+1-m.Entries[0].Index:]
+	}
+}
+
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The
+// state machine may keep the slice, so the entries of several messages need a new one.
+func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
+	first := &work[0]
+	if len(first.Entries) == 0 {
+		through := first.Commit
+		for i := 1; i < len(work) && len(work[i].Entries) == 0 && work[i].Index == through; i++ {
+			through = work[i].Commit
+		}
+		entries, err := q.read(first.Index+1, through+1, maxBytes)
+		if vfs.IsShort(err) {
+			return nil, 0, retried{err}
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.Group, err)
+		}
+		return entries, entries[len(entries)-1].Index, nil
+	}
+	n, bytes := 1, workqueue.EntryBytes(first.Entries)
+	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
+		bytes += workqueue.EntryBytes(work[n].Entries)
+		n++
+	}
+	if n == 1 {
+		return first.Entries, LastIndex(first), nil
+	}
+	for i := range work[:n] {
+		entries = append(entries, work[i].Entries...)
+	}
+	return entries, LastIndex(&work[n-1]), nil
+}
+
+// read returns entries of the log, at least one, about maxBytes at most.
+func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
+	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
+	if entries, ok := q.Log.Recent(lo, hi, most); ok {
+		return entries, nil
+	}
+	return q.Log.Entries(lo, hi, most)
+}
+
+// firstIndex returns the first entry that a message hands out.
+func firstIndex(m *raftpb.Message) uint64 {
+	if len(m.Entries) > 0 {
+		return m.Entries[0].Index
+	}
+	return m.Index + 1
+}
+
+// LastIndex returns the last entry that a message hands out.
+func LastIndex(m *raftpb.Message) uint64 {
+	if n := len(m.Entries); n > 0 {
+		return m.Entries[n-1].Index
+	}
+	return m.Commit
+}

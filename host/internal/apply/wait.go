@@ -1,0 +1,93 @@
+package apply
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// A member whose entry waits for what no member has any more (a large object) cannot apply what its log
+// has. The others have removed the files, because they have compacted the log behind the end of the set: so
+// they have a snapshot that is beyond it. The member says so to the leader, which offers that snapshot,
+// although the member's log needs none; and the member restores its machine from it, and goes on behind.
+//
+// The log is not touched: it has every entry that the snapshot covers. After a restart the snapshot on the
+// disk is one like those that the member takes itself.
+
+// Parked says that an entry must wait, and what is before it is applied.
+type Parked struct {
+	Index uint64
+	Since int64 // tick, not missed; 0: it has not waited before
+}
+
+func (p *Parked) Error() string { return fmt.Sprintf("millrace: entry %d must wait", p.Index) }
+
+// Waits returns the entry that must wait, or nil, and whether it waits for what no member has.
+func (q *Queue) Waits() (p *Parked, lost bool) {
+	p = q.parked.Load()
+	return p, p != nil && q.lost.Load() == p.Index
+}
+
+// Lose says that an entry waits for what no member has.
+func (q *Queue) Lose(index uint64) { q.lost.Store(index) }
+
+// LostAt returns the entry at which the machine waits for what no member has, or 0. It may have gone on since
+// the entry was noted: it has come after all, or another snapshot.
+func (q *Queue) LostAt() uint64 {
+	lost := q.lost.Load()
+	if q.WaitsAt() != lost {
+		return 0
+	}
+	return lost
+}
+
+// Passes reports whether a snapshot through an index would take the machine past the entry at which it waits
+// for what no member has.
+func (q *Queue) Passes(index uint64) bool {
+	lost := q.LostAt()
+	return lost > 0 && index >= lost
+}
+
+// Passage is a snapshot that takes the machine past the entry.
+type Passage struct {
+	Index   uint64
+	Restore func() error // the machine, from the snapshot
+	Passed  func()       // says that the machine goes on behind it
+	Drop    func()       // says that it is not needed
+}
+
+// Pass hands a snapshot to the lanes.
+func (q *Queue) Pass(p *Passage) {
+	q.passing.Store(p)
+	q.Wake()
+}
+
+// pass is called by a lane while an entry waits, or a snapshot is there that may have its effect.
+func (q *Queue) pass() {
+	waits := q.WaitsAt()
+	if waits > 0 && q.drained.Load() != nil {
+		q.runDrained() // it restores from a snapshot that is being installed; all that waits here is before it
+		return
+	}
+	p := q.passing.Swap(nil)
+	switch {
+	case p == nil:
+		return
+	case waits == 0 || p.Index < waits: // the entry waits no more
+		p.Drop()
+		return
+	}
+	q.calling.Lock()
+	defer q.calling.Unlock()
+	if err := p.Restore(); vfs.IsShort(err) {
+		q.passing.CompareAndSwap(nil, p)
+		q.retry(err)
+		return
+	} else if err != nil {
+		q.failed = true
+		q.member.Fail(err)
+		return
+	}
+	q.lost.Store(0)
+	p.Passed()
+}

@@ -1,0 +1,212 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// This file wires package apply: what a round asks of its group, and who waits for its commands.
+
+const defaultResultBytes = 8 << 20
+
+// Commands makes a StateMachine for OpenGroup of a CommandMachine. In such a group each entry begins with a
+// header (package session), and Group.Call is the way for its commands. The returned value serves one call of
+// OpenGroup.
+func Commands(m statemachine.CommandMachine, o statemachine.CommandOptions) statemachine.Machine {
+	if o.KeepResults && o.Sessions.MaxResultBytes == 0 {
+		o.Sessions.MaxResultBytes = defaultResultBytes
+	}
+	if !o.KeepResults {
+		o.Sessions.MaxResultBytes = 0
+	}
+	return &apply.Commands{Machine: m, Options: o}
+}
+
+// groupMachine is the way of a group to its state machine.
+type groupMachine struct {
+	apply      *apply.Queue
+	divergence divergence.Comparison
+	objects    *objects.Keeper // nil: there are none
+}
+
+// openMachine makes the queue of a group, whose log is there and not yet applied.
+func (g *Group) openMachine(machine statemachine.Machine) error {
+	s := apply.Settings{
+		Group: g.id, Self: g.self, Machine: machine, Lanes: g.host.appliers, Log: g.writes.storage.log, FS: g.host.env.fs,
+		Ticks: g.host.clock.livedAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.later,
+		Dir: identity.GroupDir(g.host.config.Dir, g.id), InMemory: g.host.config.Durability.Kind == wal.KindMemory,
+	}
+	g.machine.apply = apply.New((*machineGroup)(g), s)
+	m, ok := machine.(*apply.Commands)
+	if !ok {
+		return nil
+	}
+	if err := m.Open(g.machine.apply, g.opening(m)); err != nil {
+		return err
+	}
+	g.proposals.hasCommands = true
+	g.proposals.takeCalls(g.now, min(maxNumbers, m.Table().Options().MaxNumbers()))
+	return nil
+}
+
+func (g *Group) opening(m *apply.Commands) apply.Opening {
+	return apply.Opening{
+		Dir: g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now, Callers: (*machineCallers)(g),
+		OpenObjects: func() error { return g.openObjects(m) },
+		Compared:    func(c divergence.Machine) { g.machine.divergence.Init(g.id, g.self, c, (*comparison)(g)) },
+		Checkpoint:  g.machine.divergence.Put,
+	}
+}
+
+// machineGroup implements apply.Member.
+type machineGroup Group
+
+func (g *machineGroup) Leads() bool                   { return g.life.status.leads.Load() }
+func (g *machineGroup) Err() error                    { return (*Group)(g).Err() }
+func (g *machineGroup) Released()                     { (*Group)(g).partDone(theApplyLanes) }
+func (g *machineGroup) Fail(err error)                { (*Group)(g).fail(err) }
+func (g *machineGroup) Counted(es []raftpb.Entry)     { g.snapshots.noteApplied(es) }
+func (g *machineGroup) Report(h *outcome.HaltedError) { (*Group)(g).reportFailure(h) }
+
+func (g *machineGroup) Between(calling sync.Locker) {
+	if why := (*Group)(g).Halted(); why != nil {
+		g.snapshots.Refuse(why) // the state is suspect
+		return
+	}
+	g.reads.queue.RunBetween(calling)
+	g.snapshots.Capture(calling)
+}
+
+func (g *machineGroup) Done(through uint64, answers []raftpb.Message) {
+	if through > 0 {
+		g.reads.queue.Applied(through)
+	}
+	g.inbox.putAnswers(answers)
+	if through == 0 || g.writes.awaitsApply.Load() {
+		(*Group)(g).wake()
+	} else {
+		(*Group)(g).wakeLazily()
+	}
+}
+
+func (g *machineGroup) Suspend(h *outcome.HaltedError) {
+	g.reads.queue.Suspend(h)
+	g.Want()
+	(*Group)(g).wake()
+}
+
+func (g *machineGroup) Want()   { (*Group)(g).want(dutyHalted) }
+func (g *machineGroup) Wake()   { (*Group)(g).wake() }
+func (g *machineGroup) Resume() { g.reads.queue.Resume() }
+
+func (g *machineGroup) SkipNoted() {
+	g.members.executions.poll()
+	g.members.changed.notify()
+}
+
+func (g *machineGroup) Snapshot() (restore func() error, name string) {
+	p := g.snapshots.Latest()
+	if p == nil || g.snapshots.Installing.Load() {
+		return nil, ""
+	}
+	return func() error {
+		store, err := g.snapshots.Store()
+		if err != nil {
+			return err
+		}
+		r, err := store.Open(p.ID)
+		if err != nil {
+			return err
+		}
+		err = (*Group)(g).restoreFrom(context.Background(), p, r)
+		return errors.Join(err, r.Close())
+	}, p.ID.String()
+}
+
+// machineCallers implements apply.Callers.
+type machineCallers Group
+
+func (g *machineCallers) Find(commands []statemachine.Command) { (*Group)(g).findCallers(commands) }
+func (g *machineCallers) Applied()                             { (*Group)(g).appliedBatch() }
+
+func (g *machineCallers) Duplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
+	(*Group)(g).answerDuplicate(index, term, m, r, result, kept)
+}
+
+func (g *machineCallers) Expired(index, term uint64, m session.Mark, why error) {
+	(*Group)(g).expireCall(index, term, m, why)
+}
+
+func (g *machineCallers) Rejected(index, term uint64, m session.Mark, why error) {
+	(*Group)(g).refuseCall(index, term, m, why)
+}
+
+// Refused tells the calls of this host that wait for an entry that it was refused when it was applied. A call
+// that was told its commit is told again.
+func (g *machineCallers) Refused(index, term uint64, m session.Mark, why error) {
+	for _, c := range (*Group)(g).callsOf(index, term, m) {
+		if c != nil && c.w.waits() {
+			c.w.finish()
+			(*Group)(g).tellFailed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
+		}
+	}
+}
+
+// Ended ends the calls of this host that wait for an entry that no machine gets.
+func (g *machineCallers) Ended(index, term uint64, m session.Mark) {
+	for _, c := range (*Group)(g).callsOf(index, term, m) {
+		if c != nil && c.w.finish() {
+			(*Group)(g).tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
+		}
+	}
+}
+
+// cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
+func (g *Group) cannotApply() bool {
+	return g.machine.apply.WaitsAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
+}
+
+// Passes hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a turn.
+func (g *snapshotGroup) Passes(p *snapshots.Published) bool {
+	if !g.machine.apply.Passes(p.ID.Index) {
+		return false
+	}
+	g.machine.apply.Pass(g.passage(p))
+	return true
+}
+
+func (g *snapshotGroup) passage(p *snapshots.Published) *apply.Passage {
+	return &apply.Passage{
+		Index: p.ID.Index,
+		Restore: func() error {
+			err := (*Group)(g).restoreReceived(p)
+			if err != nil && !vfs.IsShort(err) {
+				err = errRestore(err)
+			}
+			return err
+		},
+		Passed: func() {
+			g.proposals.overtaken(p.ID.Index)
+			(*Group)(g).overtakeRouted(g.machine.apply.Machine.(*apply.Commands).Table())
+			g.snapshots.Publish(p)
+			g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
+			g.snapshots.EndTransfer(p)
+		},
+		Drop: func() { g.snapshots.EndTransfer(p) },
+	}
+}
