@@ -70,6 +70,7 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
 host/internal/leadership host/internal/control                                                              |
+host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals                                                                                       |
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
