@@ -231,7 +231,7 @@ var runtimeBugs = []bug{
 	if best == nil {
 		for _, group := range groups {`}}},
 	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/route.go",
-		`if r.sure {
+		`if r.Sure {
 				c.live--`, `if true {
 				c.live--`}, {"host/route.go",
 		`case c.live > 0:
