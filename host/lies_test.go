@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
@@ -175,11 +176,11 @@ func plainNumbers(kind byte) func(*view, []uint64) []byte {
 
 // forwardLie forwards a command in a session of another host: group, term, frame, birth, number, low, size.
 func forwardLie(v *view, n []uint64) []byte {
-	b := appendForward(nil, forwardRecord{n[0], n[1], n[2]})
+	b := proposals.AppendForward(nil, proposals.Forward{Group: n[0], Term: n[1], Frame: n[2]})
 	m := session.Mark{ID: v.mark.ID, Number: max(n[4], 1), Low: n[5]}
 	m.ID.Client[15]++ // not one of an honest client
 	m.ID.Birth = time.Duration(n[3] >> 1)
-	return appendForwarded(b, session.Header{Mark: m, HasMark: true}, make([]byte, min(n[6], 40<<10)))
+	return proposals.AppendCommand(b, session.Header{Mark: m, HasMark: true}, make([]byte, min(n[6], 40<<10)))
 }
 
 // lies returns all lies. What each says depends on what the liar knows when it tells it.

@@ -62,7 +62,7 @@ func (g *Group) reportFailure(cause error) { g.host.reports.flight.groupStopped(
 // memberReplaced tells the other parts of the group that a member comes with another directory. It is part of
 // a turn.
 func (g *Group) memberReplaced(id uint64) {
-	g.proposals.frames.forget(id)
+	g.proposals.frames.Forget(id)
 	g.machine.objects.Forget(id)
 }
 
