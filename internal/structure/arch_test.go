@@ -80,7 +80,7 @@ host/internal/examination host/diagnosis host/event host/membership host/interna
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
-internal/scratch       vfs                                                                                    |
+internal/scratch       vfs                                                                                    | golang.org/x/sys
 smtest                 .                                                                                      |
 millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/rescue            host host/internal/entry host/internal/identity host/membership env raft/raftpb snapshot transport vfs wal |
