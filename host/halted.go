@@ -41,7 +41,7 @@ func (g *Group) answerHalted() (again bool) {
 	defer g.machine.apply.Told(h)
 	why := error(h.Err)
 	left := g.inbox.dropProposals()
-	g.proposals.refusals.note(why, len(left))
+	g.proposals.refusals.Add(why, len(left))
 	answerAll(left, why)
 	st := g.core.node.BasicStatus()
 	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -60,7 +61,7 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 		return err
 	}
 	g.proposals.hasCommands = true
-	g.proposals.takeCalls(g.now, min(maxNumbers, m.Table().Options().MaxNumbers()))
+	g.proposals.takeCalls(g.now, min(proposals.MaxNumbers, m.Table().Options().MaxNumbers()))
 	return nil
 }
 
@@ -115,7 +116,7 @@ func (g *machineGroup) Wake()   { (*Group)(g).wake() }
 func (g *machineGroup) Resume() { g.reads.queue.Resume() }
 
 func (g *machineGroup) SkipNoted() {
-	g.members.executions.poll()
+	g.members.executions.Poll()
 	g.members.changed.notify()
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 )
 
@@ -50,7 +51,7 @@ func (g *Group) orderSkip(e *notedEntry) {
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
 	g.machine.apply.Wake() // a machine that is halted there can go on
-	g.members.executions.poll()
+	g.members.executions.Poll()
 	g.members.changed.notify()
 }
 
@@ -71,7 +72,7 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	s := entry.Skip{Index: index}
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
 	e := g.execution(s.Encode(), "the skip of command %d", index)
-	e.outcome = func(*membership.Roster) (done bool, err error) {
+	e.way.Outcome = func(*membership.Roster) (done bool, err error) {
 		by := g.machine.apply.Skips.Of(index)
 		return by > 0 && (g.Halted() == nil || g.machine.apply.Skips.Noted.Load() >= by), nil
 	}
@@ -82,7 +83,7 @@ func (g *Group) StartSkip(index uint64) *Execution {
 		err = g.notFounded()
 	}
 	if err != nil {
-		e.finish(err)
+		e.way.Finish(err)
 		return e
 	}
 	return e.start()
@@ -101,8 +102,8 @@ func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 }
 
 // takeSkip proposes the entry that a request asks for, unless it is on its way.
-func (g *Group) takeSkip(q planRequest) error {
-	s, err := entry.DecodeSkip(q.data)
+func (g *Group) takeSkip(q plans.Request) error {
+	s, err := entry.DecodeSkip(q.Data)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (g *Group) takeSkip(q planRequest) error {
 	if g.awaitsOthers() {
 		return nil // it is asked again
 	}
-	g.proposeHost(q.data)
+	g.proposeHost(q.Data)
 	return nil
 }
 
