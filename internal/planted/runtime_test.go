@@ -93,7 +93,7 @@ var runtimeBugs = []bug{
 	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
 	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/internal/containment/turns.go",
-		`return !mayLock("", name)`, `return true || !mayLock("", name)`}}},
+		`return !mayLock(pkg+".", name)`, `return true || !mayLock(pkg+".", name)`}}},
 	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
