@@ -96,11 +96,13 @@ func (l *Log) zeroAhead() (more bool) {
 	tail, end, size := l.tail.seg, l.tail.seg.end, l.tail.seg.size
 	l.mu.Unlock()
 	l.stats.tailYoung.Store(tail.zeroed.Load() < size)
-	if tail.id < z.resume {
-		z.wakeAt.Store(math.MaxInt64) // a roll wakes the helper
-		return false
-	}
 	s, goal, wakeAt := l.dueZeros(tail, end, size)
+	if tail.id < z.resume { // a roll wakes the helper
+		s, wakeAt = nil, math.MaxInt64
+	}
+	if l.supply.segment(0) == nil {
+		wakeAt = min(wakeAt, end+zeroPieceBytes) // the helper tries again to make one
+	}
 	if s == nil {
 		z.wakeAt.Store(wakeAt)
 		return false
@@ -127,7 +129,7 @@ func (l *Log) dueZeros(tail *segment, end, size int64) (s *segment, goal, wakeAt
 	}
 	next, size := l.peekNext()
 	if next == nil {
-		return nil, 0, min(wakeAt, end+zeroPieceBytes) // the helper tries again to make one
+		return nil, 0, wakeAt
 	}
 	if zeroed = next.zeroed.Load(); zeroed >= size {
 		return nil, 0, wakeAt
