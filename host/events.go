@@ -3,14 +3,15 @@ package host
 import (
 	"context"
 	"fmt"
-	"github.com/millrace/millrace/host/admin"
 	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 )
 
 // events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
@@ -126,7 +127,7 @@ func (h *hook) RunOnce() (more bool) {
 			more = true
 		}
 	}()
-	if err := callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended); err != nil {
+	if err := containment.Call("the function of WithEvents", func() error { h.call(e); return nil }, &ended); err != nil {
 		h.missed(e, err)
 	}
 	return true
@@ -150,7 +151,7 @@ func startHook(s *events, scheduler env.Scheduler, logger *slog.Logger, call fun
 // Close stops the worker and passes on what waits.
 func (h *hook) Close() error {
 	h.task.Stop()
-	runOut(h)
+	containment.RunOut(h)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -127,8 +128,8 @@ func (g *Group) fail(err error) {
 		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
 		g.reportFailure(err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
-		if p := (*panicked)(nil); errors.As(err, &p) {
-			about = append(about, "stack", string(p.stack))
+		if p := (*containment.Panic)(nil); errors.As(err, &p) {
+			about = append(about, "stack", string(p.Stack))
 		}
 		g.host.env.logger.Error("group stopped", about...)
 	}
@@ -177,7 +178,7 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.refusals.note(wrap(outcome.ErrStopped, cause), len(left))
+	g.proposals.refusals.Add(wrap(outcome.ErrStopped, cause), len(left))
 	answerAll(left, wrap(outcome.ErrStopped, cause))
 	g.tellEnded(g.proposals.abandon(cause), cause)
 	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))

@@ -1,13 +1,11 @@
 package host
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
@@ -54,6 +52,12 @@ type CallMetrics struct {
 	// before they expired, because the table was full (CommandOptions.Sessions, MaxBytes).
 	Sessions        int
 	SessionsEvicted uint64
+}
+
+// BatchMetrics are about the batches that a leader has put into its log and that are not committed.
+type BatchMetrics struct {
+	Open  int           // now
+	Round time.Duration // the moving mean of the time from the beginning of a batch to its commit; 0: not measured
 }
 
 // ReadMetrics are about reads on this host.
@@ -215,42 +219,6 @@ type groupCounts struct {
 	expired, callsCommitted                    atomic.Uint64
 }
 
-// refusalCounts count commands that got an error.
-type refusalCounts struct {
-	notLeader, notFounded, overloaded, tooLarge, empty, stopped atomic.Uint64
-	dropped, withdrawn, other, indeterminate                    atomic.Uint64
-}
-
-// note counts n commands that got an error.
-func (c *refusalCounts) note(err error, n int) {
-	if n == 0 || err == nil {
-		return
-	}
-	c.counter(err).Add(uint64(n))
-}
-
-func (c *refusalCounts) counter(err error) *atomic.Uint64 {
-	switch {
-	case errors.Is(err, outcome.ErrIndeterminate): // first: it wraps its cause, which may be one of the others
-		return &c.indeterminate
-	case errors.Is(err, outcome.ErrNotLeader):
-		return &c.notLeader
-	case errors.Is(err, outcome.ErrNotFounded):
-		return &c.notFounded
-	case errors.Is(err, outcome.ErrOverloaded):
-		return &c.overloaded
-	case errors.Is(err, outcome.ErrTooLarge):
-		return &c.tooLarge
-	case errors.Is(err, outcome.ErrEmpty):
-		return &c.empty
-	case errors.Is(err, outcome.ErrDropped):
-		return &c.dropped
-	case errors.Is(err, outcome.ErrStopped):
-		return &c.stopped
-	}
-	return &c.other
-}
-
 // noteRole counts elections and leaders.
 func (c *groupCounts) noteRole(was raft.SoftState, now diagnosis.Status, lastLeader uint64) {
 	switch {
@@ -288,13 +256,13 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Divergence = g.divergenceMetrics()
 	r := &g.proposals.refusals
 	m.Proposals = ProposalMetrics{
-		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
+		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.Indeterminate.Load(),
 		Refused: Refusals{
-			NotLeader: r.notLeader.Load(), NotFounded: r.notFounded.Load(), Overloaded: r.overloaded.Load(), TooLarge: r.tooLarge.Load(),
-			Empty: r.empty.Load(), Stopped: r.stopped.Load(), Dropped: r.dropped.Load(), Withdrawn: r.withdrawn.Load(), Other: r.other.Load(),
+			NotLeader: r.NotLeader.Load(), NotFounded: r.NotFounded.Load(), Overloaded: r.Overloaded.Load(), TooLarge: r.TooLarge.Load(),
+			Empty: r.Empty.Load(), Stopped: r.Stopped.Load(), Dropped: r.Dropped.Load(), Withdrawn: r.Withdrawn.Load(), Other: r.Other.Load(),
 		},
 	}
-	m.Batches = g.proposals.batching.metrics()
+	m.Batches = BatchMetrics(g.proposals.batching.Counts())
 	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed

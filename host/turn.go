@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
@@ -18,9 +19,9 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.core.node.Publish()
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
-			g.fail(containPanic(g.id, p))
+			g.fail(containment.Turn(g.id, p))
 		} else if !returned && g.machine.apply.halted() == nil {
-			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, errEnded))
+			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, containment.ErrEnded))
 		}
 	}()
 	again, due = g.turn(at, crowded)
@@ -170,7 +171,7 @@ func (g *Group) offerCommands() {
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
 func (g *Group) finishTurn(crowded bool) (left bool) {
-	g.proposals.forwarders.due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
+	g.proposals.forwarders.Due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
 	if g.work.held.Step(&g.work.outgoing, crowded) {
 		g.wakeLazily()
 	}
@@ -182,7 +183,7 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
-	g.measureBatches()
+	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.now)
 	g.publish()
 	g.stepDuties(turn.AfterStatus)
 	return left
@@ -268,7 +269,7 @@ func (g *Group) shrink() {
 	g.work.taken, g.work.entries = inputs{}, nil
 	g.work.outgoing.Shrink()
 	g.inbox.shrink()
-	g.proposals.batching.shrink()
+	g.proposals.batching.Shrink()
 	g.proposals.shrink()
 }
 
