@@ -404,6 +404,52 @@ func TestPowerCutsAmongZeros(t *testing.T) {
 	t.Logf("%d images", images)
 }
 
+// A helper that was late for some tails catches up: it fills the segment after a young tail first. Here it
+// has time for one piece after each append, which is less than a young tail and the next segment need.
+func TestALateHelperCatchesUp(t *testing.T) {
+	sched, clock := &manual{}, &fakeClock{}
+	opts := testOptions(crashfs.New(), sched)
+	opts.SegmentBytes, opts.Clock = 2<<20, clock
+	l := mustOpen(t, opts)
+	late := uint64(0)
+	for i := uint64(1); l.tail.seg.id < 8; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 16<<10)})
+		mustSync(t, l)
+		if l.tail.seg.id < 3 {
+			late = l.Stats().YoungTails
+			continue
+		}
+		sched.step()
+		clock.advance(time.Millisecond)
+	}
+	if s := l.Stats(); late < 2 || s.YoungTails > late+1 || s.TailYoung {
+		t.Errorf("%d tails were young, and %d when the helper began", s.YoungTails, late)
+	}
+	mustClose(t, l)
+}
+
+// A helper that has much to fill rests as long as it works.
+func TestTheHelperRests(t *testing.T) {
+	clock, sched := &fakeClock{}, &manual{}
+	disk := newExtents(clock)
+	opts := testOptions(disk, sched)
+	opts.SegmentBytes, opts.Clock = 4<<20, clock
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 3, 1, 1<<20)})
+	mustSync(t, l)
+	disk.pace = 1 << 30
+	began, worked := clock.now, time.Duration(0)
+	for before := l.Stats().ZeroedBytes; l.Stats().ZeroedBytes < before+3<<20; clock.advance(time.Microsecond) {
+		from := clock.now
+		sched.step()
+		worked += clock.now - from
+	}
+	if took := clock.now - began; worked > took*11/20 || worked < took/4 {
+		t.Errorf("the helper had the disk for %v of %v", worked, took)
+	}
+	mustClose(t, l)
+}
+
 // An idle log gets few zeros, however often the helper is asked.
 func TestAnIdleLogGetsFewZeros(t *testing.T) {
 	l := newSteadyLog(t, 8<<20)

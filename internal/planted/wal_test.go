@@ -36,10 +36,16 @@ var walBugs = []bug{
 		`	if err := s.sync(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "zeros_on_a_busy_disk", what: "zeros take the bandwidth that appends need", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
 		`	if z.sample.hurts(`, `	if false && z.sample.hurts(`}}},
-	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
+	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestTheHelperRests", rare: true, edits: []edit{{"wal/zeros.go",
 		`z.rested = now + (now - before)`, `z.rested = now`}}},
 	{name: "spare_taken_for_written", what: "a spare counts as written to its end, whatever it was", found: "TestSparesGetTheZerosThatTheyLack", rare: true, edits: []edit{{"wal/spare.go",
 		`s.zeroed.Store(max(s.zeroed.Load(), from.written))`, `s.zeroed.Store(s.size)`}}},
+	{name: "young_tail_first", what: "a helper that was late fills the young tail first, and never catches up", found: "TestALateHelperCatchesUp", rare: true, edits: []edit{{"wal/zeros.go",
+		`		if zeroed < goal {
+			return next, goal, 0
+		}`, `		if zeroed < goal && tail.zeroed.Load() >= tailGoal(end, tail.size, piece) {
+			return next, goal, 0
+		}`}}},
 	{name: "zeroes_over_the_head", what: "a disk that writes zeros by itself writes them over the header of a new segment", found: "TestPowerCutsAmongZeros", rare: true, edits: []edit{{"wal/segment.go",
 		`	s.zeroed.Store(max(s.zeroed.Load(), written))`, `	s.zeroed.Store(max(s.zeroed.Load(), written))
 	_, _ = allocate(s.file, size)`}}},
