@@ -48,7 +48,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 			p.told.Store(false)
 			p.settings.Store(nil)
 		}
-		h.reports.watch.noteAdmitted(peer.ID)
+		h.reports.watch.ForgetRefusals(peer.ID)
 		return nil
 	}
 	var refused *transport.DirectoryRefused
@@ -62,7 +62,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		}
 	}
 	if h.network.handshakes.of(peer.ID) != nil && fix != "" {
-		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
+		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {
 		h.reports.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})

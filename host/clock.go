@@ -47,7 +47,7 @@ func (c *hostClock) beat() (ticks int) {
 	missed := missedTicks(passed)
 	c.missed += missed
 	if missed > 0 {
-		h.reports.watch.notePause(c.ticks, missed)
+		h.reports.watch.RecordPause(c.ticks, missed)
 	}
 	if missed >= h.config.lateTicks() {
 		c.pauses.longAt.Store(c.ticks - c.missed)
@@ -71,11 +71,11 @@ func (c *hostClock) beat() (ticks int) {
 	}
 	h.lookForHungTurns()
 	h.storage.lane.Tick()
-	h.storage.shortages.beat()
+	h.storage.shortages.Tick()
 	h.appliers.Look()
 	h.bulk.snapshotLanes.Look()
 	h.bulk.transfers.Beat(c.ticks - c.missed)
-	h.reports.watch.stalledDisk(h.storage.lane, c.ticks-c.missed)
+	h.reports.watch.StalledDisk(h.storage.lane, c.ticks-c.missed)
 	return c.pause()
 }
 

@@ -88,7 +88,7 @@ func (h *Host) forget(id uint64) {
 	h.network.pulses.Remove(id)
 	h.network.heard.Forget(id)
 	h.network.handshakes.remove(id)
-	h.reports.watch.noteAdmitted(id)
+	h.reports.watch.ForgetRefusals(id)
 	p.mu.Lock()
 	delete(p.addrs, id)
 	p.mu.Unlock()

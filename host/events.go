@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 )
 
 // events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
@@ -202,6 +203,6 @@ type hostReports struct {
 	logWriter *logWriter
 	hook      *hook         // nil: there is none
 	admin     *admin.Server // the same
-	watch     hostWatch
+	watch     examination.Watch
 	flight    *flightRecorder // nil: there is none
 }

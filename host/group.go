@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -114,7 +115,7 @@ func (g *Group) fail(err error) {
 	first := false
 	g.life.endOnce.Do(func() {
 		g.life.cause = err
-		g.life.roleTimes.stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
+		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
 		g.life.hasEnded.Store(true)
 		close(g.life.ended)
 		close(g.life.failed)
@@ -138,7 +139,7 @@ func (g *Group) fail(err error) {
 func (g *Group) end(cause error) {
 	g.life.endOnce.Do(func() {
 		g.life.cause = cause
-		g.life.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
+		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat())
 		g.life.hasEnded.Store(true)
 		close(g.life.ended)
 	})
@@ -198,9 +199,9 @@ type groupLife struct {
 
 	status      published // as of the last turn that changed it
 	roleChanged signal
-	roleTimes   roleTimes
+	roleTimes   examination.RoleTimes
 	waiting     waitingLine // owned by the turn
-	views       memberWatches
+	views       examination.FollowerWatch
 	leaderViews leaderViews
 	counts      groupCounts
 }

@@ -199,7 +199,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.reads.init(g)
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
-	g.life.roleTimes.begin(h.clock.livedAtBeat())
+	g.life.roleTimes.Begin(h.clock.livedAtBeat())
 	g.members.founding.reached.Store(&diagnosis.Founding{})
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {

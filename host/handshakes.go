@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
 )
@@ -39,7 +41,7 @@ type handshake struct {
 	heardSince   atomic.Int64             // it was never silent for two election timeouts since then
 	askedAt      atomic.Int64             // it was asked whether it is alive (Host.askIfAlive)
 	heardAt      atomic.Int64             // the host's latest beat before something of it came last (hostClock.livedAtBeat)
-	unsent       stretch                  // calls of Send to it that the transport has refused, in whole or in part
+	unsent       examination.Stretch      // calls of Send to it that the transport has refused, in whole or in part
 }
 
 func (m *handshakes) init(others []uint64) {
@@ -338,4 +340,40 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	bound, _ := other.boundTo(peer.ID)
 	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
+}
+
+// askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
+// down from one that is up and has nothing to say.
+func (h *Host) askIfAlive(id uint64, now int64) {
+	p := h.network.handshakes.of(id)
+	if p == nil {
+		return
+	}
+	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
+		h.greet(id, greetsAsk)
+	}
+}
+
+// A follower may be behind because this host drops what it sends to it: the queue of the transport is full.
+// Then the disk of the follower is well, and an operator must not be sent to it.
+
+// watchedSender is the transport, as far as messages of groups go. It notes what the transport refuses.
+type watchedSender struct {
+	to   outbox.Sender
+	host *Host
+}
+
+// Send implements outbox.Sender.
+func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
+	sent := s.to.Send(to, batch)
+	if !sent {
+		s.host.noteUnsent(to)
+	}
+	return sent
+}
+
+func (h *Host) noteUnsent(to uint64) {
+	if p := h.network.handshakes.of(to); p != nil {
+		p.unsent.Add(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
+	}
 }

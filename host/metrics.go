@@ -353,30 +353,23 @@ func (h *Host) Metrics() HostMetrics {
 		m.Lanes.HungTurns += hung
 	}
 	m.Lanes.AppendWork = h.storage.lane.Pieces.Load()
-	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
+	if since, stalls := h.reports.watch.StalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}
-	pauses, missed := h.reports.watch.allPauses()
+	pauses, missed := h.reports.watch.AllPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.network.handshakes.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		refused := h.reports.watch.refusedHost(id).Lasts(now, h.config.bounds())
+		refused := h.reports.watch.Refusal(id).Lasts(now, h.config.bounds())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
 		})
 	}
 	return m
-}
-
-// allPauses returns how often the process did not run, and for how many ticks.
-func (w *hostWatch) allPauses() (n uint64, missed int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return uint64(w.nPauses), w.missed
 }
 
 // snapshotMetrics returns counts and levels.

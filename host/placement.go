@@ -154,7 +154,7 @@ func (g *Group) Placement() PlacementStatus {
 		return s
 	}
 	s.Placement = *p.clone()
-	if g.life.roleTimes.leads.Load() >= 0 && g.Err() == nil {
+	if g.life.roleTimes.Leads.Load() >= 0 && g.Err() == nil {
 		s.Wants, s.Waits = g.host.changes.placer.explain(g, p)
 	}
 	return s

@@ -159,7 +159,7 @@ func (h *Host) load(number uint64) leadership.Load {
 // unfit says why this host should get no leadership.
 func (h *Host) unfit() leadership.Unfitness {
 	now := h.clock.livedAtBeat()
-	since, works := h.reports.watch.stalledDisk(h.storage.lane, now)
+	since, works := h.reports.watch.StalledDisk(h.storage.lane, now)
 	switch {
 	case h.shutdown.closing.Load() || now < h.changes.placer.stops.Load():
 		return leadership.StopsSoon
@@ -316,7 +316,7 @@ func (p *placer) targets(g *Group, now int64) (to []target) {
 // rejectGroup says why the leadership of a group stays here for now, whatever its Placement says, or "".
 func (p *placer) rejectGroup(g *Group, now int64) string {
 	c := &p.host.config
-	since := g.life.roleTimes.leads.Load()
+	since := g.life.roleTimes.Leads.Load()
 	switch r := g.roster(); {
 	case r == nil:
 		return "the group is not founded"

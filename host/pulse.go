@@ -89,7 +89,7 @@ func (g *Group) notePeers() {
 	for _, id := range active {
 		g.noteRefusal(g.core.node.PeerActive(id))
 	}
-	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
+	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 }
 
 // quietLead is a leader's part in pulses. It belongs to the turn.

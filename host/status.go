@@ -70,7 +70,7 @@ func (g *Group) publish() {
 	was := g.life.status.own()
 	if was != now {
 		g.life.status.Store(now)
-		g.life.roleTimes.note(now, g.host.clock.livedAtBeat())
+		g.life.roleTimes.Record(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}
