@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/wal"
 )
 
 // This file wires admission: which of the parts that know other hosts decide about a connection, in which
@@ -81,15 +80,6 @@ func (h *Host) removedFrom(id uint64) (group uint64) {
 		}
 	}
 	return group
-}
-
-// directory returns what the configuration says about the host's directory. isBrought says that the log is
-// not of package wal.
-func (c Config) directory(isBrought bool) identity.Settings {
-	return identity.Settings{
-		Dir: c.Dir, Cluster: c.Cluster, ID: c.ID, Members: c.Members, Joins: c.Joins,
-		InMemory: c.Durability.Kind == wal.KindMemory, Brought: isBrought,
-	}
 }
 
 // isUsed reports whether a log has votes or entries.

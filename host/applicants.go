@@ -298,11 +298,3 @@ func (g *Group) noteJoined(r *membership.Roster) {
 		g.members.joinRefused.Store(nil)
 	}
 }
-
-// memberChanges is how members and leaders are to change, as this host was asked or has decided.
-type memberChanges struct {
-	plans      adminPlans // that were made over the admin socket
-	applicants applicants
-	executing  atomic.Int64 // plans that callers here wait for (execute.go)
-	placer     placer       // hand-overs for placement
-}

@@ -97,18 +97,3 @@ func (h *Host) forget(id uint64) {
 	}
 	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 }
-
-// recall makes a host known again that was forgotten and speaks.
-func (h *Host) recall(id uint64) {
-	if last := h.trust.admission.Last(id); last.ID == id && h.isDeparted(id) {
-		if err := h.locate(id, lastSaid(last)); err != nil {
-			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
-		}
-	}
-}
-
-// isForgotten reports whether a host is not known because it has departed.
-func (h *Host) isForgotten(id uint64) bool {
-	_, known := slices.BinarySearch(h.others(), id)
-	return !known && h.isDeparted(id)
-}

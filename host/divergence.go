@@ -103,12 +103,3 @@ func (g *Group) Diverged() (event.Diverged, bool) {
 	}
 	return event.Diverged{}, false
 }
-
-// divergenceMetrics returns what Metrics says of the comparison.
-func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
-	if found, _, _ := g.machine.divergence.Standing(); found != nil {
-		m.DifferAt = found.Index
-	}
-	m.AgreedAt, m.Found = g.machine.divergence.Counts()
-	return m
-}

@@ -29,11 +29,6 @@ import (
 // then the members that it names.
 func (g *Group) Explain() diagnosis.Diagnosis { return examination.Examine(g.facts()) }
 
-// bounds are the times by which a host is judged.
-func (c Config) bounds() examination.Bounds {
-	return examination.Bounds{Tick: c.tickPeriod(), Heartbeat: ticksPerHeartbeat, Election: int64(c.electionTicks()), Stall: c.stallTicks()}
-}
-
 // facts are what this host knows of the group now. Of one that has stopped, they are why.
 func (g *Group) facts() *examination.Facts {
 	c, times := &g.host.config, &g.life.roleTimes

@@ -259,12 +259,3 @@ func (g *Group) askLeader(q planRequest) {
 		g.host.network.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
 	}
 }
-
-// hostTrust says which directory this is, whom it admits, and with which key.
-type hostTrust struct {
-	directory *identity.Directory
-	admission *identity.Admission
-	authority authority
-	keys      keys
-	tokens    tokens // that this host was given
-}

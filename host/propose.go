@@ -16,11 +16,6 @@ type proposal struct {
 	waiter  *waiter
 }
 
-// overheadBytes is about how much memory a proposal takes besides its command: waiter, channel, places in
-// queues. It counts against every bound; otherwise millions of tiny commands would fit into a bound meant for
-// thousands of large ones.
-const overheadBytes = 192
-
 func (p proposal) bytes() int64 {
 	if p.command == nil {
 		return p.waiter.call.bytes()

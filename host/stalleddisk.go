@@ -216,6 +216,3 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	}
 	log("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
 }
-
-// stallTicks is Config.StallTimeout in ticks.
-func (c Config) stallTicks() int64 { return int64(c.StallTimeout / c.tickPeriod()) }

@@ -1,9 +1,6 @@
 package host
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
@@ -27,31 +24,6 @@ func (g *Group) Status() diagnosis.Status {
 		s.DuplicatesSuppressed = m.suppressed.Load()
 	}
 	return s
-}
-
-// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
-// for each change.
-type published struct {
-	leads atomic.Bool // Role is leader
-
-	mu sync.Mutex
-	s  diagnosis.Status
-}
-
-func (p *published) Load() diagnosis.Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.s
-}
-
-// own is Load for the turn. It takes no lock, because nothing else writes.
-func (p *published) own() diagnosis.Status { return p.s }
-
-func (p *published) Store(s diagnosis.Status) {
-	p.leads.Store(s.Role == event.RoleLeader)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.s = s
 }
 
 // publish makes the cursors visible to Status, and logs a change of role or leader.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -135,16 +133,4 @@ func onLoopback(addr string) bool {
 	name, _, err := net.SplitHostPort(addr)
 	ip := net.ParseIP(name)
 	return err == nil && (strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback())
-}
-
-// What Explain knows of certificates. The transport reports a refusal at both ends; what it reports of a host
-// that dials is what that host says of itself, so a stranger can name any member. It is a cause only while
-// the member is not heard: then its certificate, or this host's, is the likely reason.
-
-// tlsEvent passes on an event of the transport, and notes a refusal for Explain.
-func (h *Host) tlsEvent(e tcp.TLSEvent) {
-	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
-	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.of(refused.Peer) != nil {
-		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.livedAtBeat(), h.config.bounds().Refused())
-	}
 }

@@ -95,3 +95,10 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.members.changed.notify()  // who waits for a roster
 	g.stopIfRemoved(was, now)   // members.go: this member may be none
 }
+
+// failAll stops every group: the log has failed.
+func (h *Host) failAll(err error) {
+	for _, g := range h.groups.all() {
+		g.fail(err)
+	}
+}
