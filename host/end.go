@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/outcome"
 )
 
@@ -26,8 +27,8 @@ func (g *Group) fail(err error) {
 		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
 		g.reportFailure(err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
-		if p := (*panicked)(nil); errors.As(err, &p) {
-			about = append(about, "stack", string(p.stack))
+		if p := (*containment.Panic)(nil); errors.As(err, &p) {
+			about = append(about, "stack", string(p.Stack))
 		}
 		g.host.env.logger.Error("group stopped", about...)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 )
 
 // events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
@@ -125,7 +126,7 @@ func (h *hook) RunOnce() (more bool) {
 			more = true
 		}
 	}()
-	if err := callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended); err != nil {
+	if err := containment.Call("the function of WithEvents", func() error { h.call(e); return nil }, &ended); err != nil {
 		h.missed(e, err)
 	}
 	return true
@@ -149,7 +150,7 @@ func startHook(s *events, scheduler env.Scheduler, logger *slog.Logger, call fun
 // Close stops the worker and passes on what waits.
 func (h *hook) Close() error {
 	h.task.Stop()
-	runOut(h)
+	containment.RunOut(h)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -187,18 +188,16 @@ func TestFlightRecorderWithoutADescriptor(t *testing.T) {
 	h, disk := c.hosts[1], c.disks[1]
 	failed := 0
 	for at := 0; at < 16; at++ {
-		opens := 0
+		var opens atomic.Int64 // a host that records something of its own may write a file beside
 		disk.SetHook(func(op crashfs.Op) error {
-			if op.Kind.Opens() && strings.Contains(op.Name, "/flight") {
-				if opens++; opens == at+1 {
-					return syscall.EMFILE
-				}
+			if op.Kind.Opens() && strings.Contains(op.Name, "/flight") && opens.Add(1) == int64(at+1) {
+				return syscall.EMFILE
 			}
 			return nil
 		})
 		_, err := h.DumpFlight(t.Context(), "asked")
 		disk.SetHook(nil)
-		if opens <= at {
+		if opens.Load() <= int64(at) {
 			break
 		}
 		if failed++; !vfs.IsShort(err) {

@@ -61,13 +61,9 @@ type groupSnapshots struct {
 
 // init makes them those of a group that has none yet.
 func (s *groupSnapshots) init(g *Group, machine statemachine.Machine) {
-	var captured snapshots.Machine
-	if m := snapshotterOf(machine); m != nil {
-		captured = snapshotMachine{m}
-	}
 	s.Init((*snapshotGroup)(g), snapshots.Settings{
 		ID: g.id, Self: g.self, FS: g.host.env.fs, Dir: identity.SnapshotsDir(g.host.config.Dir, g.id),
-		Lanes: &g.host.bulk.snapshotLanes, Machine: captured, Policy: g.config.Snapshots.settings(g.host.config),
+		Lanes: &g.host.bulk.snapshotLanes, Machine: snapshotterOf(machine), Policy: g.config.Snapshots.settings(g.host.config),
 		Transfers: &g.host.bulk.transfers.Transfers, Class: g.host.bulk.transfers.snapshots, Installs: g.host.env.pipeline.AsyncStorageWrites(),
 		Heartbeat: ticksPerHeartbeat, Election: int64(g.host.config.electionTicks()),
 	})

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 )
@@ -15,9 +16,9 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.core.node.Publish()
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
-			g.fail(containPanic(g.id, p))
+			g.fail(containment.Turn(g.id, p))
 		} else if !returned && g.machine.apply.halted() == nil {
-			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, errEnded))
+			g.fail(fmt.Errorf("millrace: the turn of group %d %w", g.id, containment.ErrEnded))
 		}
 	}()
 	again, due = g.turn(at, crowded)

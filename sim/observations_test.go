@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bytes"
+	"flag"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -30,10 +31,12 @@ func TestObservations(t *testing.T) {
 	}
 }
 
+var maxDuties = flag.Uint64("max-duties", 100, "run TestEveryDuty with a third of -seeds, and with this many at most")
+
 // A duty that no input, tick or change wants has nothing to do: a run in which every turn calls every duty is
 // the same run.
 func TestEveryDuty(t *testing.T) {
-	eachSeed(*first, max(*seeds/3, 1), func(seed uint64) (more bool) {
+	eachSeed(*first, min(max(*seeds/3, 1), *maxDuties), func(seed uint64) (more bool) {
 		var sums [2]uint64
 		for i := range sums {
 			history := fnv.New64a()

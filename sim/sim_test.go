@@ -22,7 +22,7 @@ import (
 
 var (
 	seed        = flag.Uint64("seed", 0, "run only this seed")
-	seeds       = flag.Uint64("seeds", 60, "run this many seeds")
+	seeds       = flag.Uint64("seeds", 60, "run TestSeeds with this many seeds, and TestEveryDuty with a third of them (-max-duties); every other test has a flag of its own")
 	first       = flag.Uint64("first", 1, "the first of them")
 	maxFailures = flag.Int("failures", 3, "stop after this many seeds have failed")
 	mode        = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")

@@ -290,6 +290,10 @@ func (l *Log) roll() error {
 func (l *Log) setTail(s *segment) error {
 	l.table.addSegment(s)
 	l.tail.seg = s
+	young := s.zeroed.Load() < s.size
+	if l.stats.tailYoung.Store(young); young {
+		l.stats.youngTails.Add(1)
+	}
 	if l.flusher.older == nil {
 		l.flusher.durable = position{segment: s.id, off: s.end}
 	}

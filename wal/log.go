@@ -66,6 +66,7 @@ type Log struct {
 	table  *table
 	fence  fenceState
 	idle   idleTimer
+	zeros  zeroFiller
 
 	// dirMu makes syncs of the directory follow one another: syncDir.
 	dirMu sync.Mutex
@@ -119,6 +120,9 @@ func (l *Log) Close() error {
 	}
 	if l.idle.timer != nil {
 		l.idle.timer.Stop()
+	}
+	if l.zeros.timer != nil {
+		l.zeros.timer.Stop()
 	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, flusher.mu too.
 	l.helper.Stop()

@@ -1,33 +1,9 @@
 package wal
 
-import (
-	"github.com/millrace/millrace/vfs"
-	"github.com/millrace/millrace/wal/record"
-)
+import "github.com/millrace/millrace/wal/record"
 
 // This file is the helper, which keeps the append path free of everything but data: it makes the next
-// segment before the tail is full, and writes zeros ahead of the records.
-//
-// Zeros matter because an fdatasync into blocks that were allocated but never written has to commit to the
-// filesystem's journal that they are written now. Into zero-filled blocks it commits nothing. Zeros cost
-// bandwidth, one byte for each byte of log, so they pay off only while syncs are small and frequent. The
-// helper decides by the bytes that each sync makes durable, not by a clock: a simulation must come to the
-// same decision.
-
-const (
-	// zeroPieceBytes bounds one piece of the helper's work.
-	zeroPieceBytes = 1 << 20
-	// maxZeroedSyncBytes is the mean size of a sync up to which zeros pay off. Above it, writing the bytes
-	// twice costs more than the journal commit that is saved (some 50-100 us), on a disk of about 1 GB/s.
-	maxZeroedSyncBytes = 32 << 10
-)
-
-// pace is a moving average of the bytes that one sync makes durable.
-type pace struct{ bytes int64 }
-
-func (p *pace) observe(bytes int64) { p.bytes += (bytes - p.bytes) / 8 }
-
-func (p *pace) wantsZeros() bool { return p.bytes <= maxZeroedSyncBytes }
+// segment before the tail is full, writes zeros ahead of the records (zeros.go), and frees old segments.
 
 // helper is the env.Worker of a Log.
 type helper struct {
@@ -46,9 +22,9 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce writes a watermark record if one is due, and does one of these: zero-fill a piece of the tail,
-// make a sealed segment cold, make the next segment or the reserve, zero-fill a piece of the next segment,
-// free a segment, or move a piece out of one.
+// RunOnce writes a watermark record if one is due, and does one of these: make a sealed segment cold, make
+// the next segment or the reserve, zero-fill a piece of the tail or of the next segment, free a segment, or
+// move a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
 	if l.failure() != nil {
@@ -61,11 +37,8 @@ func (h *helper) RunOnce() (more bool) {
 		l.writeIdleWatermark()
 	}
 	l.mu.Lock()
-	tail, end, size, wanted := l.tail.seg, l.tail.seg.end, l.tail.seg.size, l.flusher.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
+	tail, end := l.tail.seg, l.tail.seg.end
 	l.mu.Unlock()
-	if wanted && l.zeroPiece(tail, size) {
-		return true
-	}
 	if s := l.supply.nextToCool(); s != nil {
 		l.makeCold(s)
 		return true
@@ -86,8 +59,8 @@ func (h *helper) RunOnce() (more bool) {
 	if h.noteTail(tail) {
 		return true
 	}
-	if next, size := l.peekNext(); wanted && l.zeroPiece(next, size) {
-		return l.syncZeros(next)
+	if l.zeroAhead() {
+		return true
 	}
 	return l.clean()
 }
@@ -165,49 +138,4 @@ func (l *Log) takeNext() (*segment, error) {
 		}
 	}
 	return l.supply.take(), nil
-}
-
-// peekNext returns the segment after the tail, with its size, or nil.
-func (l *Log) peekNext() (s *segment, size int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s = l.supply.segment(0); s != nil {
-		size = s.size
-	}
-	return s, size
-}
-
-var zeros = vfs.Blocks(zeroPieceBytes)
-
-// zeroPiece zero-fills one piece of s. It reports false if there is nothing to fill, or no way to. The next
-// append's sync makes zeros in the tail durable: a sync of their own would delay that one.
-func (l *Log) zeroPiece(s *segment, size int64) bool {
-	if s == nil {
-		return false
-	}
-	n, err := s.writeZeros(size)
-	if isFull(err) {
-		return false // the zeros were a favour
-	}
-	if err != nil {
-		_ = l.fail("zero-fill", s, s.zeroed.Load(), err) // the next Append or Sync returns it
-		return false
-	}
-	if n == 0 {
-		return false
-	}
-	l.stats.zeroedBytes.Add(uint64(n))
-	return true
-}
-
-// syncZeros makes the zeros of the next segment durable, before it is the tail and appends wait for its
-// sync.
-func (l *Log) syncZeros(s *segment) bool {
-	s.syncMu.Lock()
-	defer s.syncMu.Unlock()
-	if err := s.sync(); err != nil {
-		_ = l.fail("sync after zero-fill", s, 0, err)
-		return false
-	}
-	return true
 }

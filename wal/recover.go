@@ -110,6 +110,7 @@ func (l *Log) start() {
 			l.idle.due.Store(true)
 			l.helper.Wake()
 		})
+		l.zeros.timer = l.opts.Clock.Timer(func() { l.helper.Wake() })
 	}
 	l.cleaner.below = l.tail.seg.id
 	l.cleaner.due.Store(true)
@@ -201,7 +202,7 @@ func (r *recovery) takeDirectory() error {
 // begin makes the first segment of a log that has none.
 func (r *recovery) begin(names []string) error {
 	r.log.supply.lastID = maxID(names) + 1
-	s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
+	s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, pieceBytes(r.log.opts.SegmentBytes))
 	if err != nil {
 		return err
 	}

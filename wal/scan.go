@@ -367,6 +367,7 @@ func (sc *scan) replaySegment(t *trace, head record.SegmentHeader, data []byte) 
 	if t.why == record.FlawVersion {
 		return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, record.FirstVersion, record.FormatVersion)
 	}
+	s.zeroed.Store(t.end &^ blockMask) // of what is behind it nothing is known
 	if t.records > 0 {
 		sc.tip = record.End{Segment: s.id, Offset: t.end, Chain: t.chain}
 	}

@@ -197,13 +197,13 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	return nil
 }
 
-// writeZeros fills the next piece of a segment of this size with zeros, and returns the length of the piece
-// in bytes.
-func (s *segment) writeZeros(size int64) (int64, error) {
+// writeZeros fills the next piece of a segment with zeros, up to goal. It returns the length of the piece in
+// bytes.
+func (s *segment) writeZeros(goal, piece int64) (int64, error) {
 	s.zeroMu.Lock()
 	defer s.zeroMu.Unlock()
 	from := s.zeroed.Load()
-	n := min(zeroPieceBytes, size-from)
+	n := min(piece, goal-from)
 	if n <= 0 {
 		return 0, nil
 	}

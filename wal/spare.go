@@ -9,7 +9,7 @@ import (
 )
 
 // Spares are files of a segment's size that no segment uses, left behind by dropped segments. The next
-// segment is made of one. That costs no allocation and no zeros: its blocks are written already, and no
+// segment is made of one. That costs no allocation, and no zeros where its blocks are written already. No
 // record in them can be valid in the new segment (wal/record/format.go).
 //
 // The last spare is the reserve. While the disk is full it is not used for entries, so that votes,
@@ -22,6 +22,14 @@ const (
 	spareSuffix = ".spare"
 	maxSpares   = 4 // the reserve among them
 )
+
+// spare is a file of a segment's size that no segment uses.
+type spare struct {
+	path string
+	// written is up to which byte its blocks are known to be written. Those after it may be allocated only,
+	// and get zeros when the file is the next segment (zeros.go).
+	written int64
+}
 
 // sparePath returns the path of a spare, named for the segment that it was, or for 0 if it was made as the
 // reserve.
@@ -52,7 +60,7 @@ func (l *Log) findSpares(names []string) error {
 		case err != nil:
 			return err
 		case fits && len(l.supply.spares) < maxSpares:
-			l.supply.spares = append(l.supply.spares, path)
+			l.supply.addSpare(spare{path: path})
 		default:
 			if err := l.opts.FS.Remove(path); err != nil {
 				return err
@@ -99,16 +107,16 @@ func (l *Log) makeReserve() (made bool, err error) {
 		_ = l.opts.FS.Remove(path) // what stays is a spare of the wrong size, which recovery removes
 		return false, err
 	}
-	l.supply.addSpare(path)
+	l.supply.addSpare(spare{path: path})
 	return true, nil
 }
 
 // recycle makes a segment of a spare, durably with its name. A spare that fails is not reused, unless
 // it could not be opened for lack of a descriptor. The caller holds the claim.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
-	spare := l.supply.takeSpare()
+	from := l.supply.takeSpare()
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
-	name, opened := spare, false
+	name, opened := from.path, false
 	defer func() {
 		if err == nil {
 			return
@@ -117,26 +125,26 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 			_ = s.close() // the first error is the one to tell
 		}
 		if !opened && isShort(err) {
-			l.supply.addSpare(spare)
+			l.supply.addSpare(from)
 		} else if s.file != nil {
 			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
 		}
 	}()
-	if s.file, err = l.opts.FS.Open(spare); err != nil {
+	if s.file, err = l.opts.FS.Open(from.path); err != nil {
 		return nil, err
 	}
-	if err := s.openDirect(l.opts.FS, spare); err != nil {
+	if err := s.openDirect(l.opts.FS, from.path); err != nil {
 		return nil, err
 	}
 	opened = true
 	if err := l.writeHead(s, record.SegmentHeaderBytes+record.HeaderBytes); err != nil {
 		return nil, err
 	}
-	s.zeroed.Store(s.size)
+	s.zeroed.Store(max(s.zeroed.Load(), from.written))
 	if err := s.file.Sync(); err != nil {
 		return nil, err
 	}
-	if err := l.opts.FS.Rename(spare, s.path); err != nil {
+	if err := l.opts.FS.Rename(from.path, s.path); err != nil {
 		return nil, err
 	}
 	name = s.path // Seen in TestEveryOperationFails: left there, it blocked the next attempt.
@@ -164,13 +172,13 @@ func (l *Log) retire(s *segment) error {
 		}
 		return l.syncDir()
 	}
-	spare := l.sparePath(s.id)
-	if err := l.opts.FS.Rename(s.path, spare); err != nil {
+	file := spare{path: l.sparePath(s.id), written: s.zeroed.Load() &^ blockMask}
+	if err := l.opts.FS.Rename(s.path, file.path); err != nil {
 		return err
 	}
 	if err := l.syncDir(); err != nil {
 		return err
 	}
-	l.supply.addSpare(spare)
+	l.supply.addSpare(file)
 	return nil
 }

@@ -2,8 +2,8 @@ package wal
 
 import "sync/atomic"
 
-// Stats are totals since Open. Segments, PendingBytes, CachedBytes, IndexBytes and DeletedGroups
-// are current values.
+// Stats are totals since Open. Segments, Spares, TailYoung, PendingBytes, CachedBytes, IndexBytes and
+// DeletedGroups are current values.
 type Stats struct {
 	Appends         uint64 // calls of Append that wrote something
 	AppendedEntries uint64
@@ -19,6 +19,9 @@ type Stats struct {
 	Segments        uint64                 // files that hold records
 	SegmentsWaited  uint64                 // segments that an Append had to prepare itself because the helper was late
 	Recycled        uint64                 // segments made of the files of dropped ones
+	YoungTails      uint64                 // segments that became the tail before all their blocks were written: syncs into the others commit metadata
+	TailYoung       bool                   // the tail has such blocks
+	Spares          uint64                 // files kept for the next segments, the reserve among them
 	Dropped         uint64                 // segments that no group needed any more
 	MovedEntries    uint64                 // copied out of a segment so that it could be dropped
 	ZeroedBytes     uint64                 // written by the helper ahead of the records
@@ -37,6 +40,8 @@ type counters struct {
 	syncs, syncedBytes, syncNanos           atomic.Uint64
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
 	recycled, dropped, movedEntries         atomic.Uint64
+	youngTails                              atomic.Uint64
+	tailYoung                               atomic.Bool
 	cachedBytes, indexBytes, coldReads      atomic.Uint64
 	idleWatermarks, deleted                 atomic.Uint64
 }
@@ -58,6 +63,9 @@ func (l *Log) Stats() Stats {
 		Segments:        c.segments.Load(),
 		SegmentsWaited:  c.segmentsWaited.Load(),
 		Recycled:        c.recycled.Load(),
+		YoungTails:      c.youngTails.Load(),
+		TailYoung:       c.tailYoung.Load(),
+		Spares:          l.supply.spareCount.Load(),
 		Dropped:         c.dropped.Load(),
 		MovedEntries:    c.movedEntries.Load(),
 		ZeroedBytes:     c.zeroedBytes.Load(),

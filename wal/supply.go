@@ -19,9 +19,10 @@ type supply struct {
 	ready    []*segment
 	cooling  []*segment // sealed and durable, and not cold yet
 	lastID   uint64     // the highest id in use
-	spares   []string   // paths; one is the reserve
+	spares   []spare    // one is the reserve
 
-	starved atomic.Bool // the reserve was used up; no lock
+	starved    atomic.Bool   // the reserve was used up; no lock
+	spareCount atomic.Uint64 // of spares, for readers without mu
 }
 
 // claim waits until nothing is being made, and keeps others from making a segment or a spare until release.
@@ -69,20 +70,22 @@ func (s *supply) hasSpare() bool {
 }
 
 // addSpare takes over a file whose name is durable.
-func (s *supply) addSpare(path string) {
+func (s *supply) addSpare(file spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spares = append(s.spares, path)
+	s.spares = append(s.spares, file)
+	s.spareCount.Store(uint64(len(s.spares)))
 }
 
 // takeSpare hands over the spare that was added last. The caller holds the claim and knows that there is one.
-func (s *supply) takeSpare() string {
+func (s *supply) takeSpare() spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.spares) - 1
-	path := s.spares[last]
+	file := s.spares[last]
 	s.spares = s.spares[:last]
-	return path
+	s.spareCount.Store(uint64(last))
+	return file
 }
 
 // coolLater lets the helper make a sealed, durable segment cold. The helper may still write zeros to it

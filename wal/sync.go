@@ -37,7 +37,6 @@ type flusher struct {
 	waiting  waiting    // appends since then
 	inFlight int        // flushes captured and not completed
 	spare    []captured // memory of a completed flush, for the next
-	pace     pace
 
 	due      atomic.Bool // for the helper, in ModeUnsafeInterval; no lock
 	interval env.Timer   // sets due; nil in other modes
@@ -276,9 +275,8 @@ func (l *Log) advanceDurable(target position) {
 	l.flusher.durable = target
 	l.stats.pendingBytes.Store(uint64(l.pending()))
 	l.stats.syncedBytes.Add(uint64(bytes))
-	l.flusher.pace.observe(bytes)
 	l.scheduleWatermark()
-	if l.flusher.pace.wantsZeros() && l.tail.seg.zeroed.Load() < l.tail.seg.size {
+	if target.off >= l.zeros.wakeAt.Load() {
 		l.wakeHelper()
 	}
 }

@@ -390,35 +390,6 @@ func TestHelperErrors(t *testing.T) {
 	}
 }
 
-func TestHelperPreparesAndZeroFills(t *testing.T) {
-	fs, sched := crashfs.New(), &manual{}
-	opts := testOptions(fs, sched)
-	opts.SegmentBytes = 3 << 20
-	l := mustOpen(t, opts)
-	sched.runIdle()
-	if got, want := l.Stats().ZeroedBytes, uint64(5<<20)-vfs.BlockBytes; got != want { // Open has filled the first piece of the tail
-		t.Errorf("zero-filled %d bytes, want %d", got, want)
-	}
-	// Large syncs turn zero-filling off, small ones turn it on again.
-	for i := range uint64(40) {
-		mustAppend(t, l, Write{Group: 1, Entries: entries(i+1, i+2, 1, 600_000)})
-		mustSync(t, l)
-		sched.runIdle()
-	}
-	if s := l.Stats(); s.SegmentsWaited != 0 || s.ZeroedBytes > 12<<20 {
-		t.Errorf("with large syncs: %+v", s)
-	}
-	before := l.Stats().ZeroedBytes
-	for i := range uint64(60) {
-		mustAppend(t, l, Write{Group: 1, Entries: entries(i+41, i+42, 1, 10)})
-		mustSync(t, l)
-		sched.runIdle()
-	}
-	if s := l.Stats(); s.ZeroedBytes == before || s.ZeroedBytes > before+6<<20 {
-		t.Errorf("with small syncs again: %d bytes more", s.ZeroedBytes-before)
-	}
-}
-
 // While a log grows, is truncated and synced, readers see whole entries without a gap.
 func TestConcurrentReaders(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: 64 << 10, CacheBytes: 16 << 10}

@@ -90,11 +90,11 @@ var runtimeBugs = []bug{
 `, `	d.Key = h.trust.keys.came[id].Key
 	if isAdmitted {
 `}}},
-	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
+	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
-	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
+	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/internal/containment/turns.go",
 		`return !mayLock("", name)`, `return true || !mayLock("", name)`}}},
-	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/containment.go",
+	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
 		`!slices.ContainsFunc(g.work.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.work.taken.messages, isOrder) ||`}}},
@@ -269,7 +269,7 @@ var runtimeBugs = []bug{
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},
 	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/events.go",
-		`callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = callUser; h.call(e); return nil }()`}}},
+		`containment.Call("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = containment.Call; h.call(e); return nil }()`}}},
 	{name: "caller_ends_all", what: "a panic in Committed of a Caller is not recovered", found: "TestUserFunctionsOfHosts", in: "host", edits: []edit{{"host/usercode.go",
 		`defer func() { g.callerEnded("Committed", recover(), returned) }()`, `defer func() { g.callerEnded("Committed", nil, returned) }()`}}},
 	{name: "tls_function_ends_all", what: "a panic in a function of TLS is not recovered while the transport works", found: "TestUserFunctionsOfTLS", in: "transport/tcp", edits: []edit{{"transport/tcp/usercode.go",

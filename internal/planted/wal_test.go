@@ -16,20 +16,33 @@ var walBugs = []bug{
 		`	if err := s.file.Sync(); err != nil {
 		return nil, err
 	}
-	if err := l.opts.FS.Rename(spare`, `	if err := l.opts.FS.Rename(spare`}}},
+	if err := l.opts.FS.Rename(from`, `	if err := l.opts.FS.Rename(from`}}},
 	{name: "retire_not_synced", what: "segments are removed in an order that a crash can reverse", found: labTest, rare: true, edits: []edit{{"wal/spare.go",
 		`	if err := l.syncDir(); err != nil {
 		return err
 	}
-	l.supply.addSpare(spare)`, `	l.supply.addSpare(spare)`}}},
+	l.supply.addSpare(file)`, `	l.supply.addSpare(file)`}}},
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: "TestFailedDirectorySyncIsFinal", edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that no group needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.cleaner.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	s.claim(l.tail.bufAt + `, `	_ = (l.tail.bufAt + `}}},
-	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/prepare.go",
+	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/zeros.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
+	{name: "no_zeros_ahead", what: "segments become the tail before their blocks are written", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
+		`	if tail.id < z.resume {`, `	if true {`}}},
+	{name: "zeros_ahead_not_synced", what: "the zeros of the next segment are not durable when it becomes the tail", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
+		`	if err := s.sync(); err != nil {`, `	if err := error(nil); err != nil {`}}},
+	{name: "zeros_on_a_busy_disk", what: "zeros take the bandwidth that appends need", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
+		`	if z.sample.hurts(`, `	if false && z.sample.hurts(`}}},
+	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
+		`z.rested = now + (now - before)`, `z.rested = now`}}},
+	{name: "spare_taken_for_written", what: "a spare counts as written to its end, whatever it was", found: "TestSparesGetTheZerosThatTheyLack", rare: true, edits: []edit{{"wal/spare.go",
+		`s.zeroed.Store(max(s.zeroed.Load(), from.written))`, `s.zeroed.Store(s.size)`}}},
+	{name: "stale_records_fit", what: "the records of a spare's last use are valid in its next segment, at the same place", found: labTest, rare: true, edits: []edit{
+		{"wal/record/seal.go", `uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/Alignment)`, `uint32(off / Alignment)`},
+		{"wal/segment.go", `Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: 1, Size`}}},
 
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",

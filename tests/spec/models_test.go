@@ -62,19 +62,22 @@ func moduleOf(name string) string {
 }
 
 func TestModels(t *testing.T) {
-	models := smallModels
+	models, threads := smallModels, 1 // small models run side by side
 	if *large {
-		models = append(models[:len(models):len(models)], largeModels...)
+		models, threads = append(models[:len(models):len(models)], largeModels...), *workers
 	}
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
+			if !*large {
+				t.Parallel()
+			}
 			tlc, folder := checker(t)
 			config, err := model(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
-			o, err := tlc.run(t.Context(), job{folder: folder, module: moduleOf(name), config: config, workers: *workers})
+			o, err := tlc.run(t.Context(), job{folder: folder, module: moduleOf(name), config: config, workers: threads, long: *large})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +98,7 @@ func TestSimulation(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	o, err := tlc.run(t.Context(), job{folder: folder, module: "Model", config: config, workers: *workers,
+	o, err := tlc.run(t.Context(), job{folder: folder, module: "Model", config: config, workers: *workers, long: *walks > 1000,
 		args: []string{"-simulate", fmt.Sprintf("num=%d", max(*walks / *workers, 1)), "-depth", fmt.Sprint(*depth), "-seed", fmt.Sprint(*seed)}})
 	if err != nil {
 		t.Fatal(err)

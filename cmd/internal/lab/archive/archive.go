@@ -123,6 +123,7 @@ const (
 	Pass        Verdict = "pass"
 	Fail        Verdict = "fail"
 	NotMeasured Verdict = "not-measured"
+	Provisional Verdict = "provisional" // the limit has no ground yet: the note says why
 )
 
 // Criterion is one demand of a recipe, evaluated.

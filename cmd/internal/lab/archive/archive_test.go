@@ -245,7 +245,7 @@ func TestDamageIsRefused(t *testing.T) {
 		{"an unknown field", edit(result, `"recipe"`, `"receipt": 1, "recipe"`), `unknown field "receipt"`},
 		{"a metric that is not declared", edit(result, `"name": "p99_us"`, `"name": "p98_us"`), "metric that is not declared"},
 		{"an unknown unit", edit(result, `"unit": "us"`, `"unit": "furlong"`), `unknown unit "furlong"`},
-		{"a verdict that is none", edit(result, `"verdict": "pass"`, `"verdict": "perhaps"`), "want pass, fail or not-measured"},
+		{"a verdict that is none", edit(result, `"verdict": "pass"`, `"verdict": "perhaps"`), "want pass, fail, not-measured or provisional"},
 		{"a verdict without a value", edit(result, `"value": 1200`, `"value": null`), "verdict is pass, value present: false"},
 		{"a criterion about no point", edit(result, `"point": "basic, 1000/s"`, `"point": "nowhere"`), `there is no point "nowhere"`},
 		{"two points with one name", edit(result, `"name": "basic, 8000/s"`, `"name": "basic, 1000/s"`), `two points have the name "basic, 1000/s"`},

@@ -96,8 +96,8 @@ func (r *Run) validateHead() error {
 func (r *Run) validateJudgement(points map[string]bool) error {
 	for _, c := range r.Criteria {
 		switch {
-		case !slices.Contains([]Verdict{Pass, Fail, NotMeasured}, c.Verdict):
-			return fmt.Errorf("criterion %q: verdict is %q, want pass, fail or not-measured", clip(c.Name), clip(string(c.Verdict)))
+		case !slices.Contains([]Verdict{Pass, Fail, NotMeasured, Provisional}, c.Verdict):
+			return fmt.Errorf("criterion %q: verdict is %q, want pass, fail, not-measured or provisional", clip(c.Name), clip(string(c.Verdict)))
 		case c.Point != "" && !points[c.Point]:
 			return fmt.Errorf("criterion %q: there is no point %q", clip(c.Name), clip(c.Point))
 		case (c.Value == nil) != (c.Verdict == NotMeasured):

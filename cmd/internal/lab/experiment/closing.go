@@ -24,6 +24,9 @@ func (s *Session) writeClosing(b *strings.Builder) {
 			counts[c.Verdict]++
 		}
 		text += fmt.Sprintf("; of the criteria %d pass, %d fail, %d were not measured", counts[archive.Pass], counts[archive.Fail], counts[archive.NotMeasured])
+		if n := counts[archive.Provisional]; n > 0 {
+			text += fmt.Sprintf(", %d have a provisional limit", n)
+		}
 	}
 	fmt.Fprintf(b, "\n%s.\n", text)
 }

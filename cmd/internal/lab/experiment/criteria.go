@@ -14,17 +14,23 @@ type Criterion struct {
 	Limit string // for people
 	Unit  archive.Unit
 	Holds func(value float64) bool
+	// Provisional says why the limit gives no verdict yet; "": it does.
+	Provisional string
 }
 
 // Judge evaluates a criterion. A value that was not measured gets the reason instead of a verdict. So does a
 // figure of time that does not hold where the machine was busy, or the point had not settled: it says nothing
-// about what was measured. A count fails whatever the machine did.
+// about what was measured. A count fails whatever the machine did. With a provisional limit it
+// neither passes nor fails: the note is the reason.
 func (s *Session) Judge(c Criterion, value float64, measured bool, why string) {
 	of := archive.Criterion{Name: c.Name, Limit: c.Limit, Unit: c.Unit, Verdict: archive.NotMeasured, Note: why}
 	if _, known := s.points[c.Point]; known {
 		of.Point = c.Point
 	}
-	if measured {
+	switch {
+	case measured && c.Provisional != "":
+		of.Value, of.Verdict, of.Note = &value, archive.Provisional, c.Provisional
+	case measured:
 		of.Value, of.Verdict, of.Note = &value, archive.Fail, ""
 		if c.Holds(value) {
 			of.Verdict = archive.Pass

@@ -35,6 +35,26 @@ func TestBusyMachineIsNotMeasured(t *testing.T) {
 	}
 }
 
+// With a provisional limit the value has a reason in place of a verdict, whether it is within the limit or
+// not. The last sentence counts it apart.
+func TestProvisionalLimitGivesNoVerdict(t *testing.T) {
+	s := &Session{}
+	for _, value := range []float64{1, 3} {
+		s.Judge(Criterion{Name: "a ratio", Limit: "≤ 2", Unit: archive.UnitRatio, Holds: AtMost(2), Provisional: "not measured yet"}, value, true, "")
+	}
+	s.Judge(Criterion{Name: "a ratio", Limit: "≤ 2", Unit: archive.UnitRatio, Holds: AtMost(2), Provisional: "not measured yet"}, 0, false, "left out")
+	for i, want := range []archive.Criterion{{Verdict: archive.Provisional, Value: new(1.0)}, {Verdict: archive.Provisional, Value: new(3.0)}, {Verdict: archive.NotMeasured}} {
+		c := s.Archive.Criteria[i]
+		if c.Verdict != want.Verdict || (c.Value == nil) != (want.Value == nil) || c.Value != nil && (*c.Value != *want.Value || c.Note != "not measured yet") {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	}
+	var b strings.Builder
+	if s.writeClosing(&b); !strings.HasSuffix(b.String(), "0 pass, 0 fail, 1 were not measured, 2 have a provisional limit.\n") {
+		t.Error(b.String())
+	}
+}
+
 // The last sentence is about the pipeline async and a hundred clients, or what comes nearest, beside the
 // limit by the probe: each client waits for an fsync and a round trip, and each host writes each value.
 func TestClosingSentence(t *testing.T) {

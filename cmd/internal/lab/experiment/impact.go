@@ -62,5 +62,5 @@ func (i Impact) AddTo(f map[string]float64) {
 	}
 }
 
-// DeclareImpact declares the metrics of an impact.
-func (s *Session) DeclareImpact() { s.Declare(EventSec, EventFailures, RateRatio) }
+// ImpactMetrics are those of an impact that are not standard.
+var ImpactMetrics = []archive.Metric{EventSec, EventFailures, RateRatio}

@@ -229,7 +229,7 @@ func impact(t *testing.T, before time.Duration) (i experiment.Impact) {
 	p := good().Points(rig.Foreign{})[0]
 	p.Setup.Faults, p.Setup.Heartbeat, p.Setup.Election = true, 50*time.Millisecond, 2*time.Second
 	_, err := experiment.Run(t.Context(), o, func(ctx context.Context, s *experiment.Session) error {
-		s.DeclareImpact()
+		s.Declare(experiment.ImpactMetrics...)
 		return s.InCluster(ctx, p.Setup, func(c *rig.Cluster) error {
 			var from, to time.Time
 			t2, err := s.Observe(ctx, c, p, func(ctx context.Context) error {

@@ -15,14 +15,27 @@ import (
 // b0 is normal operation under varying load, the question that the dissertation asks before its six open
 // ones: writes, and reads by each way, at shares of what a closed loop reaches. Beside it: what the leader's
 // parallel disk write and the early commit are worth, and each mode of the log.
-var b0 = Recipe{
-	Name:     "b0",
-	Question: "How do writes and reads of each kind behave under varying load?",
-	Source:   "dissertation, chapter 10: normal operation",
-	Hosts:    3,
-	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 6000, 250_000), 2000, 64) }, // one cluster keeps all that its clients write
-	About:    aboutB0,
-	Run:      runB0,
+var b0 = design[b0Scale]{
+	name:     "b0",
+	question: "How do writes and reads of each kind behave under varying load?",
+	source:   "dissertation, chapter 10: normal operation",
+	hosts:    3,
+	plan:     scaleB0,
+	about: func(c b0Scale) time.Duration {
+		return times(c.steps(), c.l.about()) + times(c.again*len(b0Ablated)+len(b0Modes), c.l.about()+aboutCluster)
+	},
+	needMiB: func(s Size) int { return pick(s, orLong(s, 6000, 250_000), 2000, 64) }, // one cluster keeps all that its clients write
+	omits: omissions{
+		full:  "the loads 10 and 100 % (of mixes also 25, 75 and 120 %), four of five rounds, windows of 10 s",
+		short: "the loads 10, 50, 75, 100 and 120 %, four of five rounds, windows of 10 s",
+		always: []string{
+			"values of other sizes than 1 KiB; clusters of one and five hosts; injected loss of packets",
+			"limits of a batch in bytes; the rules for the next batch (recipe batches)",
+		},
+	},
+	steps:   func(c b0Scale) int { return c.steps() + c.again*len(b0Ablated) + len(b0Modes) },
+	measure: measureB0,
+	judge:   func(s *experiment.Session, _ b0Scale) { judgeB0(s) },
 }
 
 const (
@@ -93,46 +106,29 @@ func (c b0Scale) steps() (n int) {
 	return n
 }
 
-func aboutB0(size Size) time.Duration {
-	c := scaleB0(size)
-	return times(c.steps(), c.l.about()) + times(c.again*len(b0Ablated)+len(b0Modes), c.l.about()+aboutCluster)
-}
-
-func runB0(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleB0(size)
-	switch size {
-	case Full:
-		s.Omit("the loads 10 and 100 %% (of mixes also 25, 75 and 120 %%), four of five rounds, windows of 10 s")
-	case Quick, Glance:
-		s.Omit("the loads 10, 50, 75, 100 and 120 %%, four of five rounds, windows of 10 s")
-	}
-	s.Omit("values of other sizes than 1 KiB; clusters of one and five hosts; injected loss of packets")
-	s.Omit("limits of a batch in bytes; the rules for the next batch (recipe batches)")
-	p := begin(s, c.steps()+c.again*len(b0Ablated)+len(b0Modes))
-	defer p.end()
-	if err := b0Loads(ctx, s, p, c); err != nil {
+func measureB0(ctx context.Context, s *run, c b0Scale) error {
+	if err := b0Loads(ctx, s, c); err != nil {
 		return err
 	}
-	if err := b0Ablations(ctx, s, p, c); err != nil {
+	if err := b0Ablations(ctx, s, c); err != nil {
 		return err
 	}
 	for _, mode := range b0Modes {
 		setup := three()
 		setup.Durability = mode
 		pt := c.l.of(experiment.Point{Setup: setup, ValueBytes: b0Value, Clients: 100}).Named("async").With("part", "modes", fmt.Sprintf("log %v", mode))
-		p.step(pt.Name, c.l.most+c.l.length)
+		s.step(pt.Name, c.l.most+c.l.length)
 		if _, err := s.Measure(ctx, pt); err != nil {
 			return err
 		}
 	}
-	judgeB0(s)
 	return nil
 }
 
 var b0Modes = []wal.Mode{wal.ModeSync, wal.ModeGroup, wal.ModeGroupDelay(3*time.Millisecond, 0, 0), wal.ModeUnsafeInterval(3*time.Second, 0), wal.ModeUnsafeOS, wal.ModeMemory}
 
 // b0Loads measures each operation at shares of its own peak, in rounds, on one cluster.
-func b0Loads(ctx context.Context, s *experiment.Session, p *progress, c b0Scale) error {
+func b0Loads(ctx context.Context, s *run, c b0Scale) error {
 	setup := three()
 	setup.Leases = true
 	operations := c.operations()
@@ -146,15 +142,15 @@ func b0Loads(ctx context.Context, s *experiment.Session, p *progress, c b0Scale)
 			s.Point(pt.Name, pt.Labels)
 		}
 	}
-	if p.passed(c.steps(), c.steps()) {
+	if s.passed(c.steps(), c.steps()) {
 		return nil
 	}
 	return s.InCluster(ctx, setup, func(cluster *rig.Cluster) error {
 		peaks := map[string]float64{}
-		return experiment.Shuffled(s, c.rounds, operations, func(_ int, o b0Operation) error {
+		return experiment.Shuffled(s.Session, c.rounds, operations, func(_ int, o b0Operation) error {
 			of := o.point(setup, c.l)
 			name := of.OperationName()
-			p.step(name+", peak", c.l.most+c.l.length)
+			s.step(name+", peak", c.l.most+c.l.length)
 			if err := cluster.Settle(ctx); err != nil {
 				return err
 			}
@@ -168,7 +164,7 @@ func b0Loads(ctx context.Context, s *experiment.Session, p *progress, c b0Scale)
 			}
 			for _, share := range o.shares {
 				pt := o.at(setup, c.l, share, peaks[name])
-				p.step(pt.Name, c.l.most+c.l.length)
+				s.step(pt.Name, c.l.most+c.l.length)
 				r, err := s.Window(ctx, cluster, pt, nil)
 				if err != nil {
 					return fmt.Errorf("%s: %w", pt.Name, err)
@@ -217,44 +213,33 @@ func (a ablation) point(l lengths) experiment.Point {
 	return p.With("part", a.name, a.name)
 }
 
-func b0Ablations(ctx context.Context, s *experiment.Session, p *progress, c b0Scale) error {
+func b0Ablations(ctx context.Context, s *run, c b0Scale) error {
 	for _, a := range b0Ablated { // the order of the report
 		pt := a.point(c.l)
 		s.Point(pt.Name, pt.Labels)
 	}
-	return experiment.Shuffled(s, c.again, b0Ablated, func(_ int, a ablation) error {
+	return experiment.Shuffled(s.Session, c.again, b0Ablated, func(_ int, a ablation) error {
 		pt := a.point(c.l)
-		p.step(pt.Name, c.l.most+c.l.length)
-		if _, done, err := s.Finished(pt.Name); done || err != nil {
-			return err
-		}
-		err := s.InCluster(ctx, pt.Setup, func(cluster *rig.Cluster) error {
-			if a.slow {
-				cluster.Member(cluster.Leader(0)).SlowDisk(b0SlowFsync)
-			}
-			_, err := s.Window(ctx, cluster, pt, nil)
-			return err
+		return s.trial(pt.Name, c.l.most+c.l.length, func() error {
+			return s.InCluster(ctx, pt.Setup, func(cluster *rig.Cluster) error {
+				if a.slow {
+					cluster.Member(cluster.Leader(0)).SlowDisk(b0SlowFsync)
+				}
+				_, err := s.Window(ctx, cluster, pt, nil)
+				return err
+			})
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", pt.Name, err)
-		}
-		return nil
 	})
 }
 
 func judgeB0(s *experiment.Session) {
 	name := func(i int) string { return b0Ablated[i].point(lengths{}).Name }
-	p50 := archive.P50Us.Name
-	basic, have1 := s.Median(name(0), p50)
-	parallel, have2 := s.Median(name(1), p50)
-	s.Judge(experiment.Criterion{
-		Name: "with the leader's disk in parallel, one client's latency falls by about one fsync", Point: name(1), Limit: "by ≥ 0.7 and ≤ 1.5 of 10 ms", Unit: archive.UnitRatio,
-		Holds: func(x float64) bool { return x >= 0.7 && x <= 1.5 },
-	}, (basic-parallel)/float64(b0Fsync/time.Microsecond), have1 && have2, "one of the two points was not measured")
-	early, ok := s.Ratio(p50, name(3), name(2))
-	s.Judge(experiment.Criterion{Name: "with early commit, a leader's disk ten times as slow raises p50", Point: name(3), Limit: "to < 1.1 ×", Unit: archive.UnitRatio,
-		Holds: func(x float64) bool { return x < 1.1 }}, early, ok, "one of the two points was not measured")
-	clamped, ok := s.Ratio(p50, name(5), name(4))
-	s.Judge(experiment.Criterion{Name: "the clamp makes the clients wait for the leader's slow disk", Point: name(5), Limit: "to ≥ 2 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)},
-		clamped, ok, "one of the two points was not measured")
+	basic, have1 := s.Median(name(0), archive.P50Us.Name)
+	parallel, have2 := s.Median(name(1), archive.P50Us.Name)
+	oneFsync := limit{text: "by ≥ 0.7 and ≤ 1.5 of 10 ms", holds: func(x float64) bool { return x >= 0.7 && x <= 1.5 }}
+	judgeValue(s, "with the leader's disk in parallel, one client's latency falls by about one fsync", name(1), archive.UnitRatio, oneFsync,
+		(basic-parallel)/float64(b0Fsync/time.Microsecond), have1 && have2, "one of the two points was not measured")
+	judge(s,
+		demand{"with early commit, a leader's disk ten times as slow raises p50", archive.P50Us, name(3), name(2), below(1.1, "").says("to < 1.1 ×")},
+		demand{"the clamp makes the clients wait for the leader's slow disk", archive.P50Us, name(5), name(4), atLeast(2, "").says("to ≥ 2 ×")})
 }

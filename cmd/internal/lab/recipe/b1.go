@@ -3,13 +3,11 @@ package recipe
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
@@ -18,14 +16,26 @@ import (
 // leader's address as a hint and without, as goroutines and as processes that have just been started; and one
 // that loses its leader, because that is killed, hands over, answers nothing (without a reset), or is cut off
 // from the other hosts and not from its clients.
-var b1 = Recipe{
-	Name:     "b1",
-	Question: "How soon, and in how many attempts, do clients find the leader?",
-	Source:   "dissertation, chapter 10, open question: finding the leader; section 6.2",
-	Hosts:    3,
-	NeedMiB:  needMiB(2000, 1000),
-	About:    aboutB1,
-	Run:      runB1,
+var b1 = design[b1Scale]{
+	name:     "b1",
+	question: "How soon, and in how many attempts, do clients find the leader?",
+	source:   "dissertation, chapter 10, open question: finding the leader; section 6.2",
+	hosts:    3,
+	plan:     scaleB1,
+	about: func(c b1Scale) time.Duration {
+		return aboutCluster + times(len(b1Colds)*c.colds, 5*time.Millisecond) + times(len(b1Processes)*c.processes, 80*time.Millisecond) +
+			times(3*c.losses, 550*time.Millisecond) + times(c.losses, 100*time.Millisecond)
+	},
+	needMiB: needMiB(2000, 1000),
+	omits: omissions{
+		full:   "800 of 1,000 cold clients",
+		short:  "900 of 1,000 cold clients, 90 of 100 processes, 90 of 100 lost leaders of each kind",
+		always: []string{"names in DNS; hosts that pass requests on; dead addresses that do not refuse"},
+	},
+	metrics: []archive.Metric{attempts, maxAttempts, searchMean, electedMean},
+	steps:   func(c b1Scale) int { return len(b1Colds) + len(b1Processes)*c.processes + len(b1Losses(nil))*c.losses },
+	measure: measureB1,
+	judge:   func(s *experiment.Session, _ b1Scale) { judgeB1(s) },
 }
 
 // Metrics of a search.
@@ -90,79 +100,55 @@ func scaleB1(size Size) b1Scale {
 	return b1Scale{colds: pick(size, orLong(size, 200, 1000), 100, 5), processes: pick(size, 100, 10, 1), losses: pick(size, 100, 10, 1)}
 }
 
-func aboutB1(size Size) time.Duration {
-	c := scaleB1(size)
-	return aboutCluster + times(len(b1Colds)*c.colds, 5*time.Millisecond) + times(len(b1Processes)*c.processes, 80*time.Millisecond) +
-		times(3*c.losses, 550*time.Millisecond) + times(c.losses, 100*time.Millisecond)
-}
-
-func runB1(ctx context.Context, s *experiment.Session, size Size) error {
-	n := scaleB1(size)
-	switch size {
-	case Full:
-		s.Omit("800 of 1,000 cold clients")
-	case Quick, Glance:
-		s.Omit("900 of 1,000 cold clients, 90 of 100 processes, 90 of 100 lost leaders of each kind")
-	}
-	s.Omit("names in DNS; hosts that pass requests on; dead addresses that do not refuse")
-	s.Declare(attempts, maxAttempts, searchMean, electedMean)
+func measureB1(ctx context.Context, s *run, n b1Scale) error {
 	setup := three()
 	setup.Faults, setup.Sessions, setup.Heartbeat, setup.Election = true, true, b1Heartbeat, b1Election
-	p := begin(s, len(b1Colds)+len(b1Processes)*n.processes+len(b1Losses(nil))*n.losses)
-	defer p.end()
-	if p.passed(len(b1Colds)+len(b1Processes)+len(b1Losses(nil)), 0) {
-		judgeB1(s)
+	if s.passed(len(b1Colds)+len(b1Processes)+len(b1Losses(nil)), 0) {
 		return nil
 	}
-	err := s.InCluster(ctx, setup, func(c *rig.Cluster) (err error) {
+	return s.InCluster(ctx, setup, func(c *rig.Cluster) (err error) {
 		service, err := newService(c, true)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, service.close()) }()
 		for _, of := range b1Colds {
-			p.step(of.name, time.Second)
-			if err := coldClients(ctx, s, service, of, n.colds); err != nil {
-				return fmt.Errorf("%s: %w", of.name, err)
+			if err := s.trial(of.name, time.Second, func() error { return coldClients(ctx, s.Session, service, of, n.colds) }); err != nil {
+				return err
 			}
 		}
 		for _, of := range b1Processes {
-			if err := coldProcesses(ctx, s, p, service, of, n.processes); err != nil {
-				return fmt.Errorf("%s: %w", of.name, err)
+			if err := s.trials(of.name, n.processes, func() error { return coldProcesses(ctx, s, service, of, n.processes) }); err != nil {
+				return err
 			}
 		}
 		for _, loss := range b1Losses(service) {
-			if err := lostLeaders(ctx, s, p, service, loss, n.losses); err != nil {
-				return fmt.Errorf("%s: %w", loss.name, err)
+			if err := s.trials(loss.name, n.losses, func() error { return lostLeaders(ctx, s, service, loss, n.losses) }); err != nil {
+				return err
 			}
 		}
-		s.Progress.Phase("verify")
-		verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-		defer cancel()
-		return c.Verify(verifying, c.Ledger())
+		return verify(ctx, s.Session, c, c.Ledger())
 	})
-	if err != nil {
-		return err
-	}
-	judgeB1(s)
-	return nil
 }
 
 func judgeB1(s *experiment.Session) {
 	timeout := report.Micros(b1Election)
-	judgeFigure(s, b1Killed, "the leader is killed: p99 until a write is acknowledged", archive.P99Us, "≤ 4 election timeouts of 200 ms", experiment.AtMost(4*timeout))
-	judgeFigure(s, b1Moved, "the leader hands over: p99 until a write is acknowledged", archive.P99Us, "≤ half an election timeout", experiment.AtMost(timeout/2))
+	judge(s,
+		demand{"the leader is killed: p99 until a write is acknowledged", archive.P99Us, b1Killed, "", atMost(4*timeout, "").says("≤ 4 election timeouts of 200 ms")},
+		demand{"the leader hands over: p99 until a write is acknowledged", archive.P99Us, b1Moved, "", atMost(timeout/2, "").says("≤ half an election timeout")})
 	for _, name := range []string{b1Silent, b1CutOff} {
-		judgeFigure(s, name, name+": p99 until a write is acknowledged", archive.P99Us, "≤ 4 election timeouts, and two of 300 ms for an answer", experiment.AtMost(4*timeout+2*report.Micros(b1Answer)))
+		judge(s, demand{name + ": p99 until a write is acknowledged", archive.P99Us, name, "",
+			atMost(4*timeout+2*report.Micros(b1Answer), "").says("≤ 4 election timeouts, and two of 300 ms for an answer")})
 	}
 	for _, of := range slices.Concat(b1Colds, b1Processes) {
 		switch {
 		case of.hints && of.dead == 0:
-			judgeFigure(s, of.name, of.name+": attempts", attempts, "≤ 2", experiment.AtMost(2))
-			judgeFigure(s, of.name, of.name+": most attempts, so there is no loop between two hosts", maxAttempts, "≤ 3", experiment.AtMost(3))
+			judge(s,
+				demand{of.name + ": attempts", attempts, of.name, "", atMost(2, "")},
+				demand{of.name + ": most attempts, so there is no loop between two hosts", maxAttempts, of.name, "", atMost(3, "")})
 		case !of.hints:
 			s.Reference("thesis §6.2", "attempts of a cold client without hints, three hosts", attempts.Unit, new(2.0), of.name, attempts.Name, "(n+1)/2 on average, if no host is asked twice")
 		}
-		judgeFigure(s, of.name, of.name+": p99", archive.P99Us, "< 1 s, the time to connect, and two round trips", func(x float64) bool { return x < report.Micros(b1Connect) })
+		judge(s, demand{of.name + ": p99", archive.P99Us, of.name, "", below(report.Micros(b1Connect), "").says("< 1 s, the time to connect, and two round trips")})
 	}
 }

@@ -36,8 +36,6 @@ func (f *found) save(s *experiment.Session, name string, began time.Time, err er
 	if f.n == 0 {
 		return err
 	}
-	labels := experiment.Labels(three(), "async")
-	labels["client"] = name
 	figures := map[string]float64{
 		attempts.Name: report.Ratio(float64(f.sum), float64(f.n)), maxAttempts.Name: float64(f.most), archive.Ops.Name: float64(f.n),
 		archive.MeanUs.Name: report.Micros(f.latency.Mean()), archive.P50Us.Name: report.Micros(f.latency.Quantile(0.5)),
@@ -48,7 +46,7 @@ func (f *found) save(s *experiment.Session, name string, began time.Time, err er
 			figures[m] = report.Ratio(report.Micros(sum), float64(f.n))
 		}
 	}
-	return errors.Join(err, s.Add(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: err != nil, Errors: map[string]uint64{}, Figures: figures}))
+	return errors.Join(err, s.Add(name, labelled(three(), "async", "client", name), repeatOf(s, began, err != nil, figures)))
 }
 
 // deadAddress is an address at which nothing listens.
@@ -75,9 +73,6 @@ func (cold b1Cold) addresses() (dead []string, err error) {
 // coldClients makes one client after the other, each with one write. Clients that know one host know another
 // one each time.
 func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b1Cold, n int) error {
-	if _, done, err := s.Finished(cold.name); done || err != nil {
-		return err
-	}
 	began, f := time.Now(), newFound()
 	source := load.NewSource(b2Value, s.Seed)
 	dead, err := cold.addresses()
@@ -103,11 +98,7 @@ func coldClients(ctx context.Context, s *experiment.Session, of *service, cold b
 }
 
 // coldProcesses starts one process after the other, each with one write.
-func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *service, cold b1Cold, n int) error {
-	if _, done, err := s.Finished(cold.name); done || err != nil {
-		p.n += n
-		return err
-	}
+func coldProcesses(ctx context.Context, s *run, of *service, cold b1Cold, n int) error {
 	began, f := time.Now(), newFound()
 	dead, err := cold.addresses()
 	if err != nil {
@@ -115,7 +106,7 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 	}
 	id, page := of.Ledger().Open()
 	for i := 0; i < n && err == nil; i++ {
-		p.step(cold.name, 50*time.Millisecond)
+		s.step(cold.name, 50*time.Millisecond)
 		job := clientJob{Seeds: slices.Clone(of.addrs), ValueBytes: b2Value, Seed: s.Seed + uint64(i)}
 		if cold.seeds > 0 {
 			job.Seeds = []string{of.addrs[i%len(of.addrs)]}
@@ -130,7 +121,7 @@ func coldProcesses(ctx context.Context, s *experiment.Session, p *progress, of *
 			f.search += r.Took
 		}
 	}
-	return f.save(s, cold.name, began, err)
+	return f.save(s.Session, cold.name, began, err)
 }
 
 // loser is a client that writes and loses its leader, again and again. It has a session, so it asks until
@@ -145,11 +136,7 @@ type loser struct {
 }
 
 // lostLeaders makes a client lose its leader n times.
-func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *service, loss b1Loss, n int) (err error) {
-	if _, done, err := s.Finished(loss.name); done || err != nil {
-		p.n += n
-		return err
-	}
+func lostLeaders(ctx context.Context, s *run, of *service, loss b1Loss, n int) (err error) {
 	began := time.Now()
 	l := loser{
 		Client: of.newClient(remote.ClientOptions{Seed: s.Seed, Sessions: true, AnswerTimeout: b1Answer}),
@@ -158,10 +145,10 @@ func lostLeaders(ctx context.Context, s *experiment.Session, p *progress, of *se
 	defer l.Close()
 	l.id, l.page = of.Ledger().Open()
 	for i := 0; i < n && err == nil; i++ {
-		p.step(loss.name, time.Second)
+		s.step(loss.name, time.Second)
 		err = l.lose(ctx, loss)
 	}
-	return l.found.save(s, loss.name, began, err)
+	return l.found.save(s.Session, loss.name, began, err)
 }
 
 func (l *loser) write(ctx context.Context) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/cmd/internal/lab/rig"
 	"github.com/millrace/millrace/host/event"
@@ -20,14 +19,23 @@ import (
 // of a follower agrees with its own. The logs are made to differ: a follower lacks entries, or the old
 // leader has entries that no other member has, of one term or of several. The network is slow, so that times
 // can be told in round trips.
-var b2 = Recipe{
-	Name:     "b2",
-	Question: "How soon does a new leader commit its first entry, and how does it find where logs agree?",
-	Source:   "dissertation, chapter 10, open question: the first commit of a new leader",
-	Hosts:    3,
-	NeedMiB:  needMiB(4000, 1500),
-	About:    aboutB2,
-	Run:      runB2,
+var b2 = design[[]b2Case]{
+	name:     "b2",
+	question: "How soon does a new leader commit its first entry, and how does it find where logs agree?",
+	source:   "dissertation, chapter 10, open question: the first commit of a new leader",
+	hosts:    3,
+	plan:     b2Cases,
+	about:    aboutB2,
+	needMiB:  needMiB(4000, 1500),
+	omits: omissions{
+		full:   "logs that differ by 100,000 entries, or by 1,000 terms; of 100 trials 80 with 1,000 entries, and 94 with more or of two logs that differ",
+		short:  "logs that differ by more than 1,000 entries or 10 terms; 80 of 100 trials, 97 of two logs that differ",
+		always: []string{"followers behind the snapshot (b4 and b5 have them); the stages within an election"},
+	},
+	metrics: []archive.Metric{firstCommit, firstRounds, levelAfter, probes, sentBytes},
+	steps:   func(cases []b2Case) int { return len(b2Trials(cases)) },
+	measure: measureB2,
+	judge:   judgeB2,
 }
 
 const (
@@ -93,9 +101,9 @@ func b2Cases(size Size) []b2Case {
 	return cases
 }
 
-func aboutB2(size Size) time.Duration {
+func aboutB2(cases []b2Case) time.Duration {
 	total := aboutCluster
-	for _, c := range b2Cases(size) {
+	for _, c := range cases {
 		one := 120 * time.Millisecond
 		switch {
 		case c.terms > 0:
@@ -108,61 +116,45 @@ func aboutB2(size Size) time.Duration {
 	return total
 }
 
-func runB2(ctx context.Context, s *experiment.Session, size Size) error {
-	switch size {
-	case Full:
-		s.Omit("logs that differ by 100,000 entries, or by 1,000 terms; of 100 trials 80 with 1,000 entries, and 94 with more or of two logs that differ")
-	case Quick, Glance:
-		s.Omit("logs that differ by more than 1,000 entries or 10 terms; 80 of 100 trials, 97 of two logs that differ")
-	}
-	s.Omit("followers behind the snapshot (b4 and b5 have them); the stages within an election")
-	s.Declare(firstCommit, firstRounds, levelAfter, probes, sentBytes)
-	cases := b2Cases(size)
-	setup := three()
-	setup.Faults, setup.NetworkDelay = true, b2Delay
-	setup.Heartbeat, setup.Election = 50*time.Millisecond, 300*time.Millisecond
-	var trials []int // the case of each
+// b2Trials has the case of each trial, by its index.
+func b2Trials(cases []b2Case) (trials []int) {
 	for i, c := range cases {
 		for range c.trials {
 			trials = append(trials, i)
 		}
 	}
-	p := begin(s, len(trials))
-	defer p.end()
-	if p.passed(len(cases), len(trials)) { // they are finished together
-		judgeB2(s, cases)
-		return nil
-	}
-	results := make([][]trial, len(cases))
-	began := time.Now()
-	err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
-		err := experiment.Shuffled(s, 1, trials, func(_ int, i int) error {
-			p.step(cases[i].name, time.Second)
-			t, err := b2Trial(ctx, c, cases[i])
+	return trials
+}
+
+func measureB2(ctx context.Context, s *run, cases []b2Case) error {
+	setup := three()
+	setup.Faults, setup.NetworkDelay = true, b2Delay
+	setup.Heartbeat, setup.Election = 50*time.Millisecond, 300*time.Millisecond
+	trials := b2Trials(cases)
+	return together(s, len(cases), len(trials), func() ([][]trial, error) {
+		results := make([][]trial, len(cases))
+		return results, s.InCluster(ctx, setup, func(c *rig.Cluster) error {
+			err := experiment.Shuffled(s.Session, 1, trials, func(_ int, i int) error {
+				s.step(cases[i].name, time.Second)
+				t, err := b2Trial(ctx, c, cases[i])
+				if err != nil {
+					return fmt.Errorf("%s: %w", cases[i].name, err)
+				}
+				results[i] = append(results[i], t)
+				return nil
+			})
 			if err != nil {
-				return fmt.Errorf("%s: %w", cases[i].name, err)
+				return err
 			}
-			results[i] = append(results[i], t)
-			return nil
+			return verify(ctx, s.Session, c, c.Ledger())
 		})
-		if err != nil {
-			return err
+	}, func(results [][]trial, began time.Time, partial bool) {
+		for i, of := range results { // an interrupted run has some, too
+			if len(of) > 0 {
+				putTrials(s.Session, setup, cases[i].name, of, began, partial)
+			}
 		}
-		s.Progress.Phase("verify")
-		verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-		defer cancel()
-		return c.Verify(verifying, c.Ledger())
 	})
-	for i, of := range results { // an interrupted run has some, too
-		if len(of) > 0 {
-			putTrials(s, setup, cases[i].name, of, began, err != nil)
-		}
-	}
-	if err = errors.Join(err, s.Save()); err != nil {
-		return err
-	}
-	judgeB2(s, cases)
-	return nil
 }
 
 // trial is one election.
@@ -276,8 +268,6 @@ func putTrials(s *experiment.Session, setup rig.Setup, name string, of []trial, 
 	}
 	slices.Sort(all)
 	n := float64(len(of))
-	labels := experiment.Labels(setup, "async")
-	labels["logs"] = name
 	figures := map[string]float64{
 		levelAfter.Name: report.Micros(level) / n, probes.Name: float64(most), sentBytes.Name: float64(sent) / n, archive.Ops.Name: n,
 	}
@@ -285,17 +275,17 @@ func putTrials(s *experiment.Session, setup rig.Setup, name string, of []trial, 
 		figures[firstCommit.Name] = report.Micros(commit) / float64(len(all))
 		figures[firstRounds.Name] = float64(all[len(all)/2]) / float64(2*b2Delay)
 	}
-	s.Put(name, labels, archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: partial, Errors: map[string]uint64{}, Figures: figures})
+	s.Put(name, labelled(setup, "async", "logs", name), repeatOf(s, began, partial, figures))
 }
 
 func judgeB2(s *experiment.Session, cases []b2Case) {
 	for _, of := range cases {
 		if of.terms == 0 { // else the hosts have just been started, and the third lacks what the leader has
-			judgeFigure(s, of.name, of.name+": first commit", firstRounds, "≤ 2.5 round trips (a probe, an append, an fsync)", experiment.AtMost(2.5))
+			judge(s, demand{of.name + ": first commit", firstRounds, of.name, "", atMost(2.5, " round trips (a probe, an append, an fsync)")})
 		}
 		if of.missing+of.extra > 0 {
 			terms := max(of.terms, 1)
-			judgeFigure(s, of.name, of.name+": probes, whatever the number of entries", probes, fmt.Sprintf("≤ %d (the terms that conflict, and one more)", terms+1), experiment.AtMost(float64(terms+1)))
+			judge(s, demand{of.name + ": probes, whatever the number of entries", probes, of.name, "", atMost(float64(terms+1), " (the terms that conflict, and one more)")})
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
@@ -21,14 +22,41 @@ import (
 // percentile of one, and was the 94th. So every fsync is made longer by b3Fsync, beside which the disk's
 // chance is small, and p99 shows what the protocol adds. The event is also made on the disk as it is
 // (b3Real), as a figure without a demand.
-var b3 = Recipe{
-	Name:     "b3",
-	Question: "What do clients feel when followers fail, and when they come back?",
-	Source:   "dissertation, chapter 10, open question: follower failures",
-	Hosts:    3,
-	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 6000, 90_000), 2500, 64) }, // one cluster keeps all that its clients write
-	About:    aboutB3,
-	Run:      runB3,
+var b3 = design[b3Scale]{
+	name:     "b3",
+	question: "What do clients feel when followers fail, and when they come back?",
+	source:   "dissertation, chapter 10, open question: follower failures",
+	hosts:    3,
+	plan:     scaleB3,
+	about: func(c b3Scale) time.Duration {
+		event := (c.l.least+c.l.most)/2 + c.t.before + c.t.during + c.t.after + time.Second // to be level
+		return times(c.rounds*len(c.shares)*(len(b3Faults(nil))+1), event) + times(2, c.l.about()+aboutCluster)
+	},
+	needMiB: func(s Size) int { return pick(s, orLong(s, 6000, 90_000), 2500, 64) }, // one cluster keeps all that its clients write
+	omits: omissions{
+		full:   "four of five rounds, events of 10 s",
+		short:  "the load of 90 %, four of five rounds, events of 10 s",
+		always: []string{"five hosts with two failed ones; stolen processor time; the queues of the leader, beside the heap in the series"},
+	},
+	metrics: append(slices.Clone(eventMetrics), stalledOps),
+	steps:   func(c b3Scale) int { return c.steps(false) + c.steps(true) },
+	measure: func(ctx context.Context, s *run, c b3Scale) error {
+		for _, real := range []bool{false, true} {
+			setup := three()
+			setup.Faults, setup.FsyncDelay = true, b3Fsync
+			if real {
+				setup.FsyncDelay = 0
+			}
+			if n := c.steps(real); s.passed(n, n) {
+				continue
+			}
+			if err := s.InCluster(ctx, setup, func(cluster *rig.Cluster) error { return c.faults(ctx, s, cluster, setup, real) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	judge: judgeB3,
 }
 
 const (
@@ -110,67 +138,25 @@ func scaleB3(size Size) b3Scale {
 	}
 }
 
-func aboutB3(size Size) time.Duration {
-	c := scaleB3(size)
-	event := (c.l.least+c.l.most)/2 + c.t.before + c.t.during + c.t.after + time.Second // to be level
-	return times(c.rounds*len(c.shares)*(len(b3Faults(nil))+1), event) + times(2, c.l.about()+aboutCluster)
-}
-
-func runB3(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleB3(size)
-	if size != Long {
-		s.Omit("%sfour of five rounds, events of 10 s", pick(size, "", "the load of 90 %, ", "the load of 90 %, "))
-	}
-	s.Omit("five hosts with two failed ones; stolen processor time; the queues of the leader, beside the heap in the series")
-	declareEvents(s)
-	s.Declare(stalledOps)
-	run := b3Run{Session: s, b3Scale: c}
-	run.p = begin(s, 2+c.rounds*(len(b3Faults(nil))+1)*len(c.shares))
-	defer run.p.end()
-	for _, real := range []bool{false, true} {
-		setup := three()
-		setup.Faults, setup.FsyncDelay = true, b3Fsync
-		if real {
-			setup.FsyncDelay = 0
-		}
-		if run.passed(real) {
-			continue
-		}
-		if err := s.InCluster(ctx, setup, func(cluster *rig.Cluster) error { return run.faults(ctx, cluster, setup, real) }); err != nil {
-			return err
-		}
-	}
-	judgeB3(s, c.shares, c.rounds)
-	return nil
-}
-
-// b3Run is the recipe under way.
-type b3Run struct {
-	*experiment.Session
-	b3Scale
-	p *progress
-}
-
-// passed reports whether an earlier part of the run has finished all events of a cluster.
-func (r *b3Run) passed(real bool) bool {
+// steps are the peak of a cluster and its events: all of them, or with the disks as they are only the first.
+func (c b3Scale) steps(real bool) int {
 	events := len(b3Faults(nil))
 	if real {
 		events = 1
 	}
-	n := 1 + r.rounds*events*len(r.shares)
-	return r.p.passed(n, n)
+	return 1 + c.rounds*events*len(c.shares)
 }
 
-// faults makes the events of a cluster: all of them, or with the disks as they are only the first.
-func (r *b3Run) faults(ctx context.Context, c *rig.Cluster, setup rig.Setup, real bool) error {
-	of := r.l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
-	faults, kind := b3Faults(c), "async, slow disks"
+// faults makes the events of a cluster.
+func (c b3Scale) faults(ctx context.Context, s *run, cluster *rig.Cluster, setup rig.Setup, real bool) error {
+	of := c.l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
+	faults, kind := b3Faults(cluster), "async, slow disks"
 	if real {
 		faults, kind = faults[:1], "async, disks as they are"
 		faults[0].name = b3Real
 	}
-	r.p.step("peak", r.l.most+r.l.length)
-	peak, err := b3Peak(ctx, r.Session, c, of, kind)
+	s.step("peak", c.l.most+c.l.length)
+	peak, err := b3Peak(ctx, s, cluster, of, kind)
 	if err != nil {
 		return err
 	}
@@ -184,19 +170,15 @@ func (r *b3Run) faults(ctx context.Context, c *rig.Cluster, setup rig.Setup, rea
 		return pt
 	}
 	for _, i := range faults { // the order of the report
-		for _, share := range r.shares {
+		for _, share := range c.shares {
 			pt := point(i, share)
-			r.Point(pt.Name, pt.Labels)
+			s.Point(pt.Name, pt.Labels)
 		}
 	}
-	return experiment.Shuffled(r.Session, r.rounds, faults, func(_ int, i incident) error {
-		for _, share := range r.shares {
+	return experiment.Shuffled(s.Session, c.rounds, faults, func(_ int, i incident) error {
+		for _, share := range c.shares {
 			pt := point(i, share)
-			r.p.step(pt.Name, r.t.before+r.t.during+r.t.after)
-			_, done, err := r.Finished(pt.Name)
-			if !done && err == nil {
-				_, err = happen(ctx, r.Session, c, pt, i, r.t)
-			}
+			err := s.trial(pt.Name, c.t.before+c.t.during+c.t.after, func() error { return happen(ctx, s.Session, cluster, pt, i, c.t) })
 			if err != nil {
 				return err
 			}
@@ -206,7 +188,7 @@ func (r *b3Run) faults(ctx context.Context, c *rig.Cluster, setup rig.Setup, rea
 }
 
 // b3Peak measures the capacity, under a name of its own.
-func b3Peak(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, name string) (float64, error) {
+func b3Peak(ctx context.Context, s *run, c *rig.Cluster, p experiment.Point, name string) (float64, error) {
 	p.Clients = b3Clients
 	p = p.Named("async")
 	p.Name = fmt.Sprintf("%s, %d clients", name, b3Clients)
@@ -215,17 +197,19 @@ func b3Peak(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 
 func b3Point(event string, share int) string { return fmt.Sprintf("%s, at %d %%", event, share) }
 
-func judgeB3(s *experiment.Session, shares []int, rounds int) {
-	for _, share := range shares {
-		name := b3Point("one killed", share)
-		judgeFigure(s, name, "one of three killed: throughput by that before", experiment.RateRatio, "≥ 0.95", experiment.AtLeast(0.95))
-		judgeFigure(s, name, "one of three killed, fsyncs of 10 ms: p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
+func judgeB3(s *experiment.Session, c b3Scale) {
+	for _, share := range c.shares {
+		name, majority := b3Point("one killed", share), b3Point(b3Majority, share)
+		judge(s,
+			demand{"one of three killed: throughput by that before", experiment.RateRatio, name, "", atLeast(0.95, "")},
+			demand{"one of three killed, fsyncs of 10 ms: p99 by that before", archive.P99Ratio, name, "", below(2, "")})
 		for _, i := range b3Faults(nil) {
 			if i.name != b3Majority {
-				judgeFigure(s, b3Point(i.name, share), i.name+": elections", elections, "0", experiment.AtMost(0))
+				judge(s, demand{i.name + ": elections", elections, b3Point(i.name, share), "", zero})
 			}
 		}
-		acknowledged, long := sumOf(s, b3Point(b3Majority, share), stalledOps, rounds)
-		s.Judge(experiment.Criterion{Name: "two of three killed: the cluster stalls and acknowledges nothing", Point: b3Point(b3Majority, share), Limit: "0 acknowledged without a majority", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, acknowledged, long, "the event was not longer than what was under way may take")
+		acknowledged, long := sumOf(s, majority, stalledOps, c.rounds)
+		judgeValue(s, "two of three killed: the cluster stalls and acknowledges nothing", majority, archive.UnitCount, zero.says("0 acknowledged without a majority"),
+			acknowledged, long, "the event was not longer than what was under way may take")
 	}
 }

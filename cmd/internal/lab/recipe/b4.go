@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,14 +21,23 @@ import (
 // of a member is lost and replaced, the leader is removed, and a host that is not there cannot be added.
 //
 // Every fsync is made longer, for the reason that b3 gives.
-var b4 = Recipe{
-	Name:     "b4",
-	Question: "How long does it take to change the members, and what do clients feel meanwhile?",
-	Source:   "dissertation, chapter 10, open question: reconfiguration",
-	Hosts:    b4Hosts,
-	NeedMiB:  func(s Size) int { return pick(s, orLong(s, 8000, 30_000), 4000, 64) },
-	About:    aboutB4,
-	Run:      runB4,
+var b4 = design[b4Scale]{
+	name:     "b4",
+	question: "How long does it take to change the members, and what do clients feel meanwhile?",
+	source:   "dissertation, chapter 10, open question: reconfiguration",
+	hosts:    b4Hosts,
+	plan:     scaleB4,
+	about:    aboutB4,
+	needMiB:  func(s Size) int { return pick(s, orLong(s, 8000, 30_000), 4000, 64) },
+	omits: omissions{
+		full:   "a state of 1 GB; four of five rounds",
+		short:  "states of 0, 100 MB and 1 GB; four of five rounds",
+		always: []string{"a new host that is too slow; the phases within a plan"},
+	},
+	metrics: append(slices.Clone(eventMetrics), refusedPlan),
+	steps:   func(c b4Scale) int { return c.rounds * len(c.states) * (1 + len(b4Changes)) },
+	measure: measureB4,
+	judge:   judgeB4,
 }
 
 const (
@@ -54,8 +64,7 @@ func scaleB4(size Size) b4Scale {
 	}
 }
 
-func aboutB4(size Size) time.Duration {
-	c := scaleB4(size)
+func aboutB4(c b4Scale) time.Duration {
 	total := time.Duration(0)
 	for _, state := range c.states {
 		const sent, written = 64 << 20, 300e6 // bytes a second
@@ -65,54 +74,42 @@ func aboutB4(size Size) time.Duration {
 	return total
 }
 
-func runB4(ctx context.Context, s *experiment.Session, size Size) error {
-	scale := scaleB4(size)
-	l, t, states, rounds := scale.l, scale.t, scale.states, scale.rounds
-	switch size {
-	case Full:
-		s.Omit("a state of 1 GB; four of five rounds")
-	case Quick, Glance:
-		s.Omit("states of 0, 100 MB and 1 GB; four of five rounds")
-	}
-	s.Omit("a new host that is too slow; the phases within a plan")
-	declareEvents(s)
-	p := begin(s, rounds*len(states)*(1+len(b4Changes)))
-	defer p.end()
-	s.Declare(refusedPlan)
-	for range rounds {
-		for _, state := range states {
-			if n := 1 + len(b4Changes); p.passed(n, n) {
+func measureB4(ctx context.Context, s *run, c b4Scale) error {
+	for range c.rounds {
+		for _, state := range c.states {
+			if n := 1 + len(b4Changes); s.passed(n, n) {
 				continue
 			}
 			setup := three()
 			setup.Hosts, setup.Founders, setup.Faults, setup.StateBytes, setup.FsyncDelay = b4Hosts, 3, true, state, b3Fsync
 			setup.Snapshots = host.SnapshotPolicy{Disabled: true, LogBytes: 1 << 20, KeepBytes: 1}
-			err := s.InCluster(ctx, setup, func(c *rig.Cluster) error {
-				of := l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
-				p.step("peak", l.most+l.length)
-				peak, err := capacity(ctx, s, c, b4Peak(of, state))
-				if err != nil {
-					return err
-				}
-				for _, change := range b4Changes {
-					pt := of
-					pt.Rate = float64(max(int(peak/2), 1))
-					pt = with(pt.Named("async"), state).With("event", change.name, change.name)
-					pt.Name = b4Point(change.name, state)
-					delete(pt.Labels, archive.LabelRate)
-					p.step(pt.Name, t.before+t.after)
-					if err := b4Happen(ctx, s, c, pt, change, t); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
+			if err := s.InCluster(ctx, setup, func(cluster *rig.Cluster) error { return c.changes(ctx, s, cluster, setup, state) }); err != nil {
 				return err
 			}
 		}
 	}
-	judgeB4(s, states, rounds)
+	return nil
+}
+
+// changes makes all changes of one cluster.
+func (c b4Scale) changes(ctx context.Context, s *run, cluster *rig.Cluster, setup rig.Setup, state int64) error {
+	of := c.l.of(experiment.Point{Setup: setup, ValueBytes: b0Value})
+	s.step("peak", c.l.most+c.l.length)
+	peak, err := capacity(ctx, s, cluster, b4Peak(of, state))
+	if err != nil {
+		return err
+	}
+	for _, change := range b4Changes {
+		pt := of
+		pt.Rate = float64(max(int(peak/2), 1))
+		pt = with(pt.Named("async"), state).With("event", change.name, change.name)
+		pt.Name = b4Point(change.name, state)
+		delete(pt.Labels, archive.LabelRate)
+		s.step(pt.Name, c.t.before+c.t.after)
+		if err := b4Happen(ctx, s.Session, cluster, pt, change, c.t); err != nil {
+			return fmt.Errorf("%s: %w", pt.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -134,7 +131,7 @@ func b4Happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, pt exp
 		return err
 	case done:
 		if err := change.do(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", pt.Name, err)
+			return err
 		}
 		return c.Level(ctx)
 	}
@@ -142,8 +139,7 @@ func b4Happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, pt exp
 	if change.name == b4Changes[len(b4Changes)-1].name {
 		i.also = func(_ observed, f map[string]float64) error { return planUnreachable(ctx, c, f) }
 	}
-	_, err = happen(ctx, s, c, pt, i, t)
-	return err
+	return happen(ctx, s, c, pt, i, t)
 }
 
 // refusedPlan is measured after the last change.
@@ -299,22 +295,23 @@ func snapshotAll(ctx context.Context, c *rig.Cluster) error {
 	return nil
 }
 
-func judgeB4(s *experiment.Session, states []int64, rounds int) {
+func judgeB4(s *experiment.Session, c b4Scale) {
 	stranger, refused, have, asked := 0.0, 1.0, true, true
-	for _, state := range states {
-		n, ok := sumOf(s, b4Point(b4Remove, state), elections, rounds)
+	for _, state := range c.states {
+		n, ok := sumOf(s, b4Point(b4Remove, state), elections, c.rounds)
 		stranger, have = stranger+n, have && ok
-		n, ok = sumOf(s, b4Point(b4Leader, state), refusedPlan, rounds)
-		refused, asked = min(refused, n/float64(rounds)), asked && ok
+		n, ok = sumOf(s, b4Point(b4Leader, state), refusedPlan, c.rounds)
+		refused, asked = min(refused, n/float64(c.rounds)), asked && ok
 		for _, change := range []string{b4Add, b4Grow} {
-			judgeFigure(s, b4Point(change, state), change+": p99 by that before", archive.P99Ratio, "< 2", func(x float64) bool { return x < 2 })
+			judge(s, demand{change + ": p99 by that before", archive.P99Ratio, b4Point(change, state), "", below(2, "")})
 		}
 		for _, change := range b4Changes[:len(b4Changes)-1] {
-			judgeFigure(s, b4Point(change.name, state), change.name+": elections", elections, "0", experiment.AtMost(0))
+			judge(s, demand{change.name + ": elections", elections, b4Point(change.name, state), "", zero})
 		}
-		judgeFigure(s, b4Point(b4Leader, state), "the leader is removed: longest gap", archive.LongestGapSec, "≤ 1 s, the shortest election timeout", experiment.AtMost(b4Election.Seconds()))
+		judge(s, demand{"the leader is removed: longest gap", archive.LongestGapSec, b4Point(b4Leader, state), "",
+			atMost(b4Election.Seconds(), "").says("≤ 1 s, the shortest election timeout")})
 	}
 	const missing = "the change was not measured"
-	s.Judge(experiment.Criterion{Name: "a removed host that goes on: elections", Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)}, stranger, have, missing)
-	s.Judge(experiment.Criterion{Name: "a host that cannot be reached is refused with an error", Limit: "1", Unit: archive.UnitCount, Holds: experiment.AtLeast(1)}, refused, asked, missing)
+	judgeValue(s, "a removed host that goes on: elections", "", archive.UnitCount, zero, stranger, have, missing)
+	judgeValue(s, "a host that cannot be reached is refused with an error", "", archive.UnitCount, atLeast(1, "").says("1"), refused, asked, missing)
 }

@@ -2,7 +2,6 @@ package recipe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -15,14 +14,31 @@ import (
 // b5 is compaction: what those who write feel while one host, or all, take a snapshot, and while a member
 // that was away gets one. The measurement is that of snapshotssections.go; this file gives it the form of a
 // recipe.
-var b5 = Recipe{
-	Name:     "b5",
-	Question: "How long does compaction take, and what do clients feel meanwhile?",
-	Source:   "dissertation, chapter 10, open question: compaction",
-	Hosts:    3,
-	NeedMiB:  needMiBB5,
-	About:    aboutB5,
-	Run:      runB5,
+var b5 = design[b5Scale]{
+	name:     "b5",
+	question: "How long does compaction take, and what do clients feel meanwhile?",
+	source:   "dissertation, chapter 10, open question: compaction",
+	hosts:    3,
+	plan:     scaleB5,
+	about:    aboutB5,
+	needMiB:  needMiBB5,
+	omits: omissions{
+		full:   "states of 10 MB; the load of 90 %; two of three rounds; windows of 10 s",
+		short:  "states of 10 MB, 100 MB and 1 GB; the load of 90 %; two of three rounds; windows of 10 s",
+		always: []string{"values of other sizes than 1 KiB; peak memory; the time to recycle segments; a bound for the bytes a second that a host writes of its own snapshot, which it does not have"},
+	},
+	metrics: snapshotMetrics,
+	measure: func(ctx context.Context, s *run, c b5Scale) error {
+		return c.each(func(state int64, percent int) error {
+			plan := c.plan(state, percent)
+			return measureTogether(ctx, s, plan, func(_ int, row snapshotsResult, began time.Time, partial bool) {
+				putSnapshots(s.Session, plan, row, began, partial)
+			})
+		})
+	},
+	judge: func(s *experiment.Session, c b5Scale) {
+		_ = c.each(func(state int64, percent int) error { judgeTaken(s, state, percent); return nil })
+	},
 }
 
 // Metrics of a snapshot.
@@ -36,6 +52,8 @@ var (
 	fsyncRatio = archive.Metric{Name: "log_fsync_p99_ratio", Unit: archive.UnitRatio, Better: archive.BetterLower, Meaning: "p99 of the log's fsyncs by that without a snapshot"}
 	stateRate  = archive.Metric{Name: "state_bytes_per_sec", Unit: archive.UnitBytesPerSecond, Better: archive.BetterHigher, Meaning: "of snapshots that were written or sent"}
 )
+
+var snapshotMetrics = []archive.Metric{viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio}
 
 // b5Scale is how much of b5 is made.
 type b5Scale struct {
@@ -59,8 +77,7 @@ func scaleB5(size Size) b5Scale {
 }
 
 // aboutB5 takes a disk that writes and reads 200 MB a second for what is as long as the state.
-func aboutB5(size Size) time.Duration {
-	c := scaleB5(size)
+func aboutB5(c b5Scale) time.Duration {
 	total := time.Duration(0)
 	for _, state := range c.states {
 		written := time.Duration(float64(state) / 200e6 * float64(time.Second))
@@ -69,6 +86,18 @@ func aboutB5(size Size) time.Duration {
 		total += times(len(c.loads), times(c.runs, windows)+times(3, c.warmup+c.length)+2*aboutCluster+4*written)
 	}
 	return total
+}
+
+// each calls f for every state under every load.
+func (c b5Scale) each(f func(state int64, percent int) error) error {
+	for _, state := range c.states {
+		for _, percent := range c.loads {
+			if err := f(state, percent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // plan is the measurement of a state under a load.
@@ -81,62 +110,35 @@ func (c b5Scale) plan(state int64, percent int) snapshotsPlan {
 
 // needMiBB5 is what the largest measurement asks for, so that it is not refused in the middle.
 func needMiBB5(size Size) int {
-	c := scaleB5(size)
-	most := uint64(0)
-	for _, state := range c.states {
-		for _, percent := range c.loads {
-			most = max(most, c.plan(state, percent).NeedBytes())
-		}
-	}
+	c, most := scaleB5(size), uint64(0)
+	_ = c.each(func(state int64, percent int) error { most = max(most, c.plan(state, percent).NeedBytes()); return nil })
 	return int(most >> 20)
-}
-
-func runB5(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleB5(size)
-	states, loads := c.states, c.loads
-	if size != Long {
-		s.Omit("states of %s; the load of 90 %%; two of three rounds; windows of 10 s", pick(size, "10 MB", "10 MB, 100 MB and 1 GB", "10 MB, 100 MB and 1 GB"))
-	}
-	s.Omit("values of other sizes than 1 KiB; peak memory; the time to recycle segments; a bound for the bytes a second that a host writes of its own snapshot, which it does not have")
-	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
-	for _, state := range states {
-		for _, percent := range loads {
-			if s.Passed(len(snapshotsWays)) { // they are finished together
-				continue
-			}
-			plan := c.plan(state, percent)
-			began := time.Now()
-			rows, err := runSnapshots(ctx, s, plan)
-			for _, row := range rows {
-				putSnapshots(s, plan, row, began, err != nil)
-			}
-			if err = errors.Join(err, s.Save()); err != nil {
-				return err
-			}
-		}
-	}
-	judgeB5(s, states, loads)
-	return nil
 }
 
 func b5Point(way string, state int64, percent int) string {
 	return fmt.Sprintf("%s, state of %s, at %d %%", way, report.Size(int(state)), percent)
 }
 
-// runSnapshots measures a plan, and returns the rows that were finished.
-func runSnapshots(ctx context.Context, s *experiment.Session, plan snapshotsPlan) ([]snapshotsResult, error) {
-	plan.Dir, plan.Seed = s.Work.Path, s.Seed
-	s.Progress.Begin(len(plan.Points()))
-	defer s.Progress.End()
-	r, err := measureSnapshots(ctx, plan, s.Progress)
-	return r.Rows, err
+// measureTogether measures a plan. It puts the rows that were finished, by their index in the plan's points.
+func measureTogether(ctx context.Context, s *run, plan snapshotsPlan, put func(i int, row snapshotsResult, began time.Time, partial bool)) error {
+	n := len(plan.Points())
+	return together(s, n, n, func() ([]snapshotsResult, error) {
+		plan.Dir, plan.Seed = s.Work.Path, s.Seed
+		s.Progress.Begin(n)
+		defer s.Progress.End()
+		r, err := measureSnapshots(ctx, plan, s.Progress)
+		return r.Rows, err
+	}, func(rows []snapshotsResult, began time.Time, partial bool) {
+		for i, row := range rows {
+			put(i, row, began, partial)
+		}
+	})
 }
 
 // putSnapshots makes a row of the section load, the median over its runs, a repeat. It is partial if the
 // measurement was cut short.
 func putSnapshots(s *experiment.Session, plan snapshotsPlan, row snapshotsResult, began time.Time, partial bool) {
-	labels := experiment.Labels(three(), "async")
-	labels["way"], labels["state_bytes"], labels["share"] = row.Way, strconv.FormatInt(plan.StateBytes, 10), fmt.Sprintf("%d%%", plan.LoadPercent)
+	labels := labelled(three(), "async", "way", row.Way, "state_bytes", strconv.FormatInt(plan.StateBytes, 10), "share", fmt.Sprintf("%d%%", plan.LoadPercent))
 	repeat := rowRepeat(s, row.Result, began)
 	repeat.Partial = partial
 	f := repeat.Figures
@@ -150,15 +152,11 @@ func putSnapshots(s *experiment.Session, plan snapshotsPlan, row snapshotsResult
 	s.Put(b5Point(row.Way, plan.StateBytes, plan.LoadPercent), labels, repeat)
 }
 
-// judgeB5 judges what the source demands: the pause that the view makes, and the disk under a transfer whose
-// rate is limited. What a snapshot that a host writes as fast as it can does to the clients is a figure: all
-// hosts have the same disk here, which that snapshot fills.
-func judgeB5(s *experiment.Session, states []int64, loads []int) {
-	for _, state := range states {
-		for _, percent := range loads {
-			take, install := b5Point(string(takeOne), state, percent), b5Point(string(installOne), state, percent)
-			judgeFigure(s, take, "the apply loop stands still while the view of a snapshot is taken", viewPause, "< 10 ms", func(x float64) bool { return x < 10_000 })
-			judgeFigure(s, install, "p99 of the log's fsyncs during a limited transfer by that before", fsyncRatio, "< 2 (sender and receiver have the same disk here)", func(x float64) bool { return x < 2 })
-		}
-	}
+// judgeTaken judges what the source demands: the pause that the view makes, and the disk under a transfer
+// whose rate is limited. What a snapshot that a host writes as fast as it can does to the clients is a
+// figure: all hosts have the same disk here, which that snapshot fills.
+func judgeTaken(s *experiment.Session, state int64, percent int) {
+	judge(s,
+		demand{"the apply loop stands still while the view of a snapshot is taken", viewPause, b5Point(string(takeOne), state, percent), "", below(10_000, "").says("< 10 ms")},
+		demand{"p99 of the log's fsyncs during a limited transfer by that before", fsyncRatio, b5Point(string(installOne), state, percent), "", below(2, " (sender and receiver have the same disk here)")})
 }

@@ -23,14 +23,41 @@ import (
 //
 // Power is cut under load, on disks in memory that lose what was not synced sector by sector, so logs have
 // the torn ends that a machine finds. What was acknowledged must be there.
-var b6 = Recipe{
-	Name:     "b6",
-	Question: "How long does a restart take, of one host and of the whole cluster, against the length of the log?",
-	Source:   "dissertation, chapter 10, open question: restart",
-	Hosts:    3,
-	NeedMiB:  needMiB(8000, 2000),
-	About:    aboutB6,
-	Run:      runB6,
+var b6 = design[b6Scale]{
+	name:     "b6",
+	question: "How long does a restart take, of one host and of the whole cluster, against the length of the log?",
+	source:   "dissertation, chapter 10, open question: restart",
+	hosts:    3,
+	plan:     scaleB6,
+	about:    aboutB6,
+	needMiB:  needMiB(8000, 2000),
+	omits: omissions{
+		full:   "seven of ten rounds",
+		short:  "a log of 1 GiB, nine of ten rounds",
+		always: []string{"snapshots (recipe snapshots has restarts with one); rolling restarts; power cuts on a real disk"},
+	},
+	metrics: []archive.Metric{openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec, readPerSec, scanShare, unsynced},
+	steps: func(c b6Scale) int {
+		return len(c.logs)*(1+c.rounds*len(b6Cases)) + len(c.memory)*(1+c.rounds*len(b6PowerCuts))
+	},
+	measure: func(ctx context.Context, s *run, c b6Scale) error {
+		for _, mib := range c.logs {
+			setup := three()
+			setup.Faults = true
+			if err := restarts(ctx, s, setup, mib, c.rounds, b6Cases); err != nil {
+				return err
+			}
+		}
+		for _, mib := range c.memory {
+			setup := three()
+			setup.Faults, setup.PowerCuts = true, true
+			if err := restarts(ctx, s, setup, mib, c.rounds, b6PowerCuts); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	judge: judgeB6,
 }
 
 const (
@@ -113,8 +140,7 @@ func scaleB6(size Size) b6Scale {
 	}
 }
 
-func aboutB6(size Size) time.Duration {
-	c := scaleB6(size)
+func aboutB6(c b6Scale) time.Duration {
 	total := time.Duration(0)
 	for _, cases := range []struct {
 		logs []int
@@ -127,64 +153,29 @@ func aboutB6(size Size) time.Duration {
 	return total
 }
 
-func runB6(ctx context.Context, s *experiment.Session, size Size) error {
-	scale := scaleB6(size)
-	switch size {
-	case Full:
-		s.Omit("seven of ten rounds")
-	case Quick, Glance:
-		s.Omit("a log of 1 GiB, nine of ten rounds")
-	}
-	s.Omit("snapshots (recipe snapshots has restarts with one); rolling restarts; power cuts on a real disk")
-	s.Declare(openSec, replaySec, leaderSec, writeSec, readSec, scanBytes, scanPerSec, readPerSec, scanShare, unsynced)
-	p := begin(s, len(scale.logs)*(1+scale.rounds*len(b6Cases))+len(scale.memory)*(1+scale.rounds*len(b6PowerCuts)))
-	defer p.end()
-	for _, mib := range scale.logs {
-		setup := three()
-		setup.Faults = true
-		if err := restarts(ctx, s, p, setup, mib, scale.rounds, b6Cases); err != nil {
-			return err
-		}
-	}
-	for _, mib := range scale.memory {
-		setup := three()
-		setup.Faults, setup.PowerCuts = true, true
-		if err := restarts(ctx, s, p, setup, mib, scale.rounds, b6PowerCuts); err != nil {
-			return err
-		}
-	}
-	judgeB6(s, scale)
-	return nil
-}
-
 // restarts makes a cluster with a log of some length, and restarts its hosts in each way.
-func restarts(ctx context.Context, s *experiment.Session, p *progress, setup rig.Setup, mib, rounds int, cases []b6Case) error {
+func restarts(ctx context.Context, s *run, setup rig.Setup, mib, rounds int, cases []b6Case) error {
 	for _, of := range cases { // the order of the report
 		s.Point(b6Point(of.name, mib), b6Labels(setup, of, mib))
 	}
-	if n := rounds * len(cases); p.passed(n, 1+n) {
+	if n := rounds * len(cases); s.passed(n, 1+n) {
 		return nil
 	}
 	return s.InCluster(ctx, setup, func(c *rig.Cluster) error {
-		p.step(fmt.Sprintf("a log of %d MiB", mib), time.Minute)
+		s.step(fmt.Sprintf("a log of %d MiB", mib), time.Minute)
 		s.Progress.Phase(archive.PhasePreload)
 		if err := c.Fill(ctx, mib<<20/b6Value, b6Value); err != nil {
 			return err
 		}
-		return experiment.Shuffled(s, rounds, cases, func(_ int, of b6Case) error {
+		return experiment.Shuffled(s.Session, rounds, cases, func(_ int, of b6Case) error {
 			name := b6Point(of.name, mib)
-			p.step(name, time.Second)
-			if _, done, err := s.Finished(name); done || err != nil {
-				return err
-			}
-			f, began, err := restart(ctx, s, c, of)
-			if err == nil {
-				err = s.Add(name, b6Labels(setup, of, mib), archive.Repeat{Seed: s.Seed, Began: began.UTC(), Errors: map[string]uint64{}, Figures: f})
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
+			return s.trial(name, time.Second, func() error {
+				f, began, err := restart(ctx, s.Session, c, of)
+				if err != nil {
+					return err
+				}
+				return s.Add(name, b6Labels(setup, of, mib), repeatOf(s.Session, began, false, f))
+			})
 		})
 	})
 }
@@ -192,8 +183,7 @@ func restarts(ctx context.Context, s *experiment.Session, p *progress, setup rig
 func b6Point(event string, mib int) string { return fmt.Sprintf("%s, log of %d MiB", event, mib) }
 
 func b6Labels(setup rig.Setup, of b6Case, mib int) map[string]string {
-	labels := experiment.Labels(setup, "async")
-	labels["event"], labels["log_mib"] = of.name, fmt.Sprint(mib)
+	labels := labelled(setup, "async", "event", of.name, "log_mib", fmt.Sprint(mib))
 	if setup.PowerCuts {
 		labels["disk"] = "memory"
 	}
@@ -312,10 +302,7 @@ func restart(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6Ca
 	if peak := load.ReadFootprint().PeakBytes; peak > 0 {
 		f[archive.RSSBytes.Name] = float64(peak)
 	}
-	s.Progress.Phase("verify")
-	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-	defer cancel()
-	return f, began, c.Verify(verifying, c.Ledger())
+	return f, began, verify(ctx, s, c, c.Ledger())
 }
 
 // firstRead makes one linearizable read.
@@ -332,8 +319,8 @@ func judgeB6(s *experiment.Session, scale b6Scale) {
 		name := b6Point(of.name, mib)
 		open, have := s.Median(name, openSec.Name)
 		write, too := s.Median(name, writeSec.Name)
-		s.Judge(experiment.Criterion{Name: of.name + ": first write after the scan", Point: name, Limit: "≤ two election timeouts, each drawn up to 2 s",
-			Unit: archive.UnitSeconds, Holds: experiment.AtMost((4 * b6Election).Seconds())}, write-open, have && too, "the restart was not measured")
+		judgeValue(s, of.name+": first write after the scan", name, archive.UnitSeconds, atMost((4*b6Election).Seconds(), "").says("≤ two election timeouts, each drawn up to 2 s"),
+			write-open, have && too, "the restart was not measured")
 	}
 	for _, mib := range scale.logs {
 		for _, of := range b6Cases[2:] {
@@ -345,8 +332,7 @@ func judgeB6(s *experiment.Session, scale b6Scale) {
 	}
 	largest := b6Point(b6Cold, scale.logs[len(scale.logs)-1])
 	share, have := s.Median(largest, scanShare.Name)
-	s.Judge(experiment.Criterion{Name: "the scan of a cold log is bounded by the disk's sequential read", Point: largest, Limit: "≥ 0.5 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.5)},
-		share, have, "this system cannot forget files")
-	s.Judge(experiment.Criterion{Name: "a vote is possible before the replay ends", Limit: "leader before replay", Unit: archive.UnitRatio}, 0, false,
+	judgeValue(s, "the scan of a cold log is bounded by the disk's sequential read", largest, archive.UnitRatio, atLeast(0.5, " ×"), share, have, "this system cannot forget files")
+	judgeValue(s, "a vote is possible before the replay ends", "", archive.UnitRatio, limit{text: "leader before replay"}, 0, false,
 		"a host learns from a leader how far its log is committed, so its replay ends after the election in any case")
 }

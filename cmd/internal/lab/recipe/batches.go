@@ -16,14 +16,22 @@ import (
 
 // nextBatch is the scheduling question that the dissertation leaves open: when should a leader begin its
 // second batch? sim/batches/README.md has its figures.
-var nextBatch = Recipe{
-	Name:     "batches",
-	Question: "When should a leader begin its next batch, while the one before is not committed?",
-	Source:   "dissertation, section 10.2.2: the open question",
-	Hosts:    0, // in virtual time: they need no processors of their own
-	NeedMiB:  needMiB(1, 1),
-	About:    func(s Size) time.Duration { return pick(s, 75*time.Second, 12*time.Second, time.Second) },
-	Run:      runNextBatch,
+var nextBatch = design[nextBatchScale]{
+	name:     "batches",
+	question: "When should a leader begin its next batch, while the one before is not committed?",
+	source:   "dissertation, section 10.2.2: the open question",
+	hosts:    0, // in virtual time: they need no processors of their own
+	plan:     scaleNextBatch,
+	about:    func(c nextBatchScale) time.Duration { return c.about },
+	needMiB:  needMiB(1, 1),
+	omits: omissions{
+		short:  fewerCells(Quick),
+		glance: fewerCells(Glance),
+		always: []string{"the single cells: the points are how each rule did over all of them, and the curves of one closed loop. The files beside the archive have every cell"},
+	},
+	metrics: []archive.Metric{ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch},
+	measure: measureNextBatch,
+	judge:   judgeNextBatch,
 }
 
 // Metrics of the recipe. A ratio is the p99 of a rule by the best p99 of a cell: one network, disk and load.
@@ -43,46 +51,55 @@ const atOnce = "at once"
 // maxWorst is how much a rule may lose in its worst cell: decision 0028 found 1.05.
 const maxWorst = 1.25
 
-func runNextBatch(ctx context.Context, s *experiment.Session, size Size) error {
+// nextBatchScale is the grid, and how long it takes.
+type nextBatchScale struct {
+	batches.Plan
+	about time.Duration
+}
+
+func scaleNextBatch(size Size) nextBatchScale {
 	plan := pick(size, batches.Full(), batches.Quick(), batches.Quick())
 	if size == Glance {
 		plan.Delays, plan.Syncs, plan.Clients, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 20
 	}
-	plan.Seed = s.Seed
-	if size != Full && size != Long {
-		full := batches.Full()
-		s.Omit("%d of %d networks, %d of %d disks, %d of %d loads", len(full.Delays)-len(plan.Delays), len(full.Delays), len(full.Syncs)-len(plan.Syncs), len(full.Syncs),
-			len(full.Clients)+len(full.Shares)-len(plan.Clients)-len(plan.Shares), len(full.Clients)+len(full.Shares))
-	}
-	s.Omit("the single cells: the points are how each rule did over all of them, and the curves of one closed loop. The files beside the archive have every cell")
+	return nextBatchScale{plan, pick(size, 75*time.Second, 12*time.Second, time.Second)}
+}
+
+// fewerCells says which part of the full grid a size leaves out.
+func fewerCells(size Size) string {
+	full, plan := batches.Full(), scaleNextBatch(size)
+	return fmt.Sprintf("%d of %d networks, %d of %d disks, %d of %d loads", len(full.Delays)-len(plan.Delays), len(full.Delays), len(full.Syncs)-len(plan.Syncs), len(full.Syncs),
+		len(full.Clients)+len(full.Shares)-len(plan.Clients)-len(plan.Shares), len(full.Clients)+len(full.Shares))
+}
+
+func measureNextBatch(ctx context.Context, s *run, c nextBatchScale) error {
 	s.Warn(archive.WarnFake, "The hosts run in virtual time, on a model of processors, disks and lines: the figures say which rule waits less, and not how fast this machine is.")
-	s.Declare(ratioSum, ratioMean, ratioWorst, rateShare, cpuShare, ratioHere, opsPerBatch)
 	if s.Passed(1) { // the points are saved together, at the end
 		return lab.Cannot("Resume", "all points of the run in %s are finished, and were not judged; begin another one, in another directory", s.Out)
 	}
-	r, err := batches.Run(ctx, plan, s.Progress)
+	c.Seed = s.Seed
+	r, err := batches.Run(ctx, c.Plan, s.Progress)
 	if r == nil {
 		return err
 	}
 	partial := err != nil // all points are of all cells
-	began := time.Now().UTC()
+	began := time.Now()
 	for _, standing := range r.Standings {
-		s.Put("all cells, "+standing.Rule, map[string]string{"rule": standing.Rule}, archive.Repeat{Seed: plan.Seed, Began: began, Partial: partial, Figures: map[string]float64{
+		s.Put(allCells(standing.Rule), map[string]string{"rule": standing.Rule}, archive.Repeat{Seed: c.Seed, Began: began.UTC(), Partial: partial, Figures: map[string]float64{
 			ratioSum.Name: standing.Sum, ratioMean.Name: standing.Mean(), ratioWorst.Name: standing.Worst, rateShare.Name: standing.Rate, cpuShare.Name: standing.CPU,
 		}})
 	}
 	for _, row := range r.Curves() {
-		putCurve(s, plan, row, began, partial)
+		putCurve(s.Session, c.Plan, row, began.UTC(), partial)
 	}
-	if err != nil { // the pages are of all cells; a run that goes on measures all again
+	if err != nil || s.Out == "" { // the pages are of all cells; a run that goes on measures all again
 		return err
-	}
-	judgeNextBatch(s, r.Standings)
-	if s.Out == "" {
-		return nil
 	}
 	return report.WriteFiles(filepath.Join(s.Out, "batches"), r)
 }
+
+// allCells is the point of a rule.
+func allCells(rule string) string { return "all cells, " + rule }
 
 // putCurve adds one place of a curve.
 func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began time.Time, partial bool) {
@@ -102,25 +119,20 @@ func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began t
 func duration(us float64) time.Duration { return time.Duration(us * float64(time.Microsecond)) }
 
 // judgeNextBatch holds what a host does to the answer of decision 0028.
-func judgeNextBatch(s *experiment.Session, standings []batches.Standing) {
-	least, today, halfway := standings[0], batches.Standing{}, batches.Standing{}
-	for _, of := range standings {
-		switch of.Rule {
-		case atOnce:
-			today = of
-		case "halfway":
-			halfway = of
+func judgeNextBatch(s *experiment.Session, _ nextBatchScale) {
+	host := allCells(atOnce)
+	sum, measured := s.Median(host, ratioSum.Name)
+	least := sum
+	for _, p := range s.Archive.Points {
+		if other, ok := p.Median(ratioSum.Name); ok {
+			least = min(least, other)
 		}
 	}
-	const missing = "no rule of this name was measured"
-	point := "all cells, " + atOnce
-	s.Judge(experiment.Criterion{Name: atOnce + ", which a host does: its sum of p99 ratios by the least", Point: point, Limit: "≤ 1.01: no rule has a lesser sum, or hardly", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.01)},
-		report.Ratio(today.Sum, least.Sum), today.Rule != "", missing)
-	s.Judge(experiment.Criterion{Name: atOnce + ": its p99 by the best of the cell, in its worst cell", Point: point, Limit: fmt.Sprintf("≤ %v", maxWorst), Unit: archive.UnitRatio, Holds: experiment.AtMost(maxWorst)},
-		today.Worst, today.Rule != "", missing)
-	ours := report.Ratio(halfway.Mean(), today.Mean())
-	s.Archive.References = append(s.Archive.References, archive.Reference{
-		Source: "dissertation, section 10.2.2", What: "a second batch halfway through the first: its p99 by that of at once, mean over all cells", Unit: archive.UnitRatio, Ours: &ours,
-		Note: "the source suggests it and gives no figure",
-	})
+	judgeValue(s, atOnce+", which a host does: its sum of p99 ratios by the least", host, archive.UnitRatio, atMost(1.01, ": no rule has a lesser sum, or hardly"),
+		report.Ratio(sum, least), measured, "no rule of this name was measured")
+	worst, measured := s.Median(host, ratioWorst.Name)
+	judgeValue(s, atOnce+": its p99 by the best of the cell, in its worst cell", host, archive.UnitRatio, atMost(maxWorst, " (decision 0028: 1.05)"),
+		worst, measured, "no rule of this name was measured")
+	refer(s, "dissertation, section 10.2.2", "a second batch halfway through the first: its p99 by that of at once, mean over all cells", nil, ratioMean,
+		allCells("halfway"), host, "the source suggests it and gives no figure")
 }

@@ -2,7 +2,7 @@ package recipe
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -42,12 +42,13 @@ var elections = archive.Metric{Name: "elections", Unit: archive.UnitCount, Bette
 
 // happen puts a cluster under the load of a point, lets the incident happen, and keeps the repeat with the
 // figures of its impact. The caller has asked whether an earlier part of the run has finished it.
-func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, i incident, t spans) (o observed, err error) {
+func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point, i incident, t spans) (err error) {
 	if err := c.Settle(ctx); err != nil {
-		return o, err
+		return err
 	}
 	term := c.Term()
 	p.Length = 0
+	var o observed
 	o.Timed, err = s.Observe(ctx, c, p, func(ctx context.Context) error {
 		if err := lab.Sleep(ctx, t.before); err != nil {
 			return err
@@ -75,7 +76,7 @@ func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 		return lab.Sleep(ctx, t.after-time.Since(o.to))
 	})
 	if err != nil {
-		return o, fmt.Errorf("%s: %w", p.Name, err)
+		return err
 	}
 	tl := o.Timeline
 	before := experiment.Span{From: o.Warmup, To: tl.At(o.from)}
@@ -85,44 +86,17 @@ func happen(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experi
 	o.Repeat.Figures[recovery.Name] = o.level.Sub(o.to).Seconds()
 	o.Repeat.Figures[elections.Name] = float64(o.terms)
 	o.Repeat.HasDrift = false // it is the event
-	o.Repeat.Warnings = withoutDrift(o.Repeat.Warnings)
+	o.Repeat.Warnings = slices.DeleteFunc(o.Repeat.Warnings, func(w archive.Warning) bool { return w.Code == archive.WarnDrift })
 	o.Repeat.Phases = append(o.Repeat.Phases,
 		archive.Phase{Name: i.name, FromSec: tl.At(o.from).Seconds(), ToSec: tl.At(o.to).Seconds()},
 		archive.Phase{Name: "recovery", FromSec: tl.At(o.to).Seconds(), ToSec: tl.At(o.level).Seconds()})
 	if i.also != nil {
 		if err := i.also(o, o.Repeat.Figures); err != nil {
-			return o, fmt.Errorf("%s: %w", p.Name, err)
+			return err
 		}
 	}
-	return o, s.Keep(p, o.Timed)
+	return s.Keep(p, o.Timed)
 }
 
-func withoutDrift(all []archive.Warning) (kept []archive.Warning) {
-	for _, w := range all {
-		if w.Code != archive.WarnDrift {
-			kept = append(kept, w)
-		}
-	}
-	return kept
-}
-
-// judgeFigure judges the median of a figure of a point.
-func judgeFigure(s *experiment.Session, point, name string, m archive.Metric, limit string, holds func(float64) bool) {
-	value, ok := s.Median(point, m.Name)
-	s.Judge(experiment.Criterion{Name: name, Point: point, Limit: limit, Unit: m.Unit, Holds: holds}, value, ok, "the figure was not measured")
-}
-
-// sumOf adds up a figure over the repeats of a point; ok is false if one of them has not measured it.
-func sumOf(s *experiment.Session, point string, m archive.Metric, repeats int) (sum float64, ok bool) {
-	values := s.Values(point, m.Name)
-	for _, x := range values {
-		sum += x
-	}
-	return sum, len(values) > 0 && len(values) == repeats
-}
-
-// declareEvents declares what happen measures.
-func declareEvents(s *experiment.Session) {
-	s.DeclareImpact()
-	s.Declare(recovery, elections)
-}
+// eventMetrics are what happen measures.
+var eventMetrics = append(slices.Clone(experiment.ImpactMetrics), recovery, elections)

@@ -26,14 +26,20 @@ import (
 // so batches grow. Without the clamp the leader's disk is one of three: where it is the slow one, writes
 // take the pace of the followers. group-delay trades latency for fewer flushes. With large values the modes
 // come together, since it takes longer to move the bytes than to flush them.
-var flush = Recipe{
-	Name:     "flush",
-	Question: "When may an append count, and what does it cost to wait for the leader's disk?",
-	Source:   "Apache Ratis, RATIS-1545: why a safe asynchronous flush seemed useless there",
-	Hosts:    3,
-	NeedMiB:  needMiB(6000, 4000),
-	About:    aboutFlush,
-	Run:      runFlush,
+var flush = design[flushScale]{
+	name:     "flush",
+	question: "When may an append count, and what does it cost to wait for the leader's disk?",
+	source:   "Apache Ratis, RATIS-1545: why a safe asynchronous flush seemed useless there",
+	hosts:    3,
+	plan:     scaleFlush,
+	about:    func(c flushScale) time.Duration { return times(c.rounds*len(c.points()), c.l.about()+aboutCluster) },
+	needMiB:  needMiB(6000, 4000),
+	omits: omissions{
+		full:   "two of three rounds, windows of 5 s",
+		always: []string{"objects beside the log: recipe ratis has them"},
+	},
+	measure: func(ctx context.Context, s *run, c flushScale) error { return s.MeasureAll(ctx, c.points(), c.rounds) },
+	judge:   judgeFlush,
 }
 
 const (
@@ -80,11 +86,6 @@ func scaleFlush(size Size) flushScale {
 	}
 }
 
-func aboutFlush(size Size) time.Duration {
-	c := scaleFlush(size)
-	return times(c.rounds*len(c.points()), c.l.about()+aboutCluster)
-}
-
 // points are in the order of the report.
 func (c flushScale) points() (all []experiment.Point) {
 	for _, bytes := range c.sizes {
@@ -111,19 +112,6 @@ func flushPoint(mode, disk, bytes int) string {
 	return fmt.Sprintf("%s, %s, %s", report.Size(bytes), flushDisks[disk].name, flushModes[mode].name)
 }
 
-func runFlush(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleFlush(size)
-	if size != Long {
-		s.Omit("two of three rounds, windows of 5 s")
-	}
-	s.Omit("objects beside the log: recipe ratis has them")
-	if err := s.MeasureAll(ctx, c.points(), c.rounds); err != nil {
-		return err
-	}
-	judgeFlush(s, c.sizes)
-	return nil
-}
-
 // flushRatios divide the throughput of one mode by that of another: indexes into flushModes.
 var flushRatios = []struct {
 	what     string
@@ -136,30 +124,17 @@ var flushRatios = []struct {
 	{"unsafe-interval by group, no clamp", 8, 4},
 }
 
-func judgeFlush(s *experiment.Session, sizes []int) {
-	ops := archive.OpsPerSec.Name
-	for _, bytes := range sizes {
+func judgeFlush(s *experiment.Session, c flushScale) {
+	for _, bytes := range c.sizes {
 		for disk, d := range flushDisks {
 			for _, r := range flushRatios {
-				of := flushPoint(r.of, disk, bytes)
-				ref := archive.Reference{Source: "RATIS-1545", What: fmt.Sprintf("%s, %s: %s", report.Size(bytes), d.name, r.what), Unit: archive.UnitRatio, Note: "the source has no such figure"}
-				if x, ok := s.Ratio(ops, of, flushPoint(r.over, disk, bytes)); ok {
-					ref.Ours, ref.Point = &x, of
-				}
-				s.Archive.References = append(s.Archive.References, ref)
+				refer(s, "RATIS-1545", fmt.Sprintf("%s, %s: %s", report.Size(bytes), d.name, r.what), nil, archive.OpsPerSec,
+					flushPoint(r.of, disk, bytes), flushPoint(r.over, disk, bytes), "the source has no such figure")
 			}
 		}
 	}
-	for _, of := range []struct {
-		name             string
-		mode, over, disk int
-		limit            float64
-	}{
-		{"where the leader's disk is slow, a correct flush is faster without the clamp", 4, 3, 2, 1.5},
-		{"on slow disks a correct flush is not slower than sync in the consensus loop", 4, 0, 1, 0.95},
-	} {
-		point := flushPoint(of.mode, of.disk, sizes[0])
-		value, ok := s.Ratio(ops, point, flushPoint(of.over, of.disk, sizes[0]))
-		s.Judge(experiment.Criterion{Name: of.name, Point: point, Limit: fmt.Sprintf("≥ %v ×", of.limit), Unit: archive.UnitRatio, Holds: experiment.AtLeast(of.limit)}, value, ok, "one of the two points was not measured")
-	}
+	of := func(mode, disk int) string { return flushPoint(mode, disk, c.sizes[0]) }
+	judge(s,
+		demand{"where the leader's disk is slow, a correct flush is faster without the clamp", archive.OpsPerSec, of(4, 2), of(3, 2), chosen(atLeast(1.5, " ×"))},
+		demand{"on slow disks a correct flush is not slower than sync in the consensus loop", archive.OpsPerSec, of(4, 1), of(0, 1), chosen(atLeast(0.95, " ×"))})
 }

@@ -13,14 +13,32 @@ import (
 
 // largeObjects are bytes beside the log: uploads, and small commands meanwhile (objectsround.go). A ratio
 // is of one round.
-var largeObjects = Recipe{
-	Name:     "objects",
-	Question: "How fast are uploads of large objects beside raw files, and what do small commands feel meanwhile?",
-	Source:   "ours: objects beside the log",
-	Hosts:    3,
-	NeedMiB:  func(s Size) int { return 256 + int(largeObjectsPlan(s).NeedBytes()>>20) },
-	About:    aboutLargeObjects,
-	Run:      runLargeObjects,
+var largeObjects = design[largeObjectsScale]{
+	name:     "objects",
+	question: "How fast are uploads of large objects beside raw files, and what do small commands feel meanwhile?",
+	source:   "ours: objects beside the log",
+	hosts:    3,
+	plan:     scaleLargeObjects,
+	about: func(c largeObjectsScale) time.Duration {
+		const diskRate = 300e6
+		written := time.Duration(float64(3*c.ObjectBytes) * float64(c.Uploads+2) / diskRate * float64(time.Second))
+		return times(c.rounds, aboutCluster+written+2*(c.Warmup+c.Duration+aboutDrain))
+	},
+	needMiB: func(s Size) int { return 256 + int(scaleLargeObjects(s).NeedBytes()>>20) },
+	omits: omissions{
+		full:   "objects of 128 MiB, 6 of nine rounds",
+		short:  "objects of 128 MiB, 8 of nine rounds",
+		glance: "objects of 128 MiB, 7 of nine rounds",
+		always: []string{"uploads that are limited; hosts with a disk of their own: all of them have the same"},
+	},
+	metrics: []archive.Metric{objectBytes, heldRate, objectRatio, heldRatio, besideP50, heapPeak, uploadHeap},
+	steps:   func(c largeObjectsScale) int { return c.rounds * len(objectsWays) },
+	measure: measureLargeObjects,
+	judge: func(s *experiment.Session, _ largeObjectsScale) {
+		judge(s,
+			demand{"one object, until every host holds it, by raw files", heldRatio, string(oneUpload), "", chosen(atLeast(0.7, " ×"))},
+			demand{"small commands beside uploads: p99 by that without", archive.P99Ratio, string(commandsBeside), "", chosen(atMost(2, " ×"))})
+	},
 }
 
 // Metrics of uploads.
@@ -33,54 +51,39 @@ var (
 	heapPeak    = archive.Metric{Name: "heap_peak_bytes", Unit: archive.UnitBytes, Better: archive.BetterLower, Meaning: "heap in use at most, of all hosts"}
 )
 
-func largeObjectsPlan(size Size) objectsPlan {
-	return objectsPlan{
+// largeObjectsScale is a round, and how many there are.
+type largeObjectsScale struct {
+	objectsPlan
+	rounds int
+}
+
+func scaleLargeObjects(size Size) largeObjectsScale {
+	return largeObjectsScale{objectsPlan{
 		ObjectBytes: pick(size, orLong(size, int64(64<<20), 128<<20), 16<<20, 300_000), Uploads: pick(size, 8, 8, 4), Rate: pick(size, 2000.0, 2000, 500),
 		ValueBytes: 100, Hosts: 3, Duration: pick(size, orLong(size, 3*time.Second, 5*time.Second), 2*time.Second, 20*time.Millisecond),
 		Warmup: pick(size, orLong(size, 500*time.Millisecond, time.Second), 300*time.Millisecond, time.Millisecond),
-	}
+	}, pick(size, orLong(size, 3, 9), 1, 2)}
 }
 
-func largeObjectsRounds(size Size) int { return pick(size, orLong(size, 3, 9), 1, 2) }
-
-func aboutLargeObjects(size Size) time.Duration {
-	p := largeObjectsPlan(size)
-	const diskRate = 300e6
-	written := time.Duration(float64(3*p.ObjectBytes) * float64(p.Uploads+2) / diskRate * float64(time.Second))
-	return times(largeObjectsRounds(size), aboutCluster+written+2*(p.Warmup+p.Duration+aboutDrain))
-}
-
-func runLargeObjects(ctx context.Context, s *experiment.Session, size Size) error {
-	plan, rounds := largeObjectsPlan(size), largeObjectsRounds(size)
-	if size != Long {
-		s.Omit("objects of 128 MiB, %d of nine rounds", 9-rounds)
-	}
-	s.Omit("uploads that are limited; hosts with a disk of their own: all of them have the same")
-	s.Declare(objectBytes, heldRate, objectRatio, heldRatio, besideP50, heapPeak, uploadHeap)
-	p := begin(s, rounds*len(objectsWays))
-	defer p.end()
+func measureLargeObjects(ctx context.Context, s *run, c largeObjectsScale) error {
 	for _, way := range objectsWays {
-		s.Point(string(way), largeObjectsLabels(plan, way))
+		s.Point(string(way), largeObjectsLabels(c.objectsPlan, way))
 	}
-	plan.Seed = s.Seed
-	for round := range rounds {
-		if p.passed(len(objectsWays), len(objectsWays)) { // they are finished together
-			continue
-		}
-		began := time.Now()
-		rows, err := inFreshDir(s, func(dir string) ([]objectsResult, error) {
-			return plan.Run(ctx, round, dir, s.Progress, func(w objectsWay) { p.step(fmt.Sprintf("%s, round %d", w, round+1), plan.Warmup+plan.Duration) })
+	c.Seed = s.Seed
+	for round := range c.rounds {
+		err := together(s, len(objectsWays), len(objectsWays), func() ([]objectsResult, error) {
+			return inFreshDir(s.Session, func(dir string) ([]objectsResult, error) {
+				return c.Run(ctx, round, dir, s.Progress, func(w objectsWay) { s.step(fmt.Sprintf("%s, round %d", w, round+1), c.Warmup+c.Duration) })
+			})
+		}, func(rows []objectsResult, began time.Time, partial bool) {
+			if !partial { // a ratio is of a whole round
+				putLargeObjects(s.Session, c.objectsPlan, rows, began)
+			}
 		})
 		if err != nil {
-			return fmt.Errorf("round %d of %d: %w", round+1, rounds, err)
-		}
-		putLargeObjects(s, plan, rows, began)
-		if err := s.Save(); err != nil {
-			return err
+			return fmt.Errorf("round %d of %d: %w", round+1, c.rounds, err)
 		}
 	}
-	judgeFigure(s, string(oneUpload), "one object, until every host holds it, by raw files", heldRatio, "≥ 0.7 ×", experiment.AtLeast(0.7))
-	judgeFigure(s, string(commandsBeside), "small commands beside uploads: p99 by that without", archive.P99Ratio, "≤ 2 ×", experiment.AtMost(2))
 	return nil
 }
 

@@ -19,14 +19,25 @@ import (
 // one to five hosts, by 1 to 100 threads of one client that share a TCP connection to the leader and wait for
 // the result of its state machine. The client has a session, as LogCabin's has: in the last point its
 // connection breaks again and again, and each write must take effect once.
-var logcabin = Recipe{
-	Name:     "logcabin",
-	Question: "How many writes a second, and how soon, with one to five hosts and 1 to 100 threads of one client?",
-	Source:   "dissertation, section 10.3, a branch of LogCabin on the hardware of 2014",
-	Hosts:    5,
-	NeedMiB:  needMiB(8000, 3000),
-	About:    aboutLogcabin,
-	Run:      runLogcabin,
+var logcabin = design[logcabinScale]{
+	name:     "logcabin",
+	question: "How many writes a second, and how soon, with one to five hosts and 1 to 100 threads of one client?",
+	source:   "dissertation, section 10.3, a branch of LogCabin on the hardware of 2014",
+	hosts:    5,
+	plan:     scaleLogcabin,
+	about: func(c logcabinScale) time.Duration {
+		return times(c.steps(), (c.l.least+c.l.most)/2+c.l.length+aboutCluster)
+	},
+	needMiB: needMiB(8000, 3000),
+	omits: omissions{
+		full:   "3 and 30 threads, one second of each ten",
+		short:  "clusters of two and four hosts, 3 and 30 threads, four of five runs, runs of ten seconds",
+		always: []string{"a machine for each host and one for the client: the hosts share one process, and the client has another"},
+	},
+	metrics: []archive.Metric{connects, repeats},
+	steps:   logcabinScale.steps,
+	measure: measureLogcabin,
+	judge:   func(s *experiment.Session, _ logcabinScale) { judgeLogcabin(s) },
 }
 
 // thesis has the figures that were read off the dissertation's charts, by hosts: operations a second with
@@ -58,77 +69,36 @@ func scaleLogcabin(size Size) logcabinScale {
 	}
 }
 
-func aboutLogcabin(size Size) time.Duration {
-	c := scaleLogcabin(size)
-	return times(c.rounds*len(c.hosts)*len(c.threads)+1, (c.l.least+c.l.most)/2+c.l.length+aboutCluster)
-}
+func (c logcabinScale) steps() int { return c.rounds*len(c.hosts)*len(c.threads) + 1 }
 
-func runLogcabin(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleLogcabin(size)
-	l, rounds := c.l, c.rounds
-	switch size {
-	case Full:
-		s.Omit("3 and 30 threads, one second of each ten")
-	case Quick, Glance:
-		s.Omit("clusters of two and four hosts, 3 and 30 threads, four of five runs, runs of ten seconds")
-	}
-	s.Omit("a machine for each host and one for the client: the hosts share one process, and the client has another")
-	s.Declare(connects, repeats)
-	p := begin(s, rounds*len(c.hosts)*len(c.threads)+1)
-	defer p.end()
+func measureLogcabin(ctx context.Context, s *run, c logcabinScale) error {
 	var points []experiment.Point
 	for _, n := range c.hosts {
 		for _, k := range c.threads {
-			pt := logcabinWindow(n, k, l)
+			pt := logcabinWindow(n, k, c.l)
 			s.Point(pt.Name, pt.Labels)
 			points = append(points, pt)
 		}
 	}
-	breaking := logcabinWindow(c.hosts[len(c.hosts)-1], c.threads[len(c.threads)-1], l)
-	breaking.Name, breaking.Labels["event"] = logcabinBreaks, "the connection breaks"
-	err := experiment.Shuffled(s, rounds, points, func(_ int, pt experiment.Point) error {
-		p.step(pt.Name, l.most+l.length)
-		if _, done, err := s.Finished(pt.Name); done || err != nil {
-			return err
-		}
-		err := s.InCluster(ctx, pt.Setup, func(c *rig.Cluster) (err error) {
-			service, err := newService(c, false)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, service.close()) }()
-			r, err := clientWindow(ctx, s, service, pt, nil)
-			if err == nil {
-				s.Progress.PointDone(experiment.Row(pt, r))
-			}
-			return err
+	window := func(pt experiment.Point, breaks func(*service)) error {
+		return s.trial(pt.Name, c.l.most+c.l.length, func() error {
+			return s.InCluster(ctx, pt.Setup, func(c *rig.Cluster) (err error) {
+				service, err := newService(c, false)
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, service.close()) }()
+				return clientWindow(ctx, s.Session, service, pt, breaks)
+			})
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", pt.Name, err)
-		}
-		return nil
-	})
+	}
+	err := experiment.Shuffled(s.Session, c.rounds, points, func(_ int, pt experiment.Point) error { return window(pt, nil) })
 	if err != nil {
 		return err
 	}
-	p.step(breaking.Name, l.most+l.length)
-	_, done, err := s.Finished(breaking.Name)
-	if !done && err == nil {
-		err = s.InCluster(ctx, breaking.Setup, func(c *rig.Cluster) (err error) {
-			service, err := newService(c, false)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, service.close()) }()
-			_, err = clientWindow(ctx, s, service, breaking, service.breakConnections)
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", breaking.Name, err)
-	}
-	judgeLogcabin(s)
-	return nil
+	breaking := logcabinWindow(c.hosts[len(c.hosts)-1], c.threads[len(c.threads)-1], c.l)
+	breaking.Name, breaking.Labels["event"] = logcabinBreaks, "the connection breaks"
+	return window(breaking, (*service).breakConnections)
 }
 
 const (
@@ -153,7 +123,7 @@ func logcabinWindow(hosts, threads int, l lengths) experiment.Point {
 
 // clientWindow measures a point by a client in a process of its own. What the hosts count is of all that it
 // does, warm-up included. breaks, if there is one, is called again and again meanwhile.
-func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt experiment.Point, breaks func()) (r archive.Repeat, err error) {
+func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt experiment.Point, breaks func(*service)) error {
 	before, used := of.Counters(), load.ReadUsage()
 	s.Progress.Phase(archive.PhaseMeasure)
 	beside, end := context.WithCancel(ctx)
@@ -161,7 +131,7 @@ func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt ex
 	if breaks != nil {
 		breaking.Go(func() {
 			for lab.Sleep(beside, logcabinPeriod) == nil {
-				breaks()
+				breaks(of)
 			}
 		})
 	}
@@ -171,18 +141,15 @@ func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt ex
 	end()
 	breaking.Wait()
 	if err != nil {
-		return r, err
+		return err
 	}
 	count, cpu := of.Counters().Sub(before), load.ReadUsage().CPU-used.CPU
-	s.Progress.Phase("verify")
-	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
-	defer cancel()
-	if err := of.Verify(verifying, ledger); err != nil {
-		return r, err
+	if err := verify(ctx, s, of, ledger); err != nil {
+		return err
 	}
 	t, err := s.Foreign(pt, o)
 	if err != nil {
-		return r, err
+		return err
 	}
 	f, all := t.Repeat.Figures, float64(ledger.Acked())
 	f[connects.Name], f[repeats.Name] = float64(said.Attempts), float64(said.Repeats)
@@ -191,7 +158,11 @@ func clientWindow(ctx context.Context, s *experiment.Session, of *service, pt ex
 	f[archive.EntriesPerAppend.Name] = report.Ratio(float64(count.AppendedEntries), float64(count.Appends))
 	f[archive.EntriesPerApply.Name] = report.Ratio(float64(count.AppliedEntries), float64(count.Applies))
 	f[archive.CPUUsPerOp.Name] = report.Ratio(report.Micros(cpu+said.CPU), all) // of both processes, warm-up included as in all
-	return t.Repeat, s.Keep(pt, t)
+	if err := s.Keep(pt, t); err != nil {
+		return err
+	}
+	s.Progress.PointDone(experiment.Row(pt, t.Repeat))
+	return nil
 }
 
 func logcabinPoint(hosts, threads int) string {
@@ -212,13 +183,10 @@ func judgeLogcabin(s *experiment.Session) {
 	}
 	failed, have := s.Median(logcabinBreaks, archive.Failed.Name)
 	again, too := s.Median(logcabinBreaks, repeats.Name)
-	s.Judge(experiment.Criterion{Name: "a connection that breaks: writes that fail, of those that are in the state once", Point: logcabinBreaks, Limit: "0", Unit: archive.UnitCount, Holds: experiment.AtMost(0)},
+	judgeValue(s, "a connection that breaks: writes that fail, of those that are in the state once", logcabinBreaks, archive.UnitCount, zero,
 		failed, have && too && again > 0, "no write was sent again")
-	const missing = "one of the two clusters was not measured"
-	ratio, ok := s.Ratio(archive.MeanUs.Name, logcabinPoint(5, 1), logcabinPoint(3, 1))
-	s.Judge(experiment.Criterion{Name: "one thread: mean latency of five hosts by that of three", Point: logcabinPoint(5, 1), Limit: "≤ 1.25 (the thesis: 1.05)", Unit: archive.UnitRatio, Holds: experiment.AtMost(1.25)}, ratio, ok, missing)
-	ratio, ok = s.Ratio(ops.Name, logcabinPoint(5, 100), logcabinPoint(3, 100))
-	s.Judge(experiment.Criterion{Name: "100 threads: throughput of five hosts by that of three", Point: logcabinPoint(5, 100), Limit: "≥ 0.6 (the thesis: 0.75)", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.6)}, ratio, ok, missing)
-	ratio, ok = s.Ratio(ops.Name, logcabinPoint(1, 10), logcabinPoint(1, 1))
-	s.Judge(experiment.Criterion{Name: "one host: throughput of ten threads by that of one", Point: logcabinPoint(1, 10), Limit: "≥ 2 (the thesis: 5.6)", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)}, ratio, ok, missing)
+	judge(s,
+		demand{"one thread: mean latency of five hosts by that of three", archive.MeanUs, logcabinPoint(5, 1), logcabinPoint(3, 1), atMost(1.25, " (the thesis: 1.05)")},
+		demand{"100 threads: throughput of five hosts by that of three", ops, logcabinPoint(5, 100), logcabinPoint(3, 100), atLeast(0.6, " (the thesis: 0.75)")},
+		demand{"one host: throughput of ten threads by that of one", ops, logcabinPoint(1, 10), logcabinPoint(1, 1), atLeast(2, " (the thesis: 5.6)")})
 }

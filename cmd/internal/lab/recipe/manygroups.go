@@ -2,7 +2,6 @@ package recipe
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -12,14 +11,24 @@ import (
 )
 
 // manyGroups is what many groups on the same hosts cost (groupssteps.go).
-var manyGroups = Recipe{
-	Name:     "groups",
-	Question: "What do many groups on the same hosts cost: time to open, memory, idle processor time, throughput?",
-	Source:   "ours: hosts with up to 10,000 groups",
-	Hosts:    3,
-	NeedMiB:  manyGroupsNeedMiB,
-	About:    aboutManyGroups,
-	Run:      runManyGroups,
+var manyGroups = design[[]groupsPlan]{
+	name:     "groups",
+	question: "What do many groups on the same hosts cost: time to open, memory, idle processor time, throughput?",
+	source:   "ours: hosts with up to 10,000 groups",
+	hosts:    3,
+	plan:     manyGroupsPlans,
+	about:    aboutManyGroups,
+	needMiB:  manyGroupsNeedMiB,
+	omits: omissions{
+		full:   "six of nine pairs of windows",
+		short:  "eight of nine pairs of windows; 10,000 groups",
+		glance: "eight of nine pairs of windows; more than 3 groups",
+		always: []string{"compaction: the logs grow for as long as the windows last"},
+	},
+	metrics: []archive.Metric{foundSec, reopenSec, replayedSec, replayed, closeSec, groupBytes, indexBytes, idleCores, groupRatio, minRatio, maxRatio, oneRate, oneCPU},
+	steps:   func(plans []groupsPlan) int { return len(plans) },
+	measure: measureManyGroups,
+	judge:   judgeManyGroups,
 }
 
 // Metrics of many groups.
@@ -60,50 +69,42 @@ func manyGroupsNeedMiB(size Size) int {
 	return 256 + int(3*groupsBytesPerSecond*(time.Duration(last.Windows())*(last.Warmup+last.Duration)).Seconds())>>20
 }
 
-func aboutManyGroups(size Size) (total time.Duration) {
-	for _, p := range manyGroupsPlans(size) {
+func aboutManyGroups(plans []groupsPlan) (total time.Duration) {
+	for _, p := range plans {
 		const opened = 3 * time.Millisecond // a group, on three hosts, three times
 		total += 3*aboutCluster + p.Idle + 2*time.Second + times(p.Groups, opened) + times(p.Windows(), p.Warmup+p.Duration+aboutDrain)
 	}
 	return total
 }
 
-func runManyGroups(ctx context.Context, s *experiment.Session, size Size) error {
-	plans := manyGroupsPlans(size)
-	if size != Long {
-		s.Omit("%s of nine pairs of windows%s", pick(size, "six", "eight", "eight"), pick(size, "", "; 10,000 groups", "; more than 3 groups"))
-	}
-	s.Omit("compaction: the logs grow for as long as the windows last")
-	s.Declare(foundSec, reopenSec, replayedSec, replayed, closeSec, groupBytes, indexBytes, idleCores, groupRatio, minRatio, maxRatio, oneRate, oneCPU)
-	p := begin(s, len(plans))
-	defer p.end()
+func measureManyGroups(ctx context.Context, s *run, plans []groupsPlan) error {
 	for _, plan := range plans {
 		name := report.Plural(plan.Groups, "group")
-		p.step(name, plan.Idle+time.Duration(plan.Windows())*(plan.Warmup+plan.Duration))
-		if _, done, err := s.Finished(name); err != nil {
-			return err
-		} else if done {
-			continue
-		}
-		plan.Seed = s.Seed
-		began := time.Now()
-		row, err := inFreshDir(s, func(dir string) (groupsResult, error) { return plan.Run(ctx, dir, s.Progress) })
+		err := s.trial(name, plan.Idle+time.Duration(plan.Windows())*(plan.Warmup+plan.Duration), func() error {
+			plan.Seed = s.Seed
+			began := time.Now()
+			row, err := inFreshDir(s.Session, func(dir string) (groupsResult, error) { return plan.Run(ctx, dir, s.Progress) })
+			if err != nil {
+				return err
+			}
+			s.Progress.PointDone(row.Result)
+			return s.Add(name, labelled(three(), "async", archive.LabelGroups, strconv.Itoa(plan.Groups), archive.LabelClients, strconv.Itoa(plan.Clients),
+				archive.LabelValueBytes, strconv.Itoa(plan.ValueBytes)), manyGroupsRepeat(s.Session, row, began))
+		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		s.Progress.PointDone(row.Result)
-		labels := experiment.Labels(three(), "async")
-		labels[archive.LabelGroups], labels[archive.LabelClients], labels[archive.LabelValueBytes] = strconv.Itoa(plan.Groups), strconv.Itoa(plan.Clients), strconv.Itoa(plan.ValueBytes)
-		if err := s.Add(name, labels, manyGroupsRepeat(s, row, began)); err != nil {
 			return err
 		}
-	}
-	for _, plan := range plans[1:] {
-		name := report.Plural(plan.Groups, "group")
-		judgeFigure(s, name, name+": throughput by that on one group", groupRatio, "≥ 0.5 ×", experiment.AtLeast(0.5))
-		judgeFigure(s, name, name+": memory of one idle group beside its log", groupBytes, "≤ 64 KiB", experiment.AtMost(64<<10))
 	}
 	return nil
+}
+
+func judgeManyGroups(s *experiment.Session, plans []groupsPlan) {
+	for _, plan := range plans[1:] {
+		name := report.Plural(plan.Groups, "group")
+		judge(s,
+			demand{name + ": throughput by that on one group", groupRatio, name, "", chosen(atLeast(0.5, " ×"))},
+			demand{name + ": memory of one idle group beside its log", groupBytes, name, "", chosen(atMost(64<<10, "").says("≤ 64 KiB"))})
+	}
 }
 
 func manyGroupsRepeat(s *experiment.Session, row groupsResult, began time.Time) archive.Repeat {

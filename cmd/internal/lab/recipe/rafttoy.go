@@ -14,14 +14,25 @@ import (
 // rafttoy is the experiment behind etcd-io/raft's AsyncStorageWrites: latency against throughput for three
 // pipelines, and how large the batches are at saturation. The source used three machines with network volumes
 // of 16,000 operations a second, whose fsync takes a millisecond or two; fsyncDelay stands for them.
-var rafttoy = Recipe{
-	Name:     "rafttoy",
-	Question: "Which pipeline gives the lowest latency at each throughput, and how large are its batches at saturation?",
-	Source:   "rafttoy, pull request 3: asynchronous storage writes",
-	Hosts:    3,
-	NeedMiB:  needMiB(6000, 2000),
-	About:    aboutRafttoy,
-	Run:      runRafttoy,
+var rafttoy = design[rafttoyScale]{
+	name:     "rafttoy",
+	question: "Which pipeline gives the lowest latency at each throughput, and how large are its batches at saturation?",
+	source:   "rafttoy, pull request 3: asynchronous storage writes",
+	hosts:    3,
+	plan:     scaleRafttoy,
+	about: func(c rafttoyScale) time.Duration {
+		return times(c.rounds*len(rafttoyPipelines)*(len(c.megabytes)+len(c.clients)), c.l.about()+aboutCluster)
+	},
+	needMiB: needMiB(6000, 2000),
+	omits: omissions{
+		full:   "the rates 2, 8 and 32 MB/s, 16 clients, two of five rounds, and windows of 10 s",
+		short:  "the rates 1, 4, 8, 32 and 64 MB/s, 16 and 256 clients, four of five rounds, and windows of 10 s",
+		always: []string{"three machines: all hosts share the processors and the disk of this one"},
+	},
+	measure: func(ctx context.Context, s *run, c rafttoyScale) error {
+		return s.MeasureAll(ctx, c.points(), c.rounds)
+	},
+	judge: judgeRafttoy,
 }
 
 const (
@@ -48,6 +59,7 @@ type rafttoyScale struct {
 	clients   []int
 	rounds    int
 	l         lengths
+	judged    float64 // of the megabytes: the source's point, if it is made
 }
 
 func scaleRafttoy(size Size) rafttoyScale {
@@ -57,45 +69,28 @@ func scaleRafttoy(size Size) rafttoyScale {
 		rounds:    pick(size, orLong(size, 3, 5), 1, 1),
 		l: pick(size, orLong(size, lengths{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second}, lengths{2 * time.Second, 15 * time.Second, 10 * time.Second}),
 			lengths{time.Second, 2 * time.Second, 3 * time.Second}, lengths{0, 20 * time.Millisecond, 50 * time.Millisecond}),
+		judged: pick(size, rafttoyMB, rafttoyMB, 1.0),
 	}
 }
 
-func aboutRafttoy(size Size) time.Duration {
-	c := scaleRafttoy(size)
-	return times(c.rounds*len(rafttoyPipelines)*(len(c.megabytes)+len(c.clients)), c.l.about()+aboutCluster)
-}
-
-func runRafttoy(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleRafttoy(size)
-	megabytes, clients, rounds, l := c.megabytes, c.clients, c.rounds, c.l
-	switch size {
-	case Full:
-		s.Omit("the rates 2, 8 and 32 MB/s, 16 clients, two of five rounds, and windows of 10 s")
-	case Quick, Glance:
-		s.Omit("the rates 1, 4, 8, 32 and 64 MB/s, 16 and 256 clients, four of five rounds, and windows of 10 s")
-	}
-	s.Omit("three machines: all hosts share the processors and the disk of this one")
-	var points []experiment.Point
+// points are in the order of the report.
+func (c rafttoyScale) points() (all []experiment.Point) {
 	for _, p := range rafttoyPipelines {
 		setup := three()
 		setup.Pipeline, setup.FsyncDelay = p.of, rafttoyFsync
-		of := l.of(experiment.Point{Setup: setup, ValueBytes: rafttoyValue})
-		for _, mb := range megabytes {
+		of := c.l.of(experiment.Point{Setup: setup, ValueBytes: rafttoyValue})
+		for _, mb := range c.megabytes {
 			pt := of
 			pt.Rate = rateOf(mb)
-			points = append(points, pt.Named(p.name))
+			all = append(all, pt.Named(p.name))
 		}
-		for _, n := range clients {
+		for _, n := range c.clients {
 			pt := of
 			pt.Clients = n
-			points = append(points, pt.Named(p.name))
+			all = append(all, pt.Named(p.name))
 		}
 	}
-	if err := s.MeasureAll(ctx, points, rounds); err != nil {
-		return err
-	}
-	judgeRafttoy(s, rateOf(pick(size, 16.0, 16, 1)), clients[len(clients)-1])
-	return nil
+	return all
 }
 
 // rateOf returns the rate of megabytes a second.
@@ -106,27 +101,18 @@ func pointNamed(name string, rate float64, clients int) string {
 	return experiment.Point{Setup: rig.Setup{Pipeline: pipeline.Async{}}, Rate: rate, Clients: clients}.Named(name).Name
 }
 
-func judgeRafttoy(s *experiment.Session, rate float64, clients int) {
-	open := func(name string) string { return pointNamed(name, rate, 0) }
-	full := func(name string) string { return pointNamed(name, 0, clients) }
-	mean, batch, ops := archive.MeanUs.Name, archive.EntriesPerAppend.Name, archive.OpsPerSec.Name
+func judgeRafttoy(s *experiment.Session, c rafttoyScale) {
+	open := func(name string) string { return pointNamed(name, rateOf(c.judged), 0) }
+	full := func(name string) string { return pointNamed(name, 0, c.clients[len(c.clients)-1]) }
 	for _, p := range rafttoyPipelines {
-		s.Reference("rafttoy, three cloud machines", fmt.Sprintf("%s at %d MB/s: mean latency", p.sources, rafttoyMB), archive.UnitMicroseconds, new(1e3*p.meanMs), open(p.name), mean, "")
+		s.Reference("rafttoy, three cloud machines", fmt.Sprintf("%s at %d MB/s: mean latency", p.sources, rafttoyMB), archive.UnitMicroseconds, new(1e3*p.meanMs), open(p.name), archive.MeanUs.Name, "")
 	}
 	for _, p := range rafttoyPipelines[1:] {
-		s.Reference("rafttoy, three cloud machines", p.sources+" at saturation: entries in an append", archive.UnitCount, new(p.batch), full(p.name), batch, "")
+		s.Reference("rafttoy, three cloud machines", p.sources+" at saturation: entries in an append", archive.UnitCount, new(p.batch), full(p.name), archive.EntriesPerAppend.Name, "")
 	}
-	for _, c := range []struct {
-		name, limit    string
-		metric, of, by string
-		holds          func(float64) bool
-	}{
-		{"async by parallel at the source's rate: mean latency", "≤ 0.8 (the source: 0.72)", mean, open("async"), open("parallel"), experiment.AtMost(0.8)},
-		{"parallel by basic at the source's rate: mean latency", "≤ 0.75 (the source: 0.55)", mean, open("parallel"), open("basic"), experiment.AtMost(0.75)},
-		{"async by parallel at saturation: entries in an append", "≥ 1.2 (the source: 1.66)", batch, full("async"), full("parallel"), experiment.AtLeast(1.2)},
-		{"async by parallel at saturation: throughput", "≥ 1.2 (the source: \"a similar gain\")", ops, full("async"), full("parallel"), experiment.AtLeast(1.2)},
-	} {
-		value, ok := s.Ratio(c.metric, c.of, c.by)
-		s.Judge(experiment.Criterion{Name: c.name, Point: c.of, Limit: c.limit, Unit: archive.UnitRatio, Holds: c.holds}, value, ok, "one of the two points was not measured")
-	}
+	judge(s,
+		demand{"async by parallel at the source's rate: mean latency", archive.MeanUs, open("async"), open("parallel"), atMost(0.8, " (the source: 0.72)")},
+		demand{"parallel by basic at the source's rate: mean latency", archive.MeanUs, open("parallel"), open("basic"), atMost(0.75, " (the source: 0.55)")},
+		demand{"async by parallel at saturation: entries in an append", archive.EntriesPerAppend, full("async"), full("parallel"), atLeast(1.2, " (the source: 1.66)")},
+		demand{"async by parallel at saturation: throughput", archive.OpsPerSec, full("async"), full("parallel"), atLeast(1.2, " (the source: \"a similar gain\")")})
 }

@@ -16,14 +16,23 @@ import (
 // ratis is the comparison of Apache Ratis's flushes (RATIS-1545): objects beside the log and small records in
 // it, from ten threads, under each rule for when a record counts. It also writes small values alone, on fast
 // and on slow disks, where the rules are what differs.
-var ratis = Recipe{
-	Name:     "ratis",
-	Question: "What does an asynchronous flush of the log gain, safe and unsafe, with large objects beside the log?",
-	Source:   "Apache Ratis, RATIS-1545 and pull request 616",
-	Hosts:    3,
-	NeedMiB:  ratisNeedMiB,
-	About:    aboutRatis,
-	Run:      runRatis,
+var ratis = design[ratisScale]{
+	name:     "ratis",
+	question: "What does an asynchronous flush of the log gain, safe and unsafe, with large objects beside the log?",
+	source:   "Apache Ratis, RATIS-1545 and pull request 616",
+	hosts:    3,
+	plan:     scaleRatis,
+	about:    aboutRatis,
+	needMiB:  ratisNeedMiB,
+	omits: omissions{
+		full:   "one of three rounds of records alone, 290 of 300 objects of 128 MB: on this disk they alone take half an hour",
+		short:  "objects of 128 MB, 270 of 300 objects of 32 MB, two of three rounds",
+		always: []string{fmt.Sprintf("Ozone itself: the records are %d bytes, and no containers are kept; a cluster keeps %d MiB of objects on each host, then another one goes on", ratisRecord, ratisKeep>>20)},
+	},
+	metrics: []archive.Metric{objectMean, recordMean, objectBytes},
+	steps:   func(c ratisScale) int { return len(ratisModes) * (c.rounds*2 + len(c.bulks)) },
+	measure: measureRatis,
+	judge:   func(s *experiment.Session, c ratisScale) { judgeRatis(s, c.bulks[0].bytes) },
 }
 
 const (
@@ -78,8 +87,7 @@ func scaleRatis(size Size) ratisScale {
 	}
 }
 
-func aboutRatis(size Size) time.Duration {
-	c := scaleRatis(size)
+func aboutRatis(c ratisScale) time.Duration {
 	total := times(c.rounds*len(ratisModes)*2, c.l.about()+aboutCluster)
 	for _, b := range c.bulks {
 		const hosts, diskRate = 3, 400e6
@@ -97,18 +105,7 @@ func ratisNeedMiB(size Size) int {
 	return int(3*most>>20) + pick(size, 1024, 1024, 64)
 }
 
-func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleRatis(size)
-	switch size {
-	case Quick, Glance:
-		s.Omit("objects of 128 MB, 270 of 300 objects of 32 MB, two of three rounds")
-	case Full:
-		s.Omit("one of three rounds of records alone, 290 of 300 objects of 128 MB: on this disk they alone take half an hour")
-	}
-	s.Omit("Ozone itself: the records are %d bytes, and no containers are kept; a cluster keeps %d MiB of objects on each host, then another one goes on", ratisRecord, ratisKeep>>20)
-	s.Declare(objectMean, recordMean, objectBytes)
-	p := begin(s, len(ratisModes)*(c.rounds*2+len(c.bulks)))
-	defer p.end()
+func measureRatis(ctx context.Context, s *run, c ratisScale) error {
 	indexes := make([]int, len(ratisModes))
 	for i := range indexes {
 		indexes[i] = i
@@ -117,10 +114,10 @@ func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
 			s.Point(pt.Name, pt.Labels)
 		}
 	}
-	err := experiment.Shuffled(s, c.rounds, indexes, func(_ int, i int) error {
+	err := experiment.Shuffled(s.Session, c.rounds, indexes, func(_ int, i int) error {
 		for _, delay := range []time.Duration{0, ratisFsync} {
 			pt := ratisPoint(i, delay, c.l)
-			p.step(pt.Name, c.l.most+c.l.length)
+			s.step(pt.Name, c.l.most+c.l.length)
 			r, err := s.Measure(ctx, pt)
 			if err != nil {
 				return err
@@ -129,23 +126,15 @@ func runRatis(ctx context.Context, s *experiment.Session, size Size) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for _, b := range c.bulks {
-		err := experiment.Shuffled(s, 1, indexes, func(_ int, i int) error {
-			p.step(ratisObjects(i, b.bytes), time.Minute)
-			if err := ratisUpload(ctx, s, i, b); err != nil {
-				return fmt.Errorf("%s: %w", ratisObjects(i, b.bytes), err)
-			}
-			return nil
-		})
 		if err != nil {
 			return err
 		}
+		err = experiment.Shuffled(s.Session, 1, indexes, func(_ int, i int) error {
+			return s.trial(ratisObjects(i, b.bytes), time.Minute, func() error { return ratisUpload(ctx, s.Session, i, b) })
+		})
 	}
-	judgeRatis(s, c.bulks[0].bytes)
-	return nil
+	return err
 }
 
 func ratisPoint(i int, delay time.Duration, l lengths) experiment.Point {
@@ -167,9 +156,6 @@ func ratisObjects(i int, bytes int64) string {
 
 // ratisUpload measures objects beside the log in one mode, in as many clusters as keep them.
 func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk) error {
-	if _, done, err := s.Finished(ratisObjects(i, of.bytes)); done || err != nil {
-		return err
-	}
 	m := ratisModes[i]
 	var sum bulkResult
 	for left, most := of.count, max(int(ratisKeep/of.bytes), ratisThreads); left > 0; left -= most {
@@ -185,8 +171,7 @@ func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk
 			return err
 		}
 	}
-	labels := experiment.Labels(ratisPoint(i, 0, lengths{}).Setup, experiment.PipelineName(m.of))
-	labels["object_bytes"], labels[archive.LabelOperation] = strconv.FormatInt(of.bytes, 10), "upload"
+	labels := labelled(ratisPoint(i, 0, lengths{}).Setup, experiment.PipelineName(m.of), "object_bytes", strconv.FormatInt(of.bytes, 10), archive.LabelOperation, "upload")
 	n, seconds := float64(of.count), sum.Took.Seconds()
 	return s.Add(ratisObjects(i, of.bytes), labels, archive.Repeat{
 		Seed: s.Seed, Began: sum.Began.UTC(), Errors: map[string]uint64{},
@@ -200,30 +185,22 @@ func ratisUpload(ctx context.Context, s *experiment.Session, i int, of ratisBulk
 }
 
 func judgeRatis(s *experiment.Session, bytes int64) {
-	ops := archive.OpsPerSec.Name
 	alone := func(i int) string { return ratisPoint(i, ratisFsync, lengths{}).Name }
-	ratio := func(of, by string) *float64 {
-		if x, ok := s.Ratio(ops, of, by); ok {
-			return &x
-		}
-		return nil
-	}
+	objects := func(i int) string { return ratisObjects(i, bytes) }
 	for _, r := range []struct {
 		what   string
 		theirs *float64
-		ours   *float64
+		of, by string
 		note   string
 	}{
-		{"unsafe flush by sync, asynchronous writes: throughput", new(1.35), ratio(alone(3), alone(0)), "the source says more than 35 %; ours: records alone on slow disks"},
-		{"unsafe flush every 3 s by sync, streaming of objects: throughput", new(1.25), ratio(ratisObjects(4, bytes), ratisObjects(0, bytes)), "the source says 25 %"},
-		{"safe asynchronous flush by sync", new(1.0), ratio(alone(2), alone(0)), "the source says almost equal, without a number"},
-		{"correct flush without the clamp by sync", nil, ratio(alone(1), alone(0)), "not in the source"},
+		{"unsafe flush by sync, asynchronous writes: throughput", new(1.35), alone(3), alone(0), "the source says more than 35 %; ours: records alone on slow disks"},
+		{"unsafe flush every 3 s by sync, streaming of objects: throughput", new(1.25), objects(4), objects(0), "the source says 25 %"},
+		{"safe asynchronous flush by sync", new(1.0), alone(2), alone(0), "the source says almost equal, without a number"},
+		{"correct flush without the clamp by sync", nil, alone(1), alone(0), "not in the source"},
 	} {
-		s.Archive.References = append(s.Archive.References, archive.Reference{Source: "RATIS-1545, Ozone", What: r.what, Unit: archive.UnitRatio, Theirs: r.theirs, Ours: r.ours, Note: r.note})
+		refer(s, "RATIS-1545, Ozone", r.what, r.theirs, archive.OpsPerSec, r.of, r.by, r.note)
 	}
-	const missing = "one of the two points was not measured"
-	value, ok := s.Ratio(ops, alone(1), alone(0))
-	s.Judge(experiment.Criterion{Name: "a correct asynchronous flush is not slower than sync, slow disks", Point: alone(1), Limit: "≥ 0.95 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.95)}, value, ok, missing)
-	value, ok = s.Ratio(ops, ratisObjects(1, bytes), ratisObjects(4, bytes))
-	s.Judge(experiment.Criterion{Name: "objects beside the log: the correct flush by unsafe-interval 3s", Point: ratisObjects(1, bytes), Limit: "≥ 0.8 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(0.8)}, value, ok, missing)
+	judge(s,
+		demand{"a correct asynchronous flush is not slower than sync, slow disks", archive.OpsPerSec, alone(1), alone(0), atLeast(0.95, " ×")},
+		demand{"objects beside the log: the correct flush by unsafe-interval 3s", archive.OpsPerSec, objects(1), objects(4), atLeast(0.8, " ×")})
 }

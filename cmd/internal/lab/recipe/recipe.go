@@ -1,18 +1,20 @@
 // Package recipe has the experiments of the sources, and our own. The sources' are the dissertation's
 // benchmark and its open questions, rafttoy's comparison of pipelines, and the comparison of Apache Ratis's
-// flushes. Our own are of the typed API, of many groups, of objects and of snapshots. Each is one file:
-// what it measures, the source's figures, and the demands, which it evaluates.
+// flushes. Our own are of the typed API, of many groups, of objects and of snapshots.
+//
+// A recipe is a design (recipe.go): one value with a question, a plan for each size, metrics, omissions,
+// and functions that measure and judge. A new one is such a value, a few functions, and its name in All.
+// run.go has what all of them use to measure, judge.go what they use to judge.
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
-	"github.com/millrace/millrace/cmd/internal/lab/rig"
-	"github.com/millrace/millrace/host/pipeline"
 )
 
 // Size is how much of an experiment is made.
@@ -48,9 +50,67 @@ type Recipe struct {
 	Run      func(context.Context, *experiment.Session, Size) error
 }
 
+// design is what makes a recipe: P is its plan, all that depends on the size.
+type design[P any] struct {
+	name, question, source string
+
+	hosts   int // of the largest cluster in this process
+	plan    func(Size) P
+	about   func(P) time.Duration
+	needMiB func(Size) int
+	omits   omissions
+	metrics []archive.Metric // the columns of its own, beside the standard ones
+	steps   func(P) int      // of the progress; nil: measure begins it
+
+	measure func(context.Context, *run, P) error // puts the repeats of each point: the rows
+	judge   func(*experiment.Session, P)         // the demands, and the source's figures beside ours
+}
+
+// recipe returns the recipe of a design. Its Run is how all of them run.
+func (d design[P]) recipe() Recipe {
+	return Recipe{
+		Name: d.name, Question: d.question, Source: d.source, Hosts: d.hosts, NeedMiB: d.needMiB,
+		About: func(size Size) time.Duration { return d.about(d.plan(size)) },
+		Run: func(ctx context.Context, s *experiment.Session, size Size) error {
+			plan := d.plan(size)
+			for _, text := range d.omits.of(size) {
+				s.Omit("%s", text)
+			}
+			s.Declare(d.metrics...)
+			if d.steps != nil {
+				s.Progress.Begin(d.steps(plan))
+				defer s.Progress.End()
+			}
+			if err := d.measure(ctx, &run{Session: s}, plan); err != nil {
+				return err
+			}
+			d.judge(s, plan)
+			return nil
+		},
+	}
+}
+
+// omissions are what a run leaves out, by its size. If nothing else is said, a short run leaves out what a
+// full one does, and a glance what a short one does. Long leaves out what every run does.
+type omissions struct {
+	full, short, glance string
+	always              []string
+}
+
+func (o omissions) of(size Size) []string {
+	text := pick(size, o.full, cmp.Or(o.short, o.full), cmp.Or(o.glance, o.short, o.full))
+	if text == "" || size == Long {
+		return o.always
+	}
+	return append([]string{text}, o.always...)
+}
+
 // All returns the recipes in the order of the list.
 func All() []Recipe {
-	return []Recipe{rafttoy, logcabin, ratis, b0, b1, b2, b3, b4, b5, b6, nextBatch, flush, typed, manyGroups, largeObjects, takenSnapshots}
+	return []Recipe{
+		rafttoy.recipe(), logcabin.recipe(), ratis.recipe(), b0.recipe(), b1.recipe(), b2.recipe(), b3.recipe(), b4.recipe(), b5.recipe(), b6.recipe(),
+		nextBatch.recipe(), flush.recipe(), typed.recipe(), manyGroups.recipe(), largeObjects.recipe(), takenSnapshots.recipe(),
+	}
 }
 
 // Names returns their names.
@@ -71,75 +131,7 @@ func ByName(name string) (Recipe, bool) {
 	return Recipe{}, false
 }
 
-func needMiB(full, quick int) func(Size) int {
-	return func(s Size) int { return pick(s, full, quick, 64) }
-}
-
-// three is the usual cluster: three hosts over TCP under async.
-func three() rig.Setup { return rig.Setup{Hosts: 3, Transport: rig.TCP, Pipeline: pipeline.Async{}} }
-
-// lengths are the times of a point.
-type lengths struct{ least, most, length time.Duration }
-
-func (l lengths) of(p experiment.Point) experiment.Point {
-	p.Warmup, p.Length = experiment.Steady(l.least, l.most), l.length
-	if p.MaxInFlight == 0 {
-		p.MaxInFlight = 10_000
-	}
-	return p
-}
-
-// capacity measures a closed loop, which has a name, and returns its rate. The point is part of the run. In a
-// run that is resumed the rate is the one that was measured at first, so that all parts offer the same loads.
-func capacity(ctx context.Context, s *experiment.Session, c *rig.Cluster, p experiment.Point) (float64, error) {
-	r, err := s.Window(ctx, c, p, nil)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", p.Name, err)
-	}
-	return max(r.Figures[archive.OpsPerSec.Name], 1), nil // of a window without an operation the repeat warns
-}
-
-// Costs of what is no window, for the estimates.
-const (
-	aboutCluster = 900 * time.Millisecond // to open one, elect, drain, verify, and remove it
-	aboutDrain   = 300 * time.Millisecond // to drain and verify a window on an open cluster
-)
-
-// about returns how long a window takes, with its warm-up, on a cluster that is open.
-func (l lengths) about() time.Duration { return (l.least+l.most)/2 + l.length + aboutDrain }
-
-// times returns n times d.
-func times(n int, d time.Duration) time.Duration { return time.Duration(n) * d }
-
 // Estimate says how long a recipe will take and what is kept if it is interrupted.
 func (r Recipe) Estimate(s Size) string {
 	return fmt.Sprintf("%s: about %v on two cores, with %d MiB of disk space. Ctrl-C ends it, and keeps what was finished.", r.Name, r.About(s).Round(5*time.Second), r.NeedMiB(s))
 }
-
-// progress counts the steps of a recipe.
-type progress struct {
-	s *experiment.Session
-	n int
-}
-
-func begin(s *experiment.Session, steps int) *progress {
-	s.Progress.Begin(steps)
-	return &progress{s: s}
-}
-
-// step begins the next one.
-func (p *progress) step(name string, about time.Duration) {
-	p.s.Progress.Point(p.n, name, about)
-	p.n++
-}
-
-// passed reports whether an earlier part of the run has finished all of the next repeats. It steps over them.
-func (p *progress) passed(repeats, steps int) bool {
-	if !p.s.Passed(repeats) {
-		return false
-	}
-	p.n += steps
-	return true
-}
-
-func (p *progress) end() { p.s.Progress.End() }

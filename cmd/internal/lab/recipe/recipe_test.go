@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
-	"github.com/millrace/millrace/cmd/internal/lab/batches"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -248,11 +247,11 @@ func TestJudgements(t *testing.T) {
 		figures map[string]map[string]float64
 		want    []archive.Verdict
 	}{
-		{"rafttoy as in the source", func(s *experiment.Session) { judgeRafttoy(s, 4000, 1000) }, map[string]map[string]float64{
+		{"rafttoy as in the source", func(s *experiment.Session) { judgeRafttoy(s, rafttoyScale{judged: 16.384, clients: []int{1000}}) }, map[string]map[string]float64{
 			"basic, 4,000/s": {"mean_us": 13200}, "parallel, 4,000/s": {"mean_us": 7300}, "async, 4,000/s": {"mean_us": 5240},
 			"parallel, 1,000 clients": {"entries_per_append": 928, "ops_per_sec": 1}, "async, 1,000 clients": {"entries_per_append": 1542, "ops_per_sec": 1.5},
 		}, []archive.Verdict{archive.Pass, archive.Pass, archive.Pass, archive.Pass}},
-		{"rafttoy with a slow async", func(s *experiment.Session) { judgeRafttoy(s, 4000, 1000) }, map[string]map[string]float64{
+		{"rafttoy with a slow async", func(s *experiment.Session) { judgeRafttoy(s, rafttoyScale{judged: 16.384, clients: []int{1000}}) }, map[string]map[string]float64{
 			"parallel, 4,000/s": {"mean_us": 7300}, "async, 4,000/s": {"mean_us": 7000},
 		}, []archive.Verdict{archive.Fail, archive.NotMeasured, archive.NotMeasured, archive.NotMeasured}},
 		{"b0", judgeB0, map[string]map[string]float64{
@@ -260,10 +259,11 @@ func TestJudgements(t *testing.T) {
 			b0Ablated[2].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[3].point(lengths{}).Name: {"p50_us": 3000},
 			b0Ablated[4].point(lengths{}).Name: {"p50_us": 2500}, b0Ablated[5].point(lengths{}).Name: {"p50_us": 20000},
 		}, []archive.Verdict{archive.Pass, archive.Fail, archive.Pass}},
-		{"batches without the rule of hosts", func(s *experiment.Session) {
-			judgeNextBatch(s, []batches.Standing{{Rule: "depth 1", Sum: 2, Cells: 2, Worst: 1}})
-		},
-			nil, []archive.Verdict{archive.NotMeasured, archive.NotMeasured}},
+		{"node: limits that were chosen", func(s *experiment.Session) { judgeTyped(s, typedScale{clients: []int{16}}) }, map[string]map[string]float64{
+			typedPoint(writeCommitted, 16): {"rate_ratio": 0.9}, typedPoint(readByLease, 16): {"ops_per_sec": 3}, typedPoint(readLinearizable, 16): {"ops_per_sec": 2},
+		}, []archive.Verdict{archive.Provisional, archive.Provisional}},
+		{"batches without the rule of hosts", func(s *experiment.Session) { judgeNextBatch(s, nextBatchScale{}) },
+			map[string]map[string]float64{allCells("depth 1"): {"sum_of_ratios": 2, "mean_ratio": 1, "worst_ratio": 1}}, []archive.Verdict{archive.NotMeasured, archive.NotMeasured}},
 	} {
 		s := sessionWith(t, tc.figures)
 		tc.judge(s)

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/archive"
 	"github.com/millrace/millrace/cmd/internal/lab/experiment"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/rig"
 )
 
 // rowRepeat makes a row that another package has measured a repeat. It has no figure of what the row has not.
@@ -48,12 +49,16 @@ func setRatio(f map[string]float64, m archive.Metric, a, b float64) {
 	}
 }
 
-// inFreshDir calls f with a new directory, as the session does, and says in which point it failed.
-func inFreshDir[T any](s *experiment.Session, f func(dir string) (T, error)) (result T, err error) {
-	err = s.InFreshDir(func(dir string) error {
-		var failed error
-		result, failed = f(dir)
-		return failed
-	})
-	return result, err
+// labelled are the labels of a setup, and pairs of a name and a value.
+func labelled(setup rig.Setup, pipeline string, pairs ...string) map[string]string {
+	l := experiment.Labels(setup, pipeline)
+	for i := 0; i < len(pairs); i += 2 {
+		l[pairs[i]] = pairs[i+1]
+	}
+	return l
+}
+
+// repeatOf is a repeat that has figures only.
+func repeatOf(s *experiment.Session, began time.Time, partial bool, f map[string]float64) archive.Repeat {
+	return archive.Repeat{Seed: s.Seed, Began: began.UTC(), Partial: partial, Errors: map[string]uint64{}, Figures: f}
 }

@@ -2,8 +2,8 @@ package recipe
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,14 +14,31 @@ import (
 
 // takenSnapshots is what snapshots cost beside a load, at a restart, and for a member that is behind the log
 // (snapshotssections.go). Recipe b5 has the source's loads; this one has the other two sections.
-var takenSnapshots = Recipe{
-	Name:     "snapshots",
-	Question: "How long does a restart take with how much log, and what is sent of a state that has changed a little?",
-	Source:   "ours: snapshots taken, sent and installed",
-	Hosts:    3,
-	NeedMiB:  takenSnapshotsNeedMiB,
-	About:    aboutTakenSnapshots,
-	Run:      runTakenSnapshots,
+var takenSnapshots = design[[]snapshotsPlan]{
+	name:     "snapshots",
+	question: "How long does a restart take with how much log, and what is sent of a state that has changed a little?",
+	source:   "ours: snapshots taken, sent and installed",
+	hosts:    3,
+	plan:     takenSnapshotsPlans,
+	about:    aboutTakenSnapshots,
+	needMiB: func(size Size) (most int) {
+		for _, plan := range takenSnapshotsPlans(size) {
+			most = max(most, int(plan.NeedBytes()>>20))
+		}
+		return most
+	},
+	omits: omissions{
+		full:   "a state of 1 GiB, two of three rounds under load",
+		always: []string{"states that are larger than the memory of this process: a machine in memory takes up to three times its state on each host"},
+	},
+	metrics: slices.Concat(snapshotMetrics, []archive.Metric{openSec, levelSec, takeSec, behind, sentBytes, sentShare, limitShare}),
+	measure: measureTakenSnapshots,
+	judge: func(s *experiment.Session, plans []snapshotsPlan) {
+		judgeTaken(s, plans[0].StateBytes, plans[0].LoadPercent)
+		for _, of := range []string{"files, unchanged", "files, 1 % in one place"} {
+			judge(s, demand{"a state in " + of + ": share of the snapshot that is sent", sentShare, of, "", chosen(atMost(0.05, "").says("≤ 5 %"))})
+		}
+	},
 }
 
 // Metrics of a restart and of a transfer.
@@ -33,26 +50,20 @@ var (
 	limitShare = archive.Metric{Name: "limit_share", Unit: archive.UnitShare, Better: archive.BetterHigher, Meaning: "of what the disk writes to one file, or reads (restart), or the host may send (transfer)"}
 )
 
-func takenSnapshotsPlan(size Size, section snapshotsSection) snapshotsPlan {
-	plan := scaleB5(size).plan(pick(size, orLong(size, int64(256<<20), 1<<30), 64<<20, 2<<20), 50)
-	plan.Sections, plan.Logs = []snapshotsSection{section}, pick(size, []int{0, 64, 256}, []int{0, 16, 64}, []int{0, 1})
-	plan.SendBytesPerSecond = 64 << 20
-	return plan
-}
-
-// takenSections are in the order of the report.
-var takenSections = []snapshotsSection{sectionLoad, sectionRestart, sectionTransfer}
-
-func takenSnapshotsNeedMiB(size Size) (most int) {
-	for _, section := range takenSections {
-		most = max(most, int(takenSnapshotsPlan(size, section).NeedBytes()>>20))
+// takenSnapshotsPlans are one for each section, in the order of the report.
+func takenSnapshotsPlans(size Size) (all []snapshotsPlan) {
+	for _, section := range []snapshotsSection{sectionLoad, sectionRestart, sectionTransfer} {
+		plan := scaleB5(size).plan(pick(size, orLong(size, int64(256<<20), 1<<30), 64<<20, 2<<20), 50)
+		plan.Sections, plan.Logs = []snapshotsSection{section}, pick(size, []int{0, 64, 256}, []int{0, 16, 64}, []int{0, 1})
+		plan.SendBytesPerSecond = 64 << 20
+		all = append(all, plan)
 	}
-	return most
+	return all
 }
 
 // aboutTakenSnapshots takes a disk that writes and reads 200 MB a second.
-func aboutTakenSnapshots(size Size) time.Duration {
-	load, restart, transfer := takenSnapshotsPlan(size, sectionLoad), takenSnapshotsPlan(size, sectionRestart), takenSnapshotsPlan(size, sectionTransfer)
+func aboutTakenSnapshots(plans []snapshotsPlan) time.Duration {
+	load, restart, transfer := plans[0], plans[1], plans[2]
 	written := func(bytes int64) time.Duration { return time.Duration(float64(bytes) / 200e6 * float64(time.Second)) }
 	sent := time.Duration(float64(load.StateBytes) / float64(load.SendBytesPerSecond) * float64(time.Second))
 	total := times(4, aboutCluster) + times(7, load.Warmup+load.Duration) + sent + 6*written(load.StateBytes)
@@ -62,44 +73,27 @@ func aboutTakenSnapshots(size Size) time.Duration {
 	return total + times(len(transfer.Points()), sent/2+2*written(transfer.StateBytes))
 }
 
-func runTakenSnapshots(ctx context.Context, s *experiment.Session, size Size) error {
-	if size != Long {
-		s.Omit("a state of 1 GiB, two of three rounds under load")
-	}
-	s.Omit("states that are larger than the memory of this process: a machine in memory takes up to three times its state on each host")
-	s.Declare(viewPause, applyPause, otherPause, fsyncP99, fsyncRatio, tookSec, stateBytes, stateRate, experiment.RateRatio)
-	s.Declare(openSec, levelSec, takeSec, behind, sentBytes, sentShare, limitShare)
-	for _, section := range takenSections {
-		plan := takenSnapshotsPlan(size, section)
-		if s.Passed(len(plan.Points())) { // they are finished together
-			continue
-		}
-		began := time.Now()
-		rows, err := runSnapshots(ctx, s, plan)
-		for i, row := range rows {
-			name := plan.Points()[i]
+func measureTakenSnapshots(ctx context.Context, s *run, plans []snapshotsPlan) error {
+	for _, plan := range plans {
+		section := plan.Sections[0]
+		err := measureTogether(ctx, s, plan, func(i int, row snapshotsResult, began time.Time, partial bool) {
 			if section == sectionLoad {
-				putSnapshots(s, plan, row, began, err != nil)
-				continue
+				putSnapshots(s.Session, plan, row, began, partial)
+				return
 			}
-			repeat := takenRepeat(s, row, began)
-			repeat.Partial = err != nil
-			s.Put(name, takenLabels(plan, row), repeat)
-		}
-		if err = errors.Join(err, s.Save()); err != nil {
+			repeat := takenRepeat(s.Session, row, began)
+			repeat.Partial = partial
+			s.Put(plan.Points()[i], takenLabels(plan, row), repeat)
+		})
+		if err != nil {
 			return fmt.Errorf("%s: %w", section, err)
 		}
-	}
-	judgeB5(s, []int64{takenSnapshotsPlan(size, sectionLoad).StateBytes}, []int{50})
-	for _, of := range []string{"files, unchanged", "files, 1 % in one place"} {
-		judgeFigure(s, of, "a state in "+of+": share of the snapshot that is sent", sentShare, "≤ 5 %", experiment.AtMost(0.05))
 	}
 	return nil
 }
 
 func takenLabels(plan snapshotsPlan, row snapshotsResult) map[string]string {
-	labels := experiment.Labels(three(), "async")
-	labels["way"], labels["machine"], labels["state_bytes"] = row.Way, row.Machine, strconv.FormatInt(plan.StateBytes, 10)
+	labels := labelled(three(), "async", "way", row.Way, "machine", row.Machine, "state_bytes", strconv.FormatInt(plan.StateBytes, 10))
 	if row.Section == sectionRestart {
 		labels["log_mib"] = strconv.FormatInt(row.LogBytes>>20, 10)
 	}

@@ -135,7 +135,7 @@ func TestNoMeasurementIsRefusedInTheMiddle(t *testing.T) {
 		c := scaleB5(size)
 		for _, state := range c.states {
 			for _, percent := range c.loads {
-				if need, said := int(c.plan(state, percent).NeedBytes()>>20), b5.NeedMiB(size); need > said {
+				if need, said := int(c.plan(state, percent).NeedBytes()>>20), b5.needMiB(size); need > said {
 					t.Errorf("size %d, state of %d MiB, at %d %%: %d MiB, and %d were said", size, state>>20, percent, need, said)
 				}
 			}

@@ -13,17 +13,28 @@ import (
 
 // typed is what the typed API costs, and what each way to read does (typedround.go). A ratio is of windows of
 // one round.
-var typed = Recipe{
-	Name:     "node",
-	Question: "What does the typed API cost beside that of bytes, and how fast is each way to write and to read?",
-	Source:   "ours: the APIs of packages millrace and host",
-	Hosts:    3,
-	NeedMiB: func(s Size) int {
+var typed = design[typedScale]{
+	name:     "node",
+	question: "What does the typed API cost beside that of bytes, and how fast is each way to write and to read?",
+	source:   "ours: the APIs of packages millrace and host",
+	hosts:    3,
+	plan:     scaleTyped,
+	about: func(c typedScale) time.Duration {
+		return times(c.rounds*len(c.clients), times(len(typedWays), c.warmup+c.length+aboutDrain)+aboutCluster)
+	},
+	needMiB: func(s Size) int {
 		c := scaleTyped(s)
 		return 256 + int(3*typedBytesPerSecond*(time.Duration(len(typedWays))*(c.warmup+c.length)).Seconds())>>20
 	},
-	About: aboutTyped,
-	Run:   runTyped,
+	omits: omissions{
+		full:   "three of five rounds, windows of 2 s",
+		short:  "four of five rounds, windows of 2 s",
+		always: []string{"latencies of reads, beside the mean; values of other sizes than 1 KiB"},
+	},
+	metrics: []archive.Metric{archive.AllocsPerOp, experiment.RateRatio, cpuRatio, allocsRatio},
+	steps:   func(c typedScale) int { return c.rounds * len(c.clients) * len(typedWays) },
+	measure: measureTyped,
+	judge:   judgeTyped,
 }
 
 // Metrics of a way: by that of bytes, in the same round.
@@ -48,52 +59,41 @@ func scaleTyped(size Size) typedScale {
 	}
 }
 
-func aboutTyped(size Size) time.Duration {
-	c := scaleTyped(size)
-	return times(c.rounds*len(c.clients), times(len(typedWays), c.warmup+c.length+aboutDrain)+aboutCluster)
-}
-
-func runTyped(ctx context.Context, s *experiment.Session, size Size) error {
-	c := scaleTyped(size)
-	if size != Long {
-		s.Omit("%s of five rounds, windows of 2 s", pick(size, "three", "four", "four"))
-	}
-	s.Omit("latencies of reads, beside the mean; values of other sizes than 1 KiB")
-	s.Declare(archive.AllocsPerOp, experiment.RateRatio, cpuRatio, allocsRatio)
-	p := begin(s, c.rounds*len(c.clients)*len(typedWays))
-	defer p.end()
+func measureTyped(ctx context.Context, s *run, c typedScale) error {
 	for _, clients := range c.clients { // the order of the report
 		for _, way := range typedWays {
 			s.Point(typedPoint(way, clients), typedLabels(way, clients))
 		}
 	}
-	err := experiment.Shuffled(s, c.rounds, c.clients, func(round, clients int) error {
-		if p.passed(len(typedWays), len(typedWays)) { // they are finished together
-			return nil
-		}
-		began := time.Now()
-		r := typedRound{Clients: clients, ValueBytes: b0Value, Hosts: 3, Duration: c.length, Warmup: c.warmup, Seed: s.Seed + uint64(round)}
-		rows, err := inFreshDir(s, func(dir string) ([]typedResult, error) {
-			return r.Run(ctx, dir, s.Progress, func(w typedWay) { p.step(typedPoint(w, clients), c.warmup+c.length) })
+	return experiment.Shuffled(s.Session, c.rounds, c.clients, func(round, clients int) error {
+		err := together(s, len(typedWays), len(typedWays), func() ([]typedResult, error) {
+			r := typedRound{Clients: clients, ValueBytes: b0Value, Hosts: 3, Duration: c.length, Warmup: c.warmup, Seed: s.Seed + uint64(round)}
+			return inFreshDir(s.Session, func(dir string) ([]typedResult, error) {
+				return r.Run(ctx, dir, s.Progress, func(w typedWay) { s.step(typedPoint(w, clients), c.warmup+c.length) })
+			})
+		}, func(rows []typedResult, began time.Time, partial bool) {
+			putTyped(s.Session, rows, clients, began, partial)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", report.Plural(clients, "client"), err)
 		}
-		first := rows[0]
-		for _, row := range rows {
-			repeat := rowRepeat(s, row.Result, began)
-			setRatio(repeat.Figures, experiment.RateRatio, row.OpsPerSec, first.OpsPerSec)
-			setRatio(repeat.Figures, cpuRatio, row.CPUUsPerOp, first.CPUUsPerOp)
-			setRatio(repeat.Figures, allocsRatio, row.AllocsPerOp, first.AllocsPerOp)
-			s.Put(typedPoint(row.Way, clients), typedLabels(row.Way, clients), repeat)
-		}
-		return s.Save()
+		return nil
 	})
-	if err != nil {
-		return err
+}
+
+// putTyped makes the rows of a round repeats: all of them, as a ratio is by the first.
+func putTyped(s *experiment.Session, rows []typedResult, clients int, began time.Time, partial bool) {
+	if partial {
+		return
 	}
-	judgeTyped(s, c.clients)
-	return nil
+	first := rows[0]
+	for _, row := range rows {
+		repeat := rowRepeat(s, row.Result, began)
+		setRatio(repeat.Figures, experiment.RateRatio, row.OpsPerSec, first.OpsPerSec)
+		setRatio(repeat.Figures, cpuRatio, row.CPUUsPerOp, first.CPUUsPerOp)
+		setRatio(repeat.Figures, allocsRatio, row.AllocsPerOp, first.AllocsPerOp)
+		s.Put(typedPoint(row.Way, clients), typedLabels(row.Way, clients), repeat)
+	}
 }
 
 func typedPoint(way typedWay, clients int) string {
@@ -101,16 +101,14 @@ func typedPoint(way typedWay, clients int) string {
 }
 
 func typedLabels(way typedWay, clients int) map[string]string {
-	labels := experiment.Labels(three(), "async")
-	labels[archive.LabelOperation], labels[archive.LabelClients], labels[archive.LabelValueBytes] = string(way), strconv.Itoa(clients), strconv.Itoa(b0Value)
-	return labels
+	return labelled(three(), "async", archive.LabelOperation, string(way), archive.LabelClients, strconv.Itoa(clients), archive.LabelValueBytes, strconv.Itoa(b0Value))
 }
 
-func judgeTyped(s *experiment.Session, all []int) {
-	for _, clients := range all {
+func judgeTyped(s *experiment.Session, c typedScale) {
+	for _, clients := range c.clients {
 		of := report.Plural(clients, "client")
-		judgeFigure(s, typedPoint(writeCommitted, clients), of+": a write through the typed API by one of bytes", experiment.RateRatio, "≥ 0.8 ×", experiment.AtLeast(0.8))
-		lease, ok := s.Ratio(archive.OpsPerSec.Name, typedPoint(readByLease, clients), typedPoint(readLinearizable, clients))
-		s.Judge(experiment.Criterion{Name: of + ": reads by lease by reads that ask a quorum", Point: typedPoint(readByLease, clients), Limit: "≥ 2 ×", Unit: archive.UnitRatio, Holds: experiment.AtLeast(2)}, lease, ok, "one of the two was not measured")
+		judge(s,
+			demand{of + ": a write through the typed API by one of bytes", experiment.RateRatio, typedPoint(writeCommitted, clients), "", chosen(atLeast(0.8, " ×"))},
+			demand{of + ": reads by lease by reads that ask a quorum", archive.OpsPerSec, typedPoint(readByLease, clients), typedPoint(readLinearizable, clients), chosen(atLeast(2, " ×"))})
 	}
 }
