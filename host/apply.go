@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/objects"
@@ -76,7 +77,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		case p == nil && !returned:
 			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
 		case p != nil:
-			err = q.haltAt(with, q.callee()+" panicked while applying", &panicked{fmt.Sprint(p), debug.Stack()})
+			err = q.haltAt(with, q.callee()+" panicked while applying", &containment.Panic{Text: fmt.Sprint(p), Stack: debug.Stack()})
 		}
 	}()
 	for rest := entries; len(rest) > 0; {
@@ -147,15 +148,6 @@ func (q *applyQueue) noteApplied(entries []raftpb.Entry) {
 		}
 	}
 }
-
-// panicked is a panic of the state machine, or of a turn (containment.go). Its stack is once in the log, with
-// the halt of the machine or the end of the group: each caller gets the error.
-type panicked struct {
-	text  string
-	stack []byte
-}
-
-func (p *panicked) Error() string { return p.text }
 
 // setPosition notes what the machine has applied. position returns it: exactly, for a caller that
 // may call the machine.
@@ -231,7 +223,7 @@ func (q *applyQueue) Round(maxBytes int64) (left bool) {
 	}
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
+		q.group.host.storage.shortages.Later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
 		return false
 	}
 	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -98,8 +99,8 @@ func (q *applyQueue) haltAt(commands []raftpb.Entry, doing string, err error) *o
 	if at := (*outcome.CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {
 		e.First, e.Last = at.Index, at.Index
 	}
-	if p := (*panicked)(nil); errors.As(err, &p) {
-		e.Stack = p.stack
+	if p := (*containment.Panic)(nil); errors.As(err, &p) {
+		e.Stack = p.Stack
 	}
 	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*appliedSkippedError)) {
 		e.Cause, e.Final = err, true
@@ -238,7 +239,7 @@ func (g *Group) answerHalted() (again bool) {
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
-	g.proposals.refusals.note(why, len(left))
+	g.proposals.refusals.Add(why, len(left))
 	answerAll(left, why)
 	st := g.core.node.BasicStatus()
 	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)

@@ -5,10 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -46,11 +49,11 @@ type inputs struct {
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
-	since       time.Duration    // when the first of the proposals came
-	forwards    []forwarded      // commands of hosts that do not lead,
-	refusals    []forwardRefusal // and refusals of what this one has forwarded
-	snapshots   []snapshotStatus // of transfers that have ended
-	replaced    []uint64         // peers that come with another directory than before
+	since       time.Duration       // when the first of the proposals came
+	forwards    []proposals.Frame   // commands of hosts that do not lead,
+	refusals    []proposals.Refusal // and refusals of what this one has forwarded
+	snapshots   []snapshotStatus    // of transfers that have ended
+	replaced    []uint64            // peers that come with another directory than before
 }
 
 func (in *inputs) reset() {
@@ -275,7 +278,7 @@ func (b *inbox) reserveForward(bytes int64) bool {
 }
 
 // putForward puts a frame for which space was reserved, or that is refused.
-func (b *inbox) putForward(f forwarded) {
+func (b *inbox) putForward(f proposals.Frame) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
@@ -284,7 +287,7 @@ func (b *inbox) putForward(f forwarded) {
 }
 
 // putRefusal puts the answer to a forward frame.
-func (b *inbox) putRefusal(r forwardRefusal) {
+func (b *inbox) putRefusal(r proposals.Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.refusals) < maxFrames {
@@ -375,4 +378,39 @@ func (b *inbox) dropProposals() []proposal {
 	b.memory.waiting.Give(b.proposalBytes)
 	b.proposalBytes = 0
 	return left
+}
+
+// putWish leaves a wish for the next turn. A later one replaces it.
+func (b *inbox) putWish(w *wish) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.wish = w
+	}
+}
+
+func (g *Group) noteDropped(n int, why string) {
+	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
+	// Once for each power of two that is passed.
+	if after := before + uint64(n); before == 0 || before^after > before {
+		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
+		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
+	}
+}
+
+// snapshotStatus is how a transfer to a member has ended, for the core.
+type snapshotStatus struct {
+	member uint64
+	status raft.SnapshotStatus
+}
+
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
+func (b *inbox) putTransfer(t *Transfer) {
+	b.mu.Lock()
+	replaced := b.waiting.transfer
+	b.waiting.transfer = t
+	b.mu.Unlock()
+	if replaced != nil {
+		replaced.finish(errReplaced(t))
+	}
 }

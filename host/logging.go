@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/containment"
 )
 
 // A logger may hang: it writes to a terminal, a pipe or a disk. So nothing of a host writes to the user's
@@ -44,7 +45,7 @@ func (w *logWriter) RunOnce() (more bool) {
 	}
 	var ended error
 	defer func() { more = true }() // also if the handler ends this goroutine
-	err := callUser("the slog.Handler", func() error {
+	err := containment.Call("the slog.Handler", func() error {
 		if ok && line.handler.Enabled(context.Background(), line.record.Level) {
 			_ = line.handler.Handle(context.Background(), line.record) // there is no place to report it
 		}
@@ -62,7 +63,7 @@ func (w *logWriter) RunOnce() (more bool) {
 // Close stops the worker and writes what waits.
 func (w *logWriter) Close() error {
 	w.task.Stop()
-	runOut(w)
+	containment.RunOut(w)
 	return nil
 }
 

@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
-	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -34,11 +33,11 @@ func (s *commandGroup) openObjects(g *Group) (err error) {
 		return err
 	}
 	g.machine.objects = k
-	g.machine.apply.hook, g.snapshots.Section = objectHook{k, s}, objectSection{k, g}
+	g.machine.apply.hook, g.snapshots.Section = objectHook{k, s}, k
 	g.config.NonBlocking = false // a command may have to wait for a set
 	g.proposals.rejectForwarded = rejectOfLeader
 	if m, ok := s.machine.(ObjectUser); ok {
-		return callUser("UseObjects of the state machine", func() error { m.UseObjects(&Objects{k}); return nil }, nil)
+		return containment.Call("UseObjects of the state machine", func() error { m.UseObjects(&Objects{k}); return nil }, nil)
 	}
 	return nil
 }
@@ -136,29 +135,6 @@ func (g *Group) endCalls(index, term uint64, m session.Mark) {
 			g.tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
 		}
 	}
-}
-
-// objectSection is the snapshots.Section of a group with objects.
-type objectSection struct {
-	*objects.Keeper
-	group *Group
-}
-
-func (o objectSection) Capture() snapshots.CapturedSection {
-	form, link := o.Keeper.Capture()
-	return snapshots.CapturedSection{Name: snapshots.ObjectsStream, Form: form, Link: link}
-}
-
-func (o objectSection) Read(p *snapshots.Published, r *snapshot.Reader) (restore func(), err error) {
-	form, err := snapshots.ReadForm(p, r, snapshots.ObjectsStream, o.MaxForm())
-	if err != nil {
-		return nil, fmt.Errorf("its objects: %w (CommandOptions.Objects)", err)
-	}
-	store, err := o.group.snapshots.Store()
-	if err != nil {
-		return nil, err
-	}
-	return o.Keeper.Read(form, store, p.ID)
 }
 
 // advanceObjects is the duty.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 )
 
@@ -14,11 +16,6 @@ type proposal struct {
 	command []byte // nil for a call
 	waiter  *waiter
 }
-
-// overheadBytes is about how much memory a proposal takes besides its command: waiter, channel, places in
-// queues. It counts against every bound; otherwise millions of tiny commands would fit into a bound meant for
-// thousands of large ones.
-const overheadBytes = 192
 
 func (p proposal) bytes() int64 {
 	if p.command == nil {
@@ -99,7 +96,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *waiter) error {
 	err := g.take(command, w)
-	g.proposals.refusals.note(err, 1)
+	g.proposals.refusals.Add(err, 1)
 	return err
 }
 
@@ -164,16 +161,26 @@ type groupProposals struct {
 	drain       drainRate
 	spaces      spaceWaiters
 	router      router
-	forwarders  forwarders
-	copies      map[uint64]*copies // by host
-	frames      seenFrames
-	batching    batching // its own comments say who owns what
+	forwarders  proposals.Forwarders
+	copies      proposals.HostCopies
+	frames      proposals.SeenFrames
+	batching    proposals.Batching // its own comments say who owns what
 	gathering   gathering
-	overload    overload
+	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)
 
 	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
 
 	refused atomic.Uint64
 	dropped atomic.Uint64
+}
+
+// noteOverload counts commands that were refused for lack of memory.
+func (g *Group) noteOverload(n int) {
+	g.proposals.overload.Commands.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+}
+
+// noteNoSpace counts messages that were dropped for lack of memory.
+func (g *Group) noteNoSpace(n int) {
+	g.proposals.overload.Messages.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }

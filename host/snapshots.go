@@ -1,8 +1,6 @@
 package host
 
 import (
-	"context"
-	"io"
 	"slices"
 	"time"
 
@@ -11,8 +9,6 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/statemachine"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -73,9 +69,6 @@ func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	if m, ok := q.machine.(*commandGroup); ok {
 		_, counted := m.table.Sessions()
 		c.Sessions = m.table.AppendTo(make([]byte, 0, counted/8))
-		if s := g.snapshots.Section; s != nil {
-			c.Section = s.Capture()
-		}
 		c.Block.HasSums, c.Block.Sums = true, m.sums.State()
 		c.Block.Last = max(m.last, m.held)
 	}
@@ -113,12 +106,6 @@ func (g *Group) otherMembers() (others []uint64) {
 	return others
 }
 
-// snapshotStatus is how a transfer to a member has ended, for the core.
-type snapshotStatus struct {
-	member uint64
-	status raft.SnapshotStatus
-}
-
 // keepSnapshots takes the messages about snapshots out of what the core sends: the host carries them out.
 func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Message) {
 	if !slices.ContainsFunc(messages, isSnapshotMessage) {
@@ -136,36 +123,6 @@ func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Messag
 
 func isSnapshotMessage(m raftpb.Message) bool { return m.Type == raftpb.MsgSnap }
 
-// snapshotMachine implements snapshots.Machine.
-type snapshotMachine struct{ statemachine.Snapshotter }
-
-func (m snapshotMachine) Capture() (snapshots.View, error) { return m.Snapshot() }
-
-func (m snapshotMachine) Files(v snapshots.View) (files []snapshots.File) {
-	if with, is := v.(statemachine.FileSnapshot); is {
-		for _, f := range with.Files() {
-			files = append(files, snapshots.File(f))
-		}
-	}
-	return files
-}
-
-func (m snapshotMachine) TakesFiles() bool {
-	_, is := m.Snapshotter.(statemachine.FileRestorer)
-	return is
-}
-
-func (m snapshotMachine) Callee(v snapshots.View) string {
-	if n, is := v.(statemachine.NamesCallee); is {
-		return calleeOf(n)
-	}
-	return "WriteTo of a snapshot of the state machine"
-}
-
-func (m snapshotMachine) RestoreFiles(ctx context.Context, r io.Reader, files *snapshots.Files) error {
-	return m.Snapshotter.(statemachine.FileRestorer).RestoreFiles(ctx, r, files)
-}
-
 // advanceSnapshots is the part of a turn that concerns snapshots, after its Ready.
 func (g *Group) advanceSnapshots() (again bool) {
 	awaits, through := g.snapshots.Work()
@@ -179,11 +136,4 @@ func (g *Group) advanceSnapshots() (again bool) {
 	}
 	awaits, through = g.snapshots.Work()
 	return awaits > 0 || through > 0
-}
-
-// hostBulk is what is long: snapshots and objects, made, installed and sent.
-type hostBulk struct {
-	snapshotLanes snapshots.Lanes
-	transfers     transfers
-	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
 }

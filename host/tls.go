@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/transport/tcp"
 )
@@ -55,7 +56,7 @@ func (s *TLS) load() (c *cert.Credentials, err error) {
 	if s.Source == nil {
 		return cert.Files{Cert: s.CertFile, Key: s.KeyFile, CA: s.CAFile}.Load()
 	}
-	err = callUser("Source of Config.TLS", func() (err error) {
+	err = containment.Call("Source of Config.TLS", func() (err error) {
 		c, err = s.Source()
 		return err
 	}, nil)
@@ -66,7 +67,7 @@ func (s *TLS) now() (now time.Time, err error) {
 	if s.Now == nil {
 		return time.Now(), nil
 	}
-	err = callUser("Now of Config.TLS", func() error { now = s.Now(); return nil }, nil)
+	err = containment.Call("Now of Config.TLS", func() error { now = s.Now(); return nil }, nil)
 	return now, err
 }
 

@@ -1,52 +1,12 @@
 package host
 
 import (
-	"fmt"
 	"runtime/debug"
 
-	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 )
-
-// Functions of the user run on the workers of a host, which serve all groups. One that panics, or ends its
-// goroutine (runtime.Goexit, as t.Fatal does), must cost the call, the snapshot or the group that it belongs
-// to, and never the process. What each of them costs is a table in docs/howto/embed.md, which a test of
-// package millrace runs.
-
-var errEnded = snapshots.ErrEnded
-
-// callUser calls a function of the user, by a name for people, and makes an error of a panic. If f ends its
-// goroutine that goes on, and failed gets the error before.
-func callUser(name string, f func() error, failed *error) (err error) {
-	ended := fmt.Errorf("millrace: %s %w", name, errEnded)
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("millrace: %s panicked: %v\n%s", name, p, debug.Stack())
-		} else if ended != nil && failed != nil {
-			*failed = ended
-		}
-	}()
-	err = f()
-	ended = nil
-	return err
-}
-
-// runOut calls a worker until it has nothing left. It uses another goroutine, which a function of the user
-// may end.
-func runOut(w env.Worker) {
-	for done := false; !done; {
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for w.RunOnce() {
-			}
-			done = true
-		}()
-		<-ended
-	}
-}
 
 // callee names the function of the user that the machine of a queue is in the middle of.
 func (q *applyQueue) callee() string {
@@ -56,19 +16,12 @@ func (q *applyQueue) callee() string {
 	return "Apply of the state machine"
 }
 
-// calleeOf calls Callee. What is under way is a panic of another function, which must be said.
-func calleeOf(n statemachine.NamesCallee) (name string) {
-	name = "Callee, and a function that it should have named,"
-	defer func() { _ = recover() }()
-	return n.Callee()
-}
-
 func (s *commandGroup) callee() string {
 	if s.inDigest {
 		return "Digest of the state machine"
 	}
 	if m, is := s.machine.(statemachine.NamesCallee); is {
-		return calleeOf(m)
+		return containment.Callee(m)
 	}
 	return "Apply of the state machine"
 }
@@ -118,7 +71,7 @@ func (s *commandGroup) digest() uint64 {
 
 // appliedHere calls the user's Applied.
 func (s *commandGroup) appliedHere() (held uint64, err error) {
-	err = callUser("Applied of the state machine", func() (err error) {
+	err = containment.Call("Applied of the state machine", func() (err error) {
 		held, err = s.options.Applied()
 		return err
 	}, nil)

@@ -90,11 +90,11 @@ var runtimeBugs = []bug{
 `, `	d.Key = h.trust.keys.came[id].Key
 	if isAdmitted {
 `}}},
-	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/containment.go",
+	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`panicking()); where != "" {`, `panicking()); where != "" || true {`}}},
-	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/containment.go",
+	{name: "contain_everything", what: "a panic of a turn under a lock that groups share stops the group only", in: "host", found: "TestPanicUnderALockGoesOn", edits: []edit{{"host/internal/containment/turns.go",
 		`return !mayLock("", name)`, `return true || !mayLock("", name)`}}},
-	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/containment.go",
+	{name: "contain_no_part", what: "a panic of a turn ends the process if a part of the runtime is on its stack, as it is in each duty", in: "host", found: "TestPanicOfADutyStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
 		`strings.HasPrefix(path, partsPath):`, `path == partsPath:`}}},
 	{name: "late_order_obeyed", what: "a member obeys an order to campaign that has waited while its process was paused", in: "host", found: "TestLateOrderIsRefused", edits: []edit{{"host/lateorder.go",
 		`!slices.ContainsFunc(g.work.taken.messages, isOrder) ||`, `true || !slices.ContainsFunc(g.work.taken.messages, isOrder) ||`}}},
@@ -104,7 +104,7 @@ var runtimeBugs = []bug{
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
 		`slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):`, `slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && false:`}}},
-	{name: "stage_blindly", what: "a leader changes the members although those left are no quorum", in: "host", found: "TestPlansAreRefused", edits: []edit{{"host/planned.go",
+	{name: "stage_blindly", what: "a leader changes the members although those left are no quorum", in: "host", found: "TestPlansAreRefused", edits: []edit{{"host/internal/plans/stages.go",
 		`	rosters, err := r.Play(stages)`, `	if true {
 		return ""
 	}
@@ -177,7 +177,7 @@ var runtimeBugs = []bug{
 	g.setBound()`, `if true {
 		return false
 	}
-	g.setBound()`}, {"host/group.go",
+	g.setBound()`}, {"host/offer.go",
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
@@ -231,7 +231,7 @@ var runtimeBugs = []bug{
 	if best == nil {
 		for _, group := range groups {`}}},
 	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/route.go",
-		`if r.sure {
+		`if r.Sure {
 				c.live--`, `if true {
 				c.live--`}, {"host/route.go",
 		`case c.live > 0:
@@ -246,7 +246,7 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
-	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
+	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/shards.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/routedcalls.go",
 		`if c.number == 0 {
@@ -269,7 +269,7 @@ var runtimeBugs = []bug{
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},
 	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/events.go",
-		`callUser("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = callUser; h.call(e); return nil }()`}}},
+		`containment.Call("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = containment.Call; h.call(e); return nil }()`}}},
 	{name: "caller_ends_all", what: "a panic in Committed of a Caller is not recovered", found: "TestUserFunctionsOfHosts", in: "host", edits: []edit{{"host/usercode.go",
 		`defer func() { g.callerEnded("Committed", recover(), returned) }()`, `defer func() { g.callerEnded("Committed", nil, returned) }()`}}},
 	{name: "tls_function_ends_all", what: "a panic in a function of TLS is not recovered while the transport works", found: "TestUserFunctionsOfTLS", in: "transport/tcp", edits: []edit{{"transport/tcp/usercode.go",

@@ -13,7 +13,7 @@ import (
 // parts are the floors of the runtime, the lowest first. A part may import the parts on lower floors. An
 // arrow names the exceptions: a part on the same floor that it may import.
 const parts = `
-words     turn control budget entry
+words     turn control budget entry containment
 queues    sched outbox workqueue                      workqueue→outbox
 lanes     identity storage appendlane apply divergence
 services  proposals reads members bulk pulse examination  proposals→members

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -21,7 +22,7 @@ type Settings struct {
 	FS                  vfs.FS
 	Dir                 string
 	Lanes               *Lanes
-	Machine             Machine // nil: it takes and restores none
+	Machine             statemachine.Snapshotter // nil: it takes and restores none
 	Policy              Policy
 	Transfers           *bulk.Transfers
 	Class               *bulk.Class // of those of snapshots

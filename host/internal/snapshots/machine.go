@@ -7,33 +7,11 @@ import (
 	"io"
 	"runtime/debug"
 
+	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 )
-
-// View is the state of a machine at one moment. WriteTo runs beside the machine, at most once.
-type View interface {
-	WriteTo(ctx context.Context, w io.Writer) error
-	Close() error
-}
-
-// Machine is a state machine whose state can be written and read. All its methods are functions of the user,
-// except TakesFiles and Callee.
-type Machine interface {
-	// Capture returns the state as it is, and never nil without an error.
-	Capture() (View, error)
-	// Files returns the files of a view that was written.
-	Files(v View) []File
-	// TakesFiles reports whether RestoreFiles may be called.
-	TakesFiles() bool
-	// Callee names the function of the user that WriteTo of a view is in the middle of.
-	Callee(v View) string
-	Restore(ctx context.Context, r io.Reader) error
-	RestoreFiles(ctx context.Context, r io.Reader, files *Files) error
-}
-
-// File is a file of a state machine.
-type File struct{ Name, Path string }
 
 const (
 	// StateStream is the stream of the machine, and the others are streams of the host in a snapshot.
@@ -43,16 +21,14 @@ const (
 	maxFiles       = 1 << 16
 )
 
-// ErrEnded is why a function of the user has not returned.
-var ErrEnded = errors.New("ended its goroutine (runtime.Goexit, as t.Fatal does)")
-
 // IsDamage reports whether an error says that a snapshot cannot be read.
 func IsDamage(err error) bool { return errors.As(err, new(*snapshot.DamageError)) }
 
 // Restore makes the state of a machine that of a snapshot, or leaves it as it is and returns an error.
-func Restore(ctx context.Context, machine Machine, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
+func Restore(ctx context.Context, machine statemachine.Snapshotter, m *snapshot.Manifest, r *snapshot.Reader) (err error) {
 	files := &Files{m, r}
-	if names := files.Names(); !machine.TakesFiles() && len(names) > 0 {
+	restorer, takes := machine.(statemachine.FileRestorer)
+	if names := files.Names(); !takes && len(names) > 0 {
 		return fmt.Errorf("it has %d files, and the state machine has no method RestoreFiles (FileRestorer); open the group with the machine that it was taken of", len(names))
 	}
 	state, err := r.Stream(snapshot.KindMachine, StateStream)
@@ -61,22 +37,22 @@ func Restore(ctx context.Context, machine Machine, m *snapshot.Manifest, r *snap
 	}
 	watched := &damageReader{r: state}
 	returned, name := false, "Restore"
-	if machine.TakesFiles() {
+	if takes {
 		name = "RestoreFiles"
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s of the state machine panicked: %v\n%s", name, p, debug.Stack())
 		} else if !returned {
-			err = fmt.Errorf("%s of the state machine %w", name, ErrEnded)
+			err = fmt.Errorf("%s of the state machine %w", name, containment.ErrEnded)
 		}
 		if watched.cause != nil {
 			err = watched.cause // whatever the machine made of it
 		}
 		err = errors.Join(err, state.Close())
 	}()
-	if machine.TakesFiles() {
-		err = machine.RestoreFiles(ctx, watched, files)
+	if takes {
+		err = restorer.RestoreFiles(ctx, watched, files)
 	} else {
 		err = machine.Restore(ctx, watched)
 	}

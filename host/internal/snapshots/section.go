@@ -12,27 +12,23 @@ import (
 type Section interface {
 	// IsWhole reports whether this member has all that a snapshot must have.
 	IsWhole() bool
-	// Capture is called where the machine is captured.
-	Capture() CapturedSection
+	// Capture returns the stream, and what links the parts. It is called where the machine is captured.
+	Capture() (form []byte, link func(*snapshot.Writer) error)
 	// Sources returns what this disk has, and a snapshot has, too: it need not be sent.
 	Sources(m *snapshot.Manifest) []snapshot.Source
-	// Read reads the section of a snapshot, and changes nothing of the group. restore takes it over where the
-	// machine may be.
-	Read(p *Published, r *snapshot.Reader) (restore func(), err error)
-}
-
-// CapturedSection is a section as it is written. Its zero value is that of a group without one.
-type CapturedSection struct {
-	Name string
-	Form []byte
-	Link func(*snapshot.Writer) error
+	// MaxForm bounds the stream.
+	MaxForm() int64
+	// Read reads the stream of a snapshot in a store, and changes nothing of the group. restore takes it over
+	// where the machine may be.
+	Read(form []byte, store *snapshot.Store, of snapshot.ID) (restore func(), err error)
 }
 
 // Captured is what the host adds to the view of a machine, as of the same entry.
 type Captured struct {
 	Block    entry.Block
 	Sessions []byte // the form of the table; nil: the group has no commands
-	Section  CapturedSection
+	form     []byte // of the section; nil: the group has none
+	link     func(*snapshot.Writer) error
 }
 
 // ReadSection reads the section of a snapshot, if the group has one. It is called where the machine is
@@ -45,5 +41,13 @@ func (s *Group) ReadSection(p *Published, r *snapshot.Reader) (restore func(), e
 	case !is:
 		return func() {}, nil
 	}
-	return s.Section.Read(p, r)
+	form, err := ReadForm(p, r, ObjectsStream, s.Section.MaxForm())
+	if err != nil {
+		return nil, fmt.Errorf("its objects: %w (CommandOptions.Objects)", err)
+	}
+	store, err := s.Store()
+	if err != nil {
+		return nil, err
+	}
+	return s.Section.Read(form, store, p.ID)
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
@@ -29,7 +31,7 @@ type take struct {
 
 	// What was captured.
 	id       raftpb.EntryID
-	view     View // the machine's; nil: it was closed
+	view     statemachine.Snapshot // the machine's; nil: it was closed
 	captured Captured
 	bytes    int64 // of the log through id, as Growth counts them
 	space    int64 // bytes that the disk had free before the first of its own; 0: not known
@@ -68,7 +70,7 @@ func (s *Group) capture(calling sync.Locker) (t *take) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("millrace: Snapshot of the state machine panicked: %v\n%s", p, debug.Stack())
 		} else if !returned {
-			err = fmt.Errorf("millrace: Snapshot of the state machine %w", ErrEnded)
+			err = fmt.Errorf("millrace: Snapshot of the state machine %w", containment.ErrEnded)
 		}
 		if err != nil {
 			t.fail(err)
@@ -105,7 +107,10 @@ func (s *Group) capture(calling sync.Locker) (t *take) {
 	}
 	t = s.begin(id)
 	t.captured = s.owner.CaptureState(id.Index)
-	t.view, err = s.Machine.Capture()
+	if s.Section != nil {
+		t.captured.form, t.captured.link = s.Section.Capture()
+	}
+	t.view, err = s.Machine.Snapshot()
 	returned = true
 	return t
 }
@@ -133,7 +138,7 @@ func (t *take) piece() (more bool) {
 			t.fail(fmt.Errorf("millrace: %s panicked: %v\n%s", t.calleeName(), p, debug.Stack()))
 			more = false
 		} else if !returned {
-			t.fail(fmt.Errorf("millrace: %s %w", t.calleeName(), ErrEnded))
+			t.fail(fmt.Errorf("millrace: %s %w", t.calleeName(), containment.ErrEnded))
 		}
 	}()
 	err := t.next(t)
@@ -169,9 +174,13 @@ func (t *take) write() (err error) {
 		}
 	}
 	t.callee = "Files"
-	files := t.all.Machine.Files(t.view)
+	var files []statemachine.File
+	if with, has := t.view.(statemachine.FileSnapshot); has {
+		files = with.Files()
+	}
+	_, takes := t.all.Machine.(statemachine.FileRestorer)
 	switch {
-	case len(files) > 0 && !t.all.Machine.TakesFiles():
+	case len(files) > 0 && !takes:
 		return fmt.Errorf("millrace: the snapshot has %d files, and the state machine has no method RestoreFiles (FileRestorer) to take them back; add it", len(files))
 	case len(files) > maxFiles:
 		return fmt.Errorf("millrace: the snapshot has %d files, want at most %d", len(files), maxFiles)
@@ -181,7 +190,7 @@ func (t *take) write() (err error) {
 			return err
 		}
 	}
-	if link := t.captured.Section.Link; link != nil {
+	if link := t.captured.link; link != nil {
 		if err := link(t.writer); err != nil {
 			return err
 		}
@@ -202,8 +211,8 @@ func (t *take) forms() iter.Seq2[string, []byte] {
 		if t.captured.Sessions != nil && !yield(SessionsStream, t.captured.Sessions) {
 			return
 		}
-		if s := &t.captured.Section; s.Form != nil {
-			yield(s.Name, s.Form)
+		if form := t.captured.form; form != nil {
+			yield(ObjectsStream, form)
 		}
 	}
 }
@@ -410,7 +419,10 @@ func (t *take) finish() {
 // calleeName names the function of the user that the take is in the middle of.
 func (t *take) calleeName() string {
 	if t.callee == "WriteTo" {
-		return t.all.Machine.Callee(t.view)
+		if n, names := t.view.(statemachine.NamesCallee); names {
+			return containment.Callee(n)
+		}
+		return "WriteTo of a snapshot of the state machine"
 	}
 	return t.callee + " of a snapshot of the state machine"
 }

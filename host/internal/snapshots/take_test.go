@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -76,19 +77,12 @@ func (o *scriptOwner) Manifest() snapshot.Manifest {
 // textMachine is the machine of an owner.
 type textMachine struct{ o *scriptOwner }
 
-func (m textMachine) Capture() (View, error) { return &textView{m.o, m.o.text}, nil }
-func (m textMachine) Files(View) []File      { return nil }
-func (m textMachine) TakesFiles() bool       { return false }
-func (m textMachine) Callee(View) string     { return "WriteTo of the text" }
+func (m textMachine) Snapshot() (statemachine.Snapshot, error) { return &textView{m.o, m.o.text}, nil }
 
 func (m textMachine) Restore(_ context.Context, r io.Reader) error {
 	text, err := io.ReadAll(r)
 	m.o.text = string(text)
 	return err
-}
-
-func (m textMachine) RestoreFiles(context.Context, io.Reader, *Files) error {
-	return errors.New("the machine takes no files")
 }
 
 type textView struct {
@@ -104,7 +98,8 @@ func (v *textView) WriteTo(_ context.Context, w io.Writer) error {
 	return err
 }
 
-func (v *textView) Close() error { v.o.closed++; return nil }
+func (v *textView) Close() error   { v.o.closed++; return nil }
+func (v *textView) Callee() string { return "WriteTo of the text" }
 
 func newOwner(p Policy) *scriptOwner {
 	o := &scriptOwner{script: newScript(), disk: crashfs.New(), text: "a state", position: raftpb.EntryID{Term: 1, Index: 9}}

@@ -1,4 +1,4 @@
-package host
+package containment
 
 import (
 	"fmt"
@@ -15,23 +15,23 @@ import (
 //
 // The stack says what was under way. Other groups are touched only under a lock, and a lock is released in
 // the function that took it. So if no function between the turn and the panic takes a lock, and all of them
-// are the core's, this package's and its parts', no lock is held and nothing that groups share is
+// are the core's, package host's and its parts', no lock is held and nothing that groups share is
 // half-changed. Otherwise the panic goes on: a host that has stopped is started again by its supervisor,
 // and one that hangs is not.
 
-// lockers are the types whose methods take locks: those of this package, and of its parts with their package.
+// lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
-	Execution Host Taking Transfer adminPlans
-	applicants applyQueue authority drainRate events executions
-	flightRecorder groupTable hostWatch inbox keys
-	memberWatches members peers placer proposalQueue published shortages shutdown
+	Host Taking Transfer adminPlans
+	applyQueue authority drainRate events
+	flightRecorder groupTable inbox keys
+	members peers placer proposalQueue published shutdown
 	signal spaceWaiters backlog
-	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves objects.Keeper objects.Upload plans.Applicants plans.Execution plans.Executions plans.Requests pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers storage.Shortages workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace Group.watchMembers
+	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace
 	Group.appliedBatch Group.setRoster Group.believesRemoval
 	Group.setRefuses
 	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
@@ -47,21 +47,21 @@ func words(text string) map[string]bool {
 
 const (
 	module      = "github.com/millrace/millrace/"
-	thisPackage = module + "host"
-	partsPath   = thisPackage + "/internal/"
+	hostPackage = module + "host"
+	partsPath   = hostPackage + "/internal/"
 )
 
-// containPanic returns the error with which a group stops because its turn has panicked with a value. It is
+// Turn returns the error with which a group stops because its turn has panicked with a value. It is
 // called while the panic is under way, by a deferred function of the turn. It panics again if the panic may
 // have left more than the group half-done.
-func containPanic(group uint64, value any) error {
+func Turn(group uint64, value any) error {
 	if broken, ours := value.(*raft.BrokenInvariant); ours {
 		return broken
 	}
 	if where := uncontained(panicking()); where != "" {
 		panic(fmt.Sprintf("millrace: the turn of group %d panicked, and %s may have left what groups share half-done: %v", group, where, value))
 	}
-	return &panicked{fmt.Sprintf("millrace: the turn of group %d panicked: %v; this is a bug: report it, with the stack in the log and the flight recorder's file; the other groups of this host go on, and this one can be closed and opened again", group, value), debug.Stack()}
+	return &Panic{fmt.Sprintf("millrace: the turn of group %d panicked: %v; this is a bug: report it, with the stack in the log and the flight recorder's file; the other groups of this host go on, and this one can be closed and opened again", group, value), debug.Stack()}
 }
 
 // panicking returns the functions between the one that panicked and the turn.
@@ -72,7 +72,7 @@ func panicking() (functions []string) {
 	for {
 		f, more := frames.Next()
 		switch {
-		case f.Function == thisPackage+".(*Group).runTurn":
+		case f.Function == hostPackage+".(*Group).runTurn":
 			return functions
 		case raised:
 			functions = append(functions, f.Function)
@@ -84,8 +84,8 @@ func panicking() (functions []string) {
 	}
 }
 
-// uncontained returns the first of some functions that may hold a lock, or is not the core's and not of this
-// package; "" if there is none.
+// uncontained returns the first of some functions that may hold a lock, or is not the core's and not of
+// package host; "" if there is none.
 func uncontained(functions []string) string {
 	for _, f := range functions {
 		if !isContained(f) {
@@ -102,14 +102,14 @@ func isContained(function string) bool {
 	}
 	pkg, name, _ := strings.Cut(name, ".")
 	switch path += pkg; {
-	case path == thisPackage:
+	case path == hostPackage:
 		return !mayLock("", name)
 	case strings.HasPrefix(path, partsPath):
 		return !mayLock(pkg+".", name)
-	case path == thisPackage+"/flight":
+	case path == hostPackage+"/flight":
 		receiver, _ := receiverOf(name)
 		return receiver == "Node" // which passes the core's calls on
-	case path == thisPackage+"/membership" || path == thisPackage+"/pipeline":
+	case path == hostPackage+"/membership" || path == hostPackage+"/pipeline":
 		return true
 	case path == module+"raft" || strings.HasPrefix(path, module+"raft/"):
 		return true
@@ -118,7 +118,7 @@ func isContained(function string) bool {
 	return !strings.Contains(first, ".") && first != "main" && first != "command-line-arguments" // the standard library, or the runtime
 }
 
-// mayLock reports whether a function of this package, or of a part, is listed as one that takes locks.
+// mayLock reports whether a function of package host, or of a part, is listed as one that takes locks.
 func mayLock(part, name string) bool {
 	receiver, method := receiverOf(name)
 	return lockers[part+receiver] || lockingFunctions[part+strings.TrimPrefix(receiver+"."+method, ".")]
