@@ -49,7 +49,7 @@ type groupMachine struct {
 func (g *Group) openMachine(machine statemachine.Machine) error {
 	s := apply.Settings{
 		Group: g.id, Self: g.self, Machine: machine, Lanes: g.host.appliers, Log: g.writes.storage.log, FS: g.host.env.fs,
-		Ticks: g.host.clock.livedAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.later,
+		Ticks: g.host.clock.livedAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.Later,
 		Dir: identity.GroupDir(g.host.config.Dir, g.id), InMemory: g.host.config.Durability.Kind == wal.KindMemory,
 	}
 	g.machine.apply = apply.New((*machineGroup)(g), s)

@@ -247,6 +247,7 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 
 // The members of a group count hand-overs together, and Explain says when there were too many.
 func TestMovesAreBounded(t *testing.T) {
+	oneGoroutine(t)
 	p := openPlaced(t, Placement{Priorities: map[uint64]int{2: 5}})
 	moved := func(term, number uint64) {
 		(*inbound)(p.Host).Deliver(3, transport.Control, leadership.Moved{Group: theGroup, MoveName: leadership.MoveName{Term: term, Number: number}}.Encode())
@@ -283,8 +284,8 @@ func TestStepsAreBounded(t *testing.T) {
 	for range groups {
 		g := &Group{member: member{self: 1, host: l.Host}}
 		g.members.roster.Store(roster)
-		g.life.roleTimes.begin(0)
-		g.life.roleTimes.leads.Store(0)
+		g.life.roleTimes.Begin(0)
+		g.life.roleTimes.Leads.Store(0)
 		l.changes.placer.add(g)
 	}
 	p, now := &l.changes.placer, l.clock.livedAtBeat()
