@@ -159,7 +159,7 @@ func (d *doctor) watch(most time.Duration, done func() bool) bool {
 			d.during()
 		}
 		d.w.pass(lookStep)
-		d.look()
+		d.examine()
 		if done != nil && done() {
 			return true
 		}
@@ -167,8 +167,8 @@ func (d *doctor) watch(most time.Duration, done func() bool) bool {
 	return false
 }
 
-// look records what each host says, and refuses what would be wrong.
-func (d *doctor) look() {
+// examine records what each host says, and refuses what would be wrong.
+func (d *doctor) examine() {
 	if d.w.leader() != nil {
 		d.ledAt = d.w.now
 	}

@@ -293,7 +293,7 @@ func (s *Store) Verify(ctx context.Context, id ID) error {
 	}
 	defer release()
 	err = s.verify(ctx, id, m)
-	s.noteDamage(err)
+	s.delistDamaged(err)
 	if err != nil {
 		return err
 	}
@@ -350,8 +350,8 @@ func (s *Store) verifiedObjects(except ID) map[contentSum]string {
 	return files
 }
 
-// noteDamage takes a snapshot out of List if err says that it is damaged.
-func (s *Store) noteDamage(err error) {
+// delistDamaged takes a snapshot out of List if err says that it is damaged.
+func (s *Store) delistDamaged(err error) {
 	var damage *DamageError
 	if !errors.As(err, &damage) {
 		return

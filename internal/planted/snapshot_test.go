@@ -126,7 +126,7 @@ var snapshotBugs = []bug{
 `, ``}}},
 	{name: "snapshot_part_kept_after_failed_write_back", in: "snapshot", what: "blocks count although their part could not be written back", found: "TestAFailedWriteBackInTheMidstOfAPart", edits: []edit{{"snapshot/receiver.go",
 		`fmt.Errorf("write back %s: %w", recv, err), r.drop(i))`, `fmt.Errorf("write back %s: %w", recv, err))`}}},
-	{name: "snapshot_written_back_at_the_end", in: "snapshot", what: "a part is written back as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/paced.go",
+	{name: "snapshot_written_back_at_the_end", in: "snapshot", what: "a part is written back as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/writeback.go",
 		`p.waits < p.every {`, `p.waits < p.every<<20 {`}}},
 	{name: "snapshot_small_parts_written_back_at_the_end", in: "snapshot", what: "of many small parts, only the one that was written last is written back", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/receiver.go",
 		`range r.written {`, `range r.written[len(r.written)-1:] {`}}},
@@ -134,7 +134,7 @@ var snapshotBugs = []bug{
 		`	r.written = given
 `, `	r.written = given[:0]
 `}}},
-	{name: "snapshot_write_back_never_waits", in: "snapshot", what: "the disk is given more and more of a part", found: "TestTheDiskIsGivenAllAndWaitedFor", edits: []edit{{"snapshot/paced.go",
+	{name: "snapshot_write_back_never_waits", in: "snapshot", what: "the disk is given more and more of a part", found: "TestTheDiskIsGivenAllAndWaitedFor", edits: []edit{{"snapshot/writeback.go",
 		`vfs.WriteBack(f, next, last)`, `vfs.WriteBack(f, next, vfs.Span{Bytes: last.Bytes * 0})`}}},
 	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/resume.go",
 		`f.WriteAt(piece, b*BlockBytes)`, `f.WriteAt(piece[:0], b*BlockBytes)`}}},
