@@ -57,14 +57,14 @@ var snapshotBugs = []bug{
 		`want != have {`, `want != have && len(b) == headBytes {`}}},
 
 	// Removing.
-	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/removal.go",
 		`	if err := d.Sync(); err != nil {
 		stuck := `, `	if err := error(nil); err != nil {
 		stuck := `}}},
-	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/removal.go",
 		`		s.stuck[id] = stuck
 `, ``}}},
-	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/removal.go",
 		`	d, err := s.fs.OpenDir(dir)
 	if err != nil {
 `, `	d, err := s.fs.OpenDir(dir)
@@ -87,9 +87,9 @@ var snapshotBugs = []bug{
 		return err
 	}
 	return above.Sync()`, `	return errors.Join(err, s.fs.RemoveDir(dir), vfs.SyncDir(s.fs, s.dir))`}}},
-	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/removal.go",
 		`e.pins == 0 && `, `e.pins >= 0 && `}}},
-	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/removal.go",
 		`if e.verified && id`, `if e != nil && id`}}},
 
 	// Receiving.
