@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
@@ -23,19 +22,6 @@ import (
 //
 // in bodies of kind transport.Control; integers are uvarints. A leader of an earlier version answers nothing.
 // Then the follower says that it does not know. It never says "no" of a member that it merely does not hear.
-
-// leaderView is which members a leader has heard.
-type leaderView struct {
-	from, term uint64
-	at         int64 // in ticks that were not missed
-	here       []uint64
-}
-
-// leaderViews are the latest view of a follower, and when it asked for one.
-type leaderViews struct {
-	latest  atomic.Pointer[leaderView]
-	askedAt atomic.Int64 // plus one; 0: never
-}
 
 // view returns the view of the member that leads now, or nil if it has said nothing within two election
 // timeouts.
@@ -145,10 +131,20 @@ func (h *Host) takeView(from uint64, body []byte) error {
 
 // encodeView says which members this leader has heard, itself included.
 func (g *Group) encodeView() []byte {
-	here := g.there(g.memberIDs())
+	here := slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })
 	body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.ViewAnswer}, g.id), uint64(len(here)))
 	for _, id := range here {
 		body = binary.AppendUvarint(body, id)
 	}
 	return body
 }
+
+const (
+	maxPlansMade = 16
+	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
+	// a plan waits has no signal.
+	watchTime = 2 * time.Second
+	watchPace = 50 * time.Millisecond
+	// hearTime is how long a plan waits until a host was heard whose address came with it.
+	hearTime = 5 * time.Second
+)

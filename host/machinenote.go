@@ -77,13 +77,13 @@ func (q *applyQueue) writeNote() {
 	known := q.group.machine.skips.Known()
 	next.Committed = max(next.Committed, known)
 	if err := q.storeNote(next); vfs.IsShort(err) {
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
+		q.group.host.storage.shortages.Later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
 	}
 	if q.group.machine.skips.Noted.Swap(known) < known {
-		q.group.members.executions.poll() // a caller may start this host again as soon as it is told
+		q.group.members.executions.Poll() // a caller may start this host again as soon as it is told
 		q.group.members.changed.notify()
 	}
 }

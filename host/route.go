@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
@@ -239,39 +238,6 @@ func (g *Group) takePlain() {
 		c.frame, c.tries = 0, 0
 		g.proposals.router.plain = append(g.proposals.router.plain, proposal{waiter: &c.w})
 	}
-}
-
-// proposeEntries proposes entries, all or none, and returns the index of the first.
-func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
-	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
-		return 0, err
-	}
-	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Put(last)
-	return last + 1 - uint64(len(entries)), nil
-}
-
-// stamp returns the stamp of an entry, if it is the first of its batch and one is due.
-func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
-	if !first {
-		return 0, false
-	}
-	return g.machine.time.Next(g.now())
-}
-
-// entryOf returns the entry of a call that is proposed without a number of the group's own session.
-func (g *Group) entryOf(c *Call, first bool) []byte {
-	var h session.Header
-	h.Stamp, h.HasStamp = g.stamp(first)
-	if c.Session != nil {
-		h.Mark, h.HasMark = *c.Session, true
-	}
-	data := c.Data
-	if c.shared {
-		data = append([]byte(nil), data...)
-	}
-	c.shared = true
-	return h.Put(data)
 }
 
 // takeRefusals takes the answers of leaders that have refused a forward frame.
