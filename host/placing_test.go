@@ -247,6 +247,7 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 
 // The members of a group count hand-overs together, and Explain says when there were too many.
 func TestMovesAreBounded(t *testing.T) {
+	oneGoroutine(t)
 	p := openPlaced(t, Placement{Priorities: map[uint64]int{2: 5}})
 	moved := func(term, number uint64) {
 		(*inbound)(p.Host).Deliver(3, transport.Control, leadership.Moved{Group: theGroup, MoveName: leadership.MoveName{Term: term, Number: number}}.Encode())
