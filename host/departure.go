@@ -24,8 +24,8 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 func (h *Host) forgetDeparted() {
 	now := h.clock.livedAtBeat()
 	for _, id := range h.others() {
-		p := h.network.handshakes.of(id)
-		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
+		p := h.network.handshakes.Of(id)
+		if p != nil && now-p.HeardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
 			h.forget(id)
 		}
 	}
@@ -75,25 +75,7 @@ func (c *applicants) has(id uint64) bool {
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.
 func (h *Host) forget(id uint64) {
-	p := &h.network.peers
-	p.adding.Lock()
-	defer p.adding.Unlock()
-	ids := h.others()
-	at, known := slices.BinarySearch(ids, id)
-	if !known || h.shutdown.closing.Load() {
-		return
+	if h.network.peers.Forget(id) {
+		h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 	}
-	ids = slices.Delete(slices.Clone(ids), at, at+1)
-	p.ids.Store(&ids)
-	h.network.pulses.Remove(id)
-	h.network.heard.Forget(id)
-	h.network.handshakes.remove(id)
-	h.reports.watch.ForgetRefusals(id)
-	p.mu.Lock()
-	delete(p.addrs, id)
-	p.mu.Unlock()
-	if t, dials := h.network.transport.(demandDialer); dials {
-		t.DialOnDemand(id)
-	}
-	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 }

@@ -52,7 +52,7 @@ type founding struct {
 	told       []uint64
 
 	bound   atomic.Pointer[entry.Binding]      // by the entry found in this host's log; nil: there is none
-	counted atomic.Bool                        // in handshakes.unfounded
+	counted atomic.Bool                        // in handshakes.Unfounded
 	refuses atomic.Pointer[[]uint64]           // members that come with another directory; nil: none
 	reached atomic.Pointer[diagnosis.Founding] // what Group.Founding returns
 }
@@ -228,11 +228,11 @@ func (g *Group) setBound() {
 func (g *Group) countUnfounded(is bool) {
 	switch {
 	case is && g.members.founding.counted.CompareAndSwap(false, true):
-		if g.host.network.handshakes.unfounded.Add(1) == 1 {
+		if g.host.network.handshakes.Unfounded.Add(1) == 1 {
 			g.host.greetUnmet()
 		}
 	case !is && g.members.founding.counted.CompareAndSwap(true, false):
-		g.host.network.handshakes.unfounded.Add(-1)
+		g.host.network.handshakes.Unfounded.Add(-1)
 	}
 }
 
@@ -287,7 +287,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 	if g.members.founding.quick || st.Lead != raft.None || g.self != g.memberIDs()[0] {
 		return
 	}
-	if !g.host.network.handshakes.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
+	if !g.host.network.handshakes.AreReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.members.founding.quick = true
@@ -299,7 +299,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 func (g *Group) askFounders() {
 	now := g.host.clock.livedAtBeat()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.handshakes.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
+		if p := g.host.network.handshakes.Of(id); p != nil && now-p.HeardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -114,8 +115,8 @@ type hostTrust struct {
 type hostNetwork struct {
 	transport  Transport
 	ownTCP     bool // the transport is not WithTransport's
-	peers      peers
-	handshakes handshakes
+	peers      peers.Book
+	handshakes peers.Handshakes
 	pulses     *pulse.Sender
 	heard      *pulse.Receiver
 	asked      []pulse.Question // scratch memory of answerLeaders

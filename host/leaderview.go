@@ -56,7 +56,7 @@ func (g *Group) isHere(id uint64) bool {
 	if v := g.view(); v != nil {
 		return slices.Contains(v.here, id)
 	}
-	return g.host.network.handshakes.has(id)
+	return g.host.network.handshakes.Has(id)
 }
 
 // isKnownHere is isHere for a reader: a member that no leader has told has heard the others itself, or not.

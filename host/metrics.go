@@ -296,14 +296,14 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.reports.watch.AllPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.network.handshakes.of(id)
+		p := h.network.handshakes.Of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
 		refused := h.reports.watch.Refusal(id).Lasts(now, h.config.bounds())
 		m.Peers = append(m.Peers, PeerMetrics{
-			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
-			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
+			Host: id, Met: p.Met.Load(), Refuses: p.Refuses.Load() != nil, Refused: refused,
+			Silent: time.Duration(max(now-p.HeardAt.Load(), 0)) * h.config.tickPeriod(),
 		})
 	}
 	return m

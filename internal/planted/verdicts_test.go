@@ -4,8 +4,8 @@ package planted_test
 var verdictBugs = []bug{
 	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/notfounded.go",
 		`!g.hasRemoved(id)`, `true`}}},
-	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/departure.go",
-		`	if t, dials := h.network.transport.(demandDialer); dials {`, `	if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
+	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/peers.go",
+		`if t, dials := h.network.transport.(demandDialer); dials {`, `if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
 	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/handshakes.go",
 		`func (h *inbound) AdmittedBy(by uint64) {
 	if p`, `func (h *inbound) AdmittedBy(by uint64) {

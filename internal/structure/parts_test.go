@@ -16,7 +16,7 @@ const parts = `
 words     turn control budget entry containment
 queues    sched outbox workqueue                      workqueue→outbox
 lanes     identity storage appendlane apply divergence
-services  proposals reads members bulk pulse examination  proposals→members
+services  proposals reads members bulk pulse examination peers  proposals→members peers→examination
 duties    founding plans leadership snapshots objects objects→snapshots
 `
 

@@ -24,9 +24,9 @@ var lockers = words(`
 	Execution Host Taking Transfer adminPlans
 	applicants applyQueue authority drainRate events executions
 	flightRecorder groupTable inbox keys
-	members peers placer proposalQueue published shutdown
+	members placer proposalQueue published shutdown
 	signal spaceWaiters backlog
-	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves objects.Keeper objects.Upload peers.Book pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers storage.Shortages workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
