@@ -44,8 +44,8 @@ type proposalQueue struct {
 	proposing atomic.Int64
 	ended     atomic.Bool // closed is set
 
-	bytes    atomic.Int64  // of all that is in the log or in calls, with overhead; changed under mu
-	refusals refusalCounts // any goroutine may count here
+	bytes    atomic.Int64            // of all that is in the log or in calls, with overhead; changed under mu
+	refusals proposals.RefusalCounts // any goroutine may count here
 
 	// Owned by the turn.
 	oldest   uint64 // no client of an earlier term waits for its answer in the ring
@@ -70,7 +70,7 @@ func (q *proposalQueue) offer(batch []proposal, since time.Duration) {
 		}
 	}
 	if n := len(batch) - len(kept); n > 0 {
-		q.refusals.withdrawn.Add(uint64(n))
+		q.refusals.Withdrawn.Add(uint64(n))
 	}
 	clear(batch[len(kept):])
 	q.mu.Lock()
@@ -141,7 +141,7 @@ func (q *proposalQueue) refuse(batch []proposal, err error) (next []proposal) {
 func (q *proposalQueue) refuseFirst(batch []proposal, err error) {
 	for _, p := range batch {
 		if p.waiter.call == nil {
-			q.refusals.note(err, 1)
+			q.refusals.Add(err, 1)
 			p.waiter.answer(settlement{err: err})
 		} else if bytes := p.bytes(); !q.answerCall(p.waiter.call, settlement{err: err}) {
 			q.hold(-bytes)
@@ -338,7 +338,7 @@ func (q *proposalQueue) note(o settlement) {
 		q.committed++
 		return
 	}
-	q.refusals.note(o.err, 1)
+	q.refusals.Add(o.err, 1)
 }
 
 // endedCalls are calls and callers that must be told that they have ended.
@@ -411,7 +411,7 @@ func (q *proposalQueue) endWaiter(e *endedCalls, w *waiter, err error, bytes int
 		e.lost = append(e.lost, lostCall{w.call, err})
 		return
 	}
-	q.refusals.note(err, 1)
+	q.refusals.Add(err, 1)
 	w.answer(settlement{err: err})
 }
 

@@ -81,7 +81,7 @@ func (g *Group) CheckSize(n int) error {
 		return nil
 	}
 	err := g.tooLarge(n)
-	g.proposals.refusals.note(err, 1)
+	g.proposals.refusals.Add(err, 1)
 	return err
 }
 
@@ -144,7 +144,7 @@ func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 func (c *Call) fail(err error) {
 	if c.w.finish() {
 		if c.group != nil {
-			c.group.proposals.refusals.note(err, 1)
+			c.group.proposals.refusals.Add(err, 1)
 		}
 		c.group.tellFailed(c.Owner, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -33,17 +34,17 @@ func TestBodiesOfPeersDoNoHarm(t *testing.T) {
 			return pick(rng, 0, 1, 2, uint64(rng.IntN(100)), 1<<20, 1<<62, 1<<64-1)
 		}
 		forward := func() []byte {
-			b := appendForward(nil, forwardRecord{pick(rng, 2, number()), pick(rng, g.Status().Term, number()), number()})
+			b := proposals.AppendForward(nil, proposals.Forward{Group: pick(rng, 2, number()), Term: pick(rng, g.Status().Term, number()), Frame: number()})
 			for range rng.IntN(20) {
 				m := session.Mark{ID: session.ID{Client: [16]byte{1, byte(rng.IntN(3))}, Birth: time.Duration(number() >> 1)}, Number: max(number(), 1), Low: 1}
-				b = appendForwarded(b, session.Header{Mark: m, HasMark: true}, make([]byte, pick(rng, 0, 7, 300, 5000, 40<<10)))
+				b = proposals.AppendCommand(b, session.Header{Mark: m, HasMark: true}, make([]byte, pick(rng, 0, 7, 300, 5000, 40<<10)))
 			}
 			return b
 		}
 		bodies := []func() []byte{
 			forward, forward,
 			func() []byte {
-				return forwardRefusal{group: 2, frame: number(), why: refusesWhy(1 + rng.IntN(4)), sure: true}.encode()
+				return proposals.Refusal{Group: 2, Frame: number(), Why: proposals.Why(1 + rng.IntN(4)), Sure: true}.Encode()
 			},
 			func() []byte {
 				return reads.Record{Group: 2, Life: pick(rng, l.life(), number()), Number: number()}.Question()

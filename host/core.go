@@ -63,6 +63,6 @@ func (g *Group) shrink() {
 	g.work.taken, g.work.entries = inputs{}, nil
 	g.work.outgoing.Shrink()
 	g.inbox.shrink()
-	g.proposals.batching.shrink()
+	g.proposals.batching.Shrink()
 	g.proposals.shrink()
 }

@@ -58,7 +58,7 @@ func (g *Group) leavePulses() {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.refusals.note(wrap(outcome.ErrStopped, cause), len(left))
+	g.proposals.refusals.Add(wrap(outcome.ErrStopped, cause), len(left))
 	answerAll(left, wrap(outcome.ErrStopped, cause))
 	g.tellEnded(g.proposals.abandon(cause), cause)
 	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))

@@ -3,46 +3,13 @@ package host
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
-
-// A host that has forwarded commands is told the commit index as soon as it covers one of them, once for
-// each advance, and not when nothing of the host waits. Where the log was cut, the commands that took the
-// place count.
-func TestForwardersAreToldWhatTheyWaitFor(t *testing.T) {
-	var fs forwarders
-	told := func(commit uint64, want ...uint64) {
-		t.Helper()
-		var have []uint64
-		fs.due(commit, func(host uint64) { have = append(have, host) })
-		if !slices.Equal(have, want) {
-			t.Errorf("commit index %d: told %v, want %v", commit, have, want)
-		}
-	}
-	told(100)
-	fs.note(2, 10, 12)
-	fs.note(3, 13, 13)
-	told(9)
-	told(11, 2)
-	told(11)
-	told(12, 2)
-	told(13, 3)
-	told(20)
-	fs.note(2, 21, 21)
-	told(20)
-	fs.note(2, 22, 25)
-	told(21, 2)
-	fs.note(2, 22, 22) // the log was cut at 22
-	told(22, 2)
-	told(25)
-	fs.note(2, 30, 40)
-	fs.note(2, 28, 28) // the log was cut at 28
-	told(28, 2)
-	told(40)
-}
 
 // A host has no space for more forwarded commands: it refuses them, and proposes none of them.
 func TestForwardedCommandsWithoutSpace(t *testing.T) {
@@ -57,8 +24,8 @@ func TestForwardedCommandsWithoutSpace(t *testing.T) {
 	l.leadGroup(g)
 	last := g.Status().LastIndex
 	forward := func(frame uint64) {
-		body := appendForward(nil, forwardRecord{group: 2, term: 1, frame: frame})
-		body = appendForwarded(body, session.Header{Mark: someMark(frame, 1), HasMark: true}, []byte("x"))
+		body := proposals.AppendForward(nil, proposals.Forward{Group: 2, Term: 1, Frame: frame})
+		body = proposals.AppendCommand(body, session.Header{Mark: session.Mark{ID: session.ID{Client: [16]byte{1, 2, 3}, Birth: time.Second}, Number: frame, Low: 1}, HasMark: true}, []byte("x"))
 		if err := l.receivedForward(2, transport.Control, body); err != nil {
 			t.Fatal(err)
 		}
@@ -72,8 +39,8 @@ func TestForwardedCommandsWithoutSpace(t *testing.T) {
 	if n := g.Status().LastIndex - last; n != space || n == 0 || n > maxFrames {
 		t.Errorf("%d commands were proposed, and %d had space", n, space)
 	}
-	want := forwardRefusal{group: 2, frame: maxFrames + 1, why: refusesOverload, sure: true}
-	if to := out.told(want.encode()); !slices.Equal(to, []uint64{2}) {
+	want := proposals.Refusal{Group: 2, Frame: maxFrames + 1, Why: proposals.NoSpace, Sure: true}
+	if to := out.told(want.Encode()); !slices.Equal(to, []uint64{2}) {
 		t.Errorf("hosts %v are told that the last frame is refused", to)
 	}
 }

@@ -239,7 +239,7 @@ func (g *Group) answerHalted() (again bool) {
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
-	g.proposals.refusals.note(why, len(left))
+	g.proposals.refusals.Add(why, len(left))
 	answerAll(left, why)
 	st := g.core.node.BasicStatus()
 	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/peers"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -78,7 +79,7 @@ func (h *Host) LogStats() wal.Stats { return h.storage.log.Stats() }
 // memberChanges is how members and leaders are to change, as this host was asked or has decided.
 type memberChanges struct {
 	plans      adminPlans // that were made over the admin socket
-	applicants applicants
+	applicants plans.Applicants
 	executing  atomic.Int64 // plans that callers here wait for (execute.go)
 	placer     placer       // hand-overs for placement
 }
@@ -108,7 +109,7 @@ type hostTrust struct {
 	admission *identity.Admission
 	authority authority
 	keys      keys
-	tokens    tokens // that this host was given
+	tokens    plans.Tokens // that this host was given
 }
 
 // hostNetwork is the way to other hosts.

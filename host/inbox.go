@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
@@ -48,11 +49,11 @@ type inputs struct {
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
-	since       time.Duration    // when the first of the proposals came
-	forwards    []forwarded      // commands of hosts that do not lead,
-	refusals    []forwardRefusal // and refusals of what this one has forwarded
-	snapshots   []snapshotStatus // of transfers that have ended
-	replaced    []uint64         // peers that come with another directory than before
+	since       time.Duration       // when the first of the proposals came
+	forwards    []proposals.Frame   // commands of hosts that do not lead,
+	refusals    []proposals.Refusal // and refusals of what this one has forwarded
+	snapshots   []snapshotStatus    // of transfers that have ended
+	replaced    []uint64            // peers that come with another directory than before
 }
 
 func (in *inputs) reset() {
@@ -277,7 +278,7 @@ func (b *inbox) reserveForward(bytes int64) bool {
 }
 
 // putForward puts a frame for which space was reserved, or that is refused.
-func (b *inbox) putForward(f forwarded) {
+func (b *inbox) putForward(f proposals.Frame) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
@@ -286,7 +287,7 @@ func (b *inbox) putForward(f forwarded) {
 }
 
 // putRefusal puts the answer to a forward frame.
-func (b *inbox) putRefusal(r forwardRefusal) {
+func (b *inbox) putRefusal(r proposals.Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.refusals) < maxFrames {

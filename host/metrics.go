@@ -53,6 +53,12 @@ type CallMetrics struct {
 	SessionsEvicted uint64
 }
 
+// BatchMetrics are about the batches that a leader has put into its log and that are not committed.
+type BatchMetrics struct {
+	Open  int           // now
+	Round time.Duration // the moving mean of the time from the beginning of a batch to its commit; 0: not measured
+}
+
 // ReadMetrics are about reads on this host.
 type ReadMetrics struct {
 	Linearizable, Bounded, AtLeast uint64 // that were answered
@@ -225,13 +231,13 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Divergence = g.divergenceMetrics()
 	r := &g.proposals.refusals
 	m.Proposals = ProposalMetrics{
-		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
+		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.Indeterminate.Load(),
 		Refused: Refusals{
-			NotLeader: r.notLeader.Load(), NotFounded: r.notFounded.Load(), Overloaded: r.overloaded.Load(), TooLarge: r.tooLarge.Load(),
-			Empty: r.empty.Load(), Stopped: r.stopped.Load(), Dropped: r.dropped.Load(), Withdrawn: r.withdrawn.Load(), Other: r.other.Load(),
+			NotLeader: r.NotLeader.Load(), NotFounded: r.NotFounded.Load(), Overloaded: r.Overloaded.Load(), TooLarge: r.TooLarge.Load(),
+			Empty: r.Empty.Load(), Stopped: r.Stopped.Load(), Dropped: r.Dropped.Load(), Withdrawn: r.Withdrawn.Load(), Other: r.Other.Load(),
 		},
 	}
-	m.Batches = g.proposals.batching.metrics()
+	m.Batches = BatchMetrics(g.proposals.batching.Counts())
 	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
 	m.Proposals.Committed += c.callsCommitted.Load()
 	m.Calls.Duplicates = m.DuplicatesSuppressed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -386,9 +387,9 @@ func TestAForwardedHold(t *testing.T) {
 		hold.Holders = append(hold.Holders, object.Holder{ID: m.ID, Incarnation: m.Incarnation})
 	}
 	for frame, command := range [][]byte{object.AppendHolding(nil, hold), object.AppendPass(nil)} {
-		body := appendForward(nil, forwardRecord{theGroup, l.group.Status().Term, 1<<50 + uint64(frame)})
+		body := proposals.AppendForward(nil, proposals.Forward{Group: theGroup, Term: l.group.Status().Term, Frame: 1<<50 + uint64(frame)})
 		mark := session.Mark{ID: session.ID{Client: [16]byte{7}}, Number: 1 + uint64(frame), Low: 1}
-		body = appendForwarded(body, session.Header{Mark: mark, HasMark: true}, command)
+		body = proposals.AppendCommand(body, session.Header{Mark: mark, HasMark: true}, command)
 		last := l.group.Status().LastIndex
 		(*l.receiver).Deliver(liar.id, transport.Control, body)
 		l.manual.runIdle()

@@ -79,7 +79,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error)
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.next = last
+	g.proposals.batching.Put(last)
 	return last + 1 - uint64(len(entries)), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 )
 
@@ -95,7 +96,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *waiter) error {
 	err := g.take(command, w)
-	g.proposals.refusals.note(err, 1)
+	g.proposals.refusals.Add(err, 1)
 	return err
 }
 
@@ -160,10 +161,10 @@ type groupProposals struct {
 	drain       drainRate
 	spaces      spaceWaiters
 	router      router
-	forwarders  forwarders
-	copies      map[uint64]*copies // by host
-	frames      seenFrames
-	batching    batching // its own comments say who owns what
+	forwarders  proposals.Forwarders
+	copies      proposals.HostCopies
+	frames      proposals.SeenFrames
+	batching    proposals.Batching // its own comments say who owns what
 	gathering   gathering
 	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
@@ -126,7 +127,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		if c.live == 0 && !c.w.take() {
 			return true // it was given up
 		}
-		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.Max/4 ||
+		full := len(r.body)+len(c.Data)+proposals.MaxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.Max/4 ||
 			s.frameMost > 0 && len(r.batch) >= s.frameMost
 		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) {
 			if !g.sendFrame(to, term) || frames == s.framesMost {
@@ -137,7 +138,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 			}
 			frames++
 		}
-		r.body = appendForwarded(r.body, session.Header{Mark: m, HasMark: true}, c.Data[CallRoom:])
+		r.body = proposals.AppendCommand(r.body, session.Header{Mark: m, HasMark: true}, c.Data[CallRoom:])
 		r.batch, r.bytes = append(r.batch, c), r.bytes+c.bytes()
 		return true
 	}
@@ -160,7 +161,7 @@ func (g *Group) beginFrame(term uint64) {
 	clear(r.batch)
 	r.batch, r.bytes = r.batch[:0], 0
 	r.number = g.host.nextFrame()
-	r.body = appendForward(r.body[:0], forwardRecord{group: g.id, term: term, frame: r.number})
+	r.body = proposals.AppendForward(r.body[:0], proposals.Forward{Group: g.id, Term: term, Frame: r.number})
 }
 
 // sendFrame sends the body, and begins another. If the transport refuses it, its calls are as they were, and
@@ -250,37 +251,37 @@ func (g *Group) takeRefusals() {
 	q.mu.Lock()
 	for _, r := range g.work.taken.refusals {
 		pause := int64(1)
-		if r.why == refusesLeader {
+		if r.Why == proposals.NoLeader {
 			pause = ticksPerHeartbeat // this host will hear of the new leader
 		}
 		hits := 0
 		for p := s.sent.First(); p != nil; {
 			c := p.Owner
 			p = p.Next()
-			if c.frame != r.frame {
+			if c.frame != r.Frame {
 				continue
 			}
 			hits++
 			c.frame = 0
-			if r.sure {
+			if r.Sure {
 				c.live--
 			}
 			switch {
 			case c.live > 0:
 				c.retryAt = g.core.at.ticks + pause
 				s.nextRetry = min(s.nextRetry, c.retryAt)
-			case r.why == refusesSize && c.alone:
+			case r.Why == proposals.TooLarge && c.alone:
 				q.hold(-c.bytes())
 				s.remove(c)
 				failed = append(failed, c)
 			case c.w.putBack():
 				c.live = 0
-				c.alone = r.why == refusesSize
+				c.alone = r.Why == proposals.TooLarge
 				c.place.Leave()
 				s.again.Push(&c.place)
 			}
 		}
-		if hits > 1 && r.why == refusesOverload {
+		if hits > 1 && r.Why == proposals.NoSpace {
 			s.frameMost = hits / 2
 		}
 		if hits > 0 {

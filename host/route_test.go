@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -27,11 +28,11 @@ func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bo
 		f.refuses--
 		return false
 	}
-	r, rest, err := decodeForward(body)
-	f.frames = append(f.frames, r.frame)
+	r, rest, err := proposals.DecodeForward(body)
+	f.frames = append(f.frames, r.Frame)
 	n := 0
 	for ; err == nil && len(rest) > 0; n++ {
-		_, _, rest, err = nextForwarded(rest)
+		_, _, rest, err = proposals.NextCommand(rest)
 		f.commands++
 	}
 	if n > 1 {
@@ -91,7 +92,7 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	if out.commands < 5 || out.refuses > 0 {
 		t.Fatalf("%d commands have left, want at least 5", out.commands)
 	}
-	if out.longest > maxForwardBytes+maxSizeBytes {
+	if out.longest > maxForwardBytes+proposals.MaxSizeBytes {
 		t.Errorf("a frame of several commands has %d bytes, want at most %d", out.longest, maxForwardBytes)
 	}
 }
@@ -114,7 +115,7 @@ func TestRefusedCallsDoNotKeepOnComing(t *testing.T) {
 	sent := 0
 	for tick := range ticks {
 		for _, frame := range out.frames {
-			(*inbound)(l.Host).Deliver(2, transport.Control, forwardRefusal{group: 2, frame: frame, why: refusesFounding, sure: true}.encode())
+			(*inbound)(l.Host).Deliver(2, transport.Control, proposals.Refusal{Group: 2, Frame: frame, Why: proposals.NotFounded, Sure: true}.Encode())
 		}
 		sent, out.frames = sent+len(out.frames), nil
 		if tick%ticksPerHeartbeat == 0 {

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -62,15 +63,14 @@ type markKey struct {
 }
 
 const (
-	// maxNumbers bounds the numbers of this host's session that wait for an answer. The table of each member
-	// must have space for as many.
-	maxNumbers = 4096
 	// maxBackoff bounds the time between two tries, as a power of two election timeouts.
 	maxBackoff = 2
 )
 
 // maxNumbers is how many numbers of its session this host uses at a time.
-func (s *commandGroup) maxNumbers() int { return min(maxNumbers, s.table.Options().MaxNumbers()) }
+func (s *commandGroup) maxNumbers() int {
+	return min(proposals.MaxNumbers, s.table.Options().MaxNumbers())
+}
 
 // takeCalls makes it the queue of a group with calls, of which most may wait under a number at a time.
 func (q *proposalQueue) takeCalls(clock func() time.Duration, most int) {
@@ -204,7 +204,7 @@ func (s *routedCalls) takeCallers(commands []statemachine.Command, now time.Dura
 
 // relaxed doubles a bound, which in the end is none.
 func relaxed(bound int) int {
-	if bound > maxNumbers/2 {
+	if bound > proposals.MaxNumbers/2 {
 		return 0
 	}
 	return 2 * bound

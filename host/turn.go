@@ -159,7 +159,7 @@ func (g *Group) offerCommands() {
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
 func (g *Group) finishTurn(crowded bool) (left bool) {
-	g.proposals.forwarders.due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
+	g.proposals.forwarders.Due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
 	if g.work.held.Step(&g.work.outgoing, crowded) {
 		g.wakeLazily()
 	}
@@ -171,7 +171,7 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
-	g.measureBatches()
+	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.now)
 	g.publish()
 	g.stepDuties(turn.AfterStatus)
 	return left

@@ -62,6 +62,7 @@ var besideHost = []string{
 	"host/internal/objects",
 	"host/internal/outbox",
 	"host/internal/peers",
+	"host/internal/plans",
 	"host/internal/proposals",
 	"host/internal/pulse",
 	"host/internal/reads",

@@ -1,4 +1,4 @@
-package host
+package proposals
 
 import (
 	"sync/atomic"
@@ -7,15 +7,15 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// batching is what a leader knows of its open batches: those that have begun and are not committed. A batch
+// Batching is what a leader knows of its open batches: those that have begun and are not committed. A batch
 // is the commands that one turn has put into the log. Each begins at once, and batching only measures
 // (decision 0028).
-type batching struct {
+type Batching struct {
 	// Owned by the turn.
 	term  uint64 // in which this host leads; 0: it does not
 	open  []openBatch
 	first int           // of open; those before it are committed
-	next  uint64        // index of the last entry that this turn has put into the log; 0: none
+	next  uint64        // as put said; 0: nothing
 	mean  time.Duration // of the time from the beginning of a batch to its commit; 0: not measured
 
 	depth atomic.Int64 // for Metrics
@@ -28,12 +28,15 @@ type openBatch struct {
 	began time.Duration
 }
 
+// Put notes the last entry of what this turn has put into the log.
+func (b *Batching) Put(last uint64) { b.next = last }
+
 // roundWeight is the weight of a new round in the mean: about the last eight count.
 const roundWeight = 8
 
-// measureBatches makes what the turn has put into the log a batch, and forgets those that are committed.
-func (g *Group) measureBatches() {
-	b, st := &g.proposals.batching, g.core.node.BasicStatus()
+// Measure makes what the turn has put into the log a batch, and forgets those that are committed. It reads
+// the clock if it must.
+func (b *Batching) Measure(st raft.BasicStatus, now func() time.Duration) {
 	term := uint64(0)
 	if st.RaftState == raft.StateLeader {
 		term = st.Term
@@ -43,17 +46,17 @@ func (g *Group) measureBatches() {
 		b.round.Store(0)
 	}
 	if b.next > 0 && term > 0 {
-		b.open = append(b.open, openBatch{last: b.next, began: g.now()})
+		b.open = append(b.open, openBatch{last: b.next, began: now()})
 	}
 	b.next = 0
 	if b.first < len(b.open) && b.open[b.first].last <= st.Commit {
-		b.end(st.Commit, g.now())
+		b.end(st.Commit, now())
 	}
 	b.depth.Store(int64(len(b.open) - b.first))
 }
 
 // end forgets the batches through an index that is committed now.
-func (b *batching) end(committed uint64, now time.Duration) {
+func (b *Batching) end(committed uint64, now time.Duration) {
 	for ; b.first < len(b.open) && b.open[b.first].last <= committed; b.first++ {
 		took := max(now-b.open[b.first].began, 1)
 		if b.mean == 0 {
@@ -68,19 +71,20 @@ func (b *batching) end(committed uint64, now time.Duration) {
 	}
 }
 
-// shrink releases the array, if no batch is open.
-func (b *batching) shrink() {
+// Shrink releases the array, if no batch is open.
+func (b *Batching) Shrink() {
 	if b.first == len(b.open) {
 		b.open, b.first = nil, 0
 	}
 }
 
-// BatchMetrics are about the batches that a leader has put into its log and that are not committed.
-type BatchMetrics struct {
+// BatchCounts are about the batches that are not committed.
+type BatchCounts struct {
 	Open  int           // now
 	Round time.Duration // the moving mean of the time from the beginning of a batch to its commit; 0: not measured
 }
 
-func (b *batching) metrics() BatchMetrics {
-	return BatchMetrics{Open: int(b.depth.Load()), Round: time.Duration(b.round.Load())}
+// Counts may be called by any goroutine.
+func (b *Batching) Counts() BatchCounts {
+	return BatchCounts{Open: int(b.depth.Load()), Round: time.Duration(b.round.Load())}
 }

@@ -1,4 +1,4 @@
-package host
+package proposals
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestCopies(t *testing.T) {
 			term, index uint64
 		}
 		var (
-			s              copies
+			s              Copies
 			all            []proposed
 			term, log, com = uint64(1), uint64(0), uint64(0)
 		)
@@ -34,12 +34,12 @@ func TestCopies(t *testing.T) {
 				for _, p := range all {
 					want = want || p.copied == (copied{m.ID, m.Number}) && p.term == term && p.index > com
 				}
-				if got := s.has(m); got != want {
+				if got := s.Has(m); got != want {
 					t.Fatalf("command %d: %v, want %v; commit %d, %+v", m.Number, got, want, com, all)
 				}
 				if !want {
 					log++
-					s.add(m, log)
+					s.Add(m, log)
 					all = append(all, proposed{copied{m.ID, m.Number}, term, log})
 				}
 			}
