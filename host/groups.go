@@ -157,7 +157,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 			g.countUnfounded(true)
 		}
 	}
-	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
+	g.leadership.resume.Voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()

@@ -74,7 +74,7 @@ func TestFollowerAsksWhoIsThere(t *testing.T) {
 	if plan, err = l.group.Plan(DemoteMember(3)); err != nil || plan.View != 1 || !strings.Contains(plan.String(), "tolerates 1 failure now, as host 1 says, which leads") {
 		t.Errorf("%v, %v", plan, err)
 	}
-	l.group.life.leaderViews.latest.Load().at = -1000
+	l.group.view().At = -1000
 	if m := l.group.Members(); m.View != raft.None {
 		t.Errorf("the answer is old: %+v", m)
 	}
