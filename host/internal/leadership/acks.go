@@ -38,8 +38,9 @@ type Core interface {
 	WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress))
 }
 
-// ReadyWithout returns the member with most of the log, if a quorum without this leader has acknowledged
-// appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
+// ReadyWithout returns the member with most of the log, if a quorum is ready without this leader. Ready is
+// who has acknowledged appends since a tick, or waits for this leader's disk to read some. Otherwise it
+// returns None.
 func (a *Acks) ReadyWithout(core Core, self uint64, since int64) (target uint64) {
 	voters, ready, most := 0, 0, uint64(0)
 	core.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {

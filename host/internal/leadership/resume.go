@@ -24,8 +24,8 @@ type Resume struct {
 // maxTries keeps the attempts within an election timeout of common length.
 const maxTries = 3
 
-// Step reports whether the member must campaign now. hopeless says that a leader is known, or that it could
-// not lead; promised is for how many ticks it has promised to vote for no one; alone says that no other
+// Step reports whether the member must campaign now. Hopeless is an attempt when a leader is known, or this
+// member could not lead. The member has promised its vote to no one for some ticks. It is alone if no other
 // member votes.
 func (r *Resume) Step(now, heartbeat, promised int64, alone, hopeless bool) (campaign bool) {
 	if r.since == 0 {
