@@ -3,8 +3,8 @@
 // others could work without it (Acks) and which lag (SlowMembers). A follower has what its leader has heard
 // (Views), and one that led before the host restarted has its attempts to lead again (Resume).
 //
-// Package host asks and answers (host/leadership.go), chooses (host/placing.go) and hands over
-// (host/placed.go). Moves has a lock, which is held for a few instructions; Views
+// Package host asks and answers (host/leadership.go), chooses (host/survey.go) and hands over
+// (host/handover.go). Moves has a lock, which is held for a few instructions; Views
 // is atomic. What else has state belongs to the turn.
 //
 // Reading order: moves.go, record.go, acks.go, slow.go, view.go, resume.go.
