@@ -226,6 +226,7 @@ var syncSizes = []int{100, 20 << 10, 100 << 10, 700 << 10}
 // In a log that grows no sync commits an inode after the first segment, at whatever size of a sync: the
 // segments after it were written before they became the tail.
 func TestSyncsOfAGrowingLogCommitNoInode(t *testing.T) {
+	enumerates(t)
 	for _, n := range syncSizes {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			l := newSteadyLog(t, min(8<<20, max(256<<10, int64(n)*50)))
@@ -245,6 +246,7 @@ func TestSyncsOfAGrowingLogCommitNoInode(t *testing.T) {
 
 // In a log that is compacted at a steady size the segments are spares, and the helper writes no zeros.
 func TestSyncsOfASteadyLogCommitNoInode(t *testing.T) {
+	enumerates(t)
 	for _, n := range syncSizes {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			segmentBytes := min(8<<20, max(256<<10, int64(n)*50))
@@ -305,6 +307,7 @@ func TestAnIdleLogGetsFewZeros(t *testing.T) {
 // The helper has the disk for half of the time at most, and none of it if the log itself needs more than half
 // of what the disk takes.
 func TestZerosTakeNoBandwidthFromAppends(t *testing.T) {
+	enumerates(t)
 	const n, segmentBytes, pace = 16 << 10, 2 << 20, 1 << 30
 	for _, c := range []struct {
 		load  float64 // of the disk's pace, by the log
