@@ -21,7 +21,7 @@ import (
 
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
-	Host Taking Transfer adminPlans
+	Taking Transfer adminPlans
 	applyQueue authority drainRate events
 	flightRecorder groupTable inbox
 	placer proposalQueue published shutdown
