@@ -46,7 +46,7 @@ type inputs struct {
 	unreachable []uint64
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
-	proposals   []proposal
+	proposals   []proposals.Proposal
 	since       time.Duration       // when the first of the proposals came
 	forwards    []proposals.Frame   // commands of hosts that do not lead,
 	refusals    []proposals.Refusal // and refusals of what this one has forwarded
@@ -73,16 +73,16 @@ func (in *inputs) reset() {
 	}
 }
 
-func (b *inbox) putProposal(p proposal) error {
+func (b *inbox) putProposal(p proposals.Proposal) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
 		return outcome.ErrStopped
-	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.bytes()):
+	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.Bytes()):
 		return outcome.ErrOverloaded
 	}
-	b.proposalBytes += p.bytes()
+	b.proposalBytes += p.Bytes()
 	if len(b.waiting.proposals) == 0 {
 		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
 	}
@@ -198,11 +198,11 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	b.waiting, *spare = *spare, b.waiting
 	b.waiting.since = spare.since // of those that stay
 	var proposalBytes, messageBytes int64
-	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
+	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].Bytes() > callBytes
 	if holds {
 		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
 	} else {
-		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposal.bytes)
+		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
 	}
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
@@ -300,7 +300,7 @@ func (b *inbox) firstProposal() (bytes int64, waits bool) {
 	if b.holds || len(b.waiting.proposals) == 0 {
 		return 0, false
 	}
-	return b.waiting.proposals[0].bytes(), true
+	return b.waiting.proposals[0].Bytes(), true
 }
 
 // waitingCommands returns how many commands wait, and their bytes.
@@ -325,7 +325,7 @@ func (b *inbox) hasProposals() bool {
 }
 
 // takeIf takes the commands that wait and for which goes returns true.
-func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
+func (b *inbox) takeIf(goes func(proposals.Proposal) bool) (gone []proposals.Proposal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.waiting.proposals
@@ -336,8 +336,8 @@ func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
 			continue
 		}
 		gone = append(gone, p)
-		b.proposalBytes -= p.bytes()
-		b.memory.waiting.Give(p.bytes())
+		b.proposalBytes -= p.Bytes()
+		b.memory.waiting.Give(p.Bytes())
 	}
 	clear(all[len(kept):])
 	b.waiting.proposals = kept
@@ -355,7 +355,7 @@ func (b *inbox) shrink() {
 }
 
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.
-func (b *inbox) close() []proposal {
+func (b *inbox) close() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
@@ -368,7 +368,7 @@ func (b *inbox) close() []proposal {
 }
 
 // dropProposals returns the commands that wait for a turn, and forgets them.
-func (b *inbox) dropProposals() []proposal {
+func (b *inbox) dropProposals() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := b.waiting.proposals

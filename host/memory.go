@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -28,7 +29,7 @@ const (
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).
 func (c Config) largestCommand() int {
-	return int(min(maxCommandBytes, c.shareOf(waitingShare)/2-overheadBytes, c.shareOf(receivedShare)/2-overheadBytes))
+	return int(min(maxCommandBytes, c.shareOf(waitingShare)/2-proposals.OverheadBytes, c.shareOf(receivedShare)/2-proposals.OverheadBytes))
 }
 
 // largestAppend is the largest append that fits at both ends: into half of a queue to one peer, and into half
@@ -80,5 +81,5 @@ func (h *Host) Memory() MemoryStats {
 // hostMemory is what may wait, in bytes, and who waits.
 type hostMemory struct {
 	memory
-	waiters waiterPool
+	waiters proposals.Pool
 }

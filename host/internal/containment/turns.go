@@ -24,17 +24,16 @@ var lockers = words(`
 	Execution Host Taking Transfer adminPlans
 	applicants applyQueue authority drainRate events executions
 	flightRecorder groupTable hostWatch inbox keys
-	memberWatches members peers placer proposalQueue published shortages shutdown
+	memberWatches members peers placer published shortages shutdown
 	signal spaceWaiters backlog
-	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload proposals.Queue pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace Group.watchMembers
-	Group.appliedBatch Group.setRoster Group.believesRemoval
+	Group.setRoster Group.believesRemoval
 	Group.setRefuses
-	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
 	identity.Enter`)
 
 func words(text string) map[string]bool {
