@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// queueTwin plays the rest of a group to a Queue: one log, of which this host has a copy, and whose entries are
-// committed and applied. What a client must hear follows from the log alone.
+// queueTwin plays the rest of a group to a Queue: one log, of which this host has a copy, and whose entries
+// are committed and applied. What a client must hear follows from the log alone.
 type queueTwin struct {
 	*rapid.T
 	queue              *Queue
@@ -41,6 +41,7 @@ type twinEntry struct {
 
 type twinFrame struct {
 	number, term uint64
+	proposed     bool
 	entries      [][]byte
 }
 
@@ -61,17 +62,19 @@ func (c *twinClient) Failed(err error) {
 }
 func (c *twinClient) Duplicate(outcome.Receipt, []byte, bool) { c.heard = append(c.heard, "result") }
 
-// TestQueueTwin hands in calls, some of which their clients give up. It proposes and forwards them, with lost
-// and repeated frames, refusals, other leaders, commits, results, snapshots, and an end. Each client hears one
-// outcome, which is true; no command is applied twice; no byte stays behind.
+// TestQueueTwin hands in calls, some of which their clients give up. It proposes and forwards them, with
+// lost and repeated frames, refusals, other leaders, commits, results, snapshots, and an end. Each client
+// hears one outcome, which is true; no command is applied twice; no byte stays behind.
 func TestQueueTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &queueTwin{T: rt, queue: callQueue(), term: 1, leads: rapid.Bool().Draw(rt, "leads"), table: session.New(session.Options{})}
-		rt.Repeat(map[string]func(*rapid.T){
-			"hand in": w.handIn, "hand in more": w.handIn, "give up": w.giveUp, "turn": w.turn, "turn again": w.turn, "new term": w.newTerm,
-			"receive": w.receive, "commit": w.commit, "commit more": w.commit, "apply": w.apply, "overtake": w.overtake,
-			"": w.check,
-		})
+		for range 4 { // a story of one Repeat is too short for several leaders
+			rt.Repeat(map[string]func(*rapid.T){
+				"hand in": w.handIn, "give up": w.giveUp, "turn": w.turn, "turn again": w.turn, "new term": w.newTerm,
+				"receive": w.receive, "receive more": w.receive, "commit": w.commit, "apply": w.apply, "overtake": w.overtake,
+				"": w.check,
+			})
+		}
 		w.end()
 	})
 }
@@ -174,7 +177,10 @@ func (w *queueTwin) turn(*rapid.T) {
 // newTerm is another leader, which has the log through some entry that is not committed, and maybe entries of
 // its own. Frames of earlier terms count no more.
 func (w *queueTwin) newTerm(*rapid.T) {
-	cut := rapid.Uint64Range(w.committed, uint64(len(w.log))).Draw(w.T, "cut")
+	cut := uint64(len(w.log))
+	if rapid.IntRange(0, 2).Draw(w.T, "cuts") == 0 {
+		cut = rapid.Uint64Range(w.committed, cut).Draw(w.T, "cut")
+	}
 	w.log = w.log[:cut:cut]
 	w.term, w.leads = w.term+1, rapid.Bool().Draw(w.T, "leads")
 	w.log = append(w.log, twinEntry{term: w.term})
@@ -188,14 +194,18 @@ func (w *queueTwin) receive(*rapid.T) {
 	i := rapid.IntRange(0, len(w.frames)-1).Draw(w.T, "frame")
 	f := w.frames[i]
 	w.frames = slices.Delete(w.frames, i, i+1)
-	switch {
-	case rapid.IntRange(0, 3).Draw(w.T, "lost") == 0:
+	switch lost := rapid.IntRange(0, 7).Draw(w.T, "lost"); {
+	case lost == 0:
+	case f.proposed: // a leader in its next life refuses a copy
+		w.refusals = append(w.refusals, Refusal{Frame: f.number, Why: NoLeader})
 	case w.leads || f.term != w.term || rapid.IntRange(0, 3).Draw(w.T, "refused") == 0:
 		w.refusals = append(w.refusals, Refusal{Frame: f.number, Why: NoLeader, Sure: true})
 	default:
 		for _, data := range f.entries {
 			w.log = append(w.log, twinEntry{term: w.term, data: data})
 		}
+		f.proposed = true
+		w.frames = append(w.frames, f) // it may come twice
 	}
 }
 
