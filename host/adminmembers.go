@@ -31,16 +31,6 @@ type adminPlan struct {
 	execution *Execution // nil: it was not begun
 }
 
-const (
-	maxPlansMade = 16
-	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
-	// a plan waits has no signal.
-	watchTime = 2 * time.Second
-	watchPace = 50 * time.Millisecond
-	// hearTime is how long a plan waits until a host was heard whose address came with it.
-	hearTime = 5 * time.Second
-)
-
 // Members implements admin.Host.
 func (a adminPort) Members(group uint64) (admin.Members, error) {
 	g, err := a.group(group)

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/wal"
 )
 
 // This file wires admission: which of the parts that know other hosts decide about a connection, in which
@@ -48,7 +47,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 			p.told.Store(false)
 			p.settings.Store(nil)
 		}
-		h.reports.watch.noteAdmitted(peer.ID)
+		h.reports.watch.ForgetRefusals(peer.ID)
 		return nil
 	}
 	var refused *transport.DirectoryRefused
@@ -62,7 +61,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		}
 	}
 	if h.network.handshakes.of(peer.ID) != nil && fix != "" {
-		h.reports.watch.noteRefused(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
+		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {
 		h.reports.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
@@ -81,15 +80,6 @@ func (h *Host) removedFrom(id uint64) (group uint64) {
 		}
 	}
 	return group
-}
-
-// directory returns what the configuration says about the host's directory. isBrought says that the log is
-// not of package wal.
-func (c Config) directory(isBrought bool) identity.Settings {
-	return identity.Settings{
-		Dir: c.Dir, Cluster: c.Cluster, ID: c.ID, Members: c.Members, Joins: c.Joins,
-		InMemory: c.Durability.Kind == wal.KindMemory, Brought: isBrought,
-	}
 }
 
 // isUsed reports whether a log has votes or entries.

@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/event"
@@ -126,12 +125,4 @@ func (g *Group) noteJoined(r *membership.Roster) {
 	if m, ok := r.Member(g.self); ok && m.Incarnation == g.host.incarnation() {
 		g.members.joinRefused.Store(nil)
 	}
-}
-
-// memberChanges is how members and leaders are to change, as this host was asked or has decided.
-type memberChanges struct {
-	plans      adminPlans // that were made over the admin socket
-	applicants plans.Applicants
-	executing  atomic.Int64 // plans that callers here wait for (execute.go)
-	placer     placer       // hand-overs for placement
 }

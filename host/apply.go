@@ -223,7 +223,7 @@ func (q *applyQueue) Round(maxBytes int64) (left bool) {
 	}
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
+		q.group.host.storage.shortages.Later(func() { q.group.host.appliers.Enqueue(&q.seat) }, short.error)
 		return false
 	}
 	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {

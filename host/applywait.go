@@ -77,7 +77,7 @@ func (q *applyQueue) pass() {
 	defer q.calling.Unlock()
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
 		q.passing.CompareAndSwap(nil, p)
-		g.host.storage.shortages.later(func() { g.host.appliers.Enqueue(&q.seat) }, err)
+		g.host.storage.shortages.Later(func() { g.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.failed = true

@@ -14,15 +14,6 @@ import (
 
 // This file wires package bulk: what it knows of a host and of a group, and who tells it what.
 
-// transfers are those of a host, of its two kinds of content. A snapshot is not removed while it is sent,
-// and the log behind it is kept, since the receiver needs it next; if that becomes too much
-// (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
-type transfers struct {
-	bulk.Transfers
-	snapshots *bulk.Class
-	objects   objects.Fetches
-}
-
 // maxSendings and maxReceivings bound the transfers of snapshots of a host at a time, in each direction.
 const (
 	maxSendings   = 2

@@ -109,21 +109,3 @@ func (g *Group) callsDue() int64 {
 	}
 	return due
 }
-
-// proposeEntries proposes entries, all or none, and returns the index of the first.
-func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
-	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
-		return 0, err
-	}
-	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Put(last)
-	return last + 1 - uint64(len(entries)), nil
-}
-
-// stamp returns the stamp of an entry, if it is the first of its batch and one is due.
-func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
-	if !first {
-		return 0, false
-	}
-	return g.machine.time.Next(g.now())
-}

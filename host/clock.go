@@ -1,6 +1,7 @@
 package host
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
@@ -30,79 +31,6 @@ func (c *hostClock) init(h *Host) {
 	c.pauses.init()
 }
 
-// start makes the clock beat.
-func (c *hostClock) start(h *Host) {
-	ready := make(chan struct{}) // ticker is set; a beat makes it known to the shards, by calm
-	c.ticker = h.env.env.Clock.Every(c.period, func() int {
-		<-ready
-		return c.beat()
-	})
-	close(ready)
-}
-
-// beat is called at the end of a tick, or later. It returns how many ticks may pass before the next call.
-func (c *hostClock) beat() (ticks int) {
-	h, passed := c.host, c.metronome.ticks()-c.ticks
-	c.ticks += passed
-	missed := missedTicks(passed)
-	c.missed += missed
-	if missed > 0 {
-		h.reports.watch.notePause(c.ticks, missed)
-	}
-	if missed >= h.config.lateTicks() {
-		c.pauses.longAt.Store(c.ticks - c.missed)
-	}
-	for _, s := range h.shards {
-		s.Advance(sched.Moment{Ticks: c.ticks, Missed: c.missed})
-	}
-	c.at.Store(&moment{c.ticks, c.missed})
-	if beat := c.ticks / ticksPerHeartbeat; beat != c.beats {
-		c.beats = beat
-		h.sendPulses()
-		h.greetUnmet()
-		h.askPlans()
-		h.announceKeys()
-		h.changes.placer.beat(c.ticks - c.missed)
-		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
-			h.askForRosters()
-			h.forgetDeparted()
-			h.greetRefusing()
-		}
-	}
-	h.lookForHungTurns()
-	h.storage.lane.Tick()
-	h.storage.shortages.beat()
-	h.appliers.Look()
-	h.bulk.snapshotLanes.Look()
-	h.bulk.transfers.Beat(c.ticks - c.missed)
-	h.reports.watch.stalledDisk(h.storage.lane, c.ticks-c.missed)
-	return c.pause()
-}
-
-// pause returns how many ticks may pass before the next beat. It never reaches beyond a heartbeat.
-func (c *hostClock) pause() int {
-	left := ticksPerHeartbeat - int(c.ticks%ticksPerHeartbeat)
-	c.calm.Store(true) // before the look: a group that is woken after it hastens the clock
-	if c.host.restsFor(left) {
-		return left
-	}
-	c.calm.Store(false)
-	return 1
-}
-
-// restsFor reports whether nothing is due in fewer ticks.
-func (h *Host) restsFor(ticks int) bool {
-	if h.storage.lane.Parked() > 0 || h.bulk.transfers.Active() > 0 || h.appliers.Awaited() {
-		return false
-	}
-	for _, s := range h.shards {
-		if !s.RestsFor(int64(ticks)) {
-			return false
-		}
-	}
-	return true
-}
-
 // hasten makes a calm clock beat at the end of the present tick.
 func (c *hostClock) hasten() {
 	if c.calm.Load() && c.calm.CompareAndSwap(true, false) {
@@ -130,3 +58,18 @@ func (c *hostClock) lived() int64 {
 	at := c.latest()
 	return min(c.metronome.ticks(), at.ticks+ticksPerHeartbeat) - at.missed
 }
+
+// pausesSeen is what the clock of a host knows of pauses.
+type pausesSeen struct {
+	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
+}
+
+func (p *pausesSeen) init() { p.longAt.Store(math.MinInt64 / 2) }
+
+// moment is the time as a turn sees it, in ticks since the host was opened.
+type moment struct {
+	ticks  int64
+	missed int64 // how many of them the process has missed
+}
+
+func momentOf(at sched.Moment) moment { return moment{at.Ticks, at.Missed} }

@@ -78,7 +78,7 @@ func (h *Host) forget(id uint64) {
 	h.network.pulses.Remove(id)
 	h.network.heard.Forget(id)
 	h.network.handshakes.remove(id)
-	h.reports.watch.noteAdmitted(id)
+	h.reports.watch.ForgetRefusals(id)
 	p.mu.Lock()
 	delete(p.addrs, id)
 	p.mu.Unlock()
@@ -86,19 +86,4 @@ func (h *Host) forget(id uint64) {
 		t.DialOnDemand(id)
 	}
 	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
-}
-
-// recall makes a host known again that was forgotten and speaks.
-func (h *Host) recall(id uint64) {
-	if last := h.trust.admission.Last(id); last.ID == id && h.isDeparted(id) {
-		if err := h.locate(id, lastSaid(last)); err != nil {
-			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
-		}
-	}
-}
-
-// isForgotten reports whether a host is not known because it has departed.
-func (h *Host) isForgotten(id uint64) bool {
-	_, known := slices.BinarySearch(h.others(), id)
-	return !known && h.isDeparted(id)
 }

@@ -86,7 +86,7 @@ func (g *comparison) Stop(o *divergence.Order) {
 // isThere reports whether something of a member, and of its host, was heard lately. Any goroutine of a leader
 // may call it.
 func (g *Group) isThere(member uint64) bool {
-	for _, v := range g.life.views.load() {
+	for _, v := range g.life.views.Load() {
 		if v.ID == member && v.At-v.ActiveAt > 2*int64(g.host.config.electionTicks()) {
 			return false
 		}
@@ -102,13 +102,4 @@ func (g *Group) Diverged() (event.Diverged, bool) {
 		return *found, true
 	}
 	return event.Diverged{}, false
-}
-
-// divergenceMetrics returns what Metrics says of the comparison.
-func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
-	if found, _, _ := g.machine.divergence.Standing(); found != nil {
-		m.DifferAt = found.Index
-	}
-	m.AgreedAt, m.Found = g.machine.divergence.Counts()
-	return m
 }

@@ -60,12 +60,16 @@ package host
 // The files are named after the steps of a proposal. In the order of those steps:
 //   - propose.go takes the command and registers its client;
 //   - inbox.go holds the command until the group's turn;
-//   - seat.go gives the turn to a shard (internal/sched);
-//   - turn.go steps the command into the core, and passes the Ready to carryout.go;
+//   - shards.go is what a shard (internal/sched) calls for a turn;
+//   - turn.go takes what has come, offer.go steps the command into the core, and carryout.go takes the Ready;
 //   - internal/outbox takes messages to the transport;
 //   - writes.go and internal/appendlane take writes to the log;
 //   - apply.go and internal/apply take committed entries to the state machine;
 //   - acknowledge.go answers the client.
+//
+// Types are at the bottom: host.go and group.go declare Host, Group and their parts, and leadership.go has
+// those of who should lead. Above them are open.go, which makes a host, groups.go, which makes a group, and
+// beat.go, which is what a host does by time. Calls go down.
 //
 // Beside that way: duties.go is what a turn does besides. wiring.go says which part hears of what. receive.go
 // takes in the messages of peers. internal/identity has the founding list, which directory belongs to this

@@ -2,35 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
-)
-
-// The duties of a group, in the order in which a turn calls them. What decides about members comes before
-// what uses them; what may hand the leadership over comes before what needs a leader.
-const (
-	dutyInstall = iota
-	dutyAuthority
-	dutyFetched
-	dutyApplied
-	dutyStalls
-	dutySlowMembers
-	dutyViews
-	dutyWaitingLine
-	dutyShutdown
-	dutyTransfer
-	dutyPlacement
-	dutyFounding
-	dutyObjects
-	dutyPlan
-	dutyResume
-	dutyReads
-	dutyRefused
-	dutyFoundingState
-	dutySkips
-	dutyHalted
-	dutySnapshots
-	dutyPulses
 )
 
 // duties is what a group does besides replicating commands: a row has what it is called, where in a turn,
@@ -89,17 +61,6 @@ func dutiesOf(in *inputs) (s turn.Set) {
 		s |= turn.Of(dutyPulses)
 	}
 	return s
-}
-
-// want makes the group's next turn call a duty, for which the caller has left an input. Any goroutine may
-// call it, and wakes the group after it.
-func (g *Group) want(duty int) { g.work.wanted.Want(turn.Of(duty)) }
-
-// bearing is what makes duties wanted when it changes.
-type bearing struct {
-	term, leader uint64
-	role         raft.StateType
-	roster       *membership.Roster
 }
 
 // changes reports whether role, term, leader or roster have changed since the last call.

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/containment"
 )
@@ -160,49 +159,3 @@ func (h *hook) Close() error {
 // its goroutine, it has missed that event. This is logged with the stack and counted
 // (HostMetrics.EventsDropped), and f gets the next event. f must not call Host.Close.
 func WithEvents(f func(event.Event)) Option { return func(e *environment) { e.hook = f } }
-
-// backlog holds what waits for a reader, up to maxBacklog. It drops what is newer, and knows how much.
-type backlog[T any] struct {
-	mu      sync.Mutex
-	waiting []T
-	dropped int // after the last of waiting
-}
-
-const maxBacklog = 1 << 10
-
-// put reports whether it has kept v.
-func (b *backlog[T]) put(v T) (kept bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.dropped > 0 || len(b.waiting) == maxBacklog {
-		b.dropped++
-		return false
-	}
-	b.waiting = append(b.waiting, v)
-	return true
-}
-
-// take takes the first. If some were dropped at this place, it returns how many, and nothing else.
-func (b *backlog[T]) take() (v T, dropped int, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
-		dropped, b.dropped, b.waiting = b.dropped, 0, nil
-		return v, dropped, false
-	}
-	v = b.waiting[0]
-	var none T
-	b.waiting[0] = none
-	b.waiting = b.waiting[1:]
-	return v, 0, true
-}
-
-// hostReports is what others see of a host.
-type hostReports struct {
-	events    *events
-	logWriter *logWriter
-	hook      *hook         // nil: there is none
-	admin     *admin.Server // the same
-	watch     hostWatch
-	flight    *flightRecorder // nil: there is none
-}

@@ -29,27 +29,22 @@ import (
 // then the members that it names.
 func (g *Group) Explain() diagnosis.Diagnosis { return examination.Examine(g.facts()) }
 
-// bounds are the times by which a host is judged.
-func (c Config) bounds() examination.Bounds {
-	return examination.Bounds{Tick: c.tickPeriod(), Heartbeat: ticksPerHeartbeat, Election: int64(c.electionTicks()), Stall: c.stallTicks()}
-}
-
 // facts are what this host knows of the group now. Of one that has stopped, they are why.
 func (g *Group) facts() *examination.Facts {
 	c, times := &g.host.config, &g.life.roleTimes
 	f := &examination.Facts{
 		Group: g.id, Host: g.self, Now: g.host.clock.lived(), Bounds: c.bounds(), Status: g.Status(),
-		Opened: times.opened.Load(), Leads: times.leads.Load(), Leaderless: times.leaderless.Load(),
+		Opened: times.Opened.Load(), Leads: times.Leads.Load(), Leaderless: times.Leaderless.Load(),
 	}
 	if err := g.Err(); err != nil {
-		f.Stop = &examination.Stop{Since: times.stopped.Load(), Err: err, Why: g.stopReason(err), Directory: errors.As(err, new(*refusedDirectoryError))}
+		f.Stop = &examination.Stop{Since: times.Stopped.Load(), Err: err, Why: g.stopReason(err), Directory: errors.As(err, new(*refusedDirectoryError))}
 		return f
 	}
 	f.Config = examination.Config{
 		ElectionTimeout: c.ElectionTimeout, StallTimeout: c.StallTimeout,
 		MemoryBytes: c.MemoryBytes, QueueBytes: int64(c.queueBytes()), LogDir: identity.LogDir(c.Dir),
 	}
-	f.Founding, f.Roster, f.Members, f.Followers = g.Founding(), g.roster(), g.memberIDs(), g.life.views.load()
+	f.Founding, f.Roster, f.Members, f.Followers = g.Founding(), g.roster(), g.memberIDs(), g.life.views.Load()
 	f.DirectoriesSince = g.members.refusesSince.Load()
 	g.peerFacts(f)
 	if g.members.withoutAuthority.Load() {
@@ -58,10 +53,10 @@ func (g *Group) facts() *examination.Facts {
 	g.diskFacts(&f.Disk, f.Now)
 	g.machineFacts(f)
 	f.Snapshots = g.snapshotFacts()
-	f.Pauses = g.host.reports.watch.paused(g.host.clock.latest().ticks, f.Bounds.Paused())
+	f.Pauses = g.host.reports.watch.Paused(g.host.clock.latest().ticks, f.Bounds.Paused())
 	m := g.host.Memory()
 	f.Load = examination.Load{
-		Commands: g.proposals.overload.commands.load(), Messages: g.proposals.overload.messages.load(),
+		Commands: g.proposals.overload.Commands.Load(), Messages: g.proposals.overload.Messages.Load(),
 		Waiting: examination.Share(m.Waiting), Proposed: examination.Share(m.Proposed),
 		Received: examination.Share(m.Received), Writing: examination.Share(m.Writing),
 	}
@@ -100,13 +95,13 @@ func (g *Group) peerFacts(f *examination.Facts) {
 	ids = slices.Compact(ids)
 	f.Peers = make([]examination.Peer, 0, len(ids))
 	for _, id := range ids {
-		p := examination.Peer{ID: id, Refused: g.host.reports.watch.refusedHost(id), Certificate: g.host.reports.watch.certificate(id)}
+		p := examination.Peer{ID: id, Refused: g.host.reports.watch.Refusal(id), Certificate: g.host.reports.watch.Certificate(id)}
 		if came, ok := g.host.trust.admission.Incarnation(id); ok && slices.Contains(f.Founding.Refused, id) {
 			p.Directory = came.String()
 		}
 		if m := g.host.network.handshakes.of(id); m != nil {
 			p.Known, p.Heard, p.HeardAt, p.HeardSince = true, m.met.Load(), m.heardAt.Load(), m.heardSince.Load()
-			p.SettingsAt, p.Unsent = m.settingsAt.Load(), m.unsent.load()
+			p.SettingsAt, p.Unsent = m.settingsAt.Load(), m.unsent.Load()
 			if why := m.refuses.Load(); why != nil {
 				p.RefusedBy = &examination.Refusal{Why: *why, Since: m.refusesSince.Load()}
 			}
@@ -124,8 +119,8 @@ func (g *Group) diskFacts(d *examination.Disk, now int64) {
 		since, because := q.Refusal()
 		d.Full = &examination.FullDisk{Since: since, Bytes: q.Held(), Err: because}
 	}
-	d.StallsAt, d.Stalls = g.host.reports.watch.stalledDisk(g.host.storage.lane, now)
-	d.Slow = g.host.reports.watch.slowDisk(now)
+	d.StallsAt, d.Stalls = g.host.reports.watch.StalledDisk(g.host.storage.lane, now)
+	d.Slow = g.host.reports.watch.SlowWrites(now)
 	d.Syncs = g.host.storage.log.Stats().Syncs
 }
 
@@ -161,4 +156,11 @@ func (g *Group) snapshotFacts() (f examination.Snapshots) {
 		f.Stuck = append(f.Stuck, err)
 	}
 	return f
+}
+
+// watchMembers looks at the followers, once in a tick at most. It is part of a turn.
+func (g *Group) watchMembers() (again bool) {
+	now := g.core.at.ticks - g.core.at.missed
+	g.life.views.Observe(g.core.node, g.self, now, int64(g.host.config.electionTicks()), func(id uint64) { g.host.askIfAlive(id, now) })
+	return false
 }

@@ -36,7 +36,7 @@ func (l *testHost) restart() {
 	for _, p := range l.network.handshakes.all() {
 		p.met.Store(false)
 	}
-	l.group.life.roleTimes.opened.Store(l.clock.livedAtBeat())
+	l.group.life.roleTimes.Opened.Store(l.clock.livedAtBeat())
 	l.manual.runIdle()
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport/tcp"
 )
 
 // causeTest makes a cause appear and disappear, in one of the ways in which Explain finds it.
@@ -150,7 +149,7 @@ func (l *testHost) seesThird(change func(*examination.Follower)) {
 	now := l.clock.livedAtBeat()
 	v := examination.Follower{ID: 3, At: now, ActiveAt: now, AckedAt: now, LevelAt: now, ReadingSince: -1, LostSince: -1}
 	change(&v)
-	l.group.life.views.views = []examination.Follower{v}
+	l.group.life.views.Views = []examination.Follower{v}
 	l.hears(now, 3)
 	l.network.handshakes.of(3).heardSince.Store(0)
 }
@@ -164,7 +163,7 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
 	{code: diagnosis.CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
-		l.Host.reports.watch.noteRefused(3, errors.New("another directory"), examination.FixDirectory, "there", l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.RecordRefusal(3, errors.New("another directory"), examination.FixDirectory, "there", l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.livedAtBeat(), 3)
@@ -175,11 +174,11 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.reports.watch.noteCertificate(tcp.CertificateRefused{Peer: 3, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
 	}, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
 	{code: diagnosis.CodeNotFounded, open: func(t *testing.T) *testHost {
 		l := openTestHost(t, 3)
@@ -191,7 +190,7 @@ var causeTests = []causeTest{
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
 		l.group.members.joins = true
-		l.group.life.roleTimes.opened.Store(0)
+		l.group.life.roleTimes.Opened.Store(0)
 		l.group.members.roster.Store(&r)
 	}, end: func(l *testHost) {
 		r := *l.group.roster()
@@ -268,9 +267,9 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.network.handshakes.of(3).unsent.note(1, l.clock.livedAtBeat(), 1000)
+			l.network.handshakes.of(3).unsent.Add(1, l.clock.livedAtBeat(), 1000)
 		}
-		l.network.handshakes.of(3).unsent.since.Store(0)
+		l.network.handshakes.of(3).unsent.Since.Store(0)
 		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},

@@ -22,33 +22,6 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// FlightRecorder configures the flight recorder. The recorder keeps the latest inputs of each group's core
-// in memory. With them millrace sim replay can explain afterwards, step by step, why a group did what it
-// did. A file is written when a group stops by itself, and when it is asked for (Host.DumpFlight, millrace
-// flight).
-type FlightRecorder struct {
-	// Bytes is about the most memory that the recordings of all groups take, beside Config.MemoryBytes: at
-	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
-	Bytes int64
-	// Data is what is recorded of users' commands. By default (flight.Lengths) that is only their lengths,
-	// all that a replay needs. flight.Hashes adds a CRC-32C of each, by which commands in the recordings of
-	// several members can be compared. flight.Payloads records the commands. What the core reads itself is
-	// always recorded: ids of hosts, terms, indexes, changes of members.
-	Data flight.Data
-}
-
-func (f FlightRecorder) validate() error {
-	switch {
-	case !f.Data.Valid():
-		return fmt.Errorf("millrace: Config.FlightRecorder.Data is %d, want flight.Lengths, flight.Hashes or flight.Payloads", f.Data)
-	case f.Bytes == 0 && f.Data != flight.Lengths:
-		return fmt.Errorf("millrace: Config.FlightRecorder.Data is set to %v, and Bytes is 0, which records nothing; set Bytes, for instance to 67108864", f.Data)
-	case f.Bytes != 0 && (f.Bytes < flight.MinBytes || f.Bytes > maxMemoryBytes):
-		return fmt.Errorf("millrace: Config.FlightRecorder.Bytes is %d, want 0 (off) or %d to %d", f.Bytes, flight.MinBytes, int64(maxMemoryBytes))
-	}
-	return nil
-}
-
 // flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
 // itself. A turn never writes it: its disk may be the reason why the group stops. A nil one records nothing.
 type flightRecorder struct {

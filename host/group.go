@@ -1,17 +1,22 @@
 package host
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/containment"
-	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/internal/sched"
-	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -47,114 +52,6 @@ type member struct {
 // ID returns the group's id.
 func (g *Group) ID() uint64 { return g.id }
 
-// proposeAll offers commands to the core in batches of about one append, and registers their clients at their
-// indexes.
-func (g *Group) proposeAll() {
-	for batch := g.proposals.Next(); len(batch) > 0; {
-		batch = g.propose(batch)
-	}
-}
-
-// propose offers a batch, and returns the next one.
-func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) {
-	if err := g.rejectBatch(batch); err != nil {
-		return g.proposals.Refuse(batch, err)
-	}
-	g.work.entries = g.work.entries[:0]
-	bytes := 0
-	for i, p := range batch {
-		data := p.Command
-		if g.proposals.hasCommands {
-			data = p.Entry(g.stamp(i == 0))
-		}
-		g.work.entries = append(g.work.entries, raftpb.Entry{Data: data})
-		bytes += len(data)
-	}
-	first, err := g.proposeEntries(g.work.entries)
-	clear(g.work.entries)
-	switch {
-	case errors.Is(err, raft.ErrProposalDropped):
-		if g.core.node.BasicStatus().LeadTransferee == raft.None {
-			g.noteOverload(len(batch))
-		}
-		refusal := error(outcome.ErrOverloaded)
-		if g.proposals.hasCommands {
-			g.proposals.Pause((*callTurn)(g).View(), 1) // those that are tried again would be refused again at once
-			refusal = g.overloaded()
-		}
-		return g.proposals.Refuse(batch, refusal)
-	case err != nil:
-		return g.proposals.Refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
-	default:
-		g.life.counts.batches.Add(1)
-		g.life.counts.commands.Add(uint64(len(batch)))
-		g.life.counts.bytes.Add(uint64(bytes))
-		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch)
-	}
-}
-
-func (g *Group) rejectBatch(batch []proposals.Proposal) error {
-	switch st := g.core.node.BasicStatus(); {
-	case g.Halted() != nil:
-		return g.Halted()
-	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:
-		return g.notFounded()
-	case st.RaftState != raft.StateLeader:
-		return g.host.notLeader(st.Lead)
-	case !g.takesCommands():
-		return g.notFounded()
-	case !g.proposals.hasCommands && !g.proposals.HasSpace(proposals.Bytes(batch)): // calls are counted already
-		g.noteOverload(len(batch))
-		return outcome.ErrOverloaded
-	}
-	return nil
-}
-
-// fail stops the group for good, and no other group. The first cause wins. The event and the log line come
-// last, with no lock held; the log line comes after the event, because a log may hang.
-func (g *Group) fail(err error) {
-	first := false
-	g.life.endOnce.Do(func() {
-		g.life.cause = err
-		g.life.roleTimes.stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
-		g.life.hasEnded.Store(true)
-		close(g.life.ended)
-		close(g.life.failed)
-		first = true
-	})
-	if first {
-		g.leavePulses()
-		g.snapshots.Stop()
-		g.wake() // its next turn answers the clients that still wait
-		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
-		g.reportFailure(err)
-		about := []any{"group", g.id, "host", g.self, "cause", err}
-		if p := (*containment.Panic)(nil); errors.As(err, &p) {
-			about = append(about, "stack", string(p.Stack))
-		}
-		g.host.env.logger.Error("group stopped", about...)
-	}
-}
-
-// end stops the group because it is closed or removed.
-func (g *Group) end(cause error) {
-	g.life.endOnce.Do(func() {
-		g.life.cause = cause
-		g.life.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
-		g.life.hasEnded.Store(true)
-		close(g.life.ended)
-	})
-	g.snapshots.Stop()
-	g.leavePulses()
-}
-
-// leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
-func (g *Group) leavePulses() {
-	g.host.network.pulses.Drop((*pulseLeader)(g))
-	g.host.changes.placer.drop(g)
-	g.uncover()
-}
-
 // Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
 func (g *Group) Err() error {
 	if g.life.hasEnded.Load() {
@@ -166,24 +63,6 @@ func (g *Group) Err() error {
 // Failed is closed when the group has stopped by itself; Err then says why. Close does not close it, so a
 // supervisor that waits for it learns of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.life.failed }
-
-// Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
-// or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
-// of wal.Group.Entries.
-func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
-	return g.writes.storage.log.Entries(lo, hi, maxBytes)
-}
-
-// abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn
-// runs.
-func (g *Group) abandon() {
-	cause := g.Err()
-	left := g.inbox.close()
-	g.proposals.AnswerAll(left, wrap(outcome.ErrStopped, cause))
-	g.proposals.Abandon(cause)
-	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
-	g.proposals.spaces.close(cause)
-}
 
 // now reads the clock of the host.
 func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
@@ -199,13 +78,134 @@ type groupLife struct {
 
 	status      published // as of the last turn that changed it
 	roleChanged signal
-	roleTimes   roleTimes
+	roleTimes   examination.RoleTimes
 	waiting     waitingLine // owned by the turn
-	views       memberWatches
+	views       examination.FollowerWatch
 	leaderViews leaderViews
 	counts      groupCounts
 }
 
 func newLife() groupLife {
 	return groupLife{ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+}
+
+// bearing is what makes duties wanted when it changes.
+type bearing struct {
+	term, leader uint64
+	role         raft.StateType
+	roster       *membership.Roster
+}
+
+// leaving is the end of one group: its turn, the append lane and the apply lanes release it, each when it is
+// not in the middle of work for it.
+type leaving struct {
+	began   atomic.Bool
+	removes atomic.Bool   // from the log, too
+	done    atomic.Uint32 // the parts that have released it
+	gone    chan struct{} // closed when all have
+}
+
+// leavingPart is a part of a host that may be working for a group.
+type leavingPart uint32
+
+const (
+	theTurn leavingPart = 1 << iota
+	theAppendLane
+	theApplyLanes
+	theSnapshotLanes
+	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
+)
+
+func (g *Group) isLeaving() bool { return g.life.leaving.began.Load() }
+
+// asleep is what a turn leaves for that. It belongs to the turn, and between turns to the shard's lock.
+type asleep struct {
+	isIdle  bool  // the latest turn had nothing to do but to hear pulses
+	remains int64 // ticks from the latest turn to the core's next deadline
+}
+
+// groupPulse is what a group has heard of pulses, which stand for heartbeats while it is quiet.
+type groupPulse struct {
+	cover     pulse.Subscription // the pulses that speak for its leader
+	asleep    asleep
+	heardList *pulse.PeerPulses // of the last pulse that the core was told,
+	heardN    int64             // and its number there
+	idle      bool              // only its leader's pulses concern it
+}
+
+// groupReads is reads and the lease.
+type groupReads struct {
+	queue reads.Queue
+	round reads.Round // owned by the turn
+}
+
+// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
+// for each change.
+type published struct {
+	leads atomic.Bool // Role is leader
+
+	mu sync.Mutex
+	s  diagnosis.Status
+}
+
+func (p *published) Load() diagnosis.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s
+}
+
+// own is Load for the turn. It takes no lock, because nothing else writes.
+func (p *published) own() diagnosis.Status { return p.s }
+
+func (p *published) Store(s diagnosis.Status) {
+	p.leads.Store(s.Role == event.RoleLeader)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.s = s
+}
+
+// groupCore is the core of a group, and what its turns know of it. The turn owns it.
+type groupCore struct {
+	node       *flight.Node     // observed by the flight recorder, if there is one
+	at         moment           // through which the core's clocks have run
+	nextDue    int64            // the tick at which the core wants to run
+	hard       raftpb.HardState // basic and parallel: as last told by the core
+	role       raft.SoftState
+	lastLeader uint64 // that was known
+	openTerm   uint64 // when the group was opened
+}
+
+// groupWork is what a turn works on. The turn owns it.
+type groupWork struct {
+	taken    inputs
+	outgoing outbox.Batches
+	held     outbox.CommitDelay
+	entries  []raftpb.Entry // scratch for proposals
+	ordered  bool           // it was told to campaign, in this turn
+	wanted   turn.Wanted    // duties
+	dutiesAt moment         // of the last turn,
+	bearing  bearing        // and what it was when a duty was called last
+	releases bool           // a duty lets commands go, so another turn must follow
+}
+
+// waitingLine belongs to the turn. Its moments are in ticks that were not missed.
+type waitingLine struct {
+	waits bool
+	since int64
+	gate  repetition.Gate
+	said  bool
+}
+
+// groupWrites is the way of a group to its log. The turn owns what is not atomic.
+type groupWrites struct {
+	append     *appendlane.Queue
+	storage    *groupStorage
+	discarding discarding
+	durable    appendlane.DurableState // of the pipelines that write in the turn
+
+	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool  // and one of the apply lanes,
+	awaitsAcks   atomic.Bool  // and a follower's acknowledgement of what is committed
+	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
+	logGrown     signal
 }

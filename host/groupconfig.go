@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/transport"
 )
 
 // GroupConfig configures one group on one host. Only ID must be set. All founding members of a group must
@@ -60,20 +60,6 @@ type GroupConfig struct {
 	// Larger ones get ErrTooLarge.
 	MaxCommandBytes int
 }
-
-const (
-	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is
-	// far above what a round takes: bytes are what costs memory, and a leader that has sent as many small
-	// batches as it may waits for a whole sync of its followers (decision 0028).
-	maxInflightMsgs  = 4096
-	maxInflightBytes = 32 << 20
-	maxApplyingBytes = 32 << 20
-	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the
-	// leader steps down (decision 0014).
-	answerTimeouts = 2
-	// maxCommandBytes leaves space in a frame for the append around a command.
-	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
-)
 
 func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	if len(g.Members) == 0 {
@@ -152,4 +138,35 @@ func (g GroupConfig) readOnlyOption() raft.ReadOnlyOption {
 		return raft.ReadOnlyPromises
 	}
 	return raft.ReadOnlySafe
+}
+
+// SnapshotPolicy says when a group takes snapshots by itself. The zero value is a good one.
+type SnapshotPolicy struct {
+	// LogBytes is how much the log grows between two snapshots, in bytes with the overhead of each entry.
+	// Default 64 MiB, or four times the last snapshot if that is more: so writing snapshots costs at most a
+	// quarter of writing the log.
+	LogBytes int64
+	// Every is the time after which a snapshot is taken if anything was applied since the last; 0: none is
+	// taken because of time. At least a heartbeat interval.
+	Every time.Duration
+	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get
+	// entries in place of the snapshot. Default as many bytes as the snapshot has, and at least 1 MiB (or a
+	// quarter of the interval between two snapshots, if that is less). Sending more log than that costs
+	// more than the snapshot.
+	KeepBytes int64
+	// Disabled means that no snapshot is taken except by TakeSnapshot.
+	Disabled bool
+}
+
+// validate says what is wrong with a policy, or returns nil.
+func (p SnapshotPolicy) validate(group uint64, c Config) error {
+	switch {
+	case p.LogBytes < 0:
+		return fmt.Errorf("millrace: SnapshotPolicy.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
+	case p.KeepBytes < 0:
+		return fmt.Errorf("millrace: SnapshotPolicy.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
+	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
+		return fmt.Errorf("millrace: SnapshotPolicy.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
+	}
+	return nil
 }

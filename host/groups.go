@@ -1,13 +1,9 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/appendlane"
@@ -18,95 +14,6 @@ import (
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
-
-// groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
-// that were removed, which the log remembers.
-type groupTable struct {
-	mu      sync.RWMutex
-	open    map[uint64]*Group // nil: being opened
-	removed map[uint64]bool   // for good
-	closed  bool
-}
-
-// init makes an empty table, with the ids of the groups that were removed.
-func (t *groupTable) init(removed []uint64) {
-	t.open, t.removed = map[uint64]*Group{}, map[uint64]bool{}
-	for _, id := range removed {
-		t.removed[id] = true
-	}
-}
-
-// get returns an open group, or nil: also for one that is removed without being open (toRemove).
-func (t *groupTable) get(id uint64) *Group {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if g := t.open[id]; g != nil && g.writes.storage != nil {
-		return g
-	}
-	return nil
-}
-
-// all returns the open groups, by id.
-func (t *groupTable) all() []*Group {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	all := make([]*Group, 0, len(t.open))
-	for _, g := range t.open {
-		if g != nil {
-			all = append(all, g)
-		}
-	}
-	slices.SortFunc(all, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
-	return all
-}
-
-// reserve keeps an id for a group that is being opened.
-func (t *groupTable) reserve(id uint64, most int) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g, taken := t.open[id]
-	switch {
-	case t.closed:
-		return outcome.ErrStopped
-	case taken && g != nil && g.isLeaving():
-		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
-	case taken:
-		return fmt.Errorf("millrace: group %d is open on this host already", id)
-	case t.removed[id]:
-		return fmt.Errorf("%w: %d; give a new group a new id", outcome.ErrRemoved, id)
-	case len(t.open) >= most:
-		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
-	}
-	t.open[id] = nil
-	return nil
-}
-
-func (t *groupTable) set(id uint64, g *Group) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[id] = g
-}
-
-func (t *groupTable) drop(id uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, id)
-}
-
-// bury notes that a group was deleted from the log.
-func (t *groupTable) bury(id uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.removed[id] = true
-}
-
-// close makes reserve refuse, and returns the groups.
-func (t *groupTable) close() []*Group {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	return t.all()
-}
 
 // OpenGroup opens a group of this host, new or not, and returns without waiting for a leader. The state
 // machine gets the entries of the log again, as the group learns that they are committed. ctx bounds the
@@ -200,7 +107,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.reads.init(g)
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
-	g.life.roleTimes.begin(h.clock.livedAtBeat())
+	g.life.roleTimes.Begin(h.clock.livedAtBeat())
 	g.members.init(g)
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
@@ -270,68 +177,6 @@ func (h *Host) Groups() []uint64 {
 		ids[i] = g.id
 	}
 	return ids
-}
-
-// leaving is the end of one group: its turn, the append lane and the apply lanes release it, each when it is
-// not in the middle of work for it.
-type leaving struct {
-	began   atomic.Bool
-	removes atomic.Bool   // from the log, too
-	done    atomic.Uint32 // the parts that have released it
-	gone    chan struct{} // closed when all have
-}
-
-// leavingPart is a part of a host that may be working for a group.
-type leavingPart uint32
-
-const (
-	theTurn leavingPart = 1 << iota
-	theAppendLane
-	theApplyLanes
-	theSnapshotLanes
-	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
-)
-
-func (g *Group) isLeaving() bool { return g.life.leaving.began.Load() }
-
-// waitsFor names a part that has not released the group.
-func (g *Group) waitsFor() string {
-	switch left := allParts &^ leavingPart(g.life.leaving.done.Load()); {
-	case left&theApplyLanes != 0:
-		return "its state machine, which is in Apply"
-	case left&theTurn != 0:
-		return "its turn"
-	case left&theSnapshotLanes != 0:
-		return "a snapshot, which is being written or read"
-	default:
-		return "the disk"
-	}
-}
-
-// partDone records that a part of the host does nothing for the group any more.
-func (g *Group) partDone(part leavingPart) {
-	for {
-		was := g.life.leaving.done.Load()
-		now := was | uint32(part)
-		if !g.life.leaving.done.CompareAndSwap(was, now) {
-			continue
-		}
-		if was != now && leavingPart(now) == allParts {
-			g.work.held.Stop()
-			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
-			g.snapshots.Close()
-			if deleted, _ := g.writes.append.Deleted(); deleted {
-				g.host.groups.bury(g.id)
-				g.host.removedGroup(g.id)
-				g.host.forgetSnapshots(g.id)
-			}
-			g.countUnfounded(false)
-			g.core.node.Close()
-			g.host.groups.drop(g.id)
-			close(g.life.leaving.gone)
-		}
-		return
-	}
 }
 
 // Close closes the group on this host and leaves its log as it is, so that it can be opened again. First

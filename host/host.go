@@ -1,21 +1,21 @@
 package host
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/bulk"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/transport/tcp"
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -39,164 +39,6 @@ type Host struct {
 	shutdown hostShutdown
 }
 
-// Open starts a host on its directory, new or not. It opens no group: OpenGroup does. ctx bounds the
-// opening only. A log that was closed in good order opens in a moment. A log of 10 GiB that was not takes
-// seconds. Close the host when done.
-func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error) {
-	e, err := newEnvironment(options)
-	undo := []io.Closer{}
-	var h *Host
-	if e.transport != nil {
-		undo = append(undo, e.transport)
-	}
-	complete := false
-	defer func() {
-		if !complete { // also if a function of the user ends this goroutine
-			for _, opened := range slices.Backward(undo) {
-				err = errors.Join(err, opened.Close())
-			}
-		}
-	}()
-	if err != nil {
-		return nil, err
-	}
-	given := c
-	tokens, err := c.parseJoinTokens()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	listens := c.Listen != ""
-	c = c.withDefaults()
-	if c, err = c.absolute(e.fs); err != nil {
-		return nil, err
-	}
-	if c.AdminSocket && e.fs != vfs.OS() {
-		return nil, errors.New("millrace: Config.AdminSocket makes a socket in Config.Dir, and WithFS has replaced the machine's filesystem; leave one of them out")
-	}
-	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
-	undo = append(undo, writer)
-	e.logger = writer.logger()
-	var hook *hook
-	if e.hook != nil {
-		hook = startHook(events, e.env.Scheduler, e.logger, e.hook)
-		undo = append(undo, hook)
-	}
-	switch {
-	case e.transport == nil:
-		if err := c.validateAddresses(); err != nil {
-			return nil, err
-		}
-		if err := c.validateTLS(); err != nil {
-			return nil, err
-		}
-		if rejected := c.rejectTokens(tokens); rejected != nil {
-			if c, err = c.dropSpent(given, e.fs, rejected); err != nil {
-				return nil, err
-			}
-			tokens = nil
-		}
-	case c.TLS != nil:
-		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")
-	case c.Resolve != nil:
-		return nil, errors.New("millrace: Config.Resolve is for TCP, and WithTransport replaces it; leave one of them out")
-	}
-	logConfig := LogConfig{
-		FS:           e.fs,
-		Dir:          identity.LogDir(c.Dir),
-		Scheduler:    e.env.Scheduler,
-		Clock:        e.env.Clock,
-		Secrets:      e.env.Secrets,
-		Owner:        c.ID,
-		Mode:         c.Durability,
-		SegmentBytes: c.SegmentBytes,
-		CacheBytes:   c.LogCacheBytes,
-		Logger:       e.logger,
-		Events:       func(what wal.Event) { events.emit(event.LogEvent{Event: what}) },
-	}
-	if e.openLog == nil {
-		if err := logConfig.options().Validate(); err != nil {
-			return nil, err // before anything is written
-		}
-	}
-	ownTCP := e.transport == nil
-	// identity.Directory says why the directory is taken in this order.
-	directory, err := identity.Enter(e.fs, c.directory(e.openLog != nil))
-	if err != nil {
-		return nil, err
-	}
-	undo = append(undo, directory)
-	e.fs = directory.FS() // from here on; the log has a lock, and a view, of its own
-	if e.transport == nil {
-		if e.transport, err = c.listen(listens, e.logger, func(v tcp.TLSEvent) { h.tlsEvent(v) }); err != nil {
-			return nil, err
-		}
-		undo = append(undo, e.transport)
-	}
-	openLog := e.openLog
-	if openLog == nil {
-		openLog = OpenWAL
-	}
-	var log Log
-	if err := directory.OpenLog(logConfig.Dir, func() (err error) { log, err = openLog(logConfig); return err }); err != nil {
-		return nil, err
-	}
-	undo = append(undo, log)
-	if err := directory.Take(log.ID(), func() bool { return isUsed(log) }); err != nil {
-		return nil, err
-	}
-	self := directory.Identity().Introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
-	if self.Past, err = directory.EnterLife(self.Generation, self.Life, e.logger); err != nil {
-		return nil, err
-	}
-	self.FitPast()
-	review := func(uint64) {}
-	if t, ok := e.transport.(transport.Reviewer); ok {
-		review = t.Review
-	}
-	admission, err := identity.NewAdmission(e.fs, c.Dir, self, review, e.logger)
-	if err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
-	}
-	h = &Host{
-		config: c, env: e,
-		trust:    hostTrust{directory: directory, admission: admission, tokens: tokens},
-		storage:  hostStorage{log: log},
-		network:  hostNetwork{transport: e.transport, ownTCP: ownTCP},
-		reports:  hostReports{events: events, logWriter: writer, hook: hook},
-		shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}},
-	}
-	h.memory.init(c)
-	h.groups.init(h.storage.log.Deleted())
-	h.network.peers.init(c)
-	h.changes.placer.init(h)
-	h.trust.authority.init(h.storage.log)
-	h.network.handshakes.init(h.others())
-	if err := h.finishInstalls(ctx); err != nil {
-		return nil, err
-	}
-	if err := h.startAdmin(); err != nil {
-		return nil, err
-	}
-	h.startLanes()
-	h.network.pulses = pulse.New(h.config.ID, self.Life, h.others(), pulseShards(h.shards))
-	h.network.heard = pulse.NewReceiver(h.followPulse)
-	h.clock.init(h)
-	h.recallAddrs()
-	h.network.transport.Start((*inbound)(h))
-	h.clock.start(h)
-	if !e.pipeline.AsyncStorageWrites() {
-		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
-	}
-	complete = true
-	return h, nil
-}
-
 // incarnation returns the incarnation of this host's directory.
 func (h *Host) incarnation() transport.Incarnation { return h.trust.directory.Identity().Incarnation }
 
@@ -205,13 +47,6 @@ const (
 	minApplyLanes = 2 // one of them is for machines that are quick
 	maxApplyLanes = 64
 )
-
-// failAll stops every group: the log has failed.
-func (h *Host) failAll(err error) {
-	for _, g := range h.groups.all() {
-		g.fail(err)
-	}
-}
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
 // separates two hosts for as long as stallTimeout, although a new connection would work at once.
@@ -239,3 +74,99 @@ func (h *Host) TransportStats() transport.Stats {
 
 // LogStats returns the counts of the host's log.
 func (h *Host) LogStats() wal.Stats { return h.storage.log.Stats() }
+
+// memberChanges is how members and leaders are to change, as this host was asked or has decided.
+type memberChanges struct {
+	plans      adminPlans // that were made over the admin socket
+	applicants plans.Applicants
+	executing  atomic.Int64 // plans that callers here wait for (execute.go)
+	placer     placer       // hand-overs for placement
+}
+
+// transfers are those of a host, of its two kinds of content. A snapshot is not removed while it is sent,
+// and the log behind it is kept, since the receiver needs it next; if that becomes too much
+// (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
+type transfers struct {
+	bulk.Transfers
+	snapshots *bulk.Class
+	objects   objects.Fetches
+}
+
+// hostReports is what others see of a host.
+type hostReports struct {
+	events    *events
+	logWriter *logWriter
+	hook      *hook         // nil: there is none
+	admin     *admin.Server // the same
+	watch     examination.Watch
+	flight    *flightRecorder // nil: there is none
+}
+
+// hostTrust says which directory this is, whom it admits, and with which key.
+type hostTrust struct {
+	directory *identity.Directory
+	admission *identity.Admission
+	authority authority
+	keys      keys
+	tokens    plans.Tokens // that this host was given
+}
+
+// hostNetwork is the way to other hosts.
+type hostNetwork struct {
+	transport  Transport
+	ownTCP     bool // the transport is not WithTransport's
+	peers      peers
+	handshakes handshakes
+	pulses     *pulse.Sender
+	heard      *pulse.Receiver
+	asked      []pulse.Question // scratch memory of answerLeaders
+
+	strays      atomic.Uint64 // messages for groups that are not open here
+	frames      atomic.Uint64 // of forwarded commands, so far
+	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
+}
+
+// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
+// Host does not export what only the transport may call.
+type inbound Host
+
+// shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
+// hang when a disk does. The parts that may be in the middle of work are asked to stop. When all have
+// stopped, and so nothing can write to the log any more, the log is closed.
+//
+// A disk or a state machine may hang forever, and no call can end that. So each caller of Close waits only as
+// long as its context allows. A part that hangs is left behind and keeps the directory locked; if it ever
+// returns, the shutdown continues.
+type shutdown struct {
+	done chan struct{} // closed when everything has stopped
+
+	mu      sync.Mutex
+	running []*part // were asked to stop and have not
+	errs    []error
+}
+
+// part is something that can be asked to stop, and returns when it has. doing says what it may be in the
+// middle of; it is asked when a caller of Close gives up.
+type part struct {
+	doing func() string
+	stop  func() error
+}
+
+func joined(stop func()) func() error {
+	return func() error { stop(); return nil }
+}
+
+func fixed(text string) func() string { return func() string { return text } }
+
+// hostShutdown is how a host ends.
+type hostShutdown struct {
+	shutdown
+	closing atomic.Bool // Close was called
+}
+
+// hostBulk is what is long: snapshots and objects, made, installed and sent.
+type hostBulk struct {
+	snapshotLanes snapshots.Lanes
+	transfers     transfers
+	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
+}

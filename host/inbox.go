@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -376,4 +378,39 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 	b.memory.waiting.Give(b.proposalBytes)
 	b.proposalBytes = 0
 	return left
+}
+
+// putWish leaves a wish for the next turn. A later one replaces it.
+func (b *inbox) putWish(w *wish) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.wish = w
+	}
+}
+
+func (g *Group) noteDropped(n int, why string) {
+	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
+	// Once for each power of two that is passed.
+	if after := before + uint64(n); before == 0 || before^after > before {
+		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
+		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
+	}
+}
+
+// snapshotStatus is how a transfer to a member has ended, for the core.
+type snapshotStatus struct {
+	member uint64
+	status raft.SnapshotStatus
+}
+
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
+func (b *inbox) putTransfer(t *Transfer) {
+	b.mu.Lock()
+	replaced := b.waiting.transfer
+	b.waiting.transfer = t
+	b.mu.Unlock()
+	if replaced != nil {
+		replaced.finish(errReplaced(t))
+	}
 }

@@ -86,7 +86,7 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 		return
 	}
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.host.storage.shortages.later(func() { (*writer)(g).Restore(s, restored) }, err)
+		g.host.storage.shortages.Later(func() { (*writer)(g).Restore(s, restored) }, err)
 		return
 	} else if err != nil {
 		g.fail(errRestore(err))

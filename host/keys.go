@@ -258,12 +258,3 @@ func (g *Group) askLeader(q plans.Request) {
 		g.host.network.transport.SendBytes(leader, transport.Control, q.Encode(g.id))
 	}
 }
-
-// hostTrust says which directory this is, whom it admits, and with which key.
-type hostTrust struct {
-	directory *identity.Directory
-	admission *identity.Admission
-	authority authority
-	keys      keys
-	tokens    plans.Tokens // that this host was given
-}

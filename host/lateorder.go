@@ -1,9 +1,7 @@
 package host
 
 import (
-	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -19,21 +17,6 @@ import (
 // that. This costs no transfer that its leader still wants: the leader repeats the order with every sign of
 // life of the target, until it gives up. Rejected: a number in the order, which the target compares with what
 // it hears later. After a pause the order is read first, and what is later behind it.
-
-// lateOrders is what a group knows of the order to campaign that came last.
-type lateOrders struct {
-	orderAt atomic.Int64 // tick at which it came and waits since; 0: none waits
-}
-
-// pausesSeen is what the clock of a host knows of pauses.
-type pausesSeen struct {
-	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
-}
-
-func (p *pausesSeen) init() { p.longAt.Store(math.MinInt64 / 2) }
-
-// lateTicks is for how long an order may wait.
-func (c Config) lateTicks() int64 { return max(int64(c.electionTicks()/2), 2*ticksPerHeartbeat) }
 
 // noteOrderAt notes that an order has come. The transport calls it.
 func (g *Group) noteOrderAt() {

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
@@ -97,30 +96,5 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 		case <-ctx.Done():
 			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))
 		}
-	}
-}
-
-// signal wakes any number of goroutines when something has changed.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that the next call of notify closes.
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-	return s.ch
-}
-
-func (s *signal) notify() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
 	}
 }

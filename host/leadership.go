@@ -1,17 +1,110 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/transport"
+	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/sched"
 )
 
-// This file wires package leadership.
+// groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
+type groupLeadership struct {
+	stalls     stalls
+	slow       slowMembers
+	resuming   resuming
+	lateOrders lateOrders
+	quietLead  quietLead
+	placing    groupPlacing // its own comments say who owns what
+	transfer   *Transfer    // under way, and owned by the turn; nil: none
 
-// hourTicks is the time in which hand-overs are counted.
-func (c Config) hourTicks() int64 { return int64(leadership.Window / c.tickPeriod()) }
+	staysLeader atomic.Bool // it was asked to hand over, and cannot
+}
+
+// lateOrders is what a group knows of the order to campaign that came last.
+type lateOrders struct {
+	orderAt atomic.Int64 // tick at which it came and waits since; 0: none waits
+}
+
+// leaderView is which members a leader has heard.
+type leaderView struct {
+	from, term uint64
+	at         int64 // in ticks that were not missed
+	here       []uint64
+}
+
+// leaderViews are the latest view of a follower, and when it asked for one.
+type leaderViews struct {
+	latest  atomic.Pointer[leaderView]
+	askedAt atomic.Int64 // plus one; 0: never
+}
+
+// wish is what a survey wants a group to do: to hand over to one of some members, the best first.
+type wish struct {
+	group *Group
+	to    []target
+	began int64 // tick of the turn that has taken it
+
+	marked int64  // tick at which the end of the log was noted,
+	goal   uint64 // and that
+}
+
+// target is a member that should lead.
+type target struct {
+	id     uint64
+	rank   int
+	leads  uint64 // groups on its host
+	here   int    // and on this one
+	better bool   // it ranks above this member; otherwise it is for balance
+}
+
+// groupPlacing is a group's part in placement.
+type groupPlacing struct {
+	preference atomic.Pointer[Placement]        // nil: all members are equal
+	recent     atomic.Pointer[leadership.Moves] // nil: none
+	behind     atomic.Pointer[string]           // why the latest wish was not carried out; nil: it was
+
+	led     sched.Place[*Group] // guarded by the lock of the placer,
+	prefers bool                // as this: it is counted there
+
+	wish *wish // under way; owned by the turn
+}
+
+// quietLead is a leader's part in pulses. It belongs to the turn.
+type quietLead struct {
+	pulsed     bool  // its heartbeats are left to the pulses
+	pulseAfter int64 // not before this tick
+	activeAt   int64 // the tick through which answers were noted
+}
+
+// resuming is a member's attempt to lead again. It belongs to the turn.
+type resuming struct {
+	voted bool  // for itself, before the group was opened; false when nothing is left to try
+	since int64 // the tick of the first turn
+	tries int
+}
+
+// Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
+// the transfer of the core. The leader takes no commands, brings the target's log up to its own, and tells
+// the target to campaign. After an election timeout the leader gives up and leads again. The group answers
+// in its turns, so nothing here waits.
+//
+// A transfer has ended well when this host knows another leader. Until then it does not: that the order to
+// campaign has left says nothing about the votes.
+type Transfer struct {
+	to    uint64
+	group *Group
+
+	mu   sync.Mutex
+	done chan struct{} // closed with the outcome
+	err  error
+	is   bool
+
+	// Owned by the turn.
+	target uint64 // that was asked of the core; 0: not yet
+	term   uint64 // in which it was
+	at     int64  // tick
+}
 
 // recentOrNew returns the hand-overs of the group, for what is noted now. Most groups never have any.
 func (p *groupPlacing) recentOrNew() *leadership.Moves {
@@ -35,75 +128,4 @@ func (p *groupPlacing) moves(now, within int64) int {
 func (p *groupPlacing) rests(now int64) bool {
 	m := p.recent.Load()
 	return m != nil && m.Rests(now)
-}
-
-// noteHandedOver notes that the leadership is handed over from here, and tells the other members.
-func (g *Group) noteHandedOver(term uint64, asked bool) {
-	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
-	if asked {
-		m.RestUntil(now + g.host.config.hourTicks())
-	} else {
-		m.Note(now)
-	}
-	body := leadership.Moved{Group: g.id, MoveName: m.NameNext(term), Asked: asked}.Encode()
-	for _, id := range g.memberIDs() {
-		if id != g.self {
-			g.host.network.transport.SendBytes(id, transport.Control, body)
-		}
-	}
-}
-
-// takeMoved is told by a member that the leadership was handed over, in a term that this one knows.
-func (g *Group) takeMoved(from uint64, r leadership.Moved) {
-	if !g.isOther(from) || g.Err() != nil || r.Term > g.life.status.Load().Term {
-		return
-	}
-	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
-	switch {
-	case !m.IsNew(r.MoveName):
-	case r.Asked:
-		m.RestUntil(now + g.host.config.hourTicks())
-	default:
-		m.Note(now)
-	}
-}
-
-// takePlacing takes a body about placement.
-func (h *Host) takePlacing(from uint64, body []byte) error {
-	switch body[0] {
-	case control.LoadQuestion:
-		var number uint64
-		if err := control.DecodeNumbers(body, "a question about load", &number); err != nil {
-			return err
-		}
-		h.network.transport.SendBytes(from, transport.Control, h.load(number).Encode())
-	case control.LoadAnswer:
-		l, err := leadership.DecodeLoad(body)
-		if err != nil {
-			return err
-		}
-		h.changes.placer.answered(from, l)
-	default:
-		r, err := leadership.DecodeMoved(body)
-		if err != nil {
-			return err
-		}
-		if g := h.groups.get(r.Group); g != nil {
-			g.takeMoved(from, r)
-		}
-	}
-	return nil
-}
-
-// groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
-type groupLeadership struct {
-	stalls     stalls
-	slow       slowMembers
-	resuming   resuming
-	lateOrders lateOrders
-	quietLead  quietLead
-	placing    groupPlacing // its own comments say who owns what
-	transfer   *Transfer    // under way, and owned by the turn; nil: none
-
-	staysLeader atomic.Bool // it was asked to hand over, and cannot
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
@@ -23,19 +22,6 @@ import (
 //
 // in bodies of kind transport.Control; integers are uvarints. A leader of an earlier version answers nothing.
 // Then the follower says that it does not know. It never says "no" of a member that it merely does not hear.
-
-// leaderView is which members a leader has heard.
-type leaderView struct {
-	from, term uint64
-	at         int64 // in ticks that were not missed
-	here       []uint64
-}
-
-// leaderViews are the latest view of a follower, and when it asked for one.
-type leaderViews struct {
-	latest  atomic.Pointer[leaderView]
-	askedAt atomic.Int64 // plus one; 0: never
-}
 
 // view returns the view of the member that leads now, or nil if it has said nothing within two election
 // timeouts.
@@ -152,3 +138,13 @@ func (g *Group) encodeView() []byte {
 	}
 	return body
 }
+
+const (
+	maxPlansMade = 16
+	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
+	// a plan waits has no signal.
+	watchTime = 2 * time.Second
+	watchPace = 50 * time.Millisecond
+	// hearTime is how long a plan waits until a host was heard whose address came with it.
+	hearTime = 5 * time.Second
+)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -49,4 +51,15 @@ func (c Config) explainListen(listens bool, err error) error {
 		change += " to a port that this user may have, starting at 1024"
 	}
 	return fmt.Errorf("millrace: host %d cannot listen: %s: %w; %s", c.ID, where, refused, change)
+}
+
+// tlsEvent passes on an event of the transport, and records a refusal for Explain. The transport reports a
+// refusal at both ends; what it reports of a host that dials is what that host says of itself, so a stranger
+// can name any member. It is a cause only while the member is not heard: then its certificate, or this
+// host's, is the likely reason.
+func (h *Host) tlsEvent(e tcp.TLSEvent) {
+	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
+	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.of(refused.Peer) != nil {
+		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.livedAtBeat(), h.config.bounds().Refused())
+	}
 }

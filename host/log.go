@@ -214,5 +214,5 @@ type hostStorage struct {
 	log       Log
 	lane      *appendlane.Lane
 	readers   *storage.Readers
-	shortages shortages
+	shortages storage.Shortages
 }

@@ -102,3 +102,10 @@ func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err er
 		}
 	}
 }
+
+// Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
+// or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
+// of wal.Group.Entries.
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
+	return g.writes.storage.log.Entries(lo, hi, maxBytes)
+}

@@ -77,7 +77,7 @@ func (q *applyQueue) writeNote() {
 	known := q.group.machine.skips.Known()
 	next.Committed = max(next.Committed, known)
 	if err := q.storeNote(next); vfs.IsShort(err) {
-		q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
+		q.group.host.storage.shortages.Later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
 		return
 	} else if err != nil {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)

@@ -71,15 +71,22 @@ type MemoryStats struct {
 // MemoryUse is one use.
 type MemoryUse struct{ Used, Share int64 }
 
-// Memory returns what the groups hold. It never waits.
-func (h *Host) Memory() MemoryStats {
-	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
-	m := &h.memory
-	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
-}
-
 // hostMemory is what may wait, in bytes, and who waits.
 type hostMemory struct {
 	memory
 	waiters proposals.Pool
 }
+
+const (
+	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is
+	// far above what a round takes: bytes are what costs memory, and a leader that has sent as many small
+	// batches as it may waits for a whole sync of its followers (decision 0028).
+	maxInflightMsgs  = 4096
+	maxInflightBytes = 32 << 20
+	maxApplyingBytes = 32 << 20
+	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the
+	// leader steps down (decision 0014).
+	answerTimeouts = 2
+	// maxCommandBytes leaves space in a frame for the append around a command.
+	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
+)

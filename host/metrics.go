@@ -1,12 +1,11 @@
 package host
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -210,29 +209,6 @@ type PeerMetrics struct {
 	Refuses, Refused bool
 }
 
-// groupCounts are the counts of a group that nothing else keeps. Other parts of the host add theirs.
-type groupCounts struct {
-	batches, commands, bytes                   atomic.Uint64
-	campaigns, elected, leaderChanges, givenUp atomic.Uint64
-	placed                                     atomic.Uint64
-	taken                                      atomic.Uint64
-}
-
-// noteRole counts elections and leaders.
-func (c *groupCounts) noteRole(was raft.SoftState, now diagnosis.Status, lastLeader uint64) {
-	switch {
-	case now.Role == event.RoleLeader && was.RaftState != raft.StateLeader:
-		c.elected.Add(1)
-	case now.Role == event.RolePreCandidate && was.RaftState != raft.StatePreCandidate:
-		c.campaigns.Add(1)
-	case now.Role == event.RoleCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
-		c.campaigns.Add(1) // told by its leader, without a pre-vote
-	}
-	if now.Leader != raft.None && now.Leader != lastLeader {
-		c.leaderChanges.Add(1)
-	}
-}
-
 // Metrics returns the group's counts and levels. It takes a few short locks, never waits for the group, a
 // disk or a state machine, and may be called by any goroutine.
 func (g *Group) Metrics() GroupMetrics {
@@ -317,30 +293,23 @@ func (h *Host) Metrics() HostMetrics {
 		m.Lanes.HungTurns += hung
 	}
 	m.Lanes.AppendWork = h.storage.lane.Pieces.Load()
-	if since, stalls := h.reports.watch.stalledDisk(h.storage.lane, now); stalls {
+	if since, stalls := h.reports.watch.StalledDisk(h.storage.lane, now); stalls {
 		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
 	}
-	pauses, missed := h.reports.watch.allPauses()
+	pauses, missed := h.reports.watch.AllPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
 		p := h.network.handshakes.of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
-		refused := h.reports.watch.refusedHost(id).Lasts(now, h.config.bounds())
+		refused := h.reports.watch.Refusal(id).Lasts(now, h.config.bounds())
 		m.Peers = append(m.Peers, PeerMetrics{
 			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
 			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
 		})
 	}
 	return m
-}
-
-// allPauses returns how often the process did not run, and for how many ticks.
-func (w *hostWatch) allPauses() (n uint64, missed int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return uint64(w.nPauses), w.missed
 }
 
 // snapshotMetrics returns counts and levels.
@@ -359,4 +328,20 @@ func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
 		m.LogEntries = last - first + 1
 	}
 	return m
+}
+
+// divergenceMetrics returns what Metrics says of the comparison.
+func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
+	if found, _, _ := g.machine.divergence.Standing(); found != nil {
+		m.DifferAt = found.Index
+	}
+	m.AgreedAt, m.Found = g.machine.divergence.Counts()
+	return m
+}
+
+// Memory returns what the groups hold. It never waits.
+func (h *Host) Memory() MemoryStats {
+	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
+	m := &h.memory
+	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
 }

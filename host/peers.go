@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
@@ -347,17 +346,17 @@ func (h *Host) knowsBetter(id uint64, other location) bool {
 	return other.incarnation == known.incarnation && other.generation <= known.generation
 }
 
-// hostNetwork is the way to other hosts.
-type hostNetwork struct {
-	transport  Transport
-	ownTCP     bool // the transport is not WithTransport's
-	peers      peers
-	handshakes handshakes
-	pulses     *pulse.Sender
-	heard      *pulse.Receiver
-	asked      []pulse.Question // scratch memory of answerLeaders
+// recall makes a host known again that was forgotten and speaks.
+func (h *Host) recall(id uint64) {
+	if last := h.trust.admission.Last(id); last.ID == id && h.isDeparted(id) {
+		if err := h.locate(id, lastSaid(last)); err != nil {
+			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
+		}
+	}
+}
 
-	strays      atomic.Uint64 // messages for groups that are not open here
-	frames      atomic.Uint64 // of forwarded commands, so far
-	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
+// isForgotten reports whether a host is not known because it has departed.
+func (h *Host) isForgotten(id uint64) bool {
+	_, known := slices.BinarySearch(h.others(), id)
+	return !known && h.isDeparted(id)
 }

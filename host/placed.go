@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
@@ -16,15 +15,6 @@ import (
 // trips. A member of an idle group is level at once.
 //
 // If no member of the wish is level for an election timeout, the wish ends. The next survey makes another.
-
-// putWish leaves a wish for the next turn. A later one replaces it.
-func (b *inbox) putWish(w *wish) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.waiting.wish = w
-	}
-}
 
 // advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
 func (g *Group) advancePlacement() (again bool) {
@@ -161,6 +151,3 @@ func (g *Group) wishDue() int64 {
 	}
 	return g.core.at.ticks + ticksPerHeartbeat
 }
-
-// ticksLong is the time that some ticks take.
-func (c *Config) ticksLong(ticks int64) time.Duration { return time.Duration(ticks) * c.tickPeriod() }

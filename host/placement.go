@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/leadership"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -116,46 +115,4 @@ func (p *Placement) describe(id uint64, zone string) string {
 		return fmt.Sprintf("priority %d", p.priority(id))
 	}
 	return fmt.Sprintf("priority %d, zone %q", p.priority(id), zone)
-}
-
-// SetPlacement changes which members should lead the group, as this member sees it, until it is closed. The
-// zero value makes all members equal. It acts while this member leads; set it on all members. It is safe for
-// concurrent use.
-func (g *Group) SetPlacement(p Placement) error {
-	if err := g.Err(); err != nil {
-		return wrap(outcome.ErrStopped, err)
-	}
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	g.leadership.placing.preference.Store(p.clone())
-	g.host.changes.placer.recount(g)
-	return nil
-}
-
-// PlacementStatus says where the leader of a group should be, as one of its members sees it.
-type PlacementStatus struct {
-	Placement Placement // in force on this member
-	// Wants is the member that should lead instead of this one by Placement, and Waits why it does not yet,
-	// in words. They are 0 and empty if no member should, and on a member that does not lead. Balance has no
-	// member in mind before it hands over, and is not among them.
-	Wants uint64
-	Waits string
-	// Recent is how many hand-overs for the sake of placement this member knows of in the past hour, by any
-	// leader of the group. With 4, the leader stays.
-	Recent int
-}
-
-// Placement returns where the leader of the group should be, as this member sees it. It never waits.
-func (g *Group) Placement() PlacementStatus {
-	s := PlacementStatus{Recent: g.leadership.placing.moves(g.host.clock.livedAtBeat(), g.host.config.hourTicks())}
-	p := g.leadership.placing.preference.Load()
-	if p == nil {
-		return s
-	}
-	s.Placement = *p.clone()
-	if g.life.roleTimes.leads.Load() >= 0 && g.Err() == nil {
-		s.Wants, s.Waits = g.host.changes.placer.explain(g, p)
-	}
-	return s
 }

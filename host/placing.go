@@ -8,8 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -66,37 +68,6 @@ const (
 	// it will be stopped.
 	stopTimeouts = 600
 )
-
-// wish is what a survey wants a group to do: to hand over to one of some members, the best first.
-type wish struct {
-	group *Group
-	to    []target
-	began int64 // tick of the turn that has taken it
-
-	marked int64  // tick at which the end of the log was noted,
-	goal   uint64 // and that
-}
-
-// target is a member that should lead.
-type target struct {
-	id     uint64
-	rank   int
-	leads  uint64 // groups on its host
-	here   int    // and on this one
-	better bool   // it ranks above this member; otherwise it is for balance
-}
-
-// groupPlacing is a group's part in placement.
-type groupPlacing struct {
-	preference atomic.Pointer[Placement]        // nil: all members are equal
-	recent     atomic.Pointer[leadership.Moves] // nil: none
-	behind     atomic.Pointer[string]           // why the latest wish was not carried out; nil: it was
-
-	led     sched.Place[*Group] // guarded by the lock of the placer,
-	prefers bool                // as this: it is counted there
-
-	wish *wish // under way; owned by the turn
-}
 
 func (p *placer) init(h *Host) {
 	p.host, p.loads = h, map[uint64]leadership.Load{}
@@ -159,7 +130,7 @@ func (h *Host) load(number uint64) leadership.Load {
 // unfit says why this host should get no leadership.
 func (h *Host) unfit() leadership.Unfitness {
 	now := h.clock.livedAtBeat()
-	since, works := h.reports.watch.stalledDisk(h.storage.lane, now)
+	since, works := h.reports.watch.StalledDisk(h.storage.lane, now)
 	switch {
 	case h.shutdown.closing.Load() || now < h.changes.placer.stops.Load():
 		return leadership.StopsSoon
@@ -316,7 +287,7 @@ func (p *placer) targets(g *Group, now int64) (to []target) {
 // rejectGroup says why the leadership of a group stays here for now, whatever its Placement says, or "".
 func (p *placer) rejectGroup(g *Group, now int64) string {
 	c := &p.host.config
-	since := g.life.roleTimes.leads.Load()
+	since := g.life.roleTimes.Leads.Load()
 	switch r := g.roster(); {
 	case r == nil:
 		return "the group is not founded"
@@ -355,5 +326,86 @@ func (p *placer) explain(g *Group, preference *Placement) (wants uint64, waits s
 	return wants, "the next look at this group"
 }
 
-// placementTicks is for how long a leader must have led, and the host of a target must have been heard.
-func (c *Config) placementTicks() int64 { return placementTimeouts * int64(c.electionTicks()) }
+// takeMoved is told by a member that the leadership was handed over, in a term that this one knows.
+func (g *Group) takeMoved(from uint64, r leadership.Moved) {
+	if !g.isOther(from) || g.Err() != nil || r.Term > g.life.status.Load().Term {
+		return
+	}
+	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
+	switch {
+	case !m.IsNew(r.MoveName):
+	case r.Asked:
+		m.RestUntil(now + g.host.config.hourTicks())
+	default:
+		m.Note(now)
+	}
+}
+
+// takePlacing takes a body about placement.
+func (h *Host) takePlacing(from uint64, body []byte) error {
+	switch body[0] {
+	case control.LoadQuestion:
+		var number uint64
+		if err := control.DecodeNumbers(body, "a question about load", &number); err != nil {
+			return err
+		}
+		h.network.transport.SendBytes(from, transport.Control, h.load(number).Encode())
+	case control.LoadAnswer:
+		l, err := leadership.DecodeLoad(body)
+		if err != nil {
+			return err
+		}
+		h.changes.placer.answered(from, l)
+	default:
+		r, err := leadership.DecodeMoved(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(r.Group); g != nil {
+			g.takeMoved(from, r)
+		}
+	}
+	return nil
+}
+
+// SetPlacement changes which members should lead the group, as this member sees it, until it is closed. The
+// zero value makes all members equal. It acts while this member leads; set it on all members. It is safe for
+// concurrent use.
+func (g *Group) SetPlacement(p Placement) error {
+	if err := g.Err(); err != nil {
+		return wrap(outcome.ErrStopped, err)
+	}
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	g.leadership.placing.preference.Store(p.clone())
+	g.host.changes.placer.recount(g)
+	return nil
+}
+
+// PlacementStatus says where the leader of a group should be, as one of its members sees it.
+type PlacementStatus struct {
+	Placement Placement // in force on this member
+	// Wants is the member that should lead instead of this one by Placement, and Waits why it does not yet,
+	// in words. They are 0 and empty if no member should, and on a member that does not lead. Balance has no
+	// member in mind before it hands over, and is not among them.
+	Wants uint64
+	Waits string
+	// Recent is how many hand-overs for the sake of placement this member knows of in the past hour, by any
+	// leader of the group. With 4, the leader stays.
+	Recent int
+}
+
+// Placement returns where the leader of the group should be, as this member sees it. It never waits.
+func (g *Group) Placement() PlacementStatus {
+	s := PlacementStatus{Recent: g.leadership.placing.moves(g.host.clock.livedAtBeat(), g.host.config.hourTicks())}
+	p := g.leadership.placing.preference.Load()
+	if p == nil {
+		return s
+	}
+	s.Placement = *p.clone()
+	if g.life.roleTimes.Leads.Load() >= 0 && g.Err() == nil {
+		s.Wants, s.Waits = g.host.changes.placer.explain(g, p)
+	}
+	return s
+}

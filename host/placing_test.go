@@ -283,8 +283,8 @@ func TestStepsAreBounded(t *testing.T) {
 	for range groups {
 		g := &Group{member: member{self: 1, host: l.Host}}
 		g.members.roster.Store(roster)
-		g.life.roleTimes.begin(0)
-		g.life.roleTimes.leads.Store(0)
+		g.life.roleTimes.Begin(0)
+		g.life.roleTimes.Leads.Store(0)
 		l.changes.placer.add(g)
 	}
 	p, now := &l.changes.placer, l.clock.livedAtBeat()

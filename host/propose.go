@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 )
@@ -136,11 +137,21 @@ type groupProposals struct {
 	frames      proposals.SeenFrames
 	batching    proposals.Batching // its own comments say who owns what
 	gathering   gathering
-	overload    overload
+	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)
 
 	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
 
 	refused atomic.Uint64
 	dropped atomic.Uint64
+}
+
+// noteOverload counts commands that were refused for lack of memory.
+func (g *Group) noteOverload(n int) {
+	g.proposals.overload.Commands.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+}
+
+// noteNoSpace counts messages that were dropped for lack of memory.
+func (g *Group) noteNoSpace(n int) {
+	g.proposals.overload.Messages.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }

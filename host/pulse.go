@@ -89,14 +89,7 @@ func (g *Group) notePeers() {
 	for _, id := range active {
 		g.noteRefusal(g.core.node.PeerActive(id))
 	}
-	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
-}
-
-// quietLead is a leader's part in pulses. It belongs to the turn.
-type quietLead struct {
-	pulsed     bool  // its heartbeats are left to the pulses
-	pulseAfter int64 // not before this tick
-	activeAt   int64 // the tick through which answers were noted
+	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 }
 
 // followPulse makes a group rely on a list, if it follows the host in that term and lacks nothing.

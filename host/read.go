@@ -96,12 +96,6 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 // acknowledged anything. The zero Lease never holds.
 func (l Lease) Holds() bool { return l.lease.Holds() }
 
-// groupReads is reads and the lease.
-type groupReads struct {
-	queue reads.Queue
-	round reads.Round // owned by the turn
-}
-
 func (rd *groupReads) init(g *Group) {
 	rd.queue.Init(reads.Settings{
 		Group: g.id, Self: g.self, Life: g.host.life(), Interval: ticksPerHeartbeat, Budget: &g.host.memory.waiting,

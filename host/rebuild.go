@@ -60,7 +60,7 @@ func (q *applyQueue) rebuild() (works bool) {
 		}
 		if vfs.IsShort(err) {
 			q.rebuilt = rebuildPurpose{}
-			q.group.host.storage.shortages.later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
+			q.group.host.storage.shortages.Later(func() { q.group.host.appliers.Enqueue(&q.seat) }, err)
 			return false
 		}
 		q.group.host.env.logger.Warn("the halted state machine was not made again from a snapshot; start this host again", "group", q.group.id, "host", q.group.self, "snapshot", p.ID.String(), "err", err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/pulse"
@@ -13,10 +12,6 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
-
-// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
-// Host does not export what only the transport may call.
-type inbound Host
 
 var _ transport.RefusalReceiver = (*inbound)(nil)
 
@@ -164,15 +159,6 @@ func mayTravel(t raftpb.MessageType) bool {
 		return true
 	}
 	return false
-}
-
-func (g *Group) noteDropped(n int, why string) {
-	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
-	// Once for each power of two that is passed.
-	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
-		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
-	}
 }
 
 // Deliver implements transport.Receiver.

@@ -14,13 +14,6 @@ import "github.com/millrace/millrace/raft"
 //
 // The only voter of a group does not wait: no other member can lead.
 
-// resuming is a member's attempt to lead again. It belongs to the turn.
-type resuming struct {
-	voted bool  // for itself, before the group was opened; false when nothing is left to try
-	since int64 // the tick of the first turn
-	tries int
-}
-
 // maxResumeTries keeps the attempts within an election timeout of common length.
 const maxResumeTries = 3
 

@@ -24,9 +24,6 @@ import (
 // maxSettings bounds the settings of a record.
 const maxSettings = control.MaxSettings
 
-// settings are what a host says of its configuration, by number.
-type settings map[uint64]uint64
-
 // equalSettings are the settings that members should share, in the order of their numbers, which begin at 1.
 // A number is never given to another setting.
 var equalSettings = []struct {

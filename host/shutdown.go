@@ -7,39 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 )
-
-// shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
-// hang when a disk does. The parts that may be in the middle of work are asked to stop. When all have
-// stopped, and so nothing can write to the log any more, the log is closed.
-//
-// A disk or a state machine may hang forever, and no call can end that. So each caller of Close waits only as
-// long as its context allows. A part that hangs is left behind and keeps the directory locked; if it ever
-// returns, the shutdown continues.
-type shutdown struct {
-	done chan struct{} // closed when everything has stopped
-
-	mu      sync.Mutex
-	running []*part // were asked to stop and have not
-	errs    []error
-}
-
-// part is something that can be asked to stop, and returns when it has. doing says what it may be in the
-// middle of; it is asked when a caller of Close gives up.
-type part struct {
-	doing func() string
-	stop  func() error
-}
-
-func joined(stop func()) func() error {
-	return func() error { stop(); return nil }
-}
-
-func fixed(text string) func() string { return func() string { return text } }
 
 // parts returns the parts of a host except its log. They can stop in any order.
 func (h *Host) parts() []part {
@@ -209,10 +180,4 @@ func (h *Host) Close(ctx context.Context) error {
 		}
 	}
 	return h.shutdown.wait(ctx)
-}
-
-// hostShutdown is how a host ends.
-type hostShutdown struct {
-	shutdown
-	closing atomic.Bool // Close was called
 }

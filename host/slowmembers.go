@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -17,7 +18,7 @@ type slowMembers struct {
 
 type memberWatch struct {
 	id uint64
-	stallWatch
+	examination.Standstill
 	told bool
 }
 
@@ -39,7 +40,7 @@ func (g *Group) checkMembers() (again bool) {
 			return
 		}
 		m := w.member(id)
-		switch stalled := m.waits(pr.Match < st.LastIndex, pr.Match, now); {
+		switch stalled := m.Observe(pr.Match < st.LastIndex, pr.Match, now); {
 		case stalled <= bound:
 			m.told = false
 		case !m.told:

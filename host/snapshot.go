@@ -36,37 +36,6 @@ import (
 //
 // Rejected: to let the core ask for snapshots and wait for them. The core knows neither bytes nor disks.
 
-// SnapshotPolicy says when a group takes snapshots by itself. The zero value is a good one.
-type SnapshotPolicy struct {
-	// LogBytes is how much the log grows between two snapshots, in bytes with the overhead of each entry.
-	// Default 64 MiB, or four times the last snapshot if that is more: so writing snapshots costs at most a
-	// quarter of writing the log.
-	LogBytes int64
-	// Every is the time after which a snapshot is taken if anything was applied since the last; 0: none is
-	// taken because of time. At least a heartbeat interval.
-	Every time.Duration
-	// KeepBytes is how much of the log stays behind a snapshot, for followers that are behind: they get
-	// entries in place of the snapshot. Default as many bytes as the snapshot has, and at least 1 MiB (or a
-	// quarter of the interval between two snapshots, if that is less). Sending more log than that costs
-	// more than the snapshot.
-	KeepBytes int64
-	// Disabled means that no snapshot is taken except by TakeSnapshot.
-	Disabled bool
-}
-
-// validate says what is wrong with a policy, or returns nil.
-func (p SnapshotPolicy) validate(group uint64, c Config) error {
-	switch {
-	case p.LogBytes < 0:
-		return fmt.Errorf("millrace: SnapshotPolicy.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
-	case p.KeepBytes < 0:
-		return fmt.Errorf("millrace: SnapshotPolicy.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
-	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
-		return fmt.Errorf("millrace: SnapshotPolicy.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
-	}
-	return nil
-}
-
 const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
 
 // SnapshotInfo describes a published snapshot.

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 )
@@ -107,12 +106,6 @@ func (g *Group) otherMembers() (others []uint64) {
 	return others
 }
 
-// snapshotStatus is how a transfer to a member has ended, for the core.
-type snapshotStatus struct {
-	member uint64
-	status raft.SnapshotStatus
-}
-
 // keepSnapshots takes the messages about snapshots out of what the core sends: the host carries them out.
 func (g *Group) keepSnapshots(messages []raftpb.Message) (others []raftpb.Message) {
 	if !slices.ContainsFunc(messages, isSnapshotMessage) {
@@ -143,11 +136,4 @@ func (g *Group) advanceSnapshots() (again bool) {
 	}
 	awaits, through = g.snapshots.Work()
 	return awaits > 0 || through > 0
-}
-
-// hostBulk is what is long: snapshots and objects, made, installed and sent.
-type hostBulk struct {
-	snapshotLanes snapshots.Lanes
-	transfers     transfers
-	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -28,8 +29,8 @@ import (
 
 // stalls is a group's watch on its own work. It belongs to the turn.
 type stalls struct {
-	disk      stallWatch
-	full      stallWatch
+	disk      examination.Standstill
+	full      examination.Standstill
 	machine   stuckApply
 	acks      []ack  // of the other members
 	checkedAt int64  // the tick in which it looked last
@@ -43,22 +44,6 @@ type stalls struct {
 type ack struct {
 	from uint64
 	at   int64 // tick
-}
-
-// stallWatch measures for how long work has waited without progress.
-type stallWatch struct {
-	busy  bool
-	done  uint64
-	since int64
-}
-
-// waits records whether work waits and how much has been done so far, and returns for how many ticks nothing
-// was done.
-func (w *stallWatch) waits(busy bool, done uint64, now int64) int64 {
-	if !busy || !w.busy || done != w.done {
-		*w = stallWatch{busy: busy, done: done, since: now}
-	}
-	return now - w.since
 }
 
 // noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
@@ -81,7 +66,7 @@ func (g *Group) noteAck(m *raftpb.Message) {
 func (g *Group) checkStall() (again bool) {
 	st := g.core.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
-		g.leadership.stalls.disk, g.leadership.stalls.full, g.leadership.stalls.machine.watch, g.leadership.stalls.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
+		g.leadership.stalls.disk, g.leadership.stalls.full, g.leadership.stalls.machine.watch, g.leadership.stalls.tried = examination.Standstill{}, examination.Standstill{}, examination.Standstill{}, 0
 		g.leadership.stalls.machine.end()
 		g.leadership.stalls.acks, g.leadership.stalls.checkedAt = g.leadership.stalls.acks[:0], -1
 		return false
@@ -92,15 +77,15 @@ func (g *Group) checkStall() (again bool) {
 	}
 	g.leadership.stalls.checkedAt = now
 	g.noteApplied()
-	hangs := g.leadership.stalls.disk.waits(g.writes.append.Held() > 0, g.writes.append.Rounds(), now)
-	full := g.leadership.stalls.full.waits(g.writes.append.Full.Load(), 0, now)
+	hangs := g.leadership.stalls.disk.Observe(g.writes.append.Held() > 0, g.writes.append.Rounds(), now)
+	full := g.leadership.stalls.full.Observe(g.writes.append.Full.Load(), 0, now)
 	mayAct := now >= g.leadership.stalls.actAfter && st.LeadTransferee == raft.None
 	switch bound := g.host.config.stallTicks(); {
 	case !mayAct:
 	case full > ticksPerHeartbeat:
-		g.giveUp(g.leadership.stalls.full.since, "its disk is full")
+		g.giveUp(g.leadership.stalls.full.Since, "its disk is full")
 	case hangs > bound:
-		g.giveUp(g.leadership.stalls.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
+		g.giveUp(g.leadership.stalls.disk.Since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
 	g.checkApply(now, mayAct && now >= g.leadership.stalls.actAfter)
 	return g.leadership.stalls.machine.goal != 0
@@ -231,6 +216,3 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	}
 	log("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
 }
-
-// stallTicks is Config.StallTimeout in ticks.
-func (c Config) stallTicks() int64 { return int64(c.StallTimeout / c.tickPeriod()) }

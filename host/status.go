@@ -1,9 +1,6 @@
 package host
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/raft"
@@ -29,31 +26,6 @@ func (g *Group) Status() diagnosis.Status {
 	return s
 }
 
-// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
-// for each change.
-type published struct {
-	leads atomic.Bool // Role is leader
-
-	mu sync.Mutex
-	s  diagnosis.Status
-}
-
-func (p *published) Load() diagnosis.Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.s
-}
-
-// own is Load for the turn. It takes no lock, because nothing else writes.
-func (p *published) own() diagnosis.Status { return p.s }
-
-func (p *published) Store(s diagnosis.Status) {
-	p.leads.Store(s.Role == event.RoleLeader)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.s = s
-}
-
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
 	st := g.core.node.BasicStatus()
@@ -70,7 +42,7 @@ func (g *Group) publish() {
 	was := g.life.status.own()
 	if was != now {
 		g.life.status.Store(now)
-		g.life.roleTimes.note(now, g.host.clock.livedAtBeat())
+		g.life.roleTimes.Record(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}

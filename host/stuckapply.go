@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -44,7 +45,7 @@ import (
 
 // stuckApply is a leader's watch on its state machine. It belongs to the turn.
 type stuckApply struct {
-	watch  stallWatch
+	watch  examination.Standstill
 	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
 	number uint64 // of the latest question
 	began  int64  // the tick of the first question
@@ -64,7 +65,7 @@ type aheadMember struct {
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
 func (g *Group) checkApply(now int64, mayAct bool) {
 	s, bound := &g.leadership.stalls.machine, g.host.config.stallTicks()
-	stalled := s.watch.waits(g.applyWaits(), g.machine.apply.progress(), now)
+	stalled := s.watch.Observe(g.applyWaits(), g.machine.apply.progress(), now)
 	if g.machine.apply.halted() != nil && stalled > 0 {
 		stalled = max(stalled, bound+1) // it is known that nothing will be applied
 	}
@@ -81,7 +82,7 @@ func (g *Group) checkApply(now int64, mayAct bool) {
 	if now >= s.next {
 		g.askApplied(now)
 		if s.next = now + int64(g.host.config.electionTicks()); stalled <= bound {
-			s.next = min(s.next, s.watch.since+bound+1)
+			s.next = min(s.next, s.watch.Since+bound+1)
 		}
 	}
 }
@@ -102,14 +103,14 @@ func (g *Group) stuckDue() int64 {
 	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	s.watch.waits(g.applyWaits(), g.machine.apply.progress(), g.core.at.ticks)
+	s.watch.Observe(g.applyWaits(), g.machine.apply.progress(), g.core.at.ticks)
 	switch {
-	case !s.watch.busy:
+	case !s.watch.Busy:
 		return never
 	case s.goal == 0 && g.machine.apply.halted() != nil:
-		return max(s.watch.since, g.core.at.ticks) + 1
+		return max(s.watch.Since, g.core.at.ticks) + 1
 	case s.goal == 0:
-		return s.watch.since + g.host.config.stallTicks()/2 + 1
+		return s.watch.Since + g.host.config.stallTicks()/2 + 1
 	}
 	return max(s.next, g.core.at.ticks+1)
 }

@@ -3,8 +3,9 @@ package host
 import (
 	"time"
 
+	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/raft"
 )
 
 // ticksPerHeartbeat divides a heartbeat interval into the core's ticks. Election timeouts are drawn in ticks.
@@ -42,27 +43,25 @@ func missedTicks(passed int64) int64 {
 	return max(0, passed-ticksPerHeartbeat)
 }
 
-// passed returns the ticks that have passed for a group since its last turn, and how many of them count as
-// missed: those that the process has missed, and those by which this turn is late, because the shard was
-// busy. A group that is not due sleeps, and its ticks are not missed.
-func (g *Group) passed(at moment) (ticks, missed int) {
-	passed := at.ticks - g.core.at.ticks
-	late := int64(0)
-	if g.core.nextDue < never {
-		late = missedTicks(at.ticks - g.core.nextDue)
-	}
-	lost := min(max(at.missed-g.core.at.missed, late), passed)
-	g.core.at = at
-	return int(passed), int(lost)
-}
-
-// dueIn returns the tick that is a number of ticks after another, as raft.RawNode.TicksToEvent counts them.
-func dueIn(from int64, ticks int) int64 {
-	if ticks == raft.NoEvent {
-		return never
-	}
-	return from + int64(ticks)
-}
-
 // never is later than every tick.
 const never = turn.Never
+
+// bounds are the times by which a host is judged.
+func (c Config) bounds() examination.Bounds {
+	return examination.Bounds{Tick: c.tickPeriod(), Heartbeat: ticksPerHeartbeat, Election: int64(c.electionTicks()), Stall: c.stallTicks()}
+}
+
+// lateTicks is for how long an order may wait.
+func (c Config) lateTicks() int64 { return max(int64(c.electionTicks()/2), 2*ticksPerHeartbeat) }
+
+// hourTicks is the time in which hand-overs are counted.
+func (c Config) hourTicks() int64 { return int64(leadership.Window / c.tickPeriod()) }
+
+// ticksLong is the time that some ticks take.
+func (c *Config) ticksLong(ticks int64) time.Duration { return time.Duration(ticks) * c.tickPeriod() }
+
+// placementTicks is for how long a leader must have led, and the host of a target must have been heard.
+func (c *Config) placementTicks() int64 { return placementTimeouts * int64(c.electionTicks()) }
+
+// stallTicks is Config.StallTimeout in ticks.
+func (c Config) stallTicks() int64 { return int64(c.StallTimeout / c.tickPeriod()) }

@@ -4,36 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
+	"github.com/millrace/millrace/transport"
 )
-
-// Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
-// the transfer of the core. The leader takes no commands, brings the target's log up to its own, and tells
-// the target to campaign. After an election timeout the leader gives up and leads again. The group answers
-// in its turns, so nothing here waits.
-//
-// A transfer has ended well when this host knows another leader. Until then it does not: that the order to
-// campaign has left says nothing about the votes.
-type Transfer struct {
-	to    uint64
-	group *Group
-
-	mu   sync.Mutex
-	done chan struct{} // closed with the outcome
-	err  error
-	is   bool
-
-	// Owned by the turn.
-	target uint64 // that was asked of the core; 0: not yet
-	term   uint64 // in which it was
-	at     int64  // tick
-}
 
 // Poll returns whether the transfer has ended, and with which error. It never waits.
 func (t *Transfer) Poll() (done bool, err error) {
@@ -97,17 +76,6 @@ func (g *Group) TransferLeadership(ctx context.Context, to uint64) error {
 	}
 	_, err := t.Poll()
 	return err
-}
-
-// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
-func (b *inbox) putTransfer(t *Transfer) {
-	b.mu.Lock()
-	replaced := b.waiting.transfer
-	b.waiting.transfer = t
-	b.mu.Unlock()
-	if replaced != nil {
-		replaced.finish(errReplaced(t))
-	}
 }
 
 func errReplaced(by *Transfer) error {
@@ -189,4 +157,20 @@ func (g *Group) notLevel(t *Transfer) error {
 	})
 	return fmt.Errorf("millrace: group %d keeps its leader, host %d: in %v host %d did not take over; it holds entry %d of %d; look at its host, its disk and the network to it",
 		g.id, g.self, took, t.target, match, last)
+}
+
+// noteHandedOver notes that the leadership is handed over from here, and tells the other members.
+func (g *Group) noteHandedOver(term uint64, asked bool) {
+	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
+	if asked {
+		m.RestUntil(now + g.host.config.hourTicks())
+	} else {
+		m.Note(now)
+	}
+	body := leadership.Moved{Group: g.id, MoveName: m.NameNext(term), Asked: asked}.Encode()
+	for _, id := range g.memberIDs() {
+		if id != g.self {
+			g.host.network.transport.SendBytes(id, transport.Control, body)
+		}
+	}
 }

@@ -3,13 +3,10 @@ package host
 import (
 	"fmt"
 
-	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/containment"
-	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
@@ -107,15 +104,6 @@ func (g *Group) expire(ticks int) {
 	g.pass(ticks)
 }
 
-// stretchPromise makes a promise that the core has just made as long as it must be: the core counts from the
-// time of its clock, which is the latest beat of the host's clock, less the ticks that the turn has not told
-// it yet.
-func (g *Group) stretchPromise(untold int) {
-	if g.config.Leases {
-		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
-	}
-}
-
 // stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
 func (g *Group) stepAnswers() {
 	g.notePeers()
@@ -199,37 +187,12 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.stalls.machine.watch.busy || callsDue != never || duties.HasFixed(g) {
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.stalls.machine.watch.Busy || callsDue != never || duties.HasFixed(g) {
 		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
-
-// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
-// its own: its requests for votes would wait for the disk, and the higher term would only delay other
-// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
-// usual.
-func (g *Group) pass(ticks int) {
-	if !g.countsUnheard() {
-		if g.writes.discarding.unheard = 0; ticks > 0 {
-			g.core.node.TickN(ticks)
-		}
-		return
-	}
-	g.writes.discarding.unheard += ticks
-	g.want(dutyRefused)
-	for range ticks {
-		g.core.node.TickQuiesced()
-	}
-}
-
-// countsUnheard reports whether the group's disk refuses entries and the group does not lead.
-func (g *Group) countsUnheard() bool {
-	return g.writes.append.Full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
-}
-
-func (g *Group) hasReady() bool { return !g.writes.discarding.waitsForLane && g.core.node.HasReady() }
 
 // handle carries out one Ready, unless the core could not read its own log and has stopped.
 func (g *Group) handle(rd raft.Ready) {
@@ -257,54 +220,10 @@ func (g *Group) awaits() (came bool) {
 	return began && g.inbox.hasAnswers()
 }
 
-// shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
-func (g *Group) shrink() {
-	g.work.taken, g.work.entries = inputs{}, nil
-	g.work.outgoing.Shrink()
-	g.inbox.shrink()
-	g.proposals.batching.Shrink()
-	g.proposals.Shrink()
-}
-
 // whenDue returns the tick at which the core or a duty has something to do if nothing else happens.
 func (g *Group) whenDue() int64 {
 	if g.writes.discarding.waitsForLane || g.countsUnheard() {
 		return g.core.at.ticks + 1
 	}
 	return min(dueIn(g.core.at.ticks, g.core.node.TicksToEvent()), duties.Due(g))
-}
-
-// noteRefusal counts and logs an input that the core refused without a change of its state.
-func (g *Group) noteRefusal(err error) {
-	if err == nil {
-		return
-	}
-	// Powers of two: the first is seen at once, and a flood does not fill the log.
-	if n := g.proposals.refused.Add(1); n&(n-1) == 0 {
-		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
-	}
-}
-
-// groupCore is the core of a group, and what its turns know of it. The turn owns it.
-type groupCore struct {
-	node       *flight.Node     // observed by the flight recorder, if there is one
-	at         moment           // through which the core's clocks have run
-	nextDue    int64            // the tick at which the core wants to run
-	hard       raftpb.HardState // basic and parallel: as last told by the core
-	role       raft.SoftState
-	lastLeader uint64 // that was known
-	openTerm   uint64 // when the group was opened
-}
-
-// groupWork is what a turn works on. The turn owns it.
-type groupWork struct {
-	taken    inputs
-	outgoing outbox.Batches
-	held     outbox.CommitDelay
-	entries  []raftpb.Entry // scratch for proposals
-	ordered  bool           // it was told to campaign, in this turn
-	wanted   turn.Wanted    // duties
-	dutiesAt moment         // of the last turn,
-	bearing  bearing        // and what it was when a duty was called last
-	releases bool           // a duty lets commands go, so another turn must follow
 }

@@ -3,21 +3,12 @@ package host
 import (
 	"time"
 
-	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 )
 
 // A group that waits says so in the log, and for whom: after two election timeouts, and then at growing
 // distances. Without it a log says only that connections fail, and a cluster whose third host was never
 // started looks as if it hung. The turns that expire election timeouts look, so a line costs no timer.
-
-// waitingLine belongs to the turn. Its moments are in ticks that were not missed.
-type waitingLine struct {
-	waits bool
-	since int64
-	gate  repetition.Gate
-	said  bool
-}
 
 // sayWhatIsMissing logs what the group waits for if it is not founded or knows no leader, and once that it
 // waits no more.

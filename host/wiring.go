@@ -33,11 +33,11 @@ func (h *Host) startLanes() {
 	later := h.env.env.Clock.Timer(func() { lane.Task().Wake() })
 	lane.Start(h.env.env.Scheduler.Go(name+"append", env.Disk, lane), later)
 	h.storage.lane = lane
-	h.reports.watch.slowTicks = int64(h.config.electionTicks())
-	h.storage.shortages.logger, h.storage.shortages.now = h.env.logger, h.env.env.Clock.Now
+	h.reports.watch.SlowTicks = int64(h.config.electionTicks())
+	h.storage.shortages.Open(h.env.logger, h.env.env.Clock.Now)
 	h.storage.readers = storage.StartReaders(h.others(), func(reader string, w env.Worker) env.Task {
 		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
-	}, h.storage.shortages.later)
+	}, h.storage.shortages.Later)
 	h.appliers = new(apply.Lanes)
 	h.appliers.Open(apply.Wiring{
 		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.emit,
@@ -94,4 +94,11 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.members.executions.Poll() // execute.go: a plan may have ended
 	g.members.changed.notify()  // who waits for a roster
 	g.stopIfRemoved(was, now)   // members.go: this member may be none
+}
+
+// failAll stops every group: the log has failed.
+func (h *Host) failAll(err error) {
+	for _, g := range h.groups.all() {
+		g.fail(err)
+	}
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/event"
@@ -10,20 +9,6 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
-
-// groupWrites is the way of a group to its log. The turn owns what is not atomic.
-type groupWrites struct {
-	append     *appendlane.Queue
-	storage    *groupStorage
-	discarding discarding
-	durable    appendlane.DurableState // of the pipelines that write in the turn
-
-	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
-	awaitsApply  atomic.Bool  // and one of the apply lanes,
-	awaitsAcks   atomic.Bool  // and a follower's acknowledgement of what is committed
-	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
-	logGrown     signal
-}
 
 // writer is a group as the append lane sees it: appendlane.Client.
 type writer Group

@@ -11,7 +11,7 @@ var reviewedBugs = []bug{
 	}
 	l.writer.task.Wake()
 	return nil`, `	return l.Handler.Handle(context.Background(), r)`}}},
-	{name: "close_is_a_failure", what: "a group that is closed says that it has failed", in: "host", found: "TestCloseIsNoFailure", edits: []edit{{"host/group.go",
+	{name: "close_is_a_failure", what: "a group that is closed says that it has failed", in: "host", found: "TestCloseIsNoFailure", edits: []edit{{"host/end.go",
 		`		close(g.life.ended)
 	})
 	g.snapshots.Stop()`, `		close(g.life.ended)

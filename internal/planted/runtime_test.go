@@ -177,7 +177,7 @@ var runtimeBugs = []bug{
 	g.setBound()`, `if true {
 		return false
 	}
-	g.setBound()`}, {"host/group.go",
+	g.setBound()`}, {"host/offer.go",
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
@@ -246,7 +246,7 @@ var runtimeBugs = []bug{
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
-	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/seat.go",
+	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/shards.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
 	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/internal/proposals/routed.go",
 		`if c.number == 0 {

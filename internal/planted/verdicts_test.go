@@ -22,8 +22,8 @@ var verdictBugs = []bug{
 		`if r := f.Roster; r != nil {
 		return r.Spare`, `if r := f.Roster; false && r != nil {
 		return r.Spare`}}},
-	{name: "snapshot_is_a_stalled_disk", what: "a leader says of a follower that is sent a snapshot for long that its disk stalls", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "host", test: "TestViewOfAMemberThatNeedsASnapshot"}}, edits: []edit{{"host/internal/examination/members.go",
-		`case v.Snapshot > 0 && (`, `case false && (`}, {"host/explainwatch.go",
+	{name: "snapshot_is_a_stalled_disk", what: "a leader says of a follower that is sent a snapshot for long that its disk stalls", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "host/internal/examination", test: "TestViewOfAMemberThatNeedsASnapshot"}}, edits: []edit{{"host/internal/examination/members.go",
+		`case v.Snapshot > 0 && (`, `case false && (`}, {"host/internal/examination/followers.go",
 		`v.Snapshot, v.SnapshotAt = pr.PendingSnapshot, now`, `v.Snapshot, v.SnapshotAt = 0, now`}}},
 	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host/internal/examination", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/internal/examination/members.go",
 		`if !slices.Contains(e.voters(), id) {`, `if false {`}}},
@@ -34,8 +34,8 @@ var verdictBugs = []bug{
 	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/founding.go",
 		`			g.askFounders()
 `, ``}}},
-	{name: "slow_disk_is_well", what: "Explain names no disk whose every write takes longer than an election timeout", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "sim", test: "TestExplain"}}, edits: []edit{{"host/explainwatch.go",
-		`before.busy && w.disk.done != before.done {`, `false && before.busy && w.disk.done != before.done {`}, {"host/internal/examination/disk.go",
+	{name: "slow_disk_is_well", what: "Explain names no disk whose every write takes longer than an election timeout", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "sim", test: "TestExplain"}}, edits: []edit{{"host/internal/examination/watch.go",
+		`before.Busy && w.disk.Done != before.Done {`, `false && before.Busy && w.disk.Done != before.Done {`}, {"host/internal/examination/disk.go",
 		`d.Stalls && e.Now-d.StallsAt > e.Bounds.Election {`, `d.Stalls && e.Now-d.StallsAt > 1000*e.Bounds.Election {`}}},
 	{name: "tolerance_is_a_stall", what: "a leader says that the disk of a follower stalls that takes less than StallTimeout", in: "host/internal/examination", found: "TestEachCause", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/internal/examination/members.go",
 		`max(2*e.Bounds.Wait(), e.Bounds.Stall+e.Bounds.Wait()):`, `2*e.Bounds.Wait():`}}},
@@ -67,6 +67,6 @@ var verdictBugs = []bug{
 	// The simulation does not find it any more (60 seeds of TestChurn, 12 of TestRests, TestIdleGroups): all
 	// turns of a leader must fall on the ticks at which its core counts the quorum.
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "host", found: "TestQuietLeaderSeesThatFollowersAnswer", edits: []edit{{"host/pulse.go",
-		`	g.life.views.noteActive(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
+		`	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 `, ``}}},
 }

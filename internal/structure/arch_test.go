@@ -69,14 +69,14 @@ host/internal/apply    env host/event host/internal/entry host/internal/sched ho
 host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
 host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
-host/internal/storage  env raft raft/raftpb vfs wal                                                         |
+host/internal/storage  env internal/repetition raft raft/raftpb vfs wal                                               |
 host/internal/leadership host/internal/control                                                              |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn |
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched |
-host/internal/examination host/diagnosis host/event host/membership host/internal/divergence host/internal/identity snapshot vfs raft/raftpb |
+host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |

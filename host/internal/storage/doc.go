@@ -5,5 +5,5 @@
 // lacks the entries; the group brings the Result into a later turn (Storage.Keep). The locks of Readers guard
 // their lists, and are not held while a disk works.
 //
-// Reading order: storage.go, readers.go.
+// Reading order: storage.go, readers.go, shortages.go.
 package storage

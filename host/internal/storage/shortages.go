@@ -1,4 +1,4 @@
-package host
+package storage
 
 import (
 	"log/slog"
@@ -8,20 +8,25 @@ import (
 	"github.com/millrace/millrace/internal/repetition"
 )
 
-// shortages is work that found no descriptor or no memory (vfs.IsShort): reads of the log, and restores of
+// Shortages is work that found no descriptor or no memory (vfs.IsShort): reads of the log, and restores of
 // snapshots. The disk is well, and nothing is lost. So no group stops: what was refused is tried again at a
 // later beat of the clock, as often as it takes.
-type shortages struct {
+type Shortages struct {
 	logger *slog.Logger
-	now    func() time.Duration
+	now    func() time.Duration // the clock
 
 	mu    sync.Mutex
 	waits []func()
 	gate  repetition.Gate // ends with a beat at which nothing waits
 }
 
-// later makes f run at the next beat. f must not block. err is what was short.
-func (s *shortages) later(f func(), err error) {
+// Open makes them ready. It is called before any other method.
+func (s *Shortages) Open(logger *slog.Logger, now func() time.Duration) {
+	s.logger, s.now = logger, now
+}
+
+// Later makes f run at the next beat. f must not block. err is what was short.
+func (s *Shortages) Later(f func(), err error) {
 	s.mu.Lock()
 	s.waits = append(s.waits, f)
 	repeats, ok := s.gate.Admit(s.now())
@@ -31,8 +36,8 @@ func (s *shortages) later(f func(), err error) {
 	}
 }
 
-// beat is called at each beat of the clock.
-func (s *shortages) beat() {
+// Tick is called at each beat of the clock.
+func (s *Shortages) Tick() {
 	s.mu.Lock()
 	waits := s.waits
 	if s.waits = nil; len(waits) == 0 {

@@ -1,9 +1,8 @@
-package host
+package examination
 
 import (
 	"testing"
 
-	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -11,8 +10,8 @@ import (
 // A follower that is being sent a snapshot, or restores it, acknowledges nothing meanwhile: its disk is not
 // blamed for it. It needs the snapshot until it has the entry, or until the log is enough.
 func TestViewOfAMemberThatNeedsASnapshot(t *testing.T) {
-	w, st := &memberWatches{}, raft.BasicStatus{LastIndex: 20}
-	v := examination.Follower{ID: 3, ReadingSince: -1, LostSince: -1}
+	w, st := &FollowerWatch{}, raft.BasicStatus{LastIndex: 20}
+	v := Follower{ID: 3, ReadingSince: -1, LostSince: -1}
 	for now, step := range []struct {
 		pr       tracker.Progress
 		snapshot uint64
@@ -26,7 +25,7 @@ func TestViewOfAMemberThatNeedsASnapshot(t *testing.T) {
 		{tracker.Progress{State: tracker.StateSnapshot, Match: 2, PendingSnapshot: 14}, 14, 5},
 		{tracker.Progress{State: tracker.StateProbe, Match: 14}, 0, 5},
 	} {
-		if w.look(&v, &step.pr, st, int64(now), 100); v.Snapshot != step.snapshot || v.SnapshotAt != step.at {
+		if w.observe(&v, &step.pr, st, int64(now), 100); v.Snapshot != step.snapshot || v.SnapshotAt != step.at {
 			t.Errorf("step %d: it needs the snapshot through %d since %d, want %d since %d", now, v.Snapshot, v.SnapshotAt, step.snapshot, step.at)
 		}
 	}

@@ -1,0 +1,68 @@
+package host
+
+import "github.com/millrace/millrace/raft"
+
+// passed returns the ticks that have passed for a group since its last turn, and how many of them count as
+// missed: those that the process has missed, and those by which this turn is late, because the shard was
+// busy. A group that is not due sleeps, and its ticks are not missed.
+func (g *Group) passed(at moment) (ticks, missed int) {
+	passed := at.ticks - g.core.at.ticks
+	late := int64(0)
+	if g.core.nextDue < never {
+		late = missedTicks(at.ticks - g.core.nextDue)
+	}
+	lost := min(max(at.missed-g.core.at.missed, late), passed)
+	g.core.at = at
+	return int(passed), int(lost)
+}
+
+// dueIn returns the tick that is a number of ticks after another, as raft.RawNode.TicksToEvent counts them.
+func dueIn(from int64, ticks int) int64 {
+	if ticks == raft.NoEvent {
+		return never
+	}
+	return from + int64(ticks)
+}
+
+// stretchPromise makes a promise that the core has just made as long as it must be: the core counts from the
+// time of its clock, which is the latest beat of the host's clock, less the ticks that the turn has not told
+// it yet.
+func (g *Group) stretchPromise(untold int) {
+	if g.config.Leases {
+		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
+	}
+}
+
+// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
+// its own: its requests for votes would wait for the disk, and the higher term would only delay other
+// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
+// usual.
+func (g *Group) pass(ticks int) {
+	if !g.countsUnheard() {
+		if g.writes.discarding.unheard = 0; ticks > 0 {
+			g.core.node.TickN(ticks)
+		}
+		return
+	}
+	g.writes.discarding.unheard += ticks
+	g.want(dutyRefused)
+	for range ticks {
+		g.core.node.TickQuiesced()
+	}
+}
+
+// countsUnheard reports whether the group's disk refuses entries and the group does not lead.
+func (g *Group) countsUnheard() bool {
+	return g.writes.append.Full.Load() && g.core.node.BasicStatus().RaftState != raft.StateLeader
+}
+
+func (g *Group) hasReady() bool { return !g.writes.discarding.waitsForLane && g.core.node.HasReady() }
+
+// shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
+func (g *Group) shrink() {
+	g.work.taken, g.work.entries = inputs{}, nil
+	g.work.outgoing.Shrink()
+	g.inbox.shrink()
+	g.proposals.batching.Shrink()
+	g.proposals.Shrink()
+}

@@ -1,0 +1,116 @@
+package host
+
+import (
+	"errors"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/outcome"
+)
+
+// fail stops the group for good, and no other group. The first cause wins. The event and the log line come
+// last, with no lock held; the log line comes after the event, because a log may hang.
+func (g *Group) fail(err error) {
+	first := false
+	g.life.endOnce.Do(func() {
+		g.life.cause = err
+		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
+		g.life.hasEnded.Store(true)
+		close(g.life.ended)
+		close(g.life.failed)
+		first = true
+	})
+	if first {
+		g.leavePulses()
+		g.snapshots.Stop()
+		g.wake() // its next turn answers the clients that still wait
+		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
+		g.reportFailure(err)
+		about := []any{"group", g.id, "host", g.self, "cause", err}
+		if p := (*containment.Panic)(nil); errors.As(err, &p) {
+			about = append(about, "stack", string(p.Stack))
+		}
+		g.host.env.logger.Error("group stopped", about...)
+	}
+}
+
+// end stops the group because it is closed or removed.
+func (g *Group) end(cause error) {
+	g.life.endOnce.Do(func() {
+		g.life.cause = cause
+		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat())
+		g.life.hasEnded.Store(true)
+		close(g.life.ended)
+	})
+	g.snapshots.Stop()
+	g.leavePulses()
+}
+
+// leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
+func (g *Group) leavePulses() {
+	g.host.network.pulses.Drop((*pulseLeader)(g))
+	g.host.changes.placer.drop(g)
+	g.uncover()
+}
+
+// abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn
+// runs.
+func (g *Group) abandon() {
+	cause := g.Err()
+	left := g.inbox.close()
+	g.proposals.AnswerAll(left, wrap(outcome.ErrStopped, cause))
+	g.proposals.Abandon(cause)
+	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
+	g.proposals.spaces.close(cause)
+}
+
+// waitsFor names a part that has not released the group.
+func (g *Group) waitsFor() string {
+	switch left := allParts &^ leavingPart(g.life.leaving.done.Load()); {
+	case left&theApplyLanes != 0:
+		return "its state machine, which is in Apply"
+	case left&theTurn != 0:
+		return "its turn"
+	case left&theSnapshotLanes != 0:
+		return "a snapshot, which is being written or read"
+	default:
+		return "the disk"
+	}
+}
+
+// partDone records that a part of the host does nothing for the group any more.
+func (g *Group) partDone(part leavingPart) {
+	for {
+		was := g.life.leaving.done.Load()
+		now := was | uint32(part)
+		if !g.life.leaving.done.CompareAndSwap(was, now) {
+			continue
+		}
+		if was != now && leavingPart(now) == allParts {
+			g.work.held.Stop()
+			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
+			g.snapshots.Close()
+			if deleted, _ := g.writes.append.Deleted(); deleted {
+				g.host.groups.bury(g.id)
+				g.host.removedGroup(g.id)
+				g.host.forgetSnapshots(g.id)
+			}
+			g.countUnfounded(false)
+			g.core.node.Close()
+			g.host.groups.drop(g.id)
+			close(g.life.leaving.gone)
+		}
+		return
+	}
+}
+
+// noteRefusal counts and logs an input that the core refused without a change of its state.
+func (g *Group) noteRefusal(err error) {
+	if err == nil {
+		return
+	}
+	// Powers of two: the first is seen at once, and a flood does not fill the log.
+	if n := g.proposals.refused.Add(1); n&(n-1) == 0 {
+		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
+	}
+}

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// proposeAll offers commands to the core in batches of about one append, and registers their clients at their
+// indexes.
+func (g *Group) proposeAll() {
+	for batch := g.proposals.Next(); len(batch) > 0; {
+		batch = g.propose(batch)
+	}
+}
+
+// propose offers a batch, and returns the next one.
+func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) {
+	if err := g.rejectBatch(batch); err != nil {
+		return g.proposals.Refuse(batch, err)
+	}
+	g.work.entries = g.work.entries[:0]
+	bytes := 0
+	for i, p := range batch {
+		data := p.Command
+		if g.proposals.hasCommands {
+			data = p.Entry(g.stamp(i == 0))
+		}
+		g.work.entries = append(g.work.entries, raftpb.Entry{Data: data})
+		bytes += len(data)
+	}
+	first, err := g.proposeEntries(g.work.entries)
+	clear(g.work.entries)
+	switch {
+	case errors.Is(err, raft.ErrProposalDropped):
+		if g.core.node.BasicStatus().LeadTransferee == raft.None {
+			g.noteOverload(len(batch))
+		}
+		refusal := error(outcome.ErrOverloaded)
+		if g.proposals.hasCommands {
+			g.proposals.Pause((*callTurn)(g).View(), 1) // those that are tried again would be refused again at once
+			refusal = g.overloaded()
+		}
+		return g.proposals.Refuse(batch, refusal)
+	case err != nil:
+		return g.proposals.Refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
+	default:
+		g.life.counts.batches.Add(1)
+		g.life.counts.commands.Add(uint64(len(batch)))
+		g.life.counts.bytes.Add(uint64(bytes))
+		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch)
+	}
+}
+
+func (g *Group) rejectBatch(batch []proposals.Proposal) error {
+	switch st := g.core.node.BasicStatus(); {
+	case g.Halted() != nil:
+		return g.Halted()
+	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:
+		return g.notFounded()
+	case st.RaftState != raft.StateLeader:
+		return g.host.notLeader(st.Lead)
+	case !g.takesCommands():
+		return g.notFounded()
+	case !g.proposals.hasCommands && !g.proposals.HasSpace(proposals.Bytes(batch)): // calls are counted already
+		g.noteOverload(len(batch))
+		return outcome.ErrOverloaded
+	}
+	return nil
+}
+
+// proposeEntries proposes entries, all or none, and returns the index of the first.
+func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
+	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
+		return 0, err
+	}
+	last := g.core.node.BasicStatus().LastIndex
+	g.proposals.batching.Put(last)
+	return last + 1 - uint64(len(entries)), nil
+}
+
+// stamp returns the stamp of an entry, if it is the first of its batch and one is due.
+func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
+	if !first {
+		return 0, false
+	}
+	return g.machine.time.Next(g.now())
+}
