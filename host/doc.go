@@ -65,7 +65,7 @@ package host
 //   - internal/outbox takes messages to the transport;
 //   - writes.go and internal/appendlane take writes to the log;
 //   - apply.go and internal/apply take committed entries to the state machine;
-//   - acknowledge.go answers the client.
+//   - host/internal/proposals answers the client.
 //
 // Beside that way: duties.go is what a turn does besides. wiring.go says which part hears of what. receive.go
 // takes in the messages of peers. internal/identity has the founding list, which directory belongs to this
