@@ -8,20 +8,11 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
-
-// A peer asks to cancel a plan whose id is all zeros, with no id in the entry. Such an entry would stop the
-// leader when it is applied, and every other member refuses to append it.
-func TestCancelWithoutIDIsRefused(t *testing.T) {
-	for _, data := range [][]byte{{entry.CancelKind}, {entry.CancelKind, 0}, append([]byte{entry.CancelKind}, make([]byte, 17)...)} {
-		if _, q, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{data: data})); err == nil {
-			t.Errorf("%x is a request, with the entry %x", data, q.data)
-		}
-	}
-}
 
 // A log has an entry that ends a plan and does not name it. The member that reads it goes on without it.
 func TestEndWithoutIDChangesNothing(t *testing.T) {
@@ -32,19 +23,6 @@ func TestEndWithoutIDChangesNothing(t *testing.T) {
 		if _, err := l.group.nextRoster(now, &notedEntry{index: now.Version + 9, typ: raftpb.EntryHost, data: data}); !errors.Is(err, membership.ErrFormat) {
 			t.Errorf("%x: %v", data, err)
 		}
-	}
-}
-
-// One member begins a plan and cancels it in the same turn: both requests stay.
-func TestBeginAndCancelAreTwoRequests(t *testing.T) {
-	var b inbox
-	var p planned
-	id := membership.PlanID{1}
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.CancelKind}})
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.PlanKind}})
-	b.putPlan(&p, planRequest{from: 1, id: id, data: []byte{entry.PlanKind}})
-	if have := b.takePlans(&p); len(have) != 2 {
-		t.Errorf("%d requests are left, want 2", len(have))
 	}
 }
 
@@ -117,7 +95,7 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 	r.Version, r.Changed = 20, 20
 	l.group.setRoster(&r)
 	c.bodies = nil
-	l.control(2, encodePlanRequest(theGroup, planRequest{id: p.plan.ID, data: append([]byte{entry.PlanKind}, p.plan.Encode()...)}))
+	l.control(2, plans.RequestOf(0, append([]byte{entry.PlanKind}, p.plan.Encode()...)).Encode(theGroup))
 	for _, b := range c.bodies {
 		if b.body[0] == control.PlanAnswer {
 			t.Errorf("host %d is told %q", b.to, b.body)
@@ -141,7 +119,7 @@ func TestPlanWithATimeIsRefused(t *testing.T) {
 		l.lead()
 		p.ID, p.Base = membership.PlanID{7}, l.group.roster().Changed
 		at := l.group.Status().LastIndex
-		l.control(2, encodePlanRequest(theGroup, planRequest{id: p.ID, data: append([]byte{entry.PlanKind}, p.Encode()...)}))
+		l.control(2, plans.RequestOf(0, append([]byte{entry.PlanKind}, p.Encode()...)).Encode(theGroup))
 		if have := l.group.Status().LastIndex; have != at {
 			t.Errorf("%s: the leader has proposed the plan, as entry %d", what, have)
 		}
@@ -155,7 +133,7 @@ func TestPlanWithATimeIsRefused(t *testing.T) {
 func TestRescueIsNoRequest(t *testing.T) {
 	data := entry.Rescued{Cluster: 9, Former: 5, ID: 2, Incarnation: incarnationOf(7)}.Encode()
 	for _, data := range [][]byte{data, data[:1+len(membership.PlanID{})]} {
-		if _, _, err := decodePlanRequest(encodePlanRequest(theGroup, planRequest{id: membership.PlanID(data[1:17]), data: data})); err == nil {
+		if _, _, err := plans.DecodeRequest(plans.Request{ID: membership.PlanID(data[1:17]), Data: data}.Encode(theGroup)); err == nil {
 			t.Errorf("a peer may ask for an entry rescued of %d bytes", len(data))
 		}
 	}

@@ -40,7 +40,7 @@ func (h *Host) isDeparted(id uint64) bool {
 		}
 		departed = departed || g.hasRemoved(id)
 	}
-	return departed && !h.changes.applicants.has(id)
+	return departed && !h.changes.applicants.Has(id)
 }
 
 // needs reports whether a host is a member of the group, leads it, or is about to become a member.
@@ -61,16 +61,6 @@ func (g *Group) needs(id uint64) bool {
 func (g *Group) hasRemoved(id uint64) bool {
 	r := g.roster()
 	return r != nil && r.Role(id) == membership.None && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id })
-}
-
-// has reports whether a host came last with a token.
-func (c *applicants) has(id uint64) bool {
-	if c.count.Load() == 0 {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[id] != nil
 }
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.

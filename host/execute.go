@@ -5,15 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/raft"
 )
 
 // MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
@@ -89,55 +86,11 @@ type PlanStage struct {
 
 // String is a page for an operator.
 func (p *MemberPlan) String() string {
-	var b strings.Builder
-	if p.View == raft.None {
-		return p.unseen()
+	o := plans.Outlook{ID: p.plan.ID, Group: p.group, Host: p.host, Leader: p.leader, View: p.View, Tolerates: p.Tolerates, Absent: p.Absent}
+	for _, s := range p.Stages {
+		o.Stages = append(o.Stages, plans.Stage(s))
 	}
-	fmt.Fprintf(&b, "plan %v for group %d, which tolerates %s now", p.plan.ID, p.group, tolerance(p.Tolerates))
-	if p.View != p.host {
-		fmt.Fprintf(&b, ", as host %d says, which leads", p.View)
-	}
-	if len(p.Absent) > 0 {
-		fmt.Fprintf(&b, "; members %v were not heard lately", p.Absent)
-	}
-	for i, s := range p.Stages {
-		fmt.Fprintf(&b, "\n%d. %s: tolerates %s meanwhile and %s afterwards, with voters %v", i+1, s.What, tolerance(s.During), tolerance(s.After), s.Voters)
-		if len(s.Learners) > 0 {
-			fmt.Fprintf(&b, " and learners %v", s.Learners)
-		}
-	}
-	return b.String()
-}
-
-// unseen is the page of a member that does not know who is there.
-func (p *MemberPlan) unseen() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "plan %v for group %d; how many failures it tolerates is unknown to host %d (%s)", p.plan.ID, p.group, p.host, whomToAsk(p.leader))
-	for i, s := range p.Stages {
-		fmt.Fprintf(&b, "\n%d. %s, with voters %v", i+1, s.What, s.Voters)
-		if len(s.Learners) > 0 {
-			fmt.Fprintf(&b, " and learners %v", s.Learners)
-		}
-	}
-	return b.String()
-}
-
-// whomToAsk says who knows which members are there.
-func whomToAsk(leader uint64) string {
-	if leader == raft.None {
-		return "no leader is known"
-	}
-	return fmt.Sprintf("host %d leads: ask there", leader)
-}
-
-func tolerance(n int) string {
-	switch {
-	case n < 0:
-		return "nothing (no quorum is left)"
-	case n == 1:
-		return "1 failure"
-	}
-	return fmt.Sprintf("%d failures", n)
+	return o.String()
 }
 
 // Plan says what changes of the members would do, stage by stage, and changes nothing. It judges by what this
@@ -169,14 +122,18 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	}
 	p := &MemberPlan{group: g.id, host: g.self, leader: g.life.status.Load().Leader, View: g.viewer(), plan: membership.Plan{Base: r.Changed, Stages: stages}, Tolerates: r.Spare(g.isHere)}
 	for _, id := range r.IDs() {
-		if p.View != raft.None && !g.isHere(id) {
+		if p.View != 0 && !g.isHere(id) {
 			p.Absent = append(p.Absent, id)
 		}
 	}
 	if _, err := io.ReadFull(g.host.secrets(), p.plan.ID[:]); err != nil {
 		return nil, fmt.Errorf("millrace: group %d: draw the id of a plan: %w", g.id, err)
 	}
-	if err := p.judge(g, r); err != nil {
+	judged, err := plans.Judge(r, stages, g.isHere)
+	for _, s := range judged {
+		p.Stages = append(p.Stages, PlanStage(s))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -198,69 +155,43 @@ func (g *Group) rejectAddrOf(id uint64, addr string) error {
 	return nil
 }
 
-// judge says what each stage does. A member that a stage adds or promotes counts as there: a stage waits
-// until it has caught up.
-func (p *MemberPlan) judge(g *Group, r *membership.Roster) error {
-	works := func(id uint64) bool { return g.isHere(id) || !r.Votes(id) }
-	rosters, err := r.Play(p.plan.Stages)
-	if err != nil {
-		return err
-	}
-	before := r
-	for _, steps := range p.plan.Stages {
-		s := PlanStage{What: membership.Describe(steps), During: before.Spare(works)}
-		for {
-			next := rosters[0]
-			rosters = rosters[1:]
-			s.During = min(s.During, next.Spare(works))
-			before = next
-			if !next.IsJoint() {
-				break
-			}
-		}
-		s.After, s.Voters, s.Learners = before.Spare(works), before.Conf.Voters, before.Conf.Learners
-		p.Stages = append(p.Stages, s)
+// Execution is a plan on its way (Group.StartPlan), or another entry that a caller waits for.
+type Execution struct {
+	group *Group
+	way   *plans.Execution
+}
+
+// planMember is the group as those who wait for its plans see it: plans.Member.
+type planMember Group
+
+func (m *planMember) Roster() *membership.Roster { return (*Group)(m).roster() }
+
+func (m *planMember) Err() error {
+	if err := (*Group)(m).Err(); err != nil {
+		return wrap(outcome.ErrStopped, err)
 	}
 	return nil
 }
 
-// Execution is a plan on its way (Group.StartPlan), or another entry that a caller waits for.
-type Execution struct {
-	group   *Group
-	id      membership.PlanID
-	data    []byte // of the entry
-	what    string
-	outcome func(*membership.Roster) (done bool, err error)
-
-	mu   sync.Mutex
-	is   bool
-	err  error
-	done chan struct{}
-}
-
-// executions are those that this host waits for.
-type executions struct {
-	mu  sync.Mutex
-	all []*Execution
-}
+func (m *planMember) Ask(q plans.Request) { (*Group)(m).askLeader(q) }
 
 // StartPlan makes the group carry out a plan, without waiting for it. It asks the leader, again and again,
 // until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
 func (g *Group) StartPlan(p *MemberPlan) *Execution {
 	e := g.execution(append([]byte{entry.PlanKind}, p.plan.Encode()...), "plan %v", p.plan.ID)
-	e.outcome = func(r *membership.Roster) (done bool, err error) {
-		switch ended, known := r.HowEnded(e.id); {
+	e.way.Outcome = func(r *membership.Roster) (done bool, err error) {
+		switch ended, known := r.HowEnded(e.way.ID()); {
 		case known && ended.Cancelled:
 			return true, fmt.Errorf("%w, with %d of its stages in force", outcome.ErrPlanCancelled, ended.Done)
 		case known:
 			return true, nil
-		case r.Changed > p.plan.Base && (r.Plan == nil || r.Plan.ID != e.id):
+		case r.Changed > p.plan.Base && (r.Plan == nil || r.Plan.ID != e.way.ID()):
 			return true, fmt.Errorf("millrace: group %d: %w: the members have changed since the plan was made, from version %d to %d; plan again", g.id, membership.ErrRefused, p.plan.Base, r.Changed)
 		}
 		return false, nil
 	}
 	if p.group != g.id {
-		e.finish(fmt.Errorf("millrace: the plan is for group %d, and this is group %d", p.group, g.id))
+		e.way.Finish(fmt.Errorf("millrace: the plan is for group %d, and this is group %d", p.group, g.id))
 		return e
 	}
 	return e.start()
@@ -268,17 +199,11 @@ func (g *Group) StartPlan(p *MemberPlan) *Execution {
 
 // execution returns one for the data of an entry, without what its outcome is.
 func (g *Group) execution(data []byte, what string, args ...any) *Execution {
-	id, _ := entry.IDOf(data) // it is this program's
-	return &Execution{group: g, id: id, data: data, what: fmt.Sprintf(what, args...), done: make(chan struct{})}
+	return &Execution{g, g.members.executions.New(data, what, args...)}
 }
 
 func (e *Execution) start() *Execution {
-	x := &e.group.members.executions
-	x.mu.Lock()
-	x.all = append(x.all, e)
-	x.mu.Unlock()
-	e.group.host.changes.executing.Add(1)
-	e.ask()
+	e.way.Start()
 	return e
 }
 
@@ -297,9 +222,9 @@ func (g *Group) CancelPlan(ctx context.Context) error {
 		return nil
 	}
 	e := g.execution(append([]byte{entry.CancelKind}, r.Plan.ID[:]...), "the end of plan %v", r.Plan.ID)
-	e.outcome = func(r *membership.Roster) (done bool, err error) {
-		_, ended := r.HowEnded(e.id)
-		return ended || r.Plan == nil || r.Plan.ID != e.id, nil
+	e.way.Outcome = func(r *membership.Roster) (done bool, err error) {
+		_, ended := r.HowEnded(e.way.ID())
+		return ended || r.Plan == nil || r.Plan.ID != e.way.ID(), nil
 	}
 	return e.start().wait(ctx)
 }
@@ -312,87 +237,18 @@ func (e *Execution) wait(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-e.done:
+		case <-e.way.Done():
 		case <-e.group.life.ended:
 		case <-ctx.Done():
-			e.stop()
-			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.what, e.group.id, e.group.waitEnd(ctx))
+			e.way.Stop()
+			return fmt.Errorf("millrace: %s of group %d is under way, or not begun yet: %w", e.way.What, e.group.id, e.group.waitEnd(ctx))
 		}
 	}
 }
 
 // Poll returns whether the plan has ended, as this member has applied it, and with which error. It never
 // waits.
-func (e *Execution) Poll() (done bool, err error) {
-	g := e.group
-	if r := g.roster(); r != nil {
-		if done, err := e.outcome(r); done {
-			e.finish(err)
-		}
-	}
-	if err := g.Err(); err != nil {
-		e.finish(wrap(outcome.ErrStopped, err))
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.is, e.err
-}
-
-// finish gives the outcome, once.
-func (e *Execution) finish(err error) {
-	e.mu.Lock()
-	first := !e.is
-	if first {
-		e.is, e.err = true, err
-		close(e.done)
-	}
-	e.mu.Unlock()
-	if first {
-		e.stop()
-	}
-}
-
-// stop makes this host ask no more.
-func (e *Execution) stop() {
-	x := &e.group.members.executions
-	x.mu.Lock()
-	n := len(x.all)
-	x.all = slices.DeleteFunc(x.all, func(other *Execution) bool { return other == e })
-	n -= len(x.all)
-	x.mu.Unlock()
-	e.group.host.changes.executing.Add(int64(-n))
-}
-
-// ask asks the leader.
-func (e *Execution) ask() {
-	if done, _ := e.Poll(); done {
-		return
-	}
-	e.group.askLeader(planRequest{from: e.group.self, id: e.id, data: e.data})
-}
-
-func (x *executions) list() []*Execution {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Clone(x.all)
-}
-
-// poll looks at the executions after each change of the roster. A roster tells only which plans have ended
-// last, and which tokens are open, so a caller that looks later would not learn that its entry was in force.
-func (x *executions) poll() {
-	for _, e := range x.list() {
-		_, _ = e.Poll() // it keeps the outcome
-	}
-}
-
-// refuse ends the executions of a plan.
-func (x *executions) refuse(id membership.PlanID, why error) {
-	for _, e := range x.list() {
-		if e.id == id {
-			e.finish(fmt.Errorf("millrace: group %d: %w", e.group.id, why))
-		}
-	}
-}
+func (e *Execution) Poll() (done bool, err error) { return e.way.Poll() }
 
 // askPlans asks again for all plans that this host waits for. It is called once in a heartbeat interval.
 func (h *Host) askPlans() {
@@ -400,31 +256,29 @@ func (h *Host) askPlans() {
 		return
 	}
 	for _, g := range h.groups.all() {
-		for _, e := range g.members.executions.list() {
-			e.ask()
-		}
+		g.members.executions.Ask()
 	}
 }
 
 // takePlanRecord takes a request, or the answer to one.
 func (h *Host) takePlanRecord(from uint64, body []byte) error {
 	if body[0] == control.PlanAnswer {
-		a, err := decodePlanAnswer(body)
+		a, err := plans.DecodeAnswer(body)
 		if err == nil {
 			h.takeUnbound(from, a)
 		}
-		if g := h.groups.get(a.group); err == nil && g != nil {
-			g.members.executions.refuse(a.id, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.why))
+		if g := h.groups.get(a.Group); err == nil && g != nil {
+			g.members.executions.Refuse(a.ID, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.Why))
 		}
 		return err
 	}
-	group, q, err := decodePlanRequest(body)
+	group, q, err := plans.DecodeRequest(body)
 	if err != nil {
 		return err
 	}
-	q.from = from
+	q.From = from
 	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
-		g.inbox.putPlan(&g.members.plan, q)
+		g.members.plan.requests.Put(q)
 		g.want(dutyPlan)
 		g.wake()
 	}

@@ -120,7 +120,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachin
 		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
 	}
 	c = c.withDefaults(h.config)
-	if _, byToken := h.trust.tokens.of(c.ID); byToken {
+	if _, byToken := h.trust.tokens.Of(c.ID); byToken {
 		c.Joins = true
 	}
 	if err := c.validate(h.config); err != nil {
@@ -201,7 +201,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.leadership.placing.preference.Store(c.Placement.clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.begin(h.clock.livedAtBeat())
-	g.members.founding.reached.Store(&diagnosis.Founding{})
+	g.members.init(g)
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
 		return nil, err
@@ -420,7 +420,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	}
 	g = &Group{member: member{id: id, self: h.config.ID, host: h}, life: newLife()}
 	g.life.status.Store(diagnosis.Status{})
-	g.members.founding.reached.Store(&diagnosis.Founding{})
+	g.members.init(g)
 	g.proposals.Queue = proposals.NewQueue(proposals.Settings{Budget: &h.memory.proposed})
 	g.inbox.memory, g.inbox.now = &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)

@@ -96,7 +96,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 			if c, err = c.dropSpent(given, e.fs, rejected); err != nil {
 				return nil, err
 			}
-			tokens.all = nil
+			tokens = nil
 		}
 	case c.TLS != nil:
 		return nil, errors.New("millrace: Config.TLS is for TCP, and WithTransport replaces it; leave one of them out")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -194,9 +195,7 @@ func (h *Host) announceKeys() {
 
 // nameKey asks the leader for an entry that binds this member to a key.
 func (g *Group) nameKey(k membership.Rekey) {
-	q := planRequest{from: g.self, data: append([]byte{entry.RekeyKind}, k.Encode()...)}
-	q.id, _ = entry.IDOf(q.data)
-	g.askLeader(q)
+	g.askLeader(plans.RequestOf(g.self, append([]byte{entry.RekeyKind}, k.Encode()...)))
 }
 
 // groupMember is a member of a group.
@@ -219,22 +218,22 @@ func (h *Host) noteUnbound(group, member uint64, cause string) {
 }
 
 // takeUnbound learns from a leader that it has not bound this host to the key that it has named.
-func (h *Host) takeUnbound(from uint64, a planAnswer) {
+func (h *Host) takeUnbound(from uint64, a plans.Answer) {
 	_, wanted := h.ownKey()
-	if g := h.groups.get(a.group); g != nil && g.isOther(from) && a.id == membership.PlanID(wanted[:len(a.id)]) {
-		h.noteUnbound(a.group, h.config.ID, a.why)
+	if g := h.groups.get(a.Group); g != nil && g.isOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
+		h.noteUnbound(a.Group, h.config.ID, a.Why)
 	}
 }
 
 // takeRekey binds a member to a key as that member has asked. It returns an error for the member if another
 // one has the key. Other refusals are those of requests that came late.
-func (g *Group) takeRekey(r *membership.Roster, q planRequest) error {
-	k, err := membership.DecodeRekey(q.data[1:])
+func (g *Group) takeRekey(r *membership.Roster, q plans.Request) error {
+	k, err := membership.DecodeRekey(q.Data[1:])
 	if err != nil {
 		return err
 	}
-	if k.ID != q.from {
-		return fmt.Errorf("%w: host %d names a key of host %d", membership.ErrRefused, q.from, k.ID)
+	if k.ID != q.From {
+		return fmt.Errorf("%w: host %d names a key of host %d", membership.ErrRefused, q.From, k.ID)
 	}
 	if _, err := r.Rekey(r.Version+1, k); err != nil {
 		if !errors.As(err, new(membership.KeyTaken)) {
@@ -243,20 +242,20 @@ func (g *Group) takeRekey(r *membership.Roster, q planRequest) error {
 		g.host.noteUnbound(g.id, k.ID, err.Error())
 		return err
 	}
-	g.proposeHost(q.data)
+	g.proposeHost(q.Data)
 	return nil
 }
 
 // askLeader asks the leader for an entry.
-func (g *Group) askLeader(q planRequest) {
+func (g *Group) askLeader(q plans.Request) {
 	switch leader := g.life.status.Load().Leader; leader {
 	case raft.None:
 	case g.self:
-		g.inbox.putPlan(&g.members.plan, q)
+		g.members.plan.requests.Put(q)
 		g.want(dutyPlan)
 		g.wake()
 	default:
-		g.host.network.transport.SendBytes(leader, transport.Control, encodePlanRequest(g.id, q))
+		g.host.network.transport.SendBytes(leader, transport.Control, q.Encode(g.id))
 	}
 }
 
@@ -266,5 +265,5 @@ type hostTrust struct {
 	admission *identity.Admission
 	authority authority
 	keys      keys
-	tokens    tokens // that this host was given
+	tokens    plans.Tokens // that this host was given
 }

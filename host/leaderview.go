@@ -145,7 +145,7 @@ func (h *Host) takeView(from uint64, body []byte) error {
 
 // encodeView says which members this leader has heard, itself included.
 func (g *Group) encodeView() []byte {
-	here := g.there(g.memberIDs())
+	here := slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })
 	body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.ViewAnswer}, g.id), uint64(len(here)))
 	for _, id := range here {
 		body = binary.AppendUvarint(body, id)

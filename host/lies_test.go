@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/membership"
@@ -131,10 +132,10 @@ var recordLies = map[string]recordLie{
 	}},
 	"plan request": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: func(_ *view, n []uint64) []byte {
 		id := membership.PlanID{byte(n[1])} // any member may ask for a plan, so it asks for one that is not there
-		return encodePlanRequest(n[0], planRequest{id: id, data: append([]byte{entry.CancelKind}, id[:]...)})
+		return plans.Request{ID: id, Data: append([]byte{entry.CancelKind}, id[:]...)}.Encode(n[0])
 	}},
 	"plan answer": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
-		return planAnswer{group: n[0], why: "because"}.encode()
+		return plans.Answer{Group: n[0], Why: "because"}.Encode()
 	}},
 	"roster question": {fields: func(*view) []uint64 { return []uint64{theGroup, 0} }, encode: plainNumbers(control.RosterQuestion)},
 	"roster answer": {fields: func(*view) []uint64 { return []uint64{theGroup, 1 << 63} }, encode: func(v *view, n []uint64) []byte {
@@ -152,7 +153,7 @@ var recordLies = map[string]recordLie{
 	// It can keep placement at rest, for an hour at a time. Nothing else rests on it.
 	"moved": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, 1} }, encode: plainNumbers(control.Moved)},
 	"join refused": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte {
-		return encodeJoinRefused(n[0], "because")
+		return plans.JoinRefused{Group: n[0], Why: "because"}.Encode()
 	}},
 	// A leader that lies about who is there makes a page wrong. Plans are judged again where it leads.
 	"view question": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: plainNumbers(control.ViewQuestion)},
@@ -202,15 +203,14 @@ func lies(rng *rand.Rand) (all []func(*view) lie) {
 // rekeyOther asks the leader to bind another member to the liar's key.
 func rekeyOther(v *view) lie {
 	k := membership.Rekey{ID: v.to, Incarnation: v.toIncarnation, Key: membership.Key{1}}
-	q := planRequest{data: append([]byte{entry.RekeyKind}, k.Encode()...)}
-	q.id, _ = entry.IDOf(q.data)
-	return lie{name: "plan request: a key for another member", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
+	q := plans.RequestOf(0, append([]byte{entry.RekeyKind}, k.Encode()...))
+	return lie{name: "plan request: a key for another member", kind: transport.Control, body: q.Encode(theGroup)}
 }
 
 // askRescue asks the leader to make the liar the only member.
 func askRescue(v *view) lie {
-	q := planRequest{data: entry.Rescued{Cluster: 1, Former: 1, ID: v.self, Incarnation: v.toIncarnation}.Encode()}
-	return lie{name: "plan request: a rescue", kind: transport.Control, body: encodePlanRequest(theGroup, q)}
+	q := plans.Request{Data: entry.Rescued{Cluster: 1, Former: 1, ID: v.self, Incarnation: v.toIncarnation}.Encode()}
+	return lie{name: "plan request: a rescue", kind: transport.Control, body: q.Encode(theGroup)}
 }
 
 // lies returns a record with each number wrong, and what is left of it when it is cut off, when one bit is

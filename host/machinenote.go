@@ -83,7 +83,7 @@ func (q *applyQueue) writeNote() {
 		q.group.host.env.logger.Warn("what halted the state machine is not noted for the next start", "group", q.group.id, "host", q.group.self, "err", err)
 	}
 	if q.group.machine.skips.Noted.Swap(known) < known {
-		q.group.members.executions.poll() // a caller may start this host again as soon as it is told
+		q.group.members.executions.Poll() // a caller may start this host again as soon as it is told
 		q.group.members.changed.notify()
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
@@ -337,9 +339,14 @@ type groupMembers struct {
 	members
 	founding   founding
 	plan       planned
-	executions executions
+	executions plans.Executions
 
 	refusesSince     atomic.Int64 // refuses is not empty since then
 	withoutAuthority atomic.Bool  // changed by the turn only
 	lostAt           int64        // when it was opened without
+}
+
+func (m *groupMembers) init(g *Group) {
+	m.founding.reached.Store(new(diagnosis.Founding))
+	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -118,8 +119,8 @@ func FuzzControl(f *testing.F) {
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(control.AppliedQuestion), uint8(2))
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(control.AppliedAnswer), uint8(3))
 	f.Add([]byte{}, uint8(2))
-	f.Add(encodePlanRequest(theGroup, planRequest{data: make([]byte, 17)}), uint8(2))
-	f.Add(planAnswer{theGroup, [16]byte{1}, "no"}.encode(), uint8(2))
+	f.Add(plans.Request{Data: make([]byte, 17)}.Encode(theGroup), uint8(2))
+	f.Add(plans.Answer{Group: theGroup, ID: [16]byte{1}, Why: "no"}.Encode(), uint8(2))
 	f.Add([]byte{control.RosterQuestion, theGroup, 0}, uint8(3))
 	f.Add(append([]byte{control.RosterAnswer, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
 	f.Add(removal{theGroup, 1 << 63, transport.Incarnation{1}}.encode(), uint8(2))

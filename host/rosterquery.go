@@ -81,7 +81,7 @@ func (h *Host) takeRosterRecord(from uint64, body []byte) error {
 		}
 		if g != nil {
 			g.answerRoster(from, version)
-			if h.changes.applicants.asks(from, group) {
+			if h.changes.applicants.Asks(from, group) {
 				g.wake()
 			}
 		}

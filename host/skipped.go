@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -56,7 +57,7 @@ func (g *Group) orderSkip(e *notedEntry) {
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
 	g.host.appliers.Enqueue(&g.machine.apply.seat) // a machine that is halted there can go on
-	g.members.executions.poll()
+	g.members.executions.Poll()
 	g.members.changed.notify()
 }
 
@@ -77,7 +78,7 @@ func (g *Group) StartSkip(index uint64) *Execution {
 	s := entry.Skip{Index: index}
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
 	e := g.execution(s.Encode(), "the skip of command %d", index)
-	e.outcome = func(*membership.Roster) (done bool, err error) {
+	e.way.Outcome = func(*membership.Roster) (done bool, err error) {
 		by := g.machine.skips.Of(index)
 		return by > 0 && (g.Halted() == nil || g.machine.skips.Noted.Load() >= by), nil
 	}
@@ -88,7 +89,7 @@ func (g *Group) StartSkip(index uint64) *Execution {
 		err = g.notFounded()
 	}
 	if err != nil {
-		e.finish(err)
+		e.way.Finish(err)
 		return e
 	}
 	return e.start()
@@ -107,8 +108,8 @@ func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 }
 
 // takeSkip proposes the entry that a request asks for, unless it is on its way.
-func (g *Group) takeSkip(q planRequest) error {
-	s, err := entry.DecodeSkip(q.data)
+func (g *Group) takeSkip(q plans.Request) error {
+	s, err := entry.DecodeSkip(q.Data)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (g *Group) takeSkip(q planRequest) error {
 	if g.awaitsOthers() {
 		return nil // it is asked again
 	}
-	g.proposeHost(q.data)
+	g.proposeHost(q.Data)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -28,7 +29,7 @@ func (l *testHost) addStranger() {
 		l.t.Fatal(err)
 	}
 	p := membership.Plan{ID: membership.PlanID{7}, Base: r.Changed, Stages: stages}
-	l.control(2, encodePlanRequest(theGroup, planRequest{from: 2, id: p.ID, data: append([]byte{entry.PlanKind}, p.Encode()...)}))
+	l.control(2, plans.RequestOf(2, append([]byte{entry.PlanKind}, p.Encode()...)).Encode(theGroup))
 	l.agree(12)
 }
 
@@ -184,7 +185,7 @@ func TestTooManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := membership.Plan{ID: membership.PlanID{7}, Base: r.Changed, Stages: stages}
-	if err := l.group.rejectStages(r, p); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
+	if err := plans.RejectStages(r, p, (*planHosts)(l.group)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
 		t.Errorf("the plan: %v", err)
 	}
 	if _, err := l.group.Plan(AddMember(stranger)); !errors.Is(err, outcome.ErrMembersUnchanged) {

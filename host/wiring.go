@@ -91,7 +91,7 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.setRefuses()          // refusals.go: members that come with another directory
 	g.host.reports.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
-	g.members.executions.poll() // execute.go: a plan may have ended
+	g.members.executions.Poll() // execute.go: a plan may have ended
 	g.members.changed.notify()  // who waits for a roster
 	g.stopIfRemoved(was, now)   // members.go: this member may be none
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -221,34 +220,13 @@ func TestACrashInARescue(t *testing.T) {
 		t.Skip("one goroutine recovers thousands of disks")
 	}
 	disk, former, _ := survivor(t)
-	type left struct {
-		when  string
-		image *crashfs.FS
-	}
-	var mu sync.Mutex
-	var images []left
-	seen, ends, ops := map[string]bool{}, map[string]int{}, 0
-	disk.SetHook(func(op crashfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ops++
-		switch op.Kind {
-		case crashfs.OpOpen, crashfs.OpRead, crashfs.OpReadDir:
-			return nil
-		}
-		for d, image := range disk.Images(4, uint64(ops)) {
-			if key := fmt.Sprint(image.Hash()); !seen[key] {
-				seen[key] = true
-				images = append(images, left{fmt.Sprintf("operation %d, %v, %v", ops, op.Kind, d), image})
-			}
-		}
-		return nil
-	})
+	images := imagesOf(disk, 4)
+	ends := map[string]int{}
 	if _, err := rescueOn(disk.Mount()); err != nil {
 		t.Fatal(err)
 	}
 	disk.SetHook(nil)
-	for i, l := range images {
+	for i, l := range images.all {
 		ends[judgeRescued(t, l.when, l.image, former, i%8 == 0)]++
 	}
 	for d, image := range disk.Images(4, 1) {
@@ -259,7 +237,7 @@ func TestACrashInARescue(t *testing.T) {
 	if ends["old"] == 0 || ends["refused"] == 0 || ends["rescued"] == 0 {
 		t.Errorf("crashes leave %v, want old, refused and rescued directories among them", ends)
 	}
-	t.Logf("%d operations, %v", ops, ends)
+	t.Logf("%d operations, %v", images.ops, ends)
 }
 
 // judgeRescued says what a crash has left: the old directory, one that is refused, or the rescued one. With

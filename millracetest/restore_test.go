@@ -192,36 +192,13 @@ func TestACrashInARestore(t *testing.T) {
 	archive, _, _ := exported(t)
 	solo := restoredConfig(4)
 	solo.Members = map[uint64]string{4: "new-4"}
-	// The log prepares its segments beside the restore, so operations come from two goroutines. Images are
-	// judged afterwards.
-	type left struct {
-		when  string
-		image *crashfs.FS
-	}
-	var mu sync.Mutex
-	var images []left
-	disk, seen, ends, ops := crashfs.New(), map[string]bool{}, map[string]int{}, 0
-	disk.SetHook(func(op crashfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ops++
-		switch op.Kind {
-		case crashfs.OpOpen, crashfs.OpRead, crashfs.OpReadDir:
-			return nil
-		}
-		for d, image := range disk.Images(6, uint64(ops)) {
-			if key := fmt.Sprint(image.Hash()); !seen[key] {
-				seen[key] = true
-				images = append(images, left{fmt.Sprintf("operation %d, %v", ops, d), image})
-			}
-		}
-		return nil
-	})
+	disk, ends := crashfs.New(), map[string]int{}
+	images := imagesOf(disk, 6)
 	if _, err := restoreOn(disk.Mount(), solo, archive); err != nil {
 		t.Fatal(err)
 	}
 	disk.SetHook(nil)
-	for _, l := range images {
+	for _, l := range images.all {
 		ends[judgeRestored(t, l.when, l.image, solo, archive)]++
 	}
 	for d, image := range disk.Images(6, 1) {
@@ -232,7 +209,43 @@ func TestACrashInARestore(t *testing.T) {
 	if ends["new"] == 0 || ends["refused"] == 0 {
 		t.Errorf("crashes leave %v, want new and refused directories among them", ends)
 	}
-	t.Logf("%d operations, %v", ops, ends)
+	t.Logf("%d operations, %v", images.ops, ends)
+}
+
+// crashImages are what crashes before each operation of a disk leave, each image once.
+type crashImages struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	ops  int
+	all  []crashImage
+}
+
+type crashImage struct {
+	when  string
+	image *crashfs.FS
+}
+
+// imagesOf collects images of a disk until its hook is removed, n an operation. A log prepares its segments
+// beside its owner, so operations come from two goroutines. The images are judged afterwards.
+func imagesOf(disk *crashfs.FS, n int) *crashImages {
+	c := &crashImages{seen: map[string]bool{}}
+	disk.SetHook(func(op crashfs.Op) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ops++
+		switch op.Kind {
+		case crashfs.OpOpen, crashfs.OpRead, crashfs.OpReadDir:
+			return nil
+		}
+		for d, image := range disk.Images(n, uint64(c.ops)) {
+			if key := fmt.Sprint(image.Hash()); !c.seen[key] {
+				c.seen[key] = true
+				c.all = append(c.all, crashImage{fmt.Sprintf("operation %d, %v, %v", c.ops, op.Kind, d), image})
+			}
+		}
+		return nil
+	})
+	return c
 }
 
 // judgeRestored says what a crash has left: a new directory, a refused one or a whole one.

@@ -7,31 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/vfs"
 )
-
-// asReader runs f without the right to write to the files of this test.
-func asReader(t *testing.T, f func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if os.Getuid() == 0 {
-		if err := unix.Setfsuid(12345); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := unix.Setfsuid(0); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	f()
-}
 
 // A process that reads locks a directory in which it may write nothing, with and without the file of the
 // lock, and makes no file. Its lock and those of writers exclude each other.
@@ -61,7 +41,7 @@ func TestLockToReadNeedsNoRightToWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lock io.Closer
-			asReader(t, func() {
+			scratch.WithoutWriting(t, func() {
 				if writer, err := vfs.OS().Lock(path); !errors.Is(err, os.ErrPermission) {
 					t.Fatalf("Lock: have %v, %v; this user may write, and the test would prove nothing", writer, err)
 				}
@@ -88,7 +68,7 @@ func TestLockToReadNeedsNoRightToWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer writer.Close()
-			asReader(t, func() {
+			scratch.WithoutWriting(t, func() {
 				if _, err := vfs.LockToRead(vfs.OS(), path); !errors.Is(err, vfs.ErrLocked) {
 					t.Errorf("a reader beside a writer: have %v, want ErrLocked", err)
 				}

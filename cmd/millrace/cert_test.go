@@ -15,18 +15,7 @@ import (
 // certify runs a command line of cert.
 func certify(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(t.Context(), append([]string{"cert"}, args...), app{stdout: &out, stderr: errs})
-	said, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(said)
+	return runVerb(t, t.Context(), append([]string{"cert"}, args...)...)
 }
 
 // makePKI makes a CA and members in a directory.

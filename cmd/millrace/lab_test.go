@@ -16,18 +16,7 @@ import (
 // runLab runs a verb of lab and returns its status and what it printed.
 func runLab(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	errs, err := os.CreateTemp(t.TempDir(), "stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(t.Context(), append([]string{"lab"}, args...), app{stdout: &out, stderr: errs})
-	text, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(text)
+	return runVerb(t, t.Context(), append([]string{"lab"}, args...)...)
 }
 
 func labRun(t *testing.T, seed uint64, change func(*labtest.Shape)) string {

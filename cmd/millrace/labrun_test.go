@@ -17,18 +17,7 @@ import (
 func labVerb(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	errs, err := os.CreateTemp(t.TempDir(), "stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(ctx, append([]string{"lab"}, args...), app{stdout: &out, stderr: errs})
-	text, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(text)
+	return runVerb(t, ctx, append([]string{"lab"}, args...)...)
 }
 
 func TestLabExperimentsRefuse(t *testing.T) {

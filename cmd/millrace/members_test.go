@@ -20,24 +20,7 @@ import (
 // say runs a command line of members.
 func say(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	return tell(t, ctx, append([]string{"members"}, args...)...)
-}
-
-// tell runs a command line and returns what it says.
-func tell(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(ctx, args, app{stdout: &out, stderr: errs})
-	text, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(text)
+	return runVerb(t, ctx, append([]string{"members"}, args...)...)
 }
 
 // runMembers runs a cluster of one with an admin socket, in the directory "one", and hosts that wait to be

@@ -44,14 +44,8 @@ func writeObjects(t *testing.T, host string, groups ...uint64) {
 // askObjects runs a command line of objects.
 func askObjects(t *testing.T, args ...string) (status int, stdout string) {
 	t.Helper()
-	var out strings.Builder
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	status = run(t.Context(), append([]string{"objects"}, args...), app{stdout: &out, stderr: null})
-	return status, out.String()
+	status, stdout, _ = runVerb(t, t.Context(), append([]string{"objects"}, args...)...)
+	return status, stdout
 }
 
 // What an operator sees of two groups' objects: whole, damaged, received in part, and unfinished.

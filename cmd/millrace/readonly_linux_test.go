@@ -6,11 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/millrace/millrace/internal/scratch"
 )
 
 // The tools that read work for a user who may read a stopped host's directory and write nothing in it. A
@@ -50,14 +49,14 @@ func TestToolsReadWhereTheyCannotWrite(t *testing.T) {
 		if err := said.Truncate(0); err != nil {
 			t.Fatal(err)
 		}
-		withoutWriting(t, func() { status = run(t.Context(), args, app{stdout: &b, stderr: said}) })
+		scratch.WithoutWriting(t, func() { status = run(t.Context(), args, app{stdout: &b, stderr: said}) })
 		errs, err := os.ReadFile(said.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return status, b.String(), strings.TrimLeft(string(errs), "\x00") // the offset stays
 	}
-	withoutWriting(t, func() {
+	scratch.WithoutWriting(t, func() {
 		if f, err := os.Create(filepath.Join(dir, "written")); err == nil {
 			f.Close()
 			t.Fatal("this user may write there, and the test would prove nothing")
@@ -80,24 +79,6 @@ func TestToolsReadWhereTheyCannotWrite(t *testing.T) {
 	if status != exitCannot || strings.Count(wrong, "millrace: ") != 1 || !strings.Contains(wrong, "permission denied") {
 		t.Errorf("status %d: %q; want one name of the program, and why", status, wrong)
 	}
-}
-
-// withoutWriting calls f as a user who may write to no file of this test.
-func withoutWriting(t *testing.T, f func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if os.Getuid() == 0 {
-		if err := unix.Setfsuid(12345); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := unix.Setfsuid(0); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	f()
 }
 
 func chmod(t *testing.T, path string, mode fs.FileMode) {

@@ -50,7 +50,7 @@ func writeFlight(t *testing.T) (path string) {
 // A recording is explained in sentences, and in JSON; only the wanted steps are printed.
 func TestSimReplayExplains(t *testing.T) {
 	path := writeFlight(t)
-	status, all, _ := tell(t, t.Context(), "sim", "replay", path)
+	status, all, _ := runVerb(t, t.Context(), "sim", "replay", path)
 	for _, want := range []string{
 		"written ", ": a test asks\n", "member 1 starts: on its disk are term 0, vote for none", "becomes candidate in term 1; it was ",
 		"votes for itself in term 1", "writes term 1, vote for 1", "counts when that is durable", "becomes leader in term 1", "the host proposes 1 entry",
@@ -60,19 +60,19 @@ func TestSimReplayExplains(t *testing.T) {
 			t.Errorf("status %d, without %q", status, want)
 		}
 	}
-	if _, quiet, _ := tell(t, t.Context(), "sim", "replay", path, "--quiet", "--group", "1"); strings.Contains(quiet, "step 1 ") || !strings.Contains(quiet, "the replay is exact") {
+	if _, quiet, _ := runVerb(t, t.Context(), "sim", "replay", path, "--quiet", "--group", "1"); strings.Contains(quiet, "step 1 ") || !strings.Contains(quiet, "the replay is exact") {
 		t.Errorf("--quiet: %s", quiet)
 	}
-	if _, some, _ := tell(t, t.Context(), "sim", "replay", path, "--from", "3", "--to", "4"); strings.Count(some, "\ngroup 1 step ") != 2 || !strings.Contains(some, "step 3 ") {
+	if _, some, _ := runVerb(t, t.Context(), "sim", "replay", path, "--from", "3", "--to", "4"); strings.Count(some, "\ngroup 1 step ") != 2 || !strings.Contains(some, "step 3 ") {
 		t.Errorf("--from 3 --to 4: %s", some)
 	}
-	if _, none, _ := tell(t, t.Context(), "sim", "replay", path, "--to", "2020-01-01T00:00:00Z"); strings.Contains(none, " step ") {
+	if _, none, _ := runVerb(t, t.Context(), "sim", "replay", path, "--to", "2020-01-01T00:00:00Z"); strings.Contains(none, " step ") {
 		t.Errorf("--to a time before: %s", none)
 	}
-	if _, some, _ := tell(t, t.Context(), "sim", "replay", path, "--from", "2020-01-01T00:00:00Z"); strings.Count(some, "\ngroup 1 step ") != strings.Count(all, "\ngroup 1 step ") {
+	if _, some, _ := runVerb(t, t.Context(), "sim", "replay", path, "--from", "2020-01-01T00:00:00Z"); strings.Count(some, "\ngroup 1 step ") != strings.Count(all, "\ngroup 1 step ") {
 		t.Errorf("--from a time before: %s", some)
 	}
-	_, lines, _ := tell(t, t.Context(), "sim", "replay", path, "--json")
+	_, lines, _ := runVerb(t, t.Context(), "sim", "replay", path, "--json")
 	d := json.NewDecoder(strings.NewReader(lines))
 	steps, entries := 0, 0
 	for d.More() {
@@ -105,7 +105,7 @@ func TestSimReplayOfBadFiles(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		status, out, errs := tell(t, t.Context(), append([]string{"sim", "replay", path}, args...)...)
+		status, out, errs := runVerb(t, t.Context(), append([]string{"sim", "replay", path}, args...)...)
 		return status, out + errs
 	}
 	flipped := slices.Clone(whole)
@@ -129,7 +129,7 @@ func TestSimReplayOfBadFiles(t *testing.T) {
 			t.Errorf("%s: status %d, want %d and %q: %s", tc.name, status, tc.status, tc.text, text)
 		}
 	}
-	if status, _, _ := tell(t, t.Context(), "sim", "replay", path+".none"); status != exitCannot {
+	if status, _, _ := runVerb(t, t.Context(), "sim", "replay", path+".none"); status != exitCannot {
 		t.Errorf("no such file: status %d", status)
 	}
 	differs := false
@@ -167,16 +167,16 @@ func altered(t *testing.T, whole []byte, fromEnd int) []byte {
 func TestFlightOfARunningHost(t *testing.T) {
 	t.Chdir(t.TempDir())
 	runMembers(t)
-	status, text, _ := tell(t, t.Context(), "flight", "one", "--group", "1")
+	status, text, _ := runVerb(t, t.Context(), "flight", "one", "--group", "1")
 	if path := filepath.Join("one", "flight", "000001.flight"); status != exitOK || !strings.Contains(text, path) {
 		t.Fatalf("status %d: %s", status, text)
-	} else if status, text, _ := tell(t, t.Context(), "sim", "replay", path, "--quiet"); status != exitOK || !strings.Contains(text, "asked for over the admin socket") {
+	} else if status, text, _ := runVerb(t, t.Context(), "sim", "replay", path, "--quiet"); status != exitOK || !strings.Contains(text, "asked for over the admin socket") {
 		t.Errorf("status %d: %s", status, text)
 	}
-	if status, _, text := tell(t, t.Context(), "flight", "one", "--group", "9"); status != exitFailed || !strings.Contains(text, "group 9 is not open") {
+	if status, _, text := runVerb(t, t.Context(), "flight", "one", "--group", "9"); status != exitFailed || !strings.Contains(text, "group 9 is not open") {
 		t.Errorf("status %d: %s", status, text)
 	}
-	if status, _, text := tell(t, t.Context(), "flight", "."); status != exitCannot || !strings.Contains(text, "no admin socket") {
+	if status, _, text := runVerb(t, t.Context(), "flight", "."); status != exitCannot || !strings.Contains(text, "no admin socket") {
 		t.Errorf("status %d: %s", status, text)
 	}
 }

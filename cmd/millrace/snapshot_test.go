@@ -51,18 +51,7 @@ func ask(t *testing.T, args ...string) (status int, stdout string) {
 
 func askAll(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errs.Close()
-	var out strings.Builder
-	status = run(t.Context(), append([]string{"snapshot"}, args...), app{stdout: &out, stderr: errs})
-	said, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, out.String(), string(said)
+	return runVerb(t, t.Context(), append([]string{"snapshot"}, args...)...)
 }
 
 // What an operator sees of two groups' snapshots, whole and damaged, and of directories that are none.

@@ -61,6 +61,7 @@ var besideHost = []string{
 	"host/internal/leadership",
 	"host/internal/objects",
 	"host/internal/outbox",
+	"host/internal/plans",
 	"host/internal/proposals",
 	"host/internal/pulse",
 	"host/internal/reads",

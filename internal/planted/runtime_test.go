@@ -104,7 +104,7 @@ var runtimeBugs = []bug{
 		`if !slices.ContainsFunc(tokens, used) {`, `if true {`}}},
 	{name: "rejoin_removed", what: "a directory that was removed is a member again", in: "host/membership", found: "TestRemovedDirectoryStaysRemoved", edits: []edit{{"host/membership/change.go",
 		`slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }):`, `slices.ContainsFunc(r.Removed, func(m Member) bool { return m.Incarnation == s.Incarnation }) && false:`}}},
-	{name: "stage_blindly", what: "a leader changes the members although those left are no quorum", in: "host", found: "TestPlansAreRefused", edits: []edit{{"host/planned.go",
+	{name: "stage_blindly", what: "a leader changes the members although those left are no quorum", in: "host", found: "TestPlansAreRefused", edits: []edit{{"host/internal/plans/stages.go",
 		`	rosters, err := r.Play(stages)`, `	if true {
 		return ""
 	}

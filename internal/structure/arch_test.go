@@ -71,6 +71,7 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env raft raft/raftpb vfs wal                                                         |
 host/internal/leadership host/internal/control                                                              |
+host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn |
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
@@ -79,7 +80,7 @@ host/internal/examination host/diagnosis host/event host/membership host/interna
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
-internal/scratch       vfs                                                                                    |
+internal/scratch       vfs                                                                                    | golang.org/x/sys
 smtest                 .                                                                                      |
 millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/rescue            host host/internal/entry host/internal/identity host/membership env raft/raftpb snapshot transport vfs wal |

@@ -21,12 +21,12 @@ import (
 
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
-	Execution Host Taking Transfer adminPlans
-	applicants applyQueue authority drainRate events executions
+	Host Taking Transfer adminPlans
+	applyQueue authority drainRate events
 	flightRecorder groupTable hostWatch inbox keys
 	memberWatches members peers placer published shortages shutdown
 	signal spaceWaiters backlog
-	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload proposals.Queue pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison identity.Admission leadership.Moves objects.Keeper objects.Upload plans.Applicants plans.Execution plans.Executions plans.Requests proposals.Queue pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.

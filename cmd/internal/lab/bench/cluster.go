@@ -163,17 +163,24 @@ func (c *cluster) Propose(ctx context.Context, value []byte) error {
 	return c.leader.Propose(ctx, func(host int) *host.Group { return c.groups[host] }, value)
 }
 
+// Count adds what a host has counted to a sum: its log, and groups of it.
+func Count(sum *load.Counters, h *host.Host, groups ...*host.Group) {
+	l := h.LogStats()
+	sum.Fsyncs += l.Syncs
+	sum.FsyncBytes += l.SyncedBytes
+	sum.Appends += l.Appends
+	sum.AppendedEntries += l.AppendedEntries
+	for _, g := range groups {
+		s := g.Status()
+		sum.Applies += s.AppliedBatches
+		sum.AppliedEntries += s.AppliedCommands
+	}
+}
+
 // Counters implements load.Target.
-func (c *cluster) Counters() load.Counters {
-	var sum load.Counters
+func (c *cluster) Counters() (sum load.Counters) {
 	for i, h := range c.hosts {
-		l, g := h.LogStats(), c.groups[i].Status()
-		sum.Fsyncs += l.Syncs
-		sum.FsyncBytes += l.SyncedBytes
-		sum.Appends += l.Appends
-		sum.AppendedEntries += l.AppendedEntries
-		sum.Applies += g.AppliedBatches
-		sum.AppliedEntries += g.AppliedCommands
+		Count(&sum, h, c.groups[i])
 	}
 	return sum
 }

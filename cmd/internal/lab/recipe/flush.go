@@ -47,12 +47,15 @@ const (
 	flushDelay   = 10 * time.Millisecond
 )
 
-// flushModes are the rules of one disk and one size of values.
-var flushModes = []struct {
+// logRule says when an append counts.
+type logRule struct {
 	name string
 	mode wal.Mode
 	of   pipeline.Pipeline
-}{
+}
+
+// flushModes are the rules of one disk and one size of values.
+var flushModes = []logRule{
 	{"sync, in the consensus loop", wal.ModeSync, pipeline.Basic{}},
 	{"sync, clamped", wal.ModeSync, pipeline.Clamped{}},
 	{"sync", wal.ModeSync, pipeline.Async{}},

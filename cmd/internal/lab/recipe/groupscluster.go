@@ -219,19 +219,9 @@ func (t groupsTarget) Propose(ctx context.Context, value []byte) error {
 }
 
 // Counters implements load.Target.
-func (t groupsTarget) Counters() load.Counters {
-	var sum load.Counters
+func (t groupsTarget) Counters() (sum load.Counters) {
 	for i, h := range t.hosts {
-		s := h.LogStats()
-		sum.Fsyncs += s.Syncs
-		sum.FsyncBytes += s.SyncedBytes
-		sum.Appends += s.Appends
-		sum.AppendedEntries += s.AppendedEntries
-		for g := range t.n {
-			status := t.groups[i][g].Status()
-			sum.Applies += status.AppliedBatches
-			sum.AppliedEntries += status.AppliedCommands
-		}
+		bench.Count(&sum, h, t.groups[i][:t.n]...)
 	}
 	return sum
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -24,7 +23,7 @@ type objectsCluster struct {
 	dir      string
 	hosts    []*host.Host
 	nodes    []*millrace.Node[[]byte, uint64]
-	machines []*objectsMachine
+	machines []typedMachine
 	content  []byte            // of all objects of a round, again and again
 	objects  []millrace.Object // that were uploaded
 	checked  int               // how many of them were read on every host
@@ -56,7 +55,7 @@ func openObjectsCluster(ctx context.Context, p objectsPlan, round int, dir strin
 	for id := uint64(1); id <= uint64(p.Hosts); id++ {
 		t := transports[0]
 		transports = transports[1:]
-		m := &objectsMachine{}
+		m := typedMachine{&countingMachine{}}
 		m.begin()
 		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Members: peers, Durability: mode},
 			append([]host.Option{host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
@@ -122,39 +121,6 @@ func (c *objectsCluster) check(ctx context.Context, o millrace.Object) error {
 	return nil
 }
 
-// objectsMachine is the state machine of a host. For each window it has a new load.Machine, which checks
-// every value against the clients of that window. It names no objects.
-type objectsMachine struct {
-	mu     sync.Mutex
-	window *load.Machine
-	count  uint64
-}
-
-// begin starts a window. All commands of the last one must have been applied.
-func (m *objectsMachine) begin() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.window = &load.Machine{}
-}
-
-// Apply implements millrace.StateMachine. The result of a command is how many came before it.
-func (m *objectsMachine) Apply(batch []millrace.Command[[]byte], results []uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range batch {
-		m.window.Apply(batch[i].Index, batch[i].Value)
-		results[i] = m.count
-		m.count++
-	}
-	return nil
-}
-
-// Snapshot implements millrace.StateMachine. A round ends before a snapshot.
-func (*objectsMachine) Snapshot() (millrace.Snapshot, error) { return nil, errors.ErrUnsupported }
-
-// Restore implements millrace.StateMachine.
-func (*objectsMachine) Restore(context.Context, io.Reader) error { return errors.ErrUnsupported }
-
 // objectsWriter is a cluster as the load.Target of small commands.
 type objectsWriter struct{ *objectsCluster }
 
@@ -169,15 +135,8 @@ func (objectsWriter) Copies() bool { return true }
 
 // Counters implements load.Target.
 func (t objectsWriter) Counters() (sum load.Counters) {
-	for _, n := range t.nodes {
-		s := n.Host().LogStats()
-		sum.Fsyncs += s.Syncs
-		sum.FsyncBytes += s.SyncedBytes
-		sum.Appends += s.Appends
-		sum.AppendedEntries += s.AppendedEntries
-		status := n.Status()
-		sum.Applies += status.AppliedBatches
-		sum.AppliedEntries += status.AppliedCommands
+	for _, h := range t.hosts {
+		bench.Count(&sum, h, h.Group(1))
 	}
 	return sum
 }

@@ -45,11 +45,7 @@ const (
 	ratisKeep = 4 << 30
 )
 
-var ratisModes = []struct {
-	name string
-	mode wal.Mode
-	of   pipeline.Pipeline
-}{
+var ratisModes = []logRule{
 	{"sync", wal.ModeSync, pipeline.Clamped{}},
 	{"group", wal.ModeGroup, pipeline.Async{}},
 	{"group, clamped", wal.ModeGroup, pipeline.Clamped{}},

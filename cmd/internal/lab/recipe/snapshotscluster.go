@@ -376,14 +376,8 @@ func (snapshotsWriter) Copies() bool { return true }
 // Counters implements load.Target. It counts those hosts that are open all the time.
 func (t snapshotsWriter) Counters() (sum load.Counters) {
 	for _, m := range t.members[:len(t.members)-1] {
-		s := m.node.Host().LogStats()
-		sum.Fsyncs += s.Syncs
-		sum.FsyncBytes += s.SyncedBytes
-		sum.Appends += s.Appends
-		sum.AppendedEntries += s.AppendedEntries
-		status := m.node.Status()
-		sum.Applies += status.AppliedBatches
-		sum.AppliedEntries += status.AppliedCommands
+		h := m.node.Host()
+		bench.Count(&sum, h, h.Group(1))
 	}
 	return sum
 }

@@ -129,17 +129,9 @@ func (t typedWriter) Propose(ctx context.Context, value []byte) (err error) {
 func (t typedWriter) Copies() bool { return t.way != writeBytes }
 
 // Counters implements load.Target.
-func (t typedWriter) Counters() load.Counters {
-	var sum load.Counters
+func (t typedWriter) Counters() (sum load.Counters) {
 	for _, h := range t.hosts {
-		s := h.LogStats()
-		sum.Fsyncs += s.Syncs
-		sum.FsyncBytes += s.SyncedBytes
-		sum.Appends += s.Appends
-		sum.AppendedEntries += s.AppendedEntries
-		status := h.Group(t.way.group()).Status()
-		sum.Applies += status.AppliedBatches
-		sum.AppliedEntries += status.AppliedCommands
+		bench.Count(&sum, h, h.Group(t.way.group()))
 	}
 	return sum
 }

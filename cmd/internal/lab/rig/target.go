@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
@@ -85,28 +86,22 @@ func Applied(ctx context.Context, g *host.Group, index uint64) error {
 
 // Counters implements load.Target. Closed hosts count nothing, so a window in which a host is killed has no
 // counters.
-func (c *Cluster) Counters() load.Counters {
-	var sum load.Counters
+func (c *Cluster) Counters() (sum load.Counters) {
 	for _, m := range c.members {
 		h := m.Host()
 		if h == nil {
 			continue
 		}
-		l := h.LogStats()
-		sum.Fsyncs += l.Syncs
-		sum.FsyncBytes += l.SyncedBytes
-		sum.Appends += l.Appends
-		sum.AppendedEntries += l.AppendedEntries
 		for _, kind := range h.TransportStats().Kinds {
 			sum.SentBytes += kind.BytesSent
 		}
+		var groups []*host.Group
 		for g := range c.setup.Groups {
 			if group := m.Group(g); group != nil {
-				status := group.Status()
-				sum.Applies += status.AppliedBatches
-				sum.AppliedEntries += status.AppliedCommands
+				groups = append(groups, group)
 			}
 		}
+		bench.Count(&sum, h, groups...)
 	}
 	return sum
 }
