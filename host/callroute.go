@@ -70,7 +70,7 @@ func (g *Group) callBytes(most int64) int64 {
 		return most
 	}
 	if !g.proposals.CanGo((*callTurn)(g).View()) {
-		if commands, _ := g.inbox.peek(); commands > 0 {
+		if g.inbox.hasProposals() {
 			g.sweepInbox()
 		}
 		return -1
@@ -104,7 +104,7 @@ func (g *Group) callsDue() int64 {
 		return never
 	}
 	due := g.proposals.CallsDue(g.core.at.ticks)
-	if commands, _ := g.inbox.peek(); commands > 0 || g.proposals.spaces.n.Load() > 0 {
+	if g.inbox.hasProposals() || g.proposals.spaces.n.Load() > 0 {
 		due = min(due, g.core.at.ticks+1)
 	}
 	return due

@@ -3,6 +3,7 @@ package host
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/event"
@@ -24,6 +25,8 @@ import (
 type inbox struct {
 	memory *memory
 	now    func() time.Duration // the clock of the host
+
+	commands atomic.Int64 // that wait; 0 spares those who look the lock
 
 	mu            sync.Mutex
 	closed        bool
@@ -88,8 +91,14 @@ func (b *inbox) putProposal(p proposals.Proposal) error {
 	if len(b.waiting.proposals) == 0 {
 		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
 	}
-	b.waiting.proposals = append(b.waiting.proposals, p)
+	b.setProposals(append(b.waiting.proposals, p))
 	return nil
+}
+
+// setProposals changes the commands that wait.
+func (b *inbox) setProposals(all []proposals.Proposal) {
+	b.waiting.proposals = all
+	b.commands.Store(int64(len(all)))
 }
 
 // putMessages takes all messages or none, and returns how many were dropped.
@@ -206,6 +215,7 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	} else {
 		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
 	}
+	b.commands.Store(int64(len(b.waiting.proposals)))
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
 	b.forwardBytes = 0
@@ -297,6 +307,9 @@ func (b *inbox) putRefusal(r proposals.Refusal) {
 
 // firstProposal returns the bytes of the command that waits for longest, if one waits and is not held.
 func (b *inbox) firstProposal() (bytes int64, waits bool) {
+	if !b.hasProposals() {
+		return 0, false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.holds || len(b.waiting.proposals) == 0 {
@@ -319,12 +332,8 @@ func (b *inbox) space() int64 {
 	return b.memory.waiting.Max - b.memory.waiting.Used() - b.proposalBytes - b.forwardBytes
 }
 
-// hasProposals reports whether commands wait.
-func (b *inbox) hasProposals() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting.proposals) > 0
-}
+// hasProposals reports whether commands wait. It takes no lock.
+func (b *inbox) hasProposals() bool { return b.commands.Load() > 0 }
 
 // takeIf takes the commands that wait and for which goes returns true.
 func (b *inbox) takeIf(goes func(proposals.Proposal) bool) (gone []proposals.Proposal) {
@@ -342,7 +351,7 @@ func (b *inbox) takeIf(goes func(proposals.Proposal) bool) (gone []proposals.Pro
 		b.memory.waiting.Give(p.Bytes())
 	}
 	clear(all[len(kept):])
-	b.waiting.proposals = kept
+	b.setProposals(kept)
 	return gone
 }
 
@@ -362,7 +371,8 @@ func (b *inbox) close() []proposals.Proposal {
 	defer b.mu.Unlock()
 	b.closed = true
 	left := b.waiting.proposals
-	b.waiting.proposals, b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil, nil
+	b.setProposals(nil)
+	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
 	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes)
 	b.memory.received.Give(b.messageBytes)
 	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
@@ -374,7 +384,7 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := b.waiting.proposals
-	b.waiting.proposals = nil
+	b.setProposals(nil)
 	b.memory.waiting.Give(b.proposalBytes)
 	b.proposalBytes = 0
 	return left

@@ -182,3 +182,53 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 		t.Error("the spare still points to what was taken")
 	}
 }
+
+// Each turn of a group with calls asks whether commands wait, twice. While none waits that takes no lock: here
+// the lock is held, and the turn would hang.
+func TestATurnLooksForCommandsWithoutALock(t *testing.T) {
+	b := anInbox(1<<20, 0)
+	if err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
+		t.Fatal(err, "or no command waits")
+	}
+	if gone := b.takeIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
+		t.Fatalf("%d commands are taken", len(gone))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, waits := b.firstProposal(); waits || b.hasProposals() {
+		t.Error("a command waits that was taken")
+	}
+}
+
+// What says without a lock how many commands wait follows each change.
+func TestWaitingCommandsAreCounted(t *testing.T) {
+	b := anInbox(1<<20, 1<<20)
+	check := func(after string, want int) {
+		t.Helper()
+		if n, _ := b.waitingCommands(); n != want || b.commands.Load() != int64(want) {
+			t.Errorf("after %s %d commands wait, and %d are counted; want %d", after, n, b.commands.Load(), want)
+		}
+	}
+	put := func() {
+		for range 3 {
+			if err := b.putProposal(command(100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put()
+	check("three puts", 3)
+	var in inputs
+	b.take(&in, 1)
+	check("a turn that takes one", 2)
+	b.takeCalls(&in, maxTurnBytes, 0)
+	check("a turn that takes none", 2)
+	b.take(&in, maxTurnBytes)
+	check("a turn that takes all", 0)
+	put()
+	b.dropProposals()
+	check("a drop", 0)
+	put()
+	b.close()
+	check("the end", 0)
+}

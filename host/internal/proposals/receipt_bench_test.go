@@ -21,7 +21,7 @@ func BenchmarkReceipts(b *testing.B) {
 			q := NewQueue(Settings{Clock: clock})
 			var last outcome.Receipt
 			for n := 0; n < b.N; n += size {
-				queued := clock() // Group.Call
+				queued := clock() // the door
 				for i := range calls {
 					calls[i].queued = queued
 				}

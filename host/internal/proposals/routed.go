@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// routedCalls routes the calls of this host that its log does not hold as plain entries
-// (Queue.ring). Each turn looks where they can go:
+// routedCalls are the calls of this host that its log does not hold as plain entries (Queue.ring). Each
+// turn looks where they can go:
 //
 //	this host leads             a call without a number is proposed with a plain header
 //	another host leads          it gets a number of this host's session and is forwarded (route.go)
@@ -21,12 +21,12 @@ import (
 // A try ends surely if the log shows that another entry took its place, or if the other host answers that it
 // has refused it. A call all of whose tries have ended surely is as good as new. Any other try may still be
 // committed, so the call is sent again with the same number: at once when the leader or the term changes, and
-// else after retryTimeouts election timeouts, then twice as long, and so on. Members apply a number once
+// else after an election timeout, then twice as long, and so on. Members apply a number once
 // (session.Table), and the call has its outcome when this host applies it.
 //
 // Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first
 // turn on in the one for proposed commands, until it is committed or its outcome is known; the core bounds
-// what a leader has not applied yet. While calls cannot go on, the inbox keeps them (canGo), so a client gets
+// what a leader has not applied yet. While calls cannot go on, the inbox keeps them (CanGo), so a client gets
 // ErrOverloaded before the group takes more than it may.
 //
 // The turn and the apply lanes share the lists, under Queue.mu.
@@ -63,10 +63,8 @@ type markKey struct {
 	number uint64
 }
 
-const (
-	// maxBackoff bounds the time between two tries, as a power of two election timeouts.
-	maxBackoff = 2
-)
+// maxBackoff bounds the time between two tries, as a power of two election timeouts.
+const maxBackoff = 2
 
 // putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
 func (s *routedCalls) putAgain(c *Call) bool {
