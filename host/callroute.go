@@ -39,7 +39,7 @@ func (t *callTurn) View() proposals.View {
 	return proposals.View{Ticks: t.core.at.ticks, Core: t.core.node.BasicStatus(), Stands: t.writes.discarding.waitsForLane}
 }
 
-func (t *callTurn) TakesCommands() bool                              { return (*Group)(t).takesCommands() }
+func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
 func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
 func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
 	return (*Group)(t).proposeEntries(entries)

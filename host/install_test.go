@@ -42,6 +42,7 @@ func TestAMemberBeyondTheLogCatchesUp(t *testing.T) {
 // The link breaks every 200 ms while a snapshot is sent under load, also for longer than a sender waits,
 // three times in a row. What was received is kept.
 func TestALinkThatBreaksCostsNoBlocks(t *testing.T) {
+	oneGoroutine(t)
 	c := newInstallCluster(t, 2)
 	c.change1 = func(config *Config) { config.SnapshotBytesPerSecond = 1 << 20 } // 26 KiB in a tick
 	c.start()

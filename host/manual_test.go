@@ -34,6 +34,14 @@ type manualEnv struct {
 	now      time.Duration
 }
 
+// oneGoroutine skips a long test of a manualEnv under -race -short. All of it runs on one goroutine: the race
+// detector would make it take minutes, and find nothing.
+func oneGoroutine(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine, for long: not for the race detector")
+	}
+}
+
 func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
 
 func (s *manualEnv) Now() time.Duration      { return s.now }

@@ -255,6 +255,7 @@ func TestTransferOfAnObjectOverRestarts(t *testing.T) {
 // A host sends wrong blocks, or a wrong manifest. The object comes from another one. If all lie, the fetch
 // starts over, again and again, and ends well when the lies do.
 func TestTransferOfAnObjectFromLiars(t *testing.T) {
+	oneGoroutine(t)
 	for name, wrong := range map[string]func(b *bulk.Block) bool{
 		"blocks":   func(b *bulk.Block) bool { return b.At.Part != bulk.ManifestPart },
 		"manifest": func(b *bulk.Block) bool { return b.At.Part == bulk.ManifestPart },
@@ -354,6 +355,7 @@ func TestTransferOfAnObjectToAFullDisk(t *testing.T) {
 
 // Two objects and a snapshot of one group travel at the same time.
 func TestTransferOfObjectsBesideASnapshot(t *testing.T) {
+	oneGoroutine(t)
 	c := newInstallCluster(t, 27)
 	c.change1 = func(config *Config) {
 		config.ObjectBytesPerSecond, config.SnapshotBytesPerSecond = 2<<20, 2<<20

@@ -292,6 +292,7 @@ func TestAGroupBeginsFromItsSnapshot(t *testing.T) {
 // among them, and are restarted at the same moments. Their machines, results, sessions, sums and what their
 // callers are told stay equal. (The times of the log are those of the twin's entries: both clocks are equal.)
 func TestSnapshotsChangeNothing(t *testing.T) {
+	oneGoroutine(t)
 	taken, restored, duplicates, compacted := 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -455,6 +456,7 @@ func TestASnapshotWhoseGoroutineEnds(t *testing.T) {
 // The power is cut at each operation of the disk while a snapshot is taken and the log is compacted, with any
 // loss. The next start has everything that was applied, with the old snapshot or the new one.
 func TestSnapshotsSurviveCrashes(t *testing.T) {
+	oneGoroutine(t)
 	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
 		rng := rand.New(rand.NewPCG(3, uint64(loss)))
 		began := [3]int{}

@@ -203,6 +203,7 @@ func TestFilesNeedOneWhoRestoresThem(t *testing.T) {
 // A manifest has the right checksums of all blocks, and a wrong one of a part: the receiver can never
 // finish it. It gives up after a while, and installs the next one.
 func TestAPartThatNeverVerifies(t *testing.T) {
+	oneGoroutine(t)
 	for name, spoil := range map[string]func(*snapshot.Manifest){
 		"a part": func(m *snapshot.Manifest) { m.Parts[0].SHA256[0] ^= 1 },
 		"an empty part": func(m *snapshot.Manifest) {

@@ -314,7 +314,7 @@ func (c *churn) wipeOne(h *machine) bool {
 	all := c.w.leading(1).group.Members().All
 	h.lost = all[slices.IndexFunc(all, func(i host.MemberInfo) bool { return i.ID == h.id })].Incarnation
 	h.crash(crashfs.LoseAll)
-	h.disk = crashfs.New()
+	h.disk = newDisk(h.id)
 	h.disk.SetHook(h.onOperation)
 	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
 	h.renew()

@@ -89,8 +89,15 @@ type life struct {
 	moments                    // phases.go
 }
 
+// newDisk returns an empty disk. That of every second host can write zeros by itself (vfs.WriteZeroes).
+func newDisk(id uint64) *crashfs.FS {
+	disk := crashfs.New()
+	disk.SetWriteZeroes(id%2 == 0)
+	return disk
+}
+
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, addr: firstAddr(id), disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
+	h := &machine{w: w, id: id, addr: firstAddr(id), disk: newDisk(id), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }

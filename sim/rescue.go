@@ -330,7 +330,7 @@ func (s *rescueStory) joinOthers() {
 		if h.alive != nil {
 			h.crash(crashfs.LoseAll)
 		}
-		h.disk = crashfs.New()
+		h.disk = newDisk(h.id)
 		h.disk.SetHook(h.onOperation)
 		h.joins, h.cluster, h.ghosts, h.reached, h.memory = true, s.cluster, nil, map[uint64]uint64{}, memory{}
 		h.start()

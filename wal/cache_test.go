@@ -181,6 +181,7 @@ func heapAlloc() int64 {
 // Entries have their own arrays, whether they come from the cache or from disk. So a reader that keeps one
 // entry keeps no memory of others, and the cache does not write to its data when the ring wraps around.
 func TestEntriesOwnTheirData(t *testing.T) {
+	enumerates(t)
 	for _, cache := range []int64{-1, 8 << 20} {
 		for _, size := range []int{100, 1000} { // the cache copies the small one into the ring, but not the large one
 			opts := testOptions(crashfs.New(), &manual{})

@@ -26,6 +26,7 @@ func appendRounds(t testing.TB, l *Log, groups, from, through uint64, n int) {
 // Many groups with small entries: more than a stride of records of other groups is between two entries of a
 // group. The index must stay within its bound, terms must be in memory, and old entries must be readable.
 func TestManyGroupsKeepTheBoundOfTheIndex(t *testing.T) {
+	enumerates(t)
 	const groups, rounds, size = 2000, 40, 100
 	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: &manual{}, Clock: &fakeClock{}, Owner: 7, SegmentBytes: 1 << 20, CacheBytes: -1, IndexBytes: 256 << 10}
 	l := mustOpen(t, opts)

@@ -40,6 +40,7 @@ func (f countedReads) ReadAt(p []byte, off int64) (int, error) {
 // one group the log wrote 9 % less than before the sweeps, because each sweep read a segment of 64 MiB, of
 // which 2 to 3 MiB were needed.
 func TestSweepReadsWhereRunsAre(t *testing.T) {
+	enumerates(t)
 	const size, each = 4 << 20, 4 << 10
 	for name, needed := range map[string]func(i uint64) uint64{
 		"the end":      func(i uint64) uint64 { return i - min(i, 1024) }, // a log that grows and is compacted

@@ -44,7 +44,7 @@ func directories(t *testing.T, fsys vfs.FS, ends ...end) {
 				t.Fatal(err)
 			}
 			log, err := host.OpenWAL(host.LogConfig{FS: fsys, Dir: dir, Owner: id, Scheduler: env.Real().Scheduler, Clock: env.Real().Clock,
-				SegmentBytes: 1 << 20, CacheBytes: -1, Logger: quiet, Events: func(wal.Event) {}})
+				SegmentBytes: 64 << 10, CacheBytes: -1, Logger: quiet, Events: func(wal.Event) {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestRescueIsRepeatable(t *testing.T) {
 	r := Rescue{Dirs: []string{survivor.dir()}, Write: true, AcceptLoss: true}
 	step := int64(3)
 	if testing.Short() {
-		step = 12
+		step = 40 // it reads whole segments each time, which the race detector watches byte for byte
 	}
 	for crashAt := int64(1); ; crashAt += step {
 		disk := crashfs.New()
