@@ -163,7 +163,7 @@ func (s *rescueStory) rescue(of []*machine) (*machine, *rescue.Report) {
 			s.w.violate("the survivors cannot be rescued: %v, %+v", err, done)
 		}
 		at := slices.IndexFunc(dirs, func(dir string) bool { return dir == done.Dir })
-		s.w.note(fmt.Sprintf("host %d is rescued: %+v", of[at].id, *done))
+		s.w.record(fmt.Sprintf("host %d is rescued: %+v", of[at].id, *done))
 		return of[at], done
 	}
 }
